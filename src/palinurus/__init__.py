@@ -1,0 +1,3 @@
+"""Palinurus: a home for personal AI agents."""
+
+__version__ = "0.1.0"

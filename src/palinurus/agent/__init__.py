@@ -1,0 +1,1 @@
+"""One turn, and inside it the model-and-tools loop."""

@@ -1,0 +1,1 @@
+"""Who speaks next: accept, choose the session, queue, run, reply."""

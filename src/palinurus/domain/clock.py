@@ -1,0 +1,43 @@
+"""Time and randomness as arguments, so that tests hold them in their hand."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import Protocol
+
+NewId = Callable[[], str]
+"""Gives a fresh id of 16 hex digits. Never the same twice."""
+
+
+class Clock(Protocol):
+    """What time it is. `now_ms` is wall time; the local zone decides what a day is."""
+
+    @property
+    def zone(self) -> tzinfo: ...
+
+    def now_ms(self) -> int: ...
+
+
+class SystemClock:
+    """The machine's clock, in the machine's zone unless the config names another."""
+
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        self._zone = zone
+
+    @property
+    def zone(self) -> tzinfo:
+        return self._zone or datetime.now().astimezone().tzinfo or UTC
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def random_id() -> str:
+    return secrets.token_hex(8)
+
+
+def local_time(clock: Clock) -> datetime:
+    return datetime.fromtimestamp(clock.now_ms() / 1000, clock.zone)

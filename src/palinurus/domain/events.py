@@ -1,0 +1,54 @@
+"""What happens during a run, as it happens. Every door shows the same events."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from palinurus.domain.messages import Usage
+
+
+class Lifecycle(Struct, frozen=True, tag_field="stream", tag="lifecycle", omit_defaults=True):
+    phase: Literal["accepted", "start", "end", "error", "aborted"]
+    detail: str = ""
+
+
+class AssistantDelta(Struct, frozen=True, tag_field="stream", tag="assistant"):
+    text: str
+
+
+class ThinkingDelta(Struct, frozen=True, tag_field="stream", tag="thinking"):
+    text: str
+
+
+class ToolStarted(Struct, frozen=True, tag_field="stream", tag="tool.start"):
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolFinished(Struct, frozen=True, tag_field="stream", tag="tool.end"):
+    id: str
+    name: str
+    text: str
+    is_error: bool
+    seconds: float
+
+
+RunEvent = Lifecycle | AssistantDelta | ThinkingDelta | ToolStarted | ToolFinished
+
+
+class RunResult(Struct, frozen=True, rename="camel", omit_defaults=False):
+    """How a run ended. Kept with the run's row, so that asking again gives the same answer."""
+
+    run_id: str
+    session_key: str
+    session_id: str
+    status: Literal["ok", "error", "aborted"]
+    text: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    error: str = ""
+    error_kind: str = ""
+    duration_ms: int = 0

@@ -1,0 +1,113 @@
+"""A session's key as a type. All string surgery on keys happens here.
+
+    agent:<id>:main
+    agent:<id>:direct:<peer>
+    agent:<id>:<channel>[:<account>]:direct|group|channel:<peer>[:thread|topic:<id>]
+    agent:<id>:subagent:<uuid>      also cron, hook, boot, explicit, acp, dashboard
+    agent:<id>:<name>               a named session, as older OpenClaw homes have them
+
+`dm` is read as `direct`. Keys without the `agent:` prefix, as old homes hold them, belong to the agent `main`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from palinurus.domain.errors import BadRequest
+
+AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+DEFAULT_AGENT = "main"
+PEER_KINDS = ("direct", "group", "channel")
+RUN_KINDS = ("subagent", "cron", "hook", "boot", "explicit", "acp", "dashboard")
+
+
+class SessionKey(Struct, frozen=True):
+    """Where a conversation takes place: which agent, and with whom or for what."""
+
+    agent: str
+    kind: str = "main"  # main | direct | group | channel | subagent | cron | hook | boot | explicit | ... | named
+    channel: str = ""
+    account: str = ""
+    peer: str = ""  # of a run kind: its id; of a named session: its name
+    thread_kind: str = ""  # thread | topic
+    thread: str = ""
+
+    def __str__(self) -> str:
+        parts = ["agent", self.agent]
+        if self.kind == "named":
+            parts.append(self.peer)
+        elif self.kind == "main":
+            parts.append("main")
+        else:
+            parts += [part for part in (self.channel, self.account) if part]
+            parts += [self.kind, self.peer]
+        if self.thread:
+            parts += [self.thread_kind, self.thread]
+        return ":".join(parts)
+
+    @property
+    def is_subagent(self) -> bool:
+        return self.kind == "subagent"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only the owner listens: private memory is read in such sessions and in no other."""
+        return self.kind in ("main", "direct", "named", "explicit", "dashboard") and not self.thread
+
+    @property
+    def chat_type(self) -> str:
+        """direct | group | channel | thread: what reset policies and memory scopes go by."""
+        if self.thread:
+            return "thread"
+        return self.kind if self.kind in ("group", "channel") else "direct"
+
+    @classmethod
+    def main(cls, agent: str = DEFAULT_AGENT) -> SessionKey:
+        return cls(agent=agent)
+
+    @classmethod
+    def parse(cls, text: str) -> SessionKey:
+        """Read a key, old forms included. Raises BadRequest for what can be no key."""
+        cleaned = text.strip().lower()
+        if not cleaned or len(cleaned) > 512 or any(ord(char) < 32 for char in cleaned):
+            raise BadRequest(f"not a session key: {text[:80]!r}", hint="for example agent:main:main")
+        parts = cleaned.split(":")
+        if parts[0] == "agent" and len(parts) >= 2:
+            agent, rest = parts[1], parts[2:] or ["main"]
+        else:
+            agent, rest = DEFAULT_AGENT, parts
+        if not AGENT_ID.fullmatch(agent):
+            raise BadRequest(f"not an agent's id: {agent!r} in session key {text!r}", hint="letters, digits, - and _")
+        return _read(agent, rest, text)
+
+
+def _read(agent: str, rest: list[str], text: str) -> SessionKey:
+    rest = ["direct" if part == "dm" and index < 3 else part for index, part in enumerate(rest)]
+    if rest == ["main"]:
+        return SessionKey(agent)
+    if rest[0] in RUN_KINDS:
+        return SessionKey(agent, rest[0], peer=_peer(rest[1:], text))
+    for index, part in enumerate(rest[:3]):
+        if part in PEER_KINDS and len(rest) > index + 1:
+            channel, account = (*rest[:index], "", "")[:2]
+            peer, thread_kind, thread = _thread(rest[index + 1 :])
+            return SessionKey(agent, part, channel, account, _peer(peer, text), thread_kind, thread)
+    return SessionKey(agent, "named", peer=_peer(rest, text))
+
+
+def _thread(parts: list[str]) -> tuple[list[str], str, str]:
+    for kind in ("topic", "thread"):
+        if kind in parts[1:]:
+            at = parts.index(kind, 1)
+            if parts[at + 1 :]:
+                return parts[:at], kind, ":".join(parts[at + 1 :])
+    return parts, "", ""
+
+
+def _peer(parts: list[str], text: str) -> str:
+    peer = ":".join(parts)
+    if not peer:
+        raise BadRequest(f"session key without a peer: {text!r}", hint="for example agent:main:direct:alice")
+    return peer

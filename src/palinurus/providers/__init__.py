@@ -1,0 +1,1 @@
+"""Speak to models: one protocol, one file a wire, typed failures."""

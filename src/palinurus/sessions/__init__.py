@@ -1,0 +1,1 @@
+"""What was said, appended and never rewritten."""

@@ -1,0 +1,1 @@
+"""Keepers of the stores that the rooms below declare."""

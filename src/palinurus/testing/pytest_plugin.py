@@ -1,0 +1,1 @@
+"""Loaded by our own pytest runs: no network but loopback."""

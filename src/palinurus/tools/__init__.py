@@ -1,0 +1,1 @@
+"""Hands that belong to no other room, and the registry that offers them."""

@@ -1,0 +1,1 @@
+"""The agent's own markdown, read inside its walls."""
