@@ -132,7 +132,13 @@ class ProviderError(PalinurusError):
     """The model did not answer."""
 
     def __init__(
-        self, message: str, *, kind: Failure, hint: str = "", status: int | None = None, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        kind: Failure,
+        hint: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind

@@ -1,0 +1,150 @@
+"""The model-and-tools loop: ask, run what was asked for, ask again, until there is nothing more to run.
+
+It *yields* finished messages and stores nothing; the turn stores each before the loop goes on. Failures are
+messages too: a reply that failed or was stopped ends the loop with a stop reason that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.domain.clock import Clock
+from palinurus.domain.events import AssistantDelta, RunEvent, ThinkingDelta, ToolFinished, ToolStarted
+from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult
+from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.providers.provider import ModelRequest, Provider, ReplyDone, ReplyFailed, TextDelta, ThinkingTextDelta
+from palinurus.tools.registry import Registry
+
+MAX_STEPS = 100  # a model that has not finished after so many calls is going round in circles
+STOPPED = "Stopped before it ended."
+
+M = TypeVar("M", AssistantMessage, ToolResult)
+
+
+class Clean(Protocol):
+    """Gives a message back as it will be stored: without secrets. The model is sent nothing else."""
+
+    def __call__(self, message: M) -> M: ...
+
+
+Emit = Callable[[RunEvent], None]
+"""Told of every event as it happens. Must neither block nor raise."""
+
+
+class Stopped(Exception):
+    """Raised inside `Stop.interruptible` when somebody said stop."""
+
+
+class Stop:
+    """STOP, out of band: interrupts what may be interrupted, at once, and never a write to the store."""
+
+    def __init__(self) -> None:
+        self.reason = ""  # empty until somebody said stop
+        self._inside: asyncio.Task[object] | None = None
+
+    @property
+    def requested(self) -> bool:
+        return bool(self.reason)
+
+    def request(self, reason: str = "stopped by the user") -> None:
+        if not self.requested and self._inside is not None:
+            self._inside.cancel()
+        self.reason = self.reason or reason
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Work in here may be cut short; it then ends with Stopped."""
+        if self.requested:
+            raise Stopped
+        self._inside = asyncio.current_task()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self.requested or self._inside is None or self._inside.uncancel() > 0:
+                raise  # somebody else cancelled the task as well: that counts
+            raise Stopped from None
+        finally:
+            self._inside = None
+
+
+class Loop(Struct, frozen=True):
+    """What the loop works with during one turn."""
+
+    provider: Provider
+    tools: Registry
+    run: ToolRun
+    stop: Stop
+    emit: Emit
+    clock: Clock
+    clean: Clean
+
+    async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult]:
+        """Yield each reply and each tool result, in the order in which the model will read them. Ends with a reply."""
+        for _ in range(MAX_STEPS):
+            reply = self.clean(await self._reply(request))
+            yield reply
+            if not reply.calls:
+                return
+            results: list[Message] = []
+            for call in reply.calls:
+                result = await self._result(call)
+                yield result
+                results.append(result)
+            request = msgspec.structs.replace(request, messages=(*request.messages, reply, *results))
+        yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
+
+    async def _reply(self, request: ModelRequest) -> AssistantMessage:
+        heard: list[str] = []
+        reply: AssistantMessage | None = None
+        try:
+            with self.stop.interruptible():
+                # To the very end of the stream: leaving a generator half-way leaves its connection open.
+                async for event in self.provider.stream(request):
+                    match event:
+                        case TextDelta():
+                            heard.append(event.text)
+                            self.emit(AssistantDelta(event.text))
+                        case ThinkingTextDelta():
+                            self.emit(ThinkingDelta(event.text))
+                        case ReplyDone():
+                            reply = event.message
+                        case ReplyFailed():
+                            reply = self._cut(request, "error", f"{event.error.kind}: {event.error}", event.partial)
+        except Stopped:
+            return self._cut(request, "aborted", self.stop.reason, "".join(heard))
+        return reply or self._cut(request, "error", f"{self.provider.name} ended its stream without a reply")
+
+    def _cut(
+        self, request: ModelRequest, reason: Literal["error", "aborted"], why: str, partial: str = ""
+    ) -> AssistantMessage:
+        """A reply that is none: what had arrived, and why there is no more."""
+        return AssistantMessage(
+            content=(Text(partial),) if partial else (),
+            provider=self.provider.name,
+            model=request.model,
+            api=self.provider.wire,
+            stop_reason=reason,
+            error_message=why,
+            timestamp=self.clock.now_ms(),
+        )
+
+    async def _result(self, call: ToolCall) -> ToolResult:
+        started = self.clock.now_ms()
+        self.emit(ToolStarted(call.id, call.name, call.arguments))
+        try:
+            with self.stop.interruptible():
+                output = await self.tools.run(self.run, call)
+        except Stopped:
+            output = ToolOutput(STOPPED, is_error=True)
+        ended = self.clock.now_ms()
+        result = self.clean(
+            ToolResult(call.id, call.name, output.content, output.is_error, ended, output.origin, output.details)
+        )
+        self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, (ended - started) / 1000))
+        return result

@@ -1,0 +1,157 @@
+"""One turn, from an accepted message to a stored reply. Read this file first.
+
+Each finished message is stored before the loop goes on, so a crash loses at most the sentence in the air. A turn that
+was cut off by a crash is simply run again: its message is in the transcript already, under the run's id, and the story
+goes on from wherever it broke off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from palinurus.agent.loop import Emit, Loop, Stop
+from palinurus.context.epoch import Route
+from palinurus.context.opening import ContextSettings, Gathered, Opening, closing, open_turn
+from palinurus.context.view import View, fold
+from palinurus.domain.clock import Clock, NewId, local_time
+from palinurus.domain.envelope import Delivery, Inbound
+from palinurus.domain.events import RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import AssistantMessage, ToolResult, Usage
+from palinurus.domain.tool import ToolRun
+from palinurus.providers.provider import Provider
+from palinurus.sessions.journal import Journal, Redact, redacted
+from palinurus.sessions.reset import ResetRules, reset_due
+from palinurus.sessions.session import Session, SessionChange
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import decode_row
+from palinurus.tools.registry import Registry
+from palinurus.workspace.files import WorkspaceFiles
+
+
+class Agent(Struct, frozen=True):
+    """The parts that one agent works with."""
+
+    id: str
+    files: WorkspaceFiles
+    tools: Registry
+    context: ContextSettings
+    choose_model: Callable[[str], Awaitable[tuple[Provider, Route]]]
+    """Gives the provider for the session's own choice of model ("" for the agent's).
+
+    Must not raise: what cannot be reached is a provider that fails, so that the message is kept all the same.
+    """
+
+
+class TurnRunner:
+    """Runs turns of any agent over one store."""
+
+    def __init__(self, sessions: SessionStore, resets: ResetRules, clock: Clock, new_id: NewId, redact: Redact) -> None:
+        self._sessions = sessions
+        self._resets = resets
+        self._clock = clock
+        self._new_id = new_id
+        self._redact = redact
+
+    async def run(
+        self, agent: Agent, key: SessionKey, run_id: str, inbound: Inbound, stop: Stop, emit: Emit
+    ) -> RunResult:
+        began = self._clock.now_ms()
+        session = await self._sessions.open(key)
+        view = await self.view(session)
+        journal = self.journal(session, view)
+        view = await self._reset_if_due(key, journal, view, run_id)
+        answer = _answered_before(view, run_id)
+        if answer:
+            return self._result(key, session, run_id, answer, answer.usage, began)
+
+        provider, route = await agent.choose_model(view.model)
+        opening = open_turn(view, gather(agent, key, route, self._clock), agent.context, journal, inbound, run_id)
+        await journal.write(opening.entries, _spoke(inbound, route))
+
+        run = ToolRun(key, run_id, key.is_private)
+        loop = Loop(provider, agent.tools, run, stop, emit, self._clock, journal.clean)
+        usage = Usage()
+        async for message in loop.messages(opening.request):
+            await self._keep(journal, message, opening)
+            if isinstance(message, AssistantMessage):
+                answer, usage = message, usage + message.usage
+        return self._result(key, session, run_id, answer, usage, began)
+
+    async def view(self, session: Session) -> View:
+        return fold([decode_row(row) for row in await self._sessions.rows(session.id)])
+
+    def journal(self, session: Session, view: View) -> Journal:
+        return Journal(self._sessions, session, view.tail, self._clock, self._new_id, self._redact)
+
+    def clean(self, inbound: Inbound) -> Inbound:
+        """The message without secrets, as it is accepted and stored."""
+        return redacted(inbound, self._redact)
+
+    async def reset(self, key: SessionKey, reason: str, run_id: str) -> None:
+        """Start over: what was said stays in the transcript and is no longer read. Twice for one run is once."""
+        session = await self._sessions.open(key)
+        journal = self.journal(session, await self.view(session))
+        entry = journal.reset(reason, entry_id=f"{run_id}-reset")
+        await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
+
+    async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, run_id: str) -> View:
+        policy = self._resets.policy(key)
+        reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
+        if not reason or not view.lines or run_id in view.ids:
+            return view
+        entry = journal.reset(reason)
+        await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
+        return View(reason="reset", model=view.model, thinking=view.thinking, tail=entry.id)
+
+    async def _keep(self, journal: Journal, message: AssistantMessage | ToolResult, opening: Opening) -> None:
+        entry = journal.message(message)
+        if isinstance(message, ToolResult):
+            await journal.write([entry])
+            return
+        finished = not message.calls and message.stop_reason in ("stop", "length")
+        change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None)
+        await journal.write([entry, *(closing(journal, opening) if finished else ())], change)
+
+    def _result(
+        self, key: SessionKey, session: Session, run_id: str, reply: AssistantMessage, usage: Usage, began: int
+    ) -> RunResult:
+        kind, _, why = (reply.error_message or "").partition(": ")
+        failed = reply.stop_reason in ("error", "aborted")
+        return RunResult(
+            run_id=run_id,
+            session_key=str(key),
+            session_id=session.id,
+            status="ok" if not failed else "aborted" if reply.stop_reason == "aborted" else "error",
+            text=reply.text,
+            model=f"{reply.provider}/{reply.model}",
+            usage=usage,
+            error=why or kind,
+            error_kind=kind if why else "",
+            duration_ms=self._clock.now_ms() - began,
+        )
+
+
+def gather(agent: Agent, key: SessionKey, route: Route, clock: Clock) -> Gathered:
+    """What the next request is made of besides the transcript."""
+    files = agent.files.bootstrap_files(
+        "subagent" if key.is_subagent else "full", private=key.is_private, extra=agent.context.prompt.extra_files
+    )
+    return Gathered(tuple(files), agent.tools.specs(), route, local_time(clock))
+
+
+def _spoke(inbound: Inbound, route: Route) -> SessionChange:
+    return SessionChange(
+        interaction=inbound.channel not in ("heartbeat", "cron"),
+        provider=route.provider,
+        model=route.model,
+        delivery=Delivery(inbound.channel, inbound.sender),
+    )
+
+
+def _answered_before(view: View, run_id: str) -> AssistantMessage | None:
+    """The reply that this run had already been given when the process died, if it had."""
+    last = view.lines[-1].message if view.lines and run_id in view.ids else None
+    return last if isinstance(last, AssistantMessage) and not last.calls else None

@@ -1,0 +1,130 @@
+"""How a turn opens: what is added to the transcript, and the request that follows from it. Pure.
+
+Gathering (files, rows, the time) is done before; here it is only decided: does the epoch go on, which notes ride in
+the newest message, and what exactly is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.context.assemble import assemble
+from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route, reason_for_new
+from palinurus.context.prompt import PromptPart, PromptSettings, shown_file, system_prompt
+from palinurus.context.view import View
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
+from palinurus.domain.tool import ToolSpec
+from palinurus.providers.provider import ModelRequest
+from palinurus.sessions.journal import Journal
+from palinurus.sessions.transcript import Entry, MessageEntry
+from palinurus.workspace.files import BootstrapFile
+
+Injection = Literal["always", "continuation-skip", "never"]
+
+
+class ContextSettings(Struct, frozen=True):
+    prompt: PromptSettings = PromptSettings()
+    injection: Injection = "always"
+
+    @property
+    def fingerprint(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+class Gathered(Struct, frozen=True):
+    """Everything outside the transcript that a request is made of."""
+
+    files: tuple[BootstrapFile, ...]
+    tools: tuple[ToolSpec, ...]
+    route: Route
+    now: datetime
+
+
+class Opening(Struct, frozen=True):
+    entries: tuple[Entry, ...]
+    request: ModelRequest
+    epoch: Epoch
+    first_of_epoch: bool
+
+
+def open_turn(
+    view: View, gathered: Gathered, settings: ContextSettings, journal: Journal, inbound: Inbound, run_id: str
+) -> Opening:
+    """Continue the story with this message; or go on where it broke off, when the message is in it already."""
+    entries: list[Entry] = []
+    epoch, epoch_start = view.epoch, view.epoch_start
+    reason = reason_for_new(epoch, gathered.route, settings.fingerprint, gathered.tools)
+    if epoch is None or reason:
+        epoch = new_epoch(view.reason if epoch is None else reason, gathered, settings)
+        epoch_start = len(view.lines)
+        entries.append(journal.custom(EPOCH, msgspec.to_builtins(epoch)))
+    messages: list[Message] = [line.message for line in view.lines]
+    if run_id not in view.ids:
+        told = epoch.files if reason else view.told
+        edits_ride = settings.injection == "always" or (settings.injection != "never" and not view.bootstrapped)
+        notes = (_time(gathered.now), *(_edits(told, gathered.files, settings.prompt) if edits_ride else ()))
+        entry = journal.message(_spoken(inbound, notes, gathered.now), entry_id=run_id)
+        entries.append(entry)
+        messages.append(entry.message)
+    request = ModelRequest(
+        model=gathered.route.model,
+        head=epoch.head,
+        messages=assemble(messages, epoch_start=epoch_start),
+        thinking=gathered.route.thinking,
+    )
+    return Opening(tuple(entries), request, epoch, first_of_epoch=not view.bootstrapped or bool(reason))
+
+
+def new_epoch(reason: str, gathered: Gathered, settings: ContextSettings) -> Epoch:
+    system, _ = system_prompt(settings.prompt, gathered.tools, gathered.files)
+    files = {file.name: file.digest for file in gathered.files} if settings.prompt.inject else {}
+    return Epoch(reason, gathered.route, settings.fingerprint, system, gathered.tools, files)
+
+
+def prompt_parts(gathered: Gathered, settings: ContextSettings) -> tuple[PromptPart, ...]:
+    """What each part of a head made now would cost: for `pal context`."""
+    return system_prompt(settings.prompt, gathered.tools, gathered.files)[1]
+
+
+def closing(journal: Journal, opening: Opening) -> tuple[Entry, ...]:
+    """What the end of a good turn adds: the mark that a model has read the whole head once."""
+    return (journal.custom(BOOTSTRAPPED),) if opening.first_of_epoch else ()
+
+
+def _spoken(inbound: Inbound, notes: tuple[ContextNote, ...], now: datetime) -> UserMessage:
+    content = (*((Text(inbound.text),) if inbound.text else ()), *inbound.images)
+    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, notes)
+
+
+def _time(now: datetime) -> ContextNote:
+    return ContextNote("time", f"{now:%a %Y-%m-%d %H:%M %Z}".strip())
+
+
+def _edits(
+    told: Mapping[str, str], files: Sequence[BootstrapFile], settings: PromptSettings
+) -> tuple[ContextNote, ...]:
+    """Files that read differently from what the model was last shown."""
+    if not settings.inject:
+        return ()
+    present = {file.name for file in files}
+    edited = [
+        ContextNote("file", shown_file(file, settings.file_limit).text, file.name, file.digest)
+        for file in files
+        if told.get(file.name) != file.digest
+    ]
+    removed = [
+        ContextNote("file", "[removed from the workspace]", name)
+        for name, digest in told.items()
+        if name not in present and digest
+    ]
+    return (*edited, *removed)
+
+
+def last_message(opening: Opening) -> MessageEntry | None:
+    return next((entry for entry in reversed(opening.entries) if isinstance(entry, MessageEntry)), None)

@@ -1,0 +1,57 @@
+"""Slash commands: what is answered before the model hears of it.
+
+What only looks (/status, /context, /help) and what stops pass by the lane and are answered at once, even while a run
+goes on. What changes a session (/new, /reset) waits its turn in the lane like any message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Command(Struct, frozen=True):
+    name: str
+    rest: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it goes through the lane."""
+        return self.name == "new"
+
+
+class Described(Struct, frozen=True):
+    words: str
+    meaning: str
+
+
+COMMANDS: dict[str, Described] = {
+    "new": Described("/new, /reset [message]", "start over; what was said stays in the transcript"),
+    "stop": Described("/stop", "stop what is running in this session"),
+    "status": Described("/status", "model, tokens and state of this session"),
+    "context": Described("/context", "what the prompt is made of and what it costs"),
+    "help": Described("/help", "this list"),
+}
+STOP_WORDS = frozenset({"stop", "/stop", "abort", "/abort"})
+
+Kind = Literal["new", "stop", "status", "context", "help"]
+
+
+def parse(text: str, reset_triggers: Sequence[str] = ("/new", "/reset")) -> Command | None:
+    """The command that this message is, or None when it is for the model. An unknown /word is for the model."""
+    first, _, rest = text.strip().partition(" ")
+    word = first.lower()
+    if text.strip().lower() in STOP_WORDS:
+        return Command("stop")
+    if word in {trigger.lower() for trigger in reset_triggers}:
+        return Command("new", rest.strip())
+    if word.startswith("/") and word[1:] in COMMANDS:
+        return Command(word[1:], rest.strip())
+    return None
+
+
+def help_text() -> str:
+    width = max(len(command.words) for command in COMMANDS.values())
+    return "\n".join(f"{command.words:<{width}}  {command.meaning}" for command in COMMANDS.values())

@@ -1,0 +1,78 @@
+"""The pen of one session: links each entry to the one before, stamps it, takes secrets out, and has it stored.
+
+Everything that enters a transcript goes through here, so what a model is sent later is what was stored: already
+redacted (promise 19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.messages import Message
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import CustomEntry, Entry, MessageEntry, ModelChange, ResetEntry, timestamp
+
+Redact = Callable[[str], str]
+"""Gives the text back without secrets. Must not raise; the same text when there is none."""
+
+E = TypeVar("E", bound=msgspec.Struct)
+
+
+class Journal:
+    def __init__(
+        self, store: SessionStore, session: Session, tail: str | None, clock: Clock, new_id: NewId, redact: Redact
+    ) -> None:
+        self.session = session
+        self._store = store
+        self._tail = tail
+        self._clock = clock
+        self._new_id = new_id
+        self._redact = redact
+
+    def clean(self, message: E) -> E:
+        """The message as it will be stored: with its secrets taken out."""
+        return redacted(message, self._redact)
+
+    def message(self, message: Message, *, entry_id: str = "") -> MessageEntry:
+        """An entry for this message. `entry_id` makes writing it twice harmless."""
+        return MessageEntry(message=self.clean(message), **self._place(entry_id))
+
+    def custom(self, custom_type: str, data: Any = None) -> CustomEntry:
+        return CustomEntry(custom_type=custom_type, data=data, **self._place())
+
+    def reset(self, reason: str, *, entry_id: str = "") -> ResetEntry:
+        return ResetEntry(reason=reason, **self._place(entry_id))
+
+    def model_change(self, provider: str, model: str) -> ModelChange:
+        return ModelChange(provider=provider, model_id=model, **self._place())
+
+    async def write(self, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> None:
+        """Have them stored, in this order. When it returns they are on the disk."""
+        self.session = await self._store.append(self.session.id, entries, change)
+
+    def _place(self, entry_id: str = "") -> dict[str, Any]:
+        parent, self._tail = self._tail, entry_id or self._new_id()
+        return {"id": self._tail, "parent_id": parent, "timestamp": timestamp(self._clock.now_ms())}
+
+
+def redacted(record: E, redact: Redact) -> E:
+    """The record with secrets taken out of every string in it; the very same record when it holds none."""
+    text = msgspec.json.encode(record).decode()
+    if redact(text) == text:
+        return record
+    return msgspec.convert(_walk(msgspec.to_builtins(record), redact), type(record))
+
+
+def _walk(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list | tuple):
+        return [_walk(item, redact) for item in value]
+    if isinstance(value, dict):
+        return {key: _walk(item, redact) for key, item in value.items()}
+    return value

@@ -1,0 +1,54 @@
+"""When a conversation starts over: never, at an hour of the day, or after silence. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta, tzinfo
+from typing import Literal
+
+from msgspec import Struct
+
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.session import Session
+
+
+class ResetPolicy(Struct, frozen=True):
+    mode: Literal["none", "daily", "idle"] = "none"
+    at_hour: int = 4
+    idle_minutes: int | None = None
+
+
+class ResetRules(Struct, frozen=True):
+    """The policy of each conversation: its channel's wins outright, then its type's, then the general one."""
+
+    default: ResetPolicy = ResetPolicy()
+    by_type: Mapping[str, ResetPolicy] = {}
+    by_channel: Mapping[str, ResetPolicy] = {}
+
+    def policy(self, key: SessionKey) -> ResetPolicy:
+        if key.channel in self.by_channel:
+            return self.by_channel[key.channel]
+        # A channel is a kind of group to those who write policies.
+        kind = "group" if key.chat_type == "channel" else key.chat_type
+        return self.by_type.get(kind, self.default)
+
+
+def reset_due(policy: ResetPolicy, session: Session, *, now_ms: int, zone: tzinfo) -> str:
+    """Why the session starts over with the message that just came, or "" when it does not.
+
+    Daily and idle may both be set (a daily policy with idle minutes): whichever is over first counts.
+    """
+    if policy.mode == "none":
+        return ""
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
+    if policy.mode == "daily" and session.started_at < _last_boundary(now, policy.at_hour).timestamp() * 1000:
+        return "daily"
+    silence = timedelta(milliseconds=now_ms - session.last_interaction_at)
+    if policy.idle_minutes and silence > timedelta(minutes=policy.idle_minutes):
+        return "idle"
+    return ""
+
+
+def _last_boundary(now: datetime, hour: int) -> datetime:
+    today = now.replace(hour=hour, minute=0, second=0, microsecond=0)
+    return today if now >= today else today - timedelta(days=1)

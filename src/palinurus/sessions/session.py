@@ -1,0 +1,81 @@
+"""A session's row: what is known about a conversation besides its words."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from palinurus.domain.envelope import Delivery
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Usage
+
+
+class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The current state of one conversation. Times are milliseconds since the epoch."""
+
+    id: str
+    key: str
+    agent: str
+    chat_type: str
+    created_at: int
+    updated_at: int
+    started_at: int  # of the part that is read: creation or the last reset
+    last_interaction_at: int  # a person spoke; the clock's own turns do not count
+    label: str = ""
+    provider: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    context_tokens: int = 0  # how full the window was at the last call
+    compaction_count: int = 0
+    memory_flush_count: int = 0
+    memory_flush_at: int = 0
+    entry_count: int = 0
+    delivery: Delivery | None = None
+
+
+class SessionChange(Struct, frozen=True):
+    """What an append changes in the session's row. None leaves a field as it is; usage is added."""
+
+    interaction: bool = False
+    restarted: bool = False
+    usage: Usage | None = None
+    context_tokens: int | None = None
+    provider: str | None = None
+    model: str | None = None
+    label: str | None = None
+    delivery: Delivery | None = None
+
+
+NO_CHANGE = SessionChange()
+
+
+def changed(session: Session, change: SessionChange, *, now: int, entries: int) -> Session:
+    """The row after an append: the one place where it is computed, whoever stores it."""
+    usage = change.usage or Usage()
+    return Session(
+        id=session.id,
+        key=session.key,
+        agent=session.agent,
+        chat_type=session.chat_type,
+        created_at=session.created_at,
+        updated_at=now,
+        started_at=now if change.restarted else session.started_at,
+        last_interaction_at=now if change.interaction else session.last_interaction_at,
+        label=session.label if change.label is None else change.label,
+        provider=session.provider if change.provider is None else change.provider,
+        model=session.model if change.model is None else change.model,
+        input_tokens=session.input_tokens + usage.input + usage.cache_read + usage.cache_write,
+        output_tokens=session.output_tokens + usage.output,
+        total_tokens=session.total_tokens + usage.total,
+        context_tokens=session.context_tokens if change.context_tokens is None else change.context_tokens,
+        compaction_count=session.compaction_count,
+        memory_flush_count=session.memory_flush_count,
+        memory_flush_at=session.memory_flush_at,
+        entry_count=session.entry_count + entries,
+        delivery=change.delivery or session.delivery,
+    )
+
+
+def new_session(session_id: str, key: SessionKey, now: int) -> Session:
+    return Session(session_id, str(key), key.agent, key.chat_type, now, now, now, now, entry_count=1)

@@ -1,0 +1,57 @@
+"""What the rooms above need of a keeper of sessions. One contract suite holds every keeper to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.transcript import Entry, Row
+
+
+class SessionStore(Protocol):
+    """Keeps sessions and their transcripts.
+
+    When a call that writes returns, what it wrote is on the disk. Entries are only ever appended. Failures are
+    StorageErrors; after one, nothing of that call was kept.
+    """
+
+    async def open(self, key: SessionKey) -> Session:
+        """The session of this key, made with its header entry when there is none."""
+
+    async def find(self, key: SessionKey) -> Session | None: ...
+
+    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
+        """Newest first."""
+
+    async def rows(self, session_id: str) -> list[Row]:
+        """The whole transcript in the order in which it was written."""
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        """Add entries and change the row, both or neither.
+
+        An entry whose id is already in the transcript is not added again, so a turn that is resumed after a crash
+        may repeat what it had begun.
+        """
+
+
+class Hit(Struct, frozen=True, rename="camel"):
+    """A place in a transcript that matches a search."""
+
+    session_id: str
+    session_key: str
+    entry_id: str
+    role: str
+    timestamp: str
+    snippet: str
+    score: float
+
+
+class TranscriptIndex(Protocol):
+    """Finds words in transcripts. Derived: it may be deleted at any time and makes itself anew."""
+
+    async def search(self, query: str, *, agent: str = "", limit: int = 20) -> list[Hit]:
+        """Best first, and complete: what was appended before the call is found by it."""

@@ -1,0 +1,163 @@
+"""The transcript: typed entries in an append-only tree, in OpenClaw's JSON form.
+
+An entry is a line of the story: a message, a change of model, a reset, a compaction. Each has an id and the id of
+its parent; nothing is ever rewritten. `decode_row` turns a stored row into an entry and never raises: a row that no
+one can read becomes a `Broken` entry, which costs a line of context and not the session (promise 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.domain.messages import Image, Message, Text
+
+VERSION = 3  # of the JSON form: the last one of OpenClaw that is plain lines
+
+
+class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+    id: str
+    timestamp: str  # ISO 8601, UTC
+    parent_id: str | None = None
+
+
+class SessionHeader(_Entry, frozen=True, tag="session"):
+    version: int = VERSION
+    cwd: str = ""
+
+
+class MessageEntry(_Entry, frozen=True, tag="message", kw_only=True):
+    message: Message
+
+
+class CompactionEntry(_Entry, frozen=True, tag="compaction", kw_only=True):
+    summary: str
+    first_kept_entry_id: str
+    tokens_before: int = 0
+    details: dict[str, Any] | None = None
+
+
+class BranchSummaryEntry(_Entry, frozen=True, tag="branch_summary", kw_only=True):
+    from_id: str
+    summary: str
+
+
+class CustomEntry(_Entry, frozen=True, tag="custom", kw_only=True):
+    """State of ours that no model reads."""
+
+    custom_type: str
+    data: Any = None
+
+
+class CustomMessageEntry(_Entry, frozen=True, tag="custom_message", kw_only=True):
+    """Text of ours that the model reads as if a user had said it."""
+
+    custom_type: str
+    content: str | tuple[Text | Image, ...]
+    display: bool = False
+    details: dict[str, Any] | None = None
+
+
+class ModelChange(_Entry, frozen=True, tag="model_change", kw_only=True):
+    provider: str
+    model_id: str
+
+
+class ThinkingLevelChange(_Entry, frozen=True, tag="thinking_level_change", kw_only=True):
+    thinking_level: str
+
+
+class LabelEntry(_Entry, frozen=True, tag="label", kw_only=True):
+    target_id: str
+    label: str | None = None
+
+
+class SessionInfo(_Entry, frozen=True, tag="session_info", kw_only=True):
+    name: str
+
+
+class ResetEntry(_Entry, frozen=True, tag="reset", kw_only=True):
+    """Everything before it is still there and no longer read."""
+
+    reason: str = ""
+    first_kept_entry_id: str | None = None
+
+
+Entry = (
+    SessionHeader
+    | MessageEntry
+    | CompactionEntry
+    | BranchSummaryEntry
+    | CustomEntry
+    | CustomMessageEntry
+    | ModelChange
+    | ThinkingLevelChange
+    | LabelEntry
+    | SessionInfo
+    | ResetEntry
+)
+
+
+class Broken(Struct, frozen=True):
+    """A stored row that cannot be read as an entry: kept where it is, left out of what the model reads."""
+
+    id: str
+    parent_id: str | None
+    reason: str
+
+
+class Row(Struct, frozen=True):
+    """An entry as stored: `payload` is the JSON object as it was written, byte for byte."""
+
+    id: str
+    parent_id: str | None
+    payload: str
+
+
+_decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
+_encoder = msgspec.json.Encoder()
+
+
+def encode_entry(entry: Entry) -> str:
+    return _encoder.encode(entry).decode()
+
+
+def decode_row(row: Row) -> Entry | Broken:
+    try:
+        return _decoder.decode(row.payload)
+    except (msgspec.DecodeError, UnicodeError) as error:  # ValidationError is a DecodeError
+        return Broken(row.id, row.parent_id, str(error))
+
+
+def branch(entries: Sequence[Entry | Broken]) -> list[Entry | Broken]:
+    """The path from the root to the last entry.
+
+    A parent that does not exist is replaced by the entry before: a damaged link may cost order, never history.
+    """
+    position = {entry.id: index for index, entry in enumerate(entries)}
+    path: list[Entry | Broken] = []
+    index = len(entries) - 1
+    while index >= 0:
+        entry = entries[index]
+        path.append(entry)
+        parent = position.get(entry.parent_id) if entry.parent_id is not None else None
+        if entry.parent_id is None and index > 0:
+            parent = index - 1  # a second root: an old file's line without a link
+        # A link that does not point backwards would make the walk endless.
+        index = parent if parent is not None and parent < index else index - 1
+    path.reverse()
+    return path
+
+
+def timestamp(ms: int) -> str:
+    """The way every entry writes its time: UTC with milliseconds."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+def messages_of(entries: Iterable[Entry | Broken]) -> list[Message]:
+    return [entry.message for entry in entries if isinstance(entry, MessageEntry)]

@@ -1,0 +1,63 @@
+-- session_by_key --
+-- The conversation that goes on under a key.
+SELECT row FROM sessions WHERE key = :key AND archived_at IS NULL;
+
+-- session_by_id --
+SELECT row FROM sessions WHERE id = :id;
+
+-- add_session --
+-- A conversation begins; somebody else may have begun it a moment ago.
+INSERT INTO sessions (id, key, agent, updated_at, row) VALUES (:id, :key, :agent, :now, :row)
+ON CONFLICT (key) WHERE archived_at IS NULL DO NOTHING;
+
+-- change_session --
+UPDATE sessions SET row = :row, updated_at = :now WHERE id = :id;
+
+-- sessions_by_time --
+-- What was spoken in last comes first; an empty agent means every agent.
+SELECT row FROM sessions
+WHERE archived_at IS NULL AND (:agent = '' OR agent = :agent) ORDER BY updated_at DESC, key LIMIT :limit;
+
+-- entries_of --
+-- The whole transcript of a session, oldest first.
+SELECT id, parent_id, payload FROM entries WHERE session_id = :session_id ORDER BY position;
+
+-- add_entry --
+-- An entry that is there already stays as it is: a resumed turn may repeat itself.
+INSERT INTO entries (session_id, id, parent_id, type, payload)
+VALUES (:session_id, :id, :parent_id, :type, :payload) ON CONFLICT (session_id, id) DO NOTHING;
+
+-- entries_after --
+-- What an index has not read yet. Only what somebody said is searched.
+SELECT e.position, e.session_id, s.key, s.agent, e.id, e.payload
+FROM entries e JOIN sessions s ON s.id = e.session_id
+WHERE e.position > :position AND e.type IN ('message', 'custom_message', 'compaction')
+ORDER BY e.position LIMIT :limit;
+
+-- last_position --
+SELECT coalesce(max(position), 0) FROM entries;
+
+-- accept_run --
+-- The first under an idempotency key wins.
+INSERT INTO runs (run_id, idempotency_key, session_key, inbound, accepted_at)
+VALUES (:run_id, :idempotency_key, :session_key, :inbound, :accepted_at)
+ON CONFLICT (idempotency_key) DO NOTHING;
+
+-- run_by_idempotency_key --
+SELECT run_id, idempotency_key, session_key, inbound, accepted_at, attempts, result
+FROM runs WHERE idempotency_key = :idempotency_key;
+
+-- run_by_id --
+SELECT run_id, idempotency_key, session_key, inbound, accepted_at, attempts, result FROM runs WHERE run_id = :run_id;
+
+-- runs_pending --
+-- Accepted and not finished, in the order of acceptance.
+SELECT run_id, idempotency_key, session_key, inbound, accepted_at, attempts, result
+FROM runs WHERE result IS NULL ORDER BY accepted;
+
+-- begin_run --
+UPDATE runs SET attempts = attempts + 1 WHERE run_id = :run_id;
+
+-- finish_run --
+-- The first result stays.
+UPDATE runs SET result = :result WHERE run_id = :run_id AND result IS NULL;

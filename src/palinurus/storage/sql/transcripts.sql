@@ -1,0 +1,19 @@
+-- position --
+SELECT position FROM read_up_to;
+
+-- set_position --
+UPDATE read_up_to SET position = :position;
+
+-- add_said --
+INSERT INTO said (position, session_id, session_key, agent, entry_id, role, timestamp, text)
+VALUES (:position, :session_id, :session_key, :agent, :entry_id, :role, :timestamp, :text);
+
+-- add_words --
+INSERT INTO said_words (rowid, words) VALUES (:position, :words);
+
+-- find --
+-- Best matches; bm25 is negative, smaller is better. Of equals the newer comes first.
+SELECT s.session_id, s.session_key, s.entry_id, s.role, s.timestamp, s.text, -bm25(said_words) AS score
+FROM said_words JOIN said s ON s.position = said_words.rowid
+WHERE said_words MATCH :query AND (:agent = '' OR s.agent = :agent)
+ORDER BY score DESC, s.position DESC LIMIT :limit;

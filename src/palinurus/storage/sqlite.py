@@ -1,0 +1,155 @@
+"""Sessions and accepted messages in `home.sqlite`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from palinurus.dispatch.inbox import RunRecord
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import NotFound, StorageDamaged
+from palinurus.domain.events import RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, changed, new_session
+from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
+from palinurus.storage.database import Database
+from palinurus.storage.queries import load_queries
+
+SQL = load_queries("home.sql")
+_encode = msgspec.json.encode
+
+
+class SqliteSessions:
+    """Implements sessions.store.SessionStore."""
+
+    def __init__(self, database: Database, clock: Clock, new_id: NewId) -> None:
+        self._database = database
+        self._clock = clock
+        self._new_id = new_id
+
+    async def open(self, key: SessionKey) -> Session:
+        known = await self.find(key)
+        if known is not None:
+            return known
+        return await self._database.write(lambda connection: self._create(connection, key))
+
+    async def find(self, key: SessionKey) -> Session | None:
+        rows = await self._read("session_by_key", key=str(key))
+        return _session(rows[0][0]) if rows else None
+
+    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
+        return [_session(row) for (row,) in await self._read("sessions_by_time", agent=agent, limit=limit)]
+
+    async def rows(self, session_id: str) -> list[Row]:
+        return [Row(*row) for row in await self._read("entries_of", session_id=session_id)]
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        return await self._database.write(lambda connection: self._append(connection, session_id, entries, change))
+
+    async def _read(self, query: str, **values: Any) -> Any:
+        return await self._database.read(lambda connection: connection.execute(SQL[query], values).fetchall())
+
+    def _create(self, connection: apsw.Connection, key: SessionKey) -> Session:
+        now = self._clock.now_ms()
+        session = new_session(self._new_id(), key, now)
+        connection.execute(
+            SQL["add_session"],
+            {"id": session.id, "key": session.key, "agent": key.agent, "now": now, "row": _encode(session).decode()},
+        )
+        kept = _session(connection.execute(SQL["session_by_key"], {"key": session.key}).get)
+        if kept.id == session.id:
+            _add(connection, session.id, SessionHeader(session.id, timestamp(now)))
+        return kept
+
+    def _append(
+        self, connection: apsw.Connection, session_id: str, entries: Sequence[Entry], change: SessionChange
+    ) -> Session:
+        row = connection.execute(SQL["session_by_id"], {"id": session_id}).get
+        if row is None:
+            raise NotFound(f"there is no session {session_id!r}")
+        added = sum(_add(connection, session_id, entry) for entry in entries)
+        now = self._clock.now_ms()
+        session = changed(_session(row), change, now=now, entries=added)
+        connection.execute(SQL["change_session"], {"id": session_id, "now": now, "row": _encode(session).decode()})
+        return session
+
+
+class SqliteInbox:
+    """Implements dispatch.inbox.Inbox."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def accept(self, record: RunRecord) -> RunRecord:
+        values = {
+            "run_id": record.run_id,
+            "idempotency_key": record.idempotency_key,
+            "session_key": record.session_key,
+            "inbound": _encode(record.inbound).decode(),
+            "accepted_at": record.accepted_at,
+        }
+
+        def work(connection: apsw.Connection) -> RunRecord:
+            connection.execute(SQL["accept_run"], values)
+            if connection.changes():
+                return record
+            key = {"idempotency_key": record.idempotency_key}
+            return _record(connection.execute(SQL["run_by_idempotency_key"], key).get)
+
+        return await self._database.write(work)
+
+    async def begin(self, run_id: str) -> None:
+        await self._database.write(lambda connection: connection.execute(SQL["begin_run"], {"run_id": run_id}))
+
+    async def finish(self, result: RunResult) -> None:
+        values = {"run_id": result.run_id, "result": _encode(result).decode()}
+        await self._database.write(lambda connection: connection.execute(SQL["finish_run"], values))
+
+    async def find(self, run_id: str) -> RunRecord | None:
+        rows = await self._database.read(
+            lambda connection: connection.execute(SQL["run_by_id"], {"run_id": run_id}).fetchall()
+        )
+        return _record(rows[0]) if rows else None
+
+    async def pending(self) -> list[RunRecord]:
+        rows = await self._database.read(lambda connection: connection.execute(SQL["runs_pending"]).fetchall())
+        return [_record(row) for row in rows]
+
+
+def _add(connection: apsw.Connection, session_id: str, entry: Entry) -> int:
+    kind = type(entry).__struct_config__.tag
+    connection.execute(
+        SQL["add_entry"],
+        {
+            "session_id": session_id,
+            "id": entry.id,
+            "parent_id": entry.parent_id,
+            "type": kind,
+            "payload": encode_entry(entry),
+        },
+    )
+    return connection.changes()
+
+
+def _session(row: Any) -> Session:
+    try:
+        return msgspec.json.decode(row, type=Session)
+    except msgspec.DecodeError as error:
+        raise StorageDamaged(f"a session's row cannot be read: {error}", hint="restore a backup") from error
+
+
+def _record(row: Any) -> RunRecord:
+    run_id, idempotency_key, session_key, inbound, accepted_at, attempts, result = row
+    return RunRecord(
+        run_id,
+        idempotency_key,
+        session_key,
+        msgspec.json.decode(inbound, type=Inbound),
+        accepted_at,
+        attempts,
+        msgspec.json.decode(result, type=RunResult) if result else None,
+    )
