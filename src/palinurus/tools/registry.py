@@ -1,0 +1,188 @@
+"""Tools made of typed functions, and the one place where a call meets its tool.
+
+A tool is an async function: its first parameter is the ToolRun, the others are its arguments. What the model is told
+comes from the signature, and so does the check of what the model sends:
+
+    @tool("read", "Read a text file.")
+    async def read(run: ToolRun, path: Annotated[str, "relative to the workspace"], offset: int = 1) -> ToolOutput: ...
+
+A mistake of the model comes back to it as a result that says what to mend.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from palinurus.domain.errors import ConfigError, PalinurusError
+from palinurus.domain.messages import Image, Text, ToolCall
+from palinurus.domain.tool import MALFORMED, Tool, ToolOutput, ToolRun, ToolSpec
+
+MAX_CHARACTERS = 16_000
+
+log = logging.getLogger(__name__)
+ToolFunction = Callable[..., Awaitable[ToolOutput]]
+
+
+def tool(name: str, description: str) -> Callable[[ToolFunction], Tool]:
+    """Make a tool of the function below. Works for closures; the types in the signature must be global names."""
+
+    def make(function: ToolFunction) -> Tool:
+        arguments = _arguments_type(name, function)
+        spec = ToolSpec(name, description, _schema(arguments))
+
+        async def run(run: ToolRun, sent: Mapping[str, Any]) -> ToolOutput:
+            checked = _check(spec, arguments, sent)
+            if isinstance(checked, ToolOutput):
+                return checked
+            return await function(run, **{field: getattr(checked, field) for field in arguments.__struct_fields__})
+
+        return Tool(spec, run)
+
+    return make
+
+
+def failed(text: str) -> ToolOutput:
+    return ToolOutput(text, is_error=True)
+
+
+class Registry:
+    """The tools of an agent, by name."""
+
+    def __init__(self, tools: Iterable[Tool] = (), *, max_characters: int = MAX_CHARACTERS) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._max_characters = max_characters
+        for each in sorted(tools, key=lambda tool: tool.spec.name):
+            if each.spec.name in self._tools:
+                raise ConfigError(f"two tools are called {each.spec.name}", hint="rename or remove one of them")
+            self._tools[each.spec.name] = each
+        self._specs = tuple(each.spec for each in self._tools.values())
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Sorted by name, so that the head of a request is the same bytes however the tools were gathered."""
+        return self._specs
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
+        """Run one call. Raises nothing but cancellation; every failure is a result."""
+        found = self.get(call.name)
+        if found is None:
+            names = ", ".join(self._tools) or "none"
+            return failed(f"there is no tool called {call.name[:80]!r}; the tools are: {names}")
+        try:
+            output = await found.run(run, call.arguments)
+        except PalinurusError as error:
+            output = failed(str(error))
+        except Exception as error:
+            # A tool may be anyone's code. Its mistake costs this result, not the turn that asked for it.
+            log.exception("the tool %s failed", call.name)
+            output = failed(f"{call.name} failed by a mistake of its own: {type(error).__name__}: {error}")
+        return _clipped(output, self._max_characters)
+
+
+def _arguments_type(name: str, function: ToolFunction) -> type[Struct]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        kind = _described(hints[parameter.name])
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, parameter.default))
+    return msgspec.defstruct(name, fields, kw_only=True, frozen=True, forbid_unknown_fields=True)
+
+
+def _described(hint: Any) -> Any:
+    """A plain string beside a type is its description."""
+    if typing.get_origin(hint) is not Annotated:
+        return hint
+    kind, *notes = typing.get_args(hint)
+    for note in notes:
+        kind = Annotated[kind, Meta(description=note) if isinstance(note, str) else note]
+    return kind
+
+
+def _schema(arguments: type[Struct]) -> dict[str, Any]:
+    """The JSON Schema in one piece and without titles: every character of it is sent with every request."""
+    (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="{name}")
+    flat = _inline(schema, definitions)
+    flat.setdefault("required", [])
+    # Through JSON and back, so that a schema read from a stored epoch equals the one made now: tuples become lists.
+    as_stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(flat))
+    return as_stored
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inline(each, definitions) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inline(definitions[node["$ref"]], definitions)
+    # `title` is dropped where it names a type; under `properties` the same word is somebody's argument.
+    return {
+        key: {name: _inline(each, definitions) for name, each in value.items()}
+        if key == "properties"
+        else _inline(value, definitions)
+        for key, value in node.items()
+        if key != "title"
+    }
+
+
+def _check(spec: ToolSpec, arguments: type[Struct], sent: Mapping[str, Any]) -> Struct | ToolOutput:
+    if MALFORMED in sent:
+        raw = str(sent[MALFORMED])
+        return failed(f"the arguments of {spec.name} were not JSON: {raw[:200]!r}. {_usage(spec)}")
+    known, required = spec.parameters["properties"], spec.parameters["required"]
+    # Models send null for what they leave out.
+    given = {name: value for name, value in sent.items() if value is not None or name in required}
+    if unknown := [name for name in given if name not in known]:
+        return failed(f"{spec.name} has no argument {unknown[0][:80]!r}. {_usage(spec)}")
+    if lacking := [name for name in required if name not in given]:
+        return failed(f"{spec.name} needs the argument {lacking[0]!r}. {_usage(spec)}")
+    try:
+        return msgspec.convert(given, arguments, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        return failed(
+            f"{spec.name}: the argument {where.rstrip('`')!r} is wrong: {what[:1].lower()}{what[1:]}. {_usage(spec)}"
+        )
+
+
+def _usage(spec: ToolSpec) -> str:
+    required = spec.parameters["required"]
+    parts = [
+        f"{name} ({about.get('type', 'see schema')}{', required' if name in required else ''})"
+        for name, about in spec.parameters["properties"].items()
+    ]
+    return f"Send one JSON object with: {', '.join(parts)}." if parts else "It takes no arguments: send {}."
+
+
+def _clipped(output: ToolOutput, limit: int) -> ToolOutput:
+    if isinstance(output.content, str):
+        return msgspec.structs.replace(output, content=_clip(output.content, limit))
+    blocks: list[Text | Image] = []
+    for block in output.content:
+        blocks.append(Text(_clip(block.text, limit)) if isinstance(block, Text) else block)
+        limit = max(limit - len(block.text), 0) if isinstance(block, Text) else limit
+    return msgspec.structs.replace(output, content=tuple(blocks))
+
+
+def _clip(text: str, limit: int) -> str:
+    """At most `limit` characters and the line that says what was cut; always text that can be encoded."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()  # names of files may hold bytes that are no character
+    if len(text) <= limit:
+        return text
+    tail = limit // 4
+    head = limit - tail
+    cut = f"[… {len(text) - limit:,} of {len(text):,} characters cut here; ask for a smaller part to read them …]"
+    return f"{text[:head]}\n{cut}\n{text[len(text) - tail :]}"
