@@ -1,0 +1,108 @@
+"""Replace a file whole or not at all, and keep a ring of what it held before."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from palinurus.domain.errors import StorageError, StorageFull, StorageReadOnly
+
+NEW_FILE_MODE = 0o600  # what we write may hold secrets
+
+
+def write_atomic(path: Path, data: bytes | str, *, mode: int = NEW_FILE_MODE) -> None:
+    """Put `data` at `path` so that a reader, and a power cut, meet the old file or the new one.
+
+    `mode` is for a new file; one that exists keeps its own. Raises StorageFull, StorageReadOnly or StorageError,
+    and then the old file is as it was and nothing is left beside it. A link at `path` is replaced, not followed.
+    """
+    payload = data.encode() if isinstance(data, str) else data
+    try:
+        _replace(path, payload, _mode_of(path, mode))
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def rotate_backups(path: Path, keep: int = 5) -> None:
+    """Copy `path` to `<name>.bak`, moving older copies to `.bak.1`, `.bak.2` and so on; `keep` in all.
+
+    A missing file needs no backup. Raises what `write_atomic` raises.
+    """
+    ring = [path.with_name(f"{path.name}.bak{f'.{index}' if index else ''}") for index in range(keep)]
+    try:
+        content = path.read_bytes()
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise storage_error(error, path) from error
+    try:
+        for older, newer in zip(reversed(ring[1:]), reversed(ring[:-1]), strict=True):
+            with contextlib.suppress(FileNotFoundError):
+                newer.replace(older)
+    except OSError as error:
+        raise storage_error(error, ring[0]) from error
+    write_atomic(ring[0], content, mode=mode)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory for this user alone, with its parents. Raises what `write_atomic` raises."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """The operating system's complaint as one of ours, naming the file."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(f"cannot write {path}: the disk is full", hint="free some space; nothing was changed")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StorageReadOnly(
+            f"cannot write {path}: {_reason(error)}",
+            hint="give this user the right to write there, or choose another home",
+        )
+    return StorageError(f"cannot write {path}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _mode_of(path: Path, mode: int) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return mode
+
+
+def _replace(path: Path, payload: bytes, mode: int) -> None:
+    beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}.tmp")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_FILE_MODE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            beside.unlink()
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """The new name survives a power cut only when the directory was synced too."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems cannot sync a directory, and need not
+            raise
+    finally:
+        os.close(descriptor)

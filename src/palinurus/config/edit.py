@@ -1,0 +1,162 @@
+"""Get, set and unset single values of the config file.
+
+The text is edited in place (rewrite.py), so comments, order, unknown keys and formatting survive. Before the new text
+replaces the file, it is checked against the schema and against what the change should have made of the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from palinurus.config.atomic import make_directory, rotate_backups, write_atomic
+from palinurus.config.explain import lookup
+from palinurus.config.home import Home
+from palinurus.config.include import read_text
+from palinurus.config.load import Loaded, load_text
+from palinurus.config.rewrite import drop, put
+from palinurus.config.secrets import mask
+from palinurus.config.source import JsonPath, SourceMap, SyntaxFault, format_path, line_column, parse, parse_path, scan
+from palinurus.domain.errors import BadRequest, ConfigError, NotFound
+
+_NOTHING = object()
+UNTOUCHED = "the file was not changed"
+
+
+def get_value(loaded: Loaded, dotted: str) -> Any:
+    """What the config files say at a path, with secrets as `***`. Raises NotFound when they say nothing."""
+    path = parse_path(dotted)
+    try:
+        value = lookup(loaded.raw, path)
+    except LookupError as error:
+        raise NotFound(f"{dotted} is not set", hint="`pal config schema` lists what can be set") from error
+    return mask(value, next(step for step in reversed(path) if isinstance(step, str)))
+
+
+def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any) -> None:
+    """Write one value.
+
+    Raises ConfigError when the config would be wrong afterwards or is not ours, BadRequest when the path or the value
+    makes no sense, and what `write_atomic` raises. After any of them the file is as it was.
+    """
+    path = parse_path(dotted)
+    text = _own_text(home)
+    _sound(home, text)
+    wanted = _plain(value, dotted)
+    edited = put(text, path, wanted)
+    _prove(text, edited, path, wanted)
+    if _found(_checked(home, env, edited).raw, path) != wanted:
+        raise _included(path)
+    _replace_file(home, edited)
+
+
+def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
+    """Take one value out. Raises NotFound when the file does not hold it, else like `set_value`."""
+    path = parse_path(dotted)
+    text = _own_text(home)
+    if path not in _sound(home, text).spans:
+        raise NotFound(f"{dotted} is not set in {home.config_path}", hint=UNTOUCHED)
+    edited = drop(text, path)
+    _prove(text, edited, path, _NOTHING)
+    still_there = _found(_checked(home, env, edited).raw, path) is not _NOTHING
+    if still_there and isinstance(path[-1], str):  # in a list the next element moves up
+        raise _included(path)
+    _replace_file(home, edited)
+
+
+def _checked(home: Home, env: Mapping[str, str], text: str) -> Loaded:
+    try:
+        return load_text(home, env, text)
+    except ConfigError as error:
+        raise ConfigError(error.message, hint=UNTOUCHED) from error
+
+
+def _included(path: JsonPath) -> ConfigError:
+    # What an included file says cannot be taken back here, and its lists are joined to ours.
+    return ConfigError(f"{format_path(path)} comes from an included file; change it there", hint=UNTOUCHED)
+
+
+def _replace_file(home: Home, text: str) -> None:
+    target = home.config_path.resolve()  # a link to a file kept elsewhere stays a link
+    make_directory(target.parent)
+    rotate_backups(target)
+    write_atomic(target, text)
+
+
+def _prove(before: str, after: str, path: JsonPath, wanted: Any) -> None:
+    """Make sure that the edited text says what the old one said, save for this one value."""
+    expected = parse(before)
+    _apply(expected, path, wanted)
+    try:
+        same = json.dumps(parse(after), sort_keys=True) == json.dumps(expected, sort_keys=True)
+    except SyntaxFault:
+        same = False
+    if not same:
+        raise ConfigError(
+            f"{format_path(path)} cannot be changed safely in this text", hint=f"{UNTOUCHED}; edit it by hand"
+        )
+
+
+def _apply(data: Any, path: JsonPath, wanted: Any) -> None:
+    for step, following in pairwise(path):
+        if _found(data, (step,)) in (_NOTHING, None):
+            _put(data, step, {} if isinstance(following, str) else [])
+        data = data[step]
+    if wanted is _NOTHING:
+        del data[path[-1]]
+    else:
+        _put(data, path[-1], wanted)
+
+
+def _put(data: Any, step: str | int, value: Any) -> None:
+    if isinstance(data, list) and step == len(data):
+        data.append(value)
+    else:
+        data[step] = value
+
+
+def _found(data: Any, path: JsonPath) -> Any:
+    try:
+        return lookup(data, path)
+    except LookupError:
+        return _NOTHING
+
+
+def _plain(value: Any, dotted: str) -> Any:
+    """The value as JSON would give it back."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"the value for {dotted} cannot stand in a config: {error}") from error
+    return json.loads(text)
+
+
+def _own_text(home: Home) -> str:
+    if not home.ours:
+        raise ConfigError(
+            f"{home.config_path} is not the config of this home, so it is only read",
+            hint=f"without --config, {home.root / 'palinurus.json'} is written",
+        )
+    text = read_text(home.config_path)
+    return "{}\n" if text is None else text
+
+
+def _sound(home: Home, text: str) -> SourceMap:
+    """The map of a text that can be edited. Raises ConfigError for one that must be mended by hand first."""
+    name = home.config_path.name
+    try:
+        is_object = isinstance(parse(text), dict)
+    except SyntaxFault as fault:
+        line, column = line_column(text, fault.offset)
+        raise ConfigError(f"{name}:{line}:{column}: {fault.reason}", hint=UNTOUCHED) from fault
+    if not is_object:
+        raise ConfigError(f"{name}:1: the config should be an object, in braces", hint=UNTOUCHED)
+    source = scan(text)
+    if source.repeated:
+        line, _ = line_column(text, source.spans[source.repeated[0]].begin)
+        complaint = f"{name}:{line}: {format_path(source.repeated[0])}: this key is written twice"
+        raise ConfigError(complaint, hint=f"keep one of them; {UNTOUCHED}")
+    return source

@@ -1,0 +1,206 @@
+"""Read a config file and what it includes into one value, remembering where every part is written.
+
+`"$include"` in an object names a file or a list of files. They are merged in order, later ones over earlier ones, and
+the keys beside `$include` over all of them: objects key by key, lists end to end, anything else is replaced. Files are
+taken from the config's own directory, and from others only when PALINURUS_INCLUDE_ROOTS lists them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from palinurus.config.source import JsonPath, SourceMap, SyntaxFault, format_path, line_column, parse, scan
+from palinurus.domain.errors import ConfigError
+
+INCLUDE = "$include"
+MAX_BYTES = 2 * 1024 * 1024
+MAX_DEPTH = 10
+MAX_PATH = 4096
+
+
+class Document:
+    """One file's text. `name` is what errors call it: short for files beside the config, else the whole path."""
+
+    def __init__(self, path: Path, text: str, beside: Path) -> None:
+        self.path = path
+        self.text = text
+        self.name = str(path.relative_to(beside)) if path.is_relative_to(beside) else str(path)
+
+    @cached_property
+    def source(self) -> SourceMap:
+        return scan(self.text)
+
+    def line(self, path: JsonPath) -> int:
+        return line_column(self.text, self.source.nearest(path).begin)[0]
+
+
+class Place(Struct, frozen=True):
+    """Where a value is written: at `path` of a document, save for the children that came from elsewhere."""
+
+    document: Document
+    path: JsonPath = ()
+    children: dict[str | int, Place] = {}
+
+    def child(self, step: str | int) -> Place:
+        return self.children.get(step) or Place(self.document, (*self.path, step))
+
+    def where(self, path: JsonPath) -> str:
+        """`file:line` of what is written of a path."""
+        place = self
+        for step in path:
+            place = place.child(step)
+        return f"{place.document.name}:{place.document.line(place.path)}"
+
+    def error(self, path: JsonPath, complaint: str) -> ConfigError:
+        """A ConfigError about the value at a path below this place."""
+        dotted = format_path(path)
+        return ConfigError(f"{self.where(path)}: {dotted + ': ' if dotted else ''}{complaint}")
+
+
+class Assembled(Struct, frozen=True):
+    """The value of a config and its included files, with all paths that were read."""
+
+    value: Any
+    place: Place
+    files: tuple[Path, ...]
+
+
+def read_text(path: Path) -> str | None:
+    """The text of a config file, None when there is none. Raises ConfigError for what cannot be a config."""
+    try:
+        data = _read_regular(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: is larger than 2 MiB", hint="a config is some kilobytes; is this the right file?")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: is not UTF-8 text", hint="save the file as UTF-8") from error
+
+
+def _read_regular(path: Path) -> bytes:
+    # Not blocking, so that a pipe by that name cannot hold us up before we see that it is one.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ConfigError(f"{path}: is no regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_BYTES + 1)
+    finally:
+        os.close(descriptor)
+
+
+def assemble(main: Path, text: str, roots: tuple[Path, ...]) -> Assembled:
+    """Parse the main file's text and merge in what it includes. Raises ConfigError."""
+    reader = _Reader(main, roots)
+    value, place = reader.document(main, text, ())
+    return Assembled(value, place, tuple(reader.files))
+
+
+def include_roots(listed: str) -> tuple[Path, ...]:
+    """The directories of PALINURUS_INCLUDE_ROOTS, separated by `:` or `;`."""
+    return tuple(Path(root) for root in re.split("[:;]", listed) if root.strip())
+
+
+class _Reader:
+    def __init__(self, main: Path, roots: tuple[Path, ...]) -> None:
+        self.home = main.parent
+        self.roots = tuple(root.resolve() for root in (main.parent, *roots))
+        self.files: list[Path] = []
+
+    def document(self, path: Path, text: str, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+        document = Document(path, text, self.home)
+        self.files.append(path)
+        try:
+            value = parse(text)
+        except SyntaxFault as fault:
+            line, column = line_column(text, fault.offset)
+            raise ConfigError(f"{document.name}:{line}:{column}: {fault.reason}", hint=f"in {path}") from fault
+        place = Place(document)
+        if INCLUDE not in text:
+            return value, place
+        return self.expand(value, place, (*chain, path.resolve()))
+
+    def expand(self, value: Any, place: Place, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+        if isinstance(value, list):
+            pairs = {index: self.expand(item, place.child(index), chain) for index, item in enumerate(value)}
+            return [item for item, _ in pairs.values()], _with_children(place, pairs)
+        if not isinstance(value, dict):
+            return value, place
+        members = {key: self.expand(item, place.child(key), chain) for key, item in value.items() if key != INCLUDE}
+        own = {key: item for key, (item, _) in members.items()}, _with_children(place, members)
+        if INCLUDE not in value:
+            return own
+        included = self.included(value[INCLUDE], place, chain)
+        if not own[0]:
+            return included
+        if not isinstance(included[0], dict):
+            raise place.error((INCLUDE,), "the included file should hold an object, because keys stand beside it")
+        return _merge(included, own)
+
+    def included(self, named: Any, place: Place, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+        names = named if isinstance(named, list) else [named]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise place.error((INCLUDE,), "should be a file's path or a list of them")
+        merged: tuple[Any, Place] | None = None
+        for name in names:
+            found = self.include(name, place, chain)
+            merged = found if merged is None else _merge(merged, found)
+        assert merged is not None  # noqa: S101  `names` is not empty
+        return merged
+
+    def include(self, name: str, place: Place, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+        if not name.strip() or len(name) >= MAX_PATH or "\0" in name:
+            raise place.error((INCLUDE,), "is not a file's path")
+        path = place.document.path.parent / name
+        target = path.resolve()
+        if not any(target.is_relative_to(root) for root in self.roots):
+            problem = f"{name} lies outside the config's directory"
+            raise ConfigError(place.error((INCLUDE,), problem).message, hint="list it in PALINURUS_INCLUDE_ROOTS")
+        if target in chain:
+            raise place.error((INCLUDE,), f"{name} includes itself, by way of {' and '.join(p.name for p in chain)}")
+        if len(chain) > MAX_DEPTH:
+            raise place.error((INCLUDE,), f"files include each other more than {MAX_DEPTH} deep")
+        text = read_text(target)
+        if text is None:
+            raise place.error((INCLUDE,), f"there is no file {name}")
+        return self.document(target, text, chain)
+
+
+def _with_children(place: Place, pairs: dict[Any, tuple[Any, Place]]) -> Place:
+    """The same place, with the children that came out of other files."""
+    moved = {
+        step: child for step, (_, child) in pairs.items() if child.document is not place.document or child.children
+    }
+    return Place(place.document, place.path, moved) if moved else place
+
+
+def _merge(below: tuple[Any, Place], above: tuple[Any, Place]) -> tuple[Any, Place]:
+    """Lay one value over another."""
+    (low, low_place), (high, high_place) = below, above
+    if isinstance(low, dict) and isinstance(high, dict):
+        merged: dict[Any, tuple[Any, Place]] = {key: (item, low_place.child(key)) for key, item in low.items()}
+        for key, item in high.items():
+            pair = item, high_place.child(key)
+            merged[key] = _merge(merged[key], pair) if key in merged else pair
+        return {key: item for key, (item, _) in merged.items()}, _joined(high_place, merged)
+    if isinstance(low, list) and isinstance(high, list):
+        places = [low_place.child(index) for index in range(len(low))]
+        places += [high_place.child(index) for index in range(len(high))]
+        return low + high, Place(high_place.document, high_place.path, dict(enumerate(places)))
+    return above
+
+
+def _joined(place: Place, pairs: dict[Any, tuple[Any, Place]]) -> Place:
+    return Place(place.document, place.path, {step: child for step, (_, child) in pairs.items()})

@@ -1,0 +1,128 @@
+"""Take secrets out of text before it is written: the configured ones by value, the others by their shape.
+
+The Redactor runs on every message we store, so text without secrets must pass quickly: a pattern is tried only when
+the fixed letters it needs are there, which is a substring search.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+MARKER = "[redacted]"
+MASK = "***"
+MIN_SECRET = 8  # shorter values would take ordinary words out of the text
+
+# Stand-ins that local model servers ask for; they are no secrets, and words of ordinary talk.
+PLACEHOLDERS = frozenset({"lm-studio", "ollama-local", "not-needed", "no-key-needed", "placeholder"})
+
+SECRET_NAME = re.compile(
+    r"token(?!iz)|password|passwd|passphrase|secret|api[-_]?key|private[-_]?key|authorization", re.IGNORECASE
+)
+POINTER_NAME = re.compile(r"(?:env|file|path|ref)$", re.IGNORECASE)  # tokenFile names a place, it holds no secret
+
+# A whole block; or, when its end was cut off, as many lines as look like key material.
+_PEM = (
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----"
+    r"(?:(?:(?!-----)[\s\S]){0,20000}-----END [A-Z0-9 ]*PRIVATE KEY-----|(?:(?:\s|\\[rn])*[A-Za-z0-9+/=]{32,})+)"
+)
+_SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("PRIVATE KEY-----",), _PEM),
+    (("sk-",), r"(?<![A-Za-z0-9])sk-(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}"),
+    (("github_pat_",), r"(?<![A-Za-z0-9])github_pat_[A-Za-z0-9_]{30,}"),
+    (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),  # Slack
+    (("AKIA", "ASIA"), r"(?<![A-Za-z0-9])A(?:K|S)IA[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
+    (("AIza",), r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}"),  # Google
+    ((":AA",), r"(?<!\d)\d{6,12}:AA[A-Za-z0-9_-]{32,}"),  # Telegram bots
+    (("eyJ",), r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),  # JSON web tokens
+    (("earer ",), r"(?<=[Bb]earer )(?=[A-Za-z0-9._~+/=-]{0,60}\d)[A-Za-z0-9._~+/=-]{20,}"),
+)
+_PATTERNS = tuple((hints, re.compile(shape)) for hints, shape in _SHAPES)
+
+
+class Redactor:
+    """Replaces secrets by `[redacted]`. Redacting twice gives what redacting once gave."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        values = {value for value in secrets if len(value) >= MIN_SECRET}
+        values |= {json.dumps(value)[1:-1] for value in values}  # as it looks inside JSON text
+        self._values = sorted(values, key=lambda value: (-len(value), value))
+
+    def redact(self, text: str) -> str:
+        """The text without secrets, the same object when there are none. Never raises."""
+        # Taking one secret out can lay another one bare (`sk-…` glued behind a password), so go on until nothing
+        # changes. Every round leaves fewer characters outside the markers, so the rounds come to an end.
+        while True:
+            cleaned = self._once(text)
+            if cleaned == text:
+                return text
+            text = cleaned
+
+    def redact_value(self, value: Any) -> Any:
+        """The same for JSON data: every string in it, the keys included."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            return {self.redact_value(key): self.redact_value(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_value(item) for item in value]
+        return value
+
+    def _once(self, text: str) -> str:
+        if MARKER in text:  # a marker is never part of a secret
+            return MARKER.join(self._clean(part) for part in text.split(MARKER))
+        return self._clean(text)
+
+    def _clean(self, text: str) -> str:
+        for hints, pattern in _PATTERNS:
+            for hint in hints:
+                if hint in text:
+                    text = pattern.sub(MARKER, text)
+                    break
+        for value in self._values:
+            if value in text:
+                text = MARKER.join(part.replace(value, MARKER) for part in text.split(MARKER))
+        return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key of the config or of the environment holds a secret, going by its name."""
+    return bool(SECRET_NAME.search(name)) and not POINTER_NAME.search(name)
+
+
+def mask(value: Any, name: str = "") -> Any:
+    """Config data fit to be shown: what stands under a secret's name becomes `***`; `${NAME}` may be seen."""
+    if isinstance(value, dict):
+        return {key: mask(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [mask(item, name) for item in value]
+    if isinstance(value, str) and value and is_secret_name(name) and not is_reference(value):
+        return MASK
+    return value
+
+
+def secret_values(value: Any, name: str = "") -> Iterable[str]:
+    """Every string of the config data that must be redacted by value."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from secret_values(item, str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from secret_values(item, name)
+    elif isinstance(value, str) and is_secret_name(name) and not is_reference(value):
+        yield from worth_redacting(value)
+
+
+def worth_redacting(value: str) -> Iterable[str]:
+    """The secret in a value, if it is long enough to be one: `Bearer x` counts as `x`."""
+    bare = value.strip().removeprefix("Bearer ").strip()
+    if len(bare) >= MIN_SECRET and bare not in PLACEHOLDERS:
+        yield bare
+
+
+def is_reference(text: str) -> bool:
+    """Whether the text is `${NAME}`: it says where a secret is, and is none."""
+    return re.fullmatch(r"\$\{[A-Z_][A-Z0-9_]*\}", text) is not None
