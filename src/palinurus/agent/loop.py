@@ -60,13 +60,15 @@ class Stop:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """Work in here may be cut short; it then ends with Stopped."""
-        if self.requested:
+        if self.reason:
             raise Stopped
-        self._inside = asyncio.current_task()
+        task = self._inside = asyncio.current_task()
         try:
             yield
         except asyncio.CancelledError:
-            if not self.requested or self._inside is None or self._inside.uncancel() > 0:
+            if not self.requested:
+                raise
+            if task is not None and task.uncancel() > 0:
                 raise  # somebody else cancelled the task as well: that counts
             raise Stopped from None
         finally:

@@ -23,7 +23,7 @@ from palinurus.domain.messages import AssistantMessage, ToolResult, Usage
 from palinurus.domain.tool import ToolRun
 from palinurus.providers.provider import Provider
 from palinurus.sessions.journal import Journal, Redact, redacted
-from palinurus.sessions.reset import ResetRules, reset_due
+from palinurus.sessions.reset import ResetPolicy, reset_due
 from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import decode_row
@@ -48,9 +48,16 @@ class Agent(Struct, frozen=True):
 class TurnRunner:
     """Runs turns of any agent over one store."""
 
-    def __init__(self, sessions: SessionStore, resets: ResetRules, clock: Clock, new_id: NewId, redact: Redact) -> None:
+    def __init__(
+        self,
+        sessions: SessionStore,
+        reset_policy: Callable[[SessionKey], ResetPolicy],
+        clock: Clock,
+        new_id: NewId,
+        redact: Redact,
+    ) -> None:
         self._sessions = sessions
-        self._resets = resets
+        self._reset_policy = reset_policy
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
@@ -63,9 +70,8 @@ class TurnRunner:
         view = await self.view(session)
         journal = self.journal(session, view)
         view = await self._reset_if_due(key, journal, view, run_id)
-        answer = _answered_before(view, run_id)
-        if answer:
-            return self._result(key, session, run_id, answer, answer.usage, began)
+        if earlier := _answered_before(view, run_id):
+            return self._result(key, session, run_id, earlier, earlier.usage, began)
 
         provider, route = await agent.choose_model(view.model)
         opening = open_turn(view, gather(agent, key, route, self._clock), agent.context, journal, inbound, run_id)
@@ -83,6 +89,11 @@ class TurnRunner:
     async def view(self, session: Session) -> View:
         return fold([decode_row(row) for row in await self._sessions.rows(session.id)])
 
+    async def view_of(self, key: SessionKey) -> View:
+        """What is read of a session; nothing, of one that does not exist."""
+        session = await self._sessions.find(key)
+        return await self.view(session) if session else View()
+
     def journal(self, session: Session, view: View) -> Journal:
         return Journal(self._sessions, session, view.tail, self._clock, self._new_id, self._redact)
 
@@ -98,7 +109,7 @@ class TurnRunner:
         await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
 
     async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, run_id: str) -> View:
-        policy = self._resets.policy(key)
+        policy = self._reset_policy(key)
         reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
         if not reason or not view.lines or run_id in view.ids:
             return view

@@ -24,6 +24,7 @@ class Route(Struct, frozen=True, rename="camel"):
     model: str
     wire: str
     thinking: str = "off"
+    reason: str = ""  # why this one was chosen: for people, no part of the epoch's identity
 
 
 class Epoch(Struct, frozen=True, rename="camel"):

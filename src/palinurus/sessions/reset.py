@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
 from typing import Literal
 
 from msgspec import Struct
 
-from palinurus.domain.keys import SessionKey
 from palinurus.sessions.session import Session
 
 
@@ -16,21 +14,6 @@ class ResetPolicy(Struct, frozen=True):
     mode: Literal["none", "daily", "idle"] = "none"
     at_hour: int = 4
     idle_minutes: int | None = None
-
-
-class ResetRules(Struct, frozen=True):
-    """The policy of each conversation: its channel's wins outright, then its type's, then the general one."""
-
-    default: ResetPolicy = ResetPolicy()
-    by_type: Mapping[str, ResetPolicy] = {}
-    by_channel: Mapping[str, ResetPolicy] = {}
-
-    def policy(self, key: SessionKey) -> ResetPolicy:
-        if key.channel in self.by_channel:
-            return self.by_channel[key.channel]
-        # A channel is a kind of group to those who write policies.
-        kind = "group" if key.chat_type == "channel" else key.chat_type
-        return self.by_type.get(kind, self.default)
 
 
 def reset_due(policy: ResetPolicy, session: Session, *, now_ms: int, zone: tzinfo) -> str:

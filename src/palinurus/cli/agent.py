@@ -1,0 +1,73 @@
+"""`pal agent`: one message in, one reply out."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.clock import random_id
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import BadRequest, WaitTimeout
+from palinurus.domain.events import AssistantDelta, RunEvent, RunResult
+from palinurus.operations.agents import STOP, Accepted, StopRuns
+from palinurus.operations.converse import converse
+
+
+@click.command()
+@click.option("--message", "-m", required=True, help="What to say; - reads it from standard input.")
+@click.option("--session-key", default="", help="The conversation: a full key or a name of your own.")
+@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds to wait.")
+@with_json
+@click.pass_obj
+def agent(shell: Shell, message: str, session_key: str, agent_id: str, timeout: float) -> int:
+    """Send one message and print the reply.
+
+    \b
+    Examples:
+      pal agent --message "what did we decide about the boat?"
+      pal agent -m - --session-key holiday < question.txt
+      pal agent -m hi --json
+    """
+    text = sys.stdin.read() if message == "-" else message
+    if not text.strip():
+        raise BadRequest("the message is empty", hint='pal agent --message "say something"')
+    make_on_first_run(shell)
+    inbound = Inbound(text, random_id(), session_key=session_key, agent=agent_id)
+    result = run_async(_ask(shell, inbound, timeout))
+    if shell.as_json:
+        shell.show(result, str)
+    elif result.status != "ok":
+        shell.warn(result.error or "stopped")
+    return 0 if result.status == "ok" else 1
+
+
+async def _ask(shell: Shell, inbound: Inbound, timeout: float) -> RunResult:
+    run_ids: list[str] = []
+    printed: list[str] = []
+
+    def on_event(event: RunEvent) -> None:
+        if isinstance(event, AssistantDelta) and not shell.as_json:
+            printed.append(event.text)
+            click.echo(event.text, nl=False)
+
+    def on_accepted(accepted: Accepted) -> None:
+        run_ids.append(accepted.run_id)
+
+    async with open_door(shell) as door:
+        try:
+            async with asyncio.timeout(timeout):
+                result = await converse(door, inbound, on_event, on_accepted)
+        except TimeoutError:
+            # The run must not outlive the patience of the one who asked: stop it, it is kept as stopped.
+            await door.call(STOP, StopRuns(run_id=run_ids[-1]) if run_ids else StopRuns())
+            raise WaitTimeout(
+                f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
+            ) from None
+    if not shell.as_json:
+        click.echo("" if printed else result.text)
+    return result

@@ -1,0 +1,145 @@
+"""`pal chat`: a conversation in a terminal, or line by line when standard input is no terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+
+import click
+
+from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.shell import Shell, run_async
+from palinurus.domain.clock import random_id
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.events import AssistantDelta, Lifecycle, RunEvent, RunResult, ToolFinished
+from palinurus.operations.agents import STOP, StopRuns
+from palinurus.operations.converse import converse
+from palinurus.operations.status import STATUS, AskStatus
+from palinurus.wiring.door import Door
+
+
+@click.command()
+@click.option("--session-key", default="", help="The conversation: a full key or a name of your own.")
+@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@click.pass_obj
+def chat(shell: Shell, session_key: str, agent_id: str) -> int:
+    """Talk with the agent in this terminal.
+
+    Replies are streamed; /help lists the commands; Ctrl-C stops the run, Ctrl-D leaves. When standard input is no
+    terminal, each line is answered in turn and the program ends with the input.
+
+    \b
+    Examples:
+      pal chat
+      pal chat --session-key holiday
+      printf 'remember that my bicycle is green\\n' | pal chat
+    """
+    make_on_first_run(shell)
+    return run_async(_chat(shell, session_key, agent_id))
+
+
+async def _chat(shell: Shell, session_key: str, agent_id: str) -> int:
+    terminal = sys.stdin.isatty()
+    lines = _Lines("you> " if terminal else "")
+    failed = 0
+    async with open_door(shell) as door:
+        status = await door.call(STATUS, AskStatus(agent_id))
+        for warning in status.warnings:
+            shell.warn(warning)
+        if terminal:
+            click.echo(shell.dim(f"{status.agent} · {status.model} ({status.model_reason}) · /help, Ctrl-D leaves"))
+        talk = _Talk(shell, door)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
+        while (line := await lines.next()) is not None:
+            if line.strip():
+                result = await talk.exchange(Inbound(line, random_id(), session_key=session_key, agent=agent_id))
+                failed += result.status == "error"
+        if terminal:
+            click.echo()
+        if door.busy:
+            shell.warn(f"finishing {door.busy} run(s) for another terminal")
+    return 1 if failed and not terminal else 0
+
+
+class _Talk:
+    """Shows one exchange after the other."""
+
+    def __init__(self, shell: Shell, door: Door) -> None:
+        self._shell = shell
+        self._door = door
+        self._key = ""  # of the session in which something runs
+        self._said = ""  # what of the reply is on the screen
+        self._stopping: asyncio.Task[object] | None = None
+
+    async def exchange(self, inbound: Inbound) -> RunResult:
+        self._said = ""
+        result = await converse(
+            self._door, inbound, self._show, lambda accepted: setattr(self, "_key", accepted.session_key)
+        )
+        self._key = ""
+        if not self._said:
+            click.echo(result.text, nl=False)
+        if self._said or result.text:
+            click.echo()
+        if result.status != "ok":
+            self._shell.warn(result.error or "stopped")
+        return result
+
+    def _show(self, event: RunEvent) -> None:
+        match event:
+            case AssistantDelta():
+                self._said += event.text
+                click.echo(event.text, nl=False)
+                sys.stdout.flush()
+            case ToolFinished() if self._shell.color:
+                # A line of its own, below whatever was said before the call.
+                click.echo(("\n" if self._said else "") + self._shell.dim(f"· {event.name} {event.seconds:.1f} s"))
+                self._said = ""
+            case Lifecycle(phase="accepted", detail=detail) if detail:
+                self._shell.warn(detail)
+                self._said = ""
+
+    def interrupt(self) -> None:
+        """Ctrl-C stops the run, not the program."""
+        if self._key:
+            self._stopping = asyncio.create_task(self._door.call(STOP, StopRuns(self._key)))
+        else:
+            click.echo(self._shell.dim("\n(Ctrl-D leaves)"), err=True)
+
+
+class _Lines:
+    """Lines of standard input, read beside the event loop.
+
+    A daemon thread: whoever leaves must not wait for a line that nobody will type.
+    """
+
+    def __init__(self, prompt: str) -> None:
+        self._prompt = prompt
+        self._loop = asyncio.get_running_loop()
+        if prompt:
+            import readline  # noqa: F401  # gives input() history and editing
+
+    async def next(self) -> str | None:
+        future: asyncio.Future[str | None] = self._loop.create_future()
+        threading.Thread(target=self._read, args=(future,), daemon=True).start()
+        return await future
+
+    def _read(self, future: asyncio.Future[str | None]) -> None:
+        try:
+            line: str | None = input(self._prompt) if self._prompt else _one_line()
+        except (EOFError, UnicodeDecodeError) as error:
+            line = None if isinstance(error, EOFError) else "\ufffd"
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_hand_over, future, line)
+
+
+def _one_line() -> str | None:
+    line = sys.stdin.readline()
+    return line.rstrip("\r\n") if line else None
+
+
+def _hand_over(future: asyncio.Future[str | None], line: str | None) -> None:
+    if not future.done():
+        future.set_result(line)

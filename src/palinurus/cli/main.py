@@ -1,0 +1,76 @@
+"""The command `pal`. Each family of commands is a module that is imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from palinurus.cli.shell import COMMON_OPTIONS, Shell, report_error
+from palinurus.domain.errors import PalinurusError
+
+# Name -> where it is, and the line that `pal --help` shows without importing it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "chat": ("palinurus.cli.chat:chat", "Talk with the agent in this terminal."),
+    "agent": ("palinurus.cli.agent:agent", "Send one message and print the reply."),
+    "sessions": ("palinurus.cli.sessions:sessions", "List, show and search conversations."),
+    "context": ("palinurus.cli.status:context", "Show what the prompt is made of and what it costs."),
+    "status": ("palinurus.cli.status:status", "Show how things stand."),
+    "config": ("palinurus.cli.config:config", "Read and change the config."),
+    "setup": ("palinurus.cli.setup:setup", "Make a home and a workspace."),
+    "completion": ("palinurus.cli.completion:completion", "Print the completion script for a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, params=list(COMMON_OPTIONS), context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="palinurus", prog_name="pal", message="pal %(version)s")
+@click.pass_context
+def pal(context: click.Context, /, **options: object) -> None:
+    """A home for personal AI agents.
+
+    \b
+    Examples:
+      pal chat                                talk in this terminal
+      pal agent --message "what is on today?" one question, one answer
+      pal --workspace ~/.openclaw/workspace chat
+    """
+    context.obj = Shell.of(options)
+
+
+def run() -> None:
+    """What the `pal` script calls. Every known error is one line; the exit code says what kind."""
+    as_json = "--json" in sys.argv
+    try:
+        code = pal.main(prog_name="pal", standalone_mode=False)
+    except PalinurusError as error:
+        report_error(error, as_json=as_json)
+        code = error.exit_code
+    except click.ClickException as error:
+        if as_json:
+            report_error(PalinurusError(error.format_message()), as_json=True)
+        else:
+            error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)

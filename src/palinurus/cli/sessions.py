@@ -1,0 +1,139 @@
+"""`pal sessions`: look at conversations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from palinurus.cli.entrance import open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
+from palinurus.operations.sessions import (
+    LIST,
+    SEARCH,
+    SHOW,
+    Found,
+    ListSessions,
+    SearchSessions,
+    SessionList,
+    ShowSession,
+    Transcript,
+)
+from palinurus.operations.table import Operation, P, R
+from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
+
+
+@click.group()
+def sessions() -> None:
+    """List, show and search conversations."""
+
+
+@sessions.command("list")
+@click.option("--agent", default="", help="Only this agent's.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@with_json
+@click.pass_obj
+def list_sessions(shell: Shell, agent: str, limit: int) -> None:
+    """List conversations, the newest first.
+
+    \b
+    Example:
+      pal sessions list --limit 5
+    """
+    listed = _ask(shell, LIST, ListSessions(agent, limit))
+    shell.show(listed, lambda: _list_text(listed))
+
+
+@sessions.command("show")
+@click.argument("key", default="agent:main:main")
+@with_json
+@click.pass_obj
+def show_session(shell: Shell, key: str) -> None:
+    """Show what was said in a conversation, everything before a reset included.
+
+    \b
+    Example:
+      pal sessions show agent:main:main
+    """
+    transcript = _ask(shell, SHOW, ShowSession(key))
+    shell.show(transcript, lambda: _show_text(shell, transcript))
+
+
+@sessions.command("search")
+@click.argument("query")
+@click.option("--agent", default="", help="Only this agent's.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True)
+@with_json
+@click.pass_obj
+def search_sessions(shell: Shell, query: str, agent: str, limit: int) -> None:
+    """Search everything that was said.
+
+    \b
+    Example:
+      pal sessions search "green bicycle"
+    """
+    found = _ask(shell, SEARCH, SearchSessions(query, agent, limit))
+    shell.show(found, lambda: _found_text(shell, found))
+
+
+def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
+    async def ask() -> R:
+        async with open_door(shell) as door:
+            return await door.call(operation, params)
+
+    return run_async(ask())
+
+
+def _list_text(listed: SessionList) -> str:
+    if not listed.sessions:
+        return "No conversation yet. `pal chat` starts one."
+    width = max(len(session.key) for session in listed.sessions)
+    rows = [f"{'session':<{width}}  {'last spoken':<16}  {'entries':>7}  {'tokens':>9}  model"]
+    for session in listed.sessions:
+        when = datetime.fromtimestamp(session.updated_at / 1000).astimezone()
+        model = f"{session.provider}/{session.model}" if session.model else "-"
+        counts = f"{session.entry_count:>7,}  {session.total_tokens:>9,}"
+        rows.append(f"{session.key:<{width}}  {when:%Y-%m-%d %H:%M}  {counts}  {model}")
+    return "\n".join(rows)
+
+
+def _show_text(shell: Shell, transcript: Transcript) -> str:
+    blocks = [block for entry in transcript.entries if (block := _entry_text(shell, entry))]
+    if transcript.broken:
+        blocks.append(shell.dim(f"({len(transcript.broken)} entries cannot be read; they are kept as they are)"))
+    return "\n\n".join(blocks) or "Nothing was said yet."
+
+
+def _entry_text(shell: Shell, entry: Entry) -> str:
+    match entry:
+        case MessageEntry():
+            return f"{shell.dim(entry.timestamp[:16].replace('T', ' '))}  {_message_text(shell, entry.message)}"
+        case ResetEntry():
+            return shell.dim(f"—— a fresh start ({entry.reason or 'reset'}) ——")
+        case CompactionEntry():
+            return shell.dim("—— summary ——\n") + entry.summary
+        case _:
+            return ""
+
+
+def _message_text(shell: Shell, message: Message) -> str:
+    match message:
+        case UserMessage():
+            return f"you: {message.text}"
+        case ToolResult():
+            first = message.text.splitlines()[0] if message.text else ""
+            return shell.dim(f"{message.tool_name} → {first[:160]}")
+        case AssistantMessage():
+            wanted = ", ".join(call.name for call in message.calls)
+            said = message.text or (shell.dim(f"calls {wanted}") if wanted else "(no reply)")
+            return f"agent: {said}" + (f" [{message.error_message}]" if message.error_message else "")
+
+
+def _found_text(shell: Shell, found: Found) -> str:
+    if not found.hits:
+        return "Nothing was said about that."
+    return "\n".join(
+        f"{shell.dim(hit.timestamp[:16].replace('T', ' '))}  {hit.session_key}  {hit.role}: {hit.snippet}"
+        for hit in found.hits
+    )

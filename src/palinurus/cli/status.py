@@ -1,0 +1,64 @@
+"""`pal status` and `pal context`: how things stand, and what the prompt costs."""
+
+from __future__ import annotations
+
+import click
+
+from palinurus.cli.entrance import open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.context.report import ContextReport, render
+from palinurus.operations.status import CONTEXT, STATUS, AskContext, AskStatus, Status
+
+
+@click.command()
+@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@with_json
+@click.pass_obj
+def status(shell: Shell, agent_id: str) -> None:
+    """Show how things stand: home, workspace, model, sessions.
+
+    \b
+    Example:
+      pal status --json
+    """
+
+    async def ask() -> tuple[Status, bool]:
+        async with open_door(shell) as door:
+            return await door.call(STATUS, AskStatus(agent_id)), door.holds
+
+    report, held_here = run_async(ask())
+    shell.show(report, lambda: _status_text(report, held_here=held_here))
+
+
+@click.command()
+@click.option("--session-key", default="", help="Which conversation; the main one when left out.")
+@with_json
+@click.pass_obj
+def context(shell: Shell, session_key: str) -> None:
+    """Show what the prompt is made of: size on disk, size as sent, tokens.
+
+    \b
+    Example:
+      pal context --session-key agent:main:main
+    """
+
+    async def ask() -> ContextReport:
+        async with open_door(shell) as door:
+            return await door.call(CONTEXT, AskContext(session_key))
+
+    report = run_async(ask())
+    shell.show(report, lambda: render(report))
+
+
+def _status_text(report: Status, *, held_here: bool) -> str:
+    rows = [
+        ("version", report.version),
+        ("home", report.home + ("" if held_here else f" (held by pid {report.holder_pid}, {report.busy} running)")),
+        ("config", report.config),
+        ("agent", f"{report.agent} (of {', '.join(report.agents)})" if len(report.agents) > 1 else report.agent),
+        ("workspace", report.workspace),
+        ("model", f"{report.model} ({report.model_reason})"),
+        *(("session", f"{session.key} · {session.total_tokens:,} tokens") for session in report.sessions),
+        *(("warning", warning) for warning in report.warnings),
+    ]
+    return "\n".join(f"{name:<10} {value}" for name, value in rows)

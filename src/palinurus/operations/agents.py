@@ -1,0 +1,68 @@
+"""Talk to an agent: submit a message, follow the run, wait for it, stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.events import RunEvent, RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.operations.house import House
+from palinurus.operations.table import Feed, Operation
+
+
+class Accepted(Struct, frozen=True, rename="camel"):
+    """The message is a committed row: it will not be lost."""
+
+    run_id: str
+    session_key: str
+    accepted_at: int
+
+
+class Wait(Struct, frozen=True):
+    run_id: str
+    timeout: float | None = None
+
+
+class Follow(Struct, frozen=True):
+    run_id: str
+    after: int = 0
+
+
+class StopRuns(Struct, frozen=True):
+    session_key: str = ""
+    run_id: str = ""
+
+
+class StoppedRuns(Struct, frozen=True):
+    count: int
+
+
+async def _submit(house: House, inbound: Inbound) -> Accepted:
+    run = await house.dispatcher.submit(inbound)
+    return Accepted(run.id, str(run.key), run.accepted_at)
+
+
+async def _wait(house: House, params: Wait) -> RunResult:
+    run = await house.dispatcher.find(params.run_id)
+    return await run.wait(params.timeout)
+
+
+async def _events(house: House, params: Follow) -> AsyncIterator[RunEvent]:
+    run = await house.dispatcher.find(params.run_id)
+    async for event in run.events(params.after):
+        yield event
+
+
+async def _stop(house: House, params: StopRuns) -> StoppedRuns:
+    key = SessionKey.parse(params.session_key) if params.session_key else None
+    return StoppedRuns(house.dispatcher.stop(key, params.run_id))
+
+
+SUBMIT = Operation("agent.submit", Inbound, Accepted, "write", _submit)
+WAIT = Operation("agent.wait", Wait, RunResult, "read", _wait)
+EVENTS = Feed("agent.events", Follow, RunEvent, "read", _events)
+STOP = Operation("agent.stop", StopRuns, StoppedRuns, "write", _stop)
+OPERATIONS = (SUBMIT, WAIT, EVENTS, STOP)

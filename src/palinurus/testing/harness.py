@@ -1,0 +1,154 @@
+"""A whole Palinurus in one process: real rooms, fake model, fake clock, stores in memory.
+
+async with Harness(workspace) as pal:
+    pal.model.says("Hello.")
+    reply = await pal.hears("hi")
+    assert reply.text == "Hello."
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.config.home import Home
+from palinurus.config.secrets import Redactor
+from palinurus.context.epoch import Route
+from palinurus.context.opening import ContextSettings
+from palinurus.context.prompt import PromptSettings
+from palinurus.dispatch.dispatcher import Dispatcher
+from palinurus.dispatch.inbox import Inbox
+from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.runs import Run
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import NotFound
+from palinurus.domain.events import RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Message, ToolResult
+from palinurus.domain.tool import Tool
+from palinurus.operations.house import House
+from palinurus.providers.provider import Provider
+from palinurus.sessions.reset import ResetPolicy
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import decode_row, messages_of
+from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.provider import ScriptedProvider
+from palinurus.testing.stores import MemoryInbox, MemoryIndex, MemorySessions
+from palinurus.tools.files import file_tools
+from palinurus.tools.note import note_tool
+from palinurus.tools.registry import Registry
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.files import WorkspaceFiles
+
+WAIT = 5.0
+
+
+class FixedAgents:
+    """Implements dispatch.Agents: one agent, which a test may replace between turns."""
+
+    default = "main"
+    reset_triggers: Sequence[str] = ("/new", "/reset")
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+
+    @property
+    def ids(self) -> list[str]:
+        return [self.agent.id]
+
+    def get(self, agent_id: str) -> Agent:
+        if agent_id != self.agent.id:
+            raise NotFound(f"there is no agent {agent_id!r}")
+        return self.agent
+
+
+class Harness:
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        model: Provider | None = None,
+        tools: Sequence[Tool] = (),
+        sessions: SessionStore | None = None,
+        inbox: Inbox | None = None,
+        context: ContextSettings | None = None,
+        resets: ResetPolicy | None = None,
+        secrets: Sequence[str] = (),
+        at_once: int = 4,
+        seed: int = 0,
+    ) -> None:
+        self.clock = FakeClock()
+        self.new_id = SeededIds(seed)
+        self.model: Any = model or ScriptedProvider()  # Any: tests reach for what their own model has
+        self.model_name = "model-1"
+        self.files = WorkspaceFiles(Boundary(workspace))
+        self.sessions = sessions or MemorySessions(self.clock, self.new_id)
+        self.inbox = inbox or MemoryInbox()
+        self.resets = resets or ResetPolicy()
+        self.tools = Registry([*file_tools(self.files), note_tool(self.files, self.clock), *tools])
+        settings = context or ContextSettings(PromptSettings(workspace=str(workspace)))
+        self.agents = FixedAgents(Agent("main", self.files, self.tools, settings, self._choose))
+        self._secrets = secrets
+        self._at_once = at_once
+        self.start()
+
+    def start(self) -> None:
+        """Build the house on the stores that are there: what a process does when it starts."""
+        redact = Redactor(self._secrets).redact
+        self.turns = TurnRunner(self.sessions, lambda _: self.resets, self.clock, self.new_id, redact)
+        self.lanes = Lanes(at_once=self._at_once)
+        self.dispatcher = Dispatcher(self.inbox, self.turns, self.agents, self.lanes, self.clock, self.new_id)
+
+    async def crash(self) -> None:
+        """Drop everything that only lives in the process, and start again on what was stored."""
+        await self.lanes.cancel()
+        self.start()
+        await self.dispatcher.recover()
+
+    def house(self, home: Home) -> House:
+        memory = self.sessions
+        assert isinstance(memory, MemorySessions)  # noqa: S101  # the index reads its lists
+        return House(
+            home, self.dispatcher, self.turns, self.agents, memory, MemoryIndex(memory), self.clock, lambda: ()
+        )
+
+    async def submits(self, text: str, *, key: str = "", idempotency_key: str = "") -> Run:
+        inbound = Inbound(text, idempotency_key or self.new_id(), session_key=key)
+        return await asyncio.wait_for(self.dispatcher.submit(inbound), WAIT)
+
+    async def hears(self, text: str, *, key: str = "", idempotency_key: str = "") -> RunResult:
+        """Say something and wait for the answer."""
+        run = await self.submits(text, key=key, idempotency_key=idempotency_key)
+        return await run.wait(WAIT)
+
+    async def idle(self) -> None:
+        await asyncio.wait_for(self.dispatcher.idle(), WAIT)
+
+    async def transcript(self, key: str = "agent:main:main") -> list[Any]:
+        session = await self.sessions.find(SessionKey.parse(key))
+        return [decode_row(row) for row in await self.sessions.rows(session.id)] if session else []
+
+    async def messages(self, key: str = "agent:main:main") -> list[Message]:
+        return messages_of(await self.transcript(key))
+
+    async def tool_results(self, key: str = "agent:main:main") -> list[ToolResult]:
+        return [message for message in await self.messages(key) if isinstance(message, ToolResult)]
+
+    def change(self, **settings: Any) -> None:
+        """Change the agent's context settings between two turns, as a config edit would."""
+        context = msgspec.structs.replace(self.agents.agent.context, **settings)
+        self.agents.agent = msgspec.structs.replace(self.agents.agent, context=context)
+
+    async def _choose(self, wanted: str) -> tuple[Provider, Route]:
+        return self.model, Route(self.model.name, wanted.partition("/")[2] or self.model_name, self.model.wire)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.lanes.cancel()

@@ -1,0 +1,136 @@
+"""Stores in memory, held to the same contract suites as SQLite's. A crash of the house does not touch them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from palinurus.dispatch.inbox import RunRecord
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.errors import NotFound
+from palinurus.domain.events import RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, changed, new_session
+from palinurus.sessions.store import Hit
+from palinurus.sessions.transcript import Entry, MessageEntry, Row, SessionHeader, decode_row, encode_entry, timestamp
+from palinurus.sessions.words import index_text, match_query
+
+
+class MemorySessions:
+    """Implements sessions.store.SessionStore."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock = clock
+        self._new_id = new_id
+        self.sessions: dict[str, Session] = {}  # by id
+        self.transcripts: dict[str, list[Row]] = {}
+
+    async def open(self, key: SessionKey) -> Session:
+        await asyncio.sleep(0)
+        known = self._by_key(key)
+        if known is not None:
+            return known
+        now = self._clock.now_ms()
+        session = new_session(self._new_id(), key, now)
+        self.sessions[session.id] = session
+        self.transcripts[session.id] = [_row(SessionHeader(session.id, timestamp(now)))]
+        return session
+
+    async def find(self, key: SessionKey) -> Session | None:
+        await asyncio.sleep(0)
+        return self._by_key(key)
+
+    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
+        await asyncio.sleep(0)
+        known = [session for session in self.sessions.values() if agent in ("", session.agent)]
+        return sorted(known, key=lambda session: (-session.updated_at, session.key))[:limit]
+
+    async def rows(self, session_id: str) -> list[Row]:
+        await asyncio.sleep(0)
+        return list(self.transcripts.get(session_id, ()))
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        await asyncio.sleep(0)
+        if session_id not in self.sessions:
+            raise NotFound(f"there is no session {session_id!r}")
+        rows = self.transcripts[session_id]
+        known = {row.id for row in rows}
+        fresh = [entry for entry in entries if entry.id not in known]
+        rows.extend(map(_row, fresh))
+        session = changed(self.sessions[session_id], change, now=self._clock.now_ms(), entries=len(fresh))
+        self.sessions[session_id] = session
+        return session
+
+    def _by_key(self, key: SessionKey) -> Session | None:
+        return next((session for session in self.sessions.values() if session.key == str(key)), None)
+
+
+class MemoryInbox:
+    """Implements dispatch.inbox.Inbox."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, RunRecord] = {}  # by run id, in the order of acceptance
+
+    async def accept(self, record: RunRecord) -> RunRecord:
+        await asyncio.sleep(0)
+        for known in self.records.values():
+            if known.idempotency_key == record.idempotency_key:
+                return known
+        self.records[record.run_id] = record
+        return record
+
+    async def begin(self, run_id: str) -> None:
+        await asyncio.sleep(0)
+        record = self.records[run_id]
+        self.records[run_id] = msgspec.structs.replace(record, attempts=record.attempts + 1)
+
+    async def finish(self, result: RunResult) -> None:
+        await asyncio.sleep(0)
+        record = self.records[result.run_id]
+        if record.result is None:
+            self.records[result.run_id] = msgspec.structs.replace(record, result=result)
+
+    async def find(self, run_id: str) -> RunRecord | None:
+        await asyncio.sleep(0)
+        return self.records.get(run_id)
+
+    async def pending(self) -> list[RunRecord]:
+        await asyncio.sleep(0)
+        return [record for record in self.records.values() if record.result is None]
+
+
+class MemoryIndex:
+    """Implements sessions.store.TranscriptIndex by reading everything each time."""
+
+    def __init__(self, sessions: MemorySessions) -> None:
+        self._sessions = sessions
+
+    async def search(self, query: str, *, agent: str = "", limit: int = 20) -> list[Hit]:
+        await asyncio.sleep(0)
+        words = [word.strip('"') for word in match_query(query).split(" OR ") if word]
+        hits = [
+            hit
+            for session in self._sessions.sessions.values()
+            if agent in ("", session.agent)
+            for row in self._sessions.transcripts[session.id]
+            if (hit := _match(session, row, words))
+        ]
+        return sorted(hits, key=lambda hit: -hit.score)[:limit]
+
+
+def _match(session: Session, row: Row, words: Sequence[str]) -> Hit | None:
+    entry = decode_row(row)
+    if not isinstance(entry, MessageEntry):
+        return None
+    text = index_text(entry.message.text).lower()
+    score = sum(word in text for word in words)
+    role = {"toolResult": "tool"}.get(tag := str(entry.message.__struct_config__.tag), tag)
+    if not score:
+        return None
+    return Hit(session.id, session.key, entry.id, str(role), entry.timestamp, entry.message.text[:240], float(score))
+
+
+def _row(entry: Entry) -> Row:
+    return Row(entry.id, entry.parent_id, encode_entry(entry))

@@ -1,0 +1,133 @@
+"""The agents of a config, made anew when its files change."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from palinurus.agent.turn import Agent
+from palinurus.config.home import Home
+from palinurus.config.load import Loaded, load_config
+from palinurus.config.secrets import Redactor
+from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent, reset_rule
+from palinurus.context.opening import ContextSettings
+from palinurus.context.prompt import PromptSettings
+from palinurus.domain.clock import Clock
+from palinurus.domain.errors import ConfigError, WorkspaceError
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.reset import ResetPolicy
+from palinurus.tools.files import file_tools
+from palinurus.tools.note import note_tool
+from palinurus.tools.registry import Registry
+from palinurus.wiring.models import Models
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.files import WorkspaceFiles
+
+log = logging.getLogger(__name__)
+
+
+class ConfiguredAgents:
+    """Implements dispatch.Agents. The config is one frozen object, replaced whole between turns when it changes."""
+
+    def __init__(self, home: Home, env: Mapping[str, str], loaded: Loaded, clock: Clock) -> None:
+        self._home = home
+        self._env = env
+        self._clock = clock
+        self._files: dict[Path, WorkspaceFiles] = {}  # outlives a reload: what was read of a workspace stays read
+        self._use(loaded)
+
+    def _use(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        self.trouble = ""  # what keeps a newer config from being used
+        self.models = Models(loaded, self._clock)
+        self._redactor = Redactor(loaded.secrets)
+        self._agents: dict[str, Agent] = {}
+        self._seen = _signature(loaded)
+
+    def refresh(self) -> None:
+        """Take up a config that was edited. One that cannot be used is reported, and the last good one stays."""
+        seen = _signature(self.loaded)
+        if seen == self._seen:
+            return
+        try:
+            self._use(load_config(self._home, self._env))
+        except ConfigError as error:
+            self._seen, self.trouble = seen, str(error)
+            log.warning("the config was changed and cannot be used; going on with the last good one: %s", error)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return agent_ids(self.loaded.config)
+
+    @property
+    def default(self) -> str:
+        return default_agent(self.loaded.config)
+
+    @property
+    def reset_triggers(self) -> Sequence[str]:
+        return self.loaded.config.session.reset_triggers
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*self.loaded.warnings, *((self.trouble,) if self.trouble else ()))
+
+    def get(self, agent_id: str) -> Agent:
+        """Raises NotFound for an agent that config does not name, WorkspaceError when it has nowhere to live."""
+        self.refresh()
+        if agent_id not in self._agents:
+            self._agents[agent_id] = self._make(agent_settings(self.loaded.config, self._home, agent_id))
+        agent = self._agents[agent_id]
+        check_workspace(Path(agent.context.prompt.workspace))
+        return agent
+
+    def reset_policy(self, key: SessionKey) -> ResetPolicy:
+        rule = reset_rule(self.loaded.config, key.chat_type, key.channel)
+        return ResetPolicy(rule.mode, rule.at_hour, rule.idle_minutes)
+
+    def redact(self, text: str) -> str:
+        return self._redactor.redact(text)
+
+    def _make(self, settings: AgentSettings) -> Agent:
+        check_workspace(settings.workspace)
+        files = self._files.setdefault(settings.workspace, WorkspaceFiles(Boundary(settings.workspace)))
+        tools = Registry([*file_tools(files), note_tool(files, self._clock)])
+        return Agent(
+            settings.agent_id, files, tools, _context(settings), partial(self.models.choose, settings=settings)
+        )
+
+
+def check_workspace(root: Path) -> None:
+    if not root.is_dir():
+        raise WorkspaceError(
+            f"the workspace {root} does not exist", hint="`pal setup` makes it, --workspace names another"
+        )
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise WorkspaceError(f"the workspace {root} cannot be read", hint="check who owns it")
+
+
+def _context(settings: AgentSettings) -> ContextSettings:
+    prompt = PromptSettings(
+        mode=settings.prompt_mode,
+        agent_name="" if settings.name == settings.agent_id else settings.name,
+        workspace=str(settings.workspace),
+        file_limit=settings.bootstrap_max_chars,
+        total_limit=settings.bootstrap_total_max_chars,
+        inject=settings.context_injection != "never",
+        extra_files=settings.extra_bootstrap_files,
+    )
+    return ContextSettings(prompt, settings.context_injection)
+
+
+def _signature(loaded: Loaded) -> tuple[tuple[int, int, int] | None, ...]:
+    return tuple(_stat(path) for path in loaded.files)
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_ino, seen.st_size, seen.st_mtime_ns

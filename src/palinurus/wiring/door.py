@@ -1,0 +1,161 @@
+"""The way into a home for any `pal` process: hold it, or have the holder do the work.
+
+Whoever gets the lock runs the house in process and answers the others on a unix socket; the others ask it. When the
+holder goes away, whoever asks next takes the lock or finds the successor, and asks again: every operation may be asked
+twice, because what has effects carries an idempotency key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Self
+
+from palinurus.config.home import Home
+from palinurus.domain.errors import HolderLost, HomeHeld, StorageReadOnly
+from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
+from palinurus.operations.table import Feed, LocalCaller, Operation, P, R
+from palinurus.wiring.lock import HomeLock
+from palinurus.wiring.runtime import TABLE, Runtime, make_home
+
+REACH_SECONDS = 10.0  # how long a holder may be out of reach: it may be starting, or just have died
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
+
+
+class Door:
+    """Implements operations.Caller for as long as the process lives."""
+
+    def __init__(self, home: Home, env: Mapping[str, str], command: str, *, warn: Callable[[str], None]) -> None:
+        self._home = home
+        self._env = env
+        self._command = command
+        self._warn = warn
+        self._lock = HomeLock(home.root / "lock")
+        self._socket = home.root / "pal.sock"
+        self._runtime: Runtime | None = None
+        self._server: Server | None = None
+        self._caller: LocalCaller | RemoteCaller | None = None
+        self._reader: Runtime | None = None
+        self._entering = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def holds(self) -> bool:
+        return self._runtime is not None
+
+    @property
+    def busy(self) -> int:
+        """Runs that closing will wait for."""
+        return self._runtime.house.dispatcher.busy if self._runtime else 0
+
+    async def call(self, operation: Operation[P, R], params: P) -> R:
+        """Have it done, by this process or by the holder, and by the next one when the holder goes away."""
+        patience = _Patience()
+        while True:
+            caller = await self._enter(reading=operation.scope == "read")
+            try:
+                return await caller.call(operation, params)
+            except HolderLost:
+                await self._lose(caller)
+                await patience.pause()
+
+    async def follow(self, feed: Feed[P, R], params: P) -> AsyncIterator[R]:
+        """The items of a feed. Raises HolderLost when its source goes away: the caller must ask anew what to follow."""
+        caller = await self._enter(reading=True)
+        try:
+            async for item in caller.follow(feed, params):
+                yield item
+        except HolderLost:
+            await self._lose(caller)
+            raise
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let the next one in."""
+        if isinstance(self._caller, RemoteCaller):
+            await self._caller.close()
+        if self._runtime is not None:
+            await self._runtime.close()
+        if self._server is not None:
+            await self._server.close()
+        if self._reader is not None:
+            await self._reader.close()
+        self._lock.release()
+
+    async def _enter(self, *, reading: bool) -> LocalCaller | RemoteCaller:
+        async with self._entering:
+            if self._caller is None:
+                try:
+                    self._caller = await self._hold_or_connect()
+                except (HomeHeld, StorageReadOnly) as error:
+                    if not reading or not (self._home.root / "home.sqlite").exists():
+                        raise
+                    return self._only_read(error)
+            return self._caller
+
+    async def _hold_or_connect(self) -> LocalCaller | RemoteCaller:
+        make_home(self._home.root)
+        patience = _Patience(REACH_SECONDS)
+        while not self._lock.acquire(self._command):
+            try:
+                return await RemoteCaller.connect(self._socket, self._hello())
+            except (OSError, HolderLost):  # it is starting, or it has just died
+                await patience.pause()
+            if patience.over:
+                raise HomeHeld(
+                    f"{self._lock.holder()} holds the home {self._home.root} and does not answer",
+                    hint="end it, or wait until it is done",
+                )
+        return await self._hold()
+
+    async def _hold(self) -> LocalCaller:
+        try:
+            self._runtime = Runtime(self._home, self._env)
+            await self._runtime.house.dispatcher.recover()
+            self._server = Server(self._runtime.house, TABLE, self._hello())
+            await self._server.start(self._socket)
+        except BaseException:
+            self._runtime = None
+            self._lock.release()
+            raise
+        return LocalCaller(self._runtime.house)
+
+    def _only_read(self, why: HomeHeld | StorageReadOnly) -> LocalCaller:
+        """Nobody can write for us; what is stored may still be looked at."""
+        if self._reader is None:
+            self._warn(f"only reading: {why}")
+            self._reader = Runtime(self._home, self._env, readonly=True)
+        return LocalCaller(self._reader.house)
+
+    async def _lose(self, caller: LocalCaller | RemoteCaller) -> None:
+        if isinstance(caller, RemoteCaller):
+            await caller.close()
+            if self._caller is caller:
+                self._caller = None
+
+    def _hello(self) -> Hello:
+        workspace = self._home.workspace_override
+        identity = Identity(str(self._home.config_path), str(workspace or ""))
+        return Hello(identity, os.getpid(), self._command)
+
+
+class _Patience:
+    """Pauses that grow, up to a limit."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._until = time.monotonic() + seconds if seconds is not None else None
+        self._pause = FIRST_PAUSE
+
+    @property
+    def over(self) -> bool:
+        return self._until is not None and time.monotonic() > self._until
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 1.5, LONGEST_PAUSE)
