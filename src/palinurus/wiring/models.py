@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from palinurus.config.load import Loaded, resolve_secret
-from palinurus.config.schema import ProviderEntry
+from palinurus.config.load import Loaded, resolve_secret, secret_providers
+from palinurus.config.schema import ProviderEntry, SecretRef
 from palinurus.config.settings import AgentSettings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import Clock
@@ -84,14 +84,18 @@ class Models:
         )
 
     def _key(self, entry: ProviderEntry | None, choice: Choice) -> str | None:
-        own = resolve_secret(entry.api_key, self._loaded.env) if entry else None
+        own = _secret(entry.api_key, self._loaded) if entry else None
         return own or (self._loaded.env.get(choice.key_env) if choice.key_env else None)
+
+
+def _secret(value: str | SecretRef | None, loaded: Loaded) -> str | None:
+    return resolve_secret(value, loaded.env, secret_providers(loaded))
 
 
 def _headers(entry: ProviderEntry | None, loaded: Loaded) -> dict[str, str]:
     if entry is None:
         return {}
-    values = {name: resolve_secret(value, loaded.env) for name, value in entry.headers.items()}
+    values = {name: _secret(value, loaded) for name, value in entry.headers.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
