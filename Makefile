@@ -1,0 +1,54 @@
+# Two commands: `make run` and `make test` set everything up by themselves.
+# Everything lives in .venv; a second run finds it ready.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup run check test test-real bench soak docs constraints clean
+
+setup: $(READY)
+
+# uv makes the installation quick; it comes from PyPI like everything else and stays inside the venv.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+run: setup  ## set up, then chat
+	@$(BIN)/pal chat
+
+check: setup  ## what is quick: style, types, floors of the house, fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q -m "not slow and not real" tests/domain tests/sessions tests/context tests/dispatch tests/agent tests/docs
+
+test: setup packages  ## everything but browsers and real peers
+	$(BIN)/pytest -q -m "not real"
+
+test-real: setup packages  ## what needs a browser or a real peer
+	$(BIN)/pytest -q -m real || [ $$? -eq 5 ]
+
+bench: setup  ## what the program exists for, measured beside peers
+	$(BIN)/python -m benchmarks
+
+soak: setup  ## the long runs of which `make test` has a sample
+	$(BIN)/python -m tests.soak
+
+# Debian packages that real tests need, installed only by root on Debian; elsewhere those tests skip and say why.
+.PHONY: packages
+packages:
+	@sh tools/debian-packages
+
+docs: setup  ## rewrite the generated parts of the docs
+	$(BIN)/python tools/docs.py
+
+constraints:  ## pin what is newest now
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --no-annotate --no-emit-index-url --extra dev pyproject.toml -o constraints.txt
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
