@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.agent.loop import Emit, Loop, Stop
@@ -28,7 +29,7 @@ from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import decode_row
 from palinurus.tools.registry import Registry
-from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.files import HEARTBEAT, Mode, WorkspaceFiles
 
 
 class Agent(Struct, frozen=True):
@@ -43,6 +44,7 @@ class Agent(Struct, frozen=True):
 
     Must not raise: what cannot be reached is a provider that fails, so that the message is kept all the same.
     """
+    timeout_seconds: float = 600.0  # of a whole turn; 0 means no limit
 
 
 class TurnRunner:
@@ -74,7 +76,8 @@ class TurnRunner:
             return self._result(key, session, run_id, earlier, earlier.usage, began)
 
         provider, route = await agent.choose_model(view.model)
-        opening = open_turn(view, gather(agent, key, route, self._clock), agent.context, journal, inbound, run_id)
+        gathered = gather(agent, key, route, self._clock, heartbeat=inbound.channel == "heartbeat")
+        opening = open_turn(view, gathered, context_for(agent, key), journal, inbound, run_id)
         await journal.write(opening.entries, _spoke(inbound, route))
 
         run = ToolRun(key, run_id, key.is_private)
@@ -145,12 +148,21 @@ class TurnRunner:
         )
 
 
-def gather(agent: Agent, key: SessionKey, route: Route, clock: Clock) -> Gathered:
+def gather(agent: Agent, key: SessionKey, route: Route, clock: Clock, *, heartbeat: bool = False) -> Gathered:
     """What the next request is made of besides the transcript."""
-    files = agent.files.bootstrap_files(
-        "subagent" if key.is_subagent else "full", private=key.is_private, extra=agent.context.prompt.extra_files
-    )
-    return Gathered(tuple(files), agent.tools.specs(), route, local_time(clock))
+    mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
+    files = agent.files.bootstrap_files(mode, private=key.is_private, extra=agent.context.prompt.extra_files)
+    always = tuple(file for file in files if file.name != HEARTBEAT)
+    now_only = next((file for file in files if file.name == HEARTBEAT), None)
+    return Gathered(always, agent.tools.specs(), route, local_time(clock), now_only)
+
+
+def context_for(agent: Agent, key: SessionKey) -> ContextSettings:
+    """The agent's settings; a subagent is told only what its task needs."""
+    context = agent.context
+    if not key.is_subagent or context.prompt.mode == "none":
+        return context
+    return msgspec.structs.replace(context, prompt=msgspec.structs.replace(context.prompt, mode="minimal"))
 
 
 def _spoke(inbound: Inbound, route: Route) -> SessionChange:

@@ -22,7 +22,7 @@ from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.journal import Journal
-from palinurus.sessions.transcript import Entry, MessageEntry
+from palinurus.sessions.transcript import Entry
 from palinurus.workspace.files import BootstrapFile
 
 Injection = Literal["always", "continuation-skip", "never"]
@@ -44,6 +44,7 @@ class Gathered(Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     route: Route
     now: datetime
+    heartbeat: BootstrapFile | None = None  # HEARTBEAT.md, in the runs that are for it
 
 
 class Opening(Struct, frozen=True):
@@ -68,7 +69,8 @@ def open_turn(
     if run_id not in view.ids:
         told = epoch.files if reason else view.told
         edits_ride = settings.injection == "always" or (settings.injection != "never" and not view.bootstrapped)
-        notes = (_time(gathered.now), *(_edits(told, gathered.files, settings.prompt) if edits_ride else ()))
+        edits = _edits(told, gathered.files, settings.prompt) if edits_ride else ()
+        notes = (_time(gathered.now), *edits, *_heartbeat(gathered.heartbeat, settings.prompt))
         entry = journal.message(_spoken(inbound, notes, gathered.now), entry_id=run_id)
         entries.append(entry)
         messages.append(entry.message)
@@ -126,5 +128,8 @@ def _edits(
     return (*edited, *removed)
 
 
-def last_message(opening: Opening) -> MessageEntry | None:
-    return next((entry for entry in reversed(opening.entries) if isinstance(entry, MessageEntry)), None)
+def _heartbeat(file: BootstrapFile | None, settings: PromptSettings) -> tuple[ContextNote, ...]:
+    """Rides in the newest message each time: in the head it would be there for every other turn too."""
+    if file is None:
+        return ()
+    return (ContextNote("heartbeat", shown_file(file, settings.file_limit).text, file.name),)

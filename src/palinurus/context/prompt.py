@@ -87,8 +87,8 @@ You remember only what is written down. Before you answer about earlier work, pe
 your notes and cite `file#Lline`; if nothing is there, say so. When you learn something lasting, note it at once."""
 
 _MESSAGES = """## Messages
-Blocks `<context …>` in a message were added by the system: the time, or a workspace file that has changed and \
-replaces what you read before. The newest one counts."""
+`[time: …]` and blocks `<context …>` in a message were added by the system. A block shows a workspace file that has \
+changed: it replaces what you read before."""
 
 _SILENCE = " When nothing needs to be said, answer with exactly NO_REPLY."
 

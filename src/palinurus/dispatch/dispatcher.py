@@ -6,7 +6,9 @@ dead process had accepted and not finished is taken up again by `recover`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -155,7 +157,8 @@ class Dispatcher:
             if not command.rest:
                 return self._said(run, "A fresh start. What was said before stays in the transcript.")
             inbound = msgspec.structs.replace(inbound, text=command.rest)
-        result = await self._turns.run(agent, run.key, run.id, inbound, run.stop, run.emit)
+        with _time_limit(run, agent.timeout_seconds):
+            result = await self._turns.run(agent, run.key, run.id, inbound, run.stop, run.emit)
         silent = result.text.strip().upper() == "NO_REPLY"
         return msgspec.structs.replace(result, text="") if silent else result
 
@@ -176,6 +179,20 @@ class Dispatcher:
 
     def _failed(self, run: Run, why: str) -> RunResult:
         return RunResult(run.id, str(run.key), "", "error", error=why)
+
+
+@contextmanager
+def _time_limit(run: Run, seconds: float) -> Iterator[None]:
+    """A turn that takes too long is stopped like one that somebody stops: what it had said is kept."""
+    if seconds <= 0:
+        yield
+        return
+    reason = f"took longer than {seconds:g} s"
+    alarm = asyncio.get_running_loop().call_later(seconds, run.stop.request, reason)
+    try:
+        yield
+    finally:
+        alarm.cancel()
 
 
 def _check(inbound: Inbound) -> None:

@@ -10,7 +10,6 @@ from msgspec import Struct
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Origin, Text
 
-
 MALFORMED = "_malformed"
 """The only key of a call's arguments when the wire carried something that is no JSON; its value is what it carried."""
 

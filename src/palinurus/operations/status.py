@@ -7,7 +7,7 @@ import os
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.agent.turn import gather
+from palinurus.agent.turn import context_for, gather
 from palinurus.context.report import ContextReport, context_report
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
@@ -66,7 +66,7 @@ async def _context(house: House, params: AskContext) -> ContextReport:
     view = await house.turns.view_of(key)
     provider, route = await agent.choose_model(view.model)
     gathered = gather(agent, key, route, house.clock)
-    return context_report(str(key), view, gathered, agent.context, provider.context_window(route.model))
+    return context_report(str(key), view, gathered, context_for(agent, key), provider.context_window(route.model))
 
 
 STATUS = Operation("status", AskStatus, Status, "read", _status)

@@ -94,9 +94,8 @@ class ConfiguredAgents:
         check_workspace(settings.workspace)
         files = self._files.setdefault(settings.workspace, WorkspaceFiles(Boundary(settings.workspace)))
         tools = Registry([*file_tools(files), note_tool(files, self._clock)])
-        return Agent(
-            settings.agent_id, files, tools, _context(settings), partial(self.models.choose, settings=settings)
-        )
+        choose = partial(self.models.choose, settings=settings)
+        return Agent(settings.agent_id, files, tools, _context(settings), choose, settings.timeout_seconds)
 
 
 def check_workspace(root: Path) -> None:

@@ -18,6 +18,7 @@ from palinurus.workspace.boundary import Boundary
 
 Mode = Literal["full", "subagent", "heartbeat"]
 
+HEARTBEAT = "HEARTBEAT.md"
 CACHED_BYTES = 8 * 1024 * 1024
 _SETTLED_NS = 50_000_000
 """Within one tick of the file system's clock a second write may leave size and mtime as they were. So a file is kept
@@ -44,7 +45,7 @@ BOOTSTRAP: tuple[BootstrapSlot, ...] = (
     BootstrapSlot("TOOLS.md", subagents=True),
     BootstrapSlot("BOOTSTRAP.md", may_lack=True),  # it exists only until the first conversation is over
     BootstrapSlot("MEMORY.md", private=True, may_lack=True),
-    BootstrapSlot("HEARTBEAT.md", heartbeat_only=True),
+    BootstrapSlot(HEARTBEAT, heartbeat_only=True),
 )
 _NAMES = tuple(slot.name for slot in BOOTSTRAP)
 
