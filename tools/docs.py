@@ -74,7 +74,7 @@ def _keys(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterator[s
         here = f"{path}.{name}" if path else name
         if path in SAME_AS_DEFAULTS and name in schema_of_defaults(schema):
             continue
-        if not resolved.get("properties"):
+        if not resolved.get("properties") or _may_be_plain(schema, field):
             kind = _kind(schema, field)
             default = f"`{field['default']}`" if field.get("default") not in (None, {}, [], "") else ""
             meaning = str(field.get("description") or resolved.get("description") or "").replace("\n", " ")
@@ -112,6 +112,12 @@ def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
         ):
             return resolved
     return node
+
+
+def _may_be_plain(schema: dict[str, Any], field: dict[str, Any]) -> bool:
+    """Whether the key also takes a plain value where it has keys of its own, as `model` does."""
+    kinds = [_resolve(schema, choice).get("type") for choice in field.get("anyOf", ())]
+    return any(kind not in (None, "null", "object") for kind in kinds)
 
 
 def _kind(schema: dict[str, Any], node: dict[str, Any]) -> str:
