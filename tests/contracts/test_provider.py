@@ -10,6 +10,8 @@ import pytest
 
 from palinurus.domain.messages import AssistantMessage, Message, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
+from palinurus.providers.anthropic import AnthropicProvider
+from palinurus.providers.google import GoogleProvider
 from palinurus.providers.openai import OpenAIProvider
 from palinurus.providers.provider import (
     Head,
@@ -22,7 +24,7 @@ from palinurus.providers.provider import (
     ThinkingTextDelta,
 )
 from palinurus.providers.scout import Scout
-from palinurus.testing.wire import Calls, Json, Says, WireServer
+from palinurus.testing.wire import Calls, Json, Says, WireServer, dialect_of
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("note", "grep", "ls", "read"))
 
@@ -36,20 +38,27 @@ class StoppedClock:
         return 1_794_700_800_000
 
 
-def model(body: Json) -> Says | Calls:
-    """A model that lists the files first and then speaks of them."""
-    if body["messages"][-1]["role"] == "tool":
-        return Says(body["messages"][-1]["content"], chunks=3)
-    return Calls(("ls", {}))
+WIRES: dict[str, tuple[type[OpenAIProvider | AnthropicProvider | GoogleProvider], str]] = {
+    "openai": (OpenAIProvider, "/chat/completions"),
+    "anthropic": (AnthropicProvider, "/messages"),
+    "google": (GoogleProvider, ":streamGenerateContent"),
+}
 
 
-@pytest.fixture(params=["openai", "scout"])
+@pytest.fixture(params=[*WIRES, "scout"])
 async def provider(request: pytest.FixtureRequest) -> AsyncIterator[Provider]:
     if request.param == "scout":
         yield Scout(StoppedClock())
         return
+    cls, path = WIRES[request.param]
+
+    def model(body: Json) -> Says | Calls:
+        """A model that lists the files first and then speaks of them."""
+        last = dialect_of(path).last(body)
+        return Says(last.text, chunks=3) if last.role == "tool" else Calls(("ls", {}))
+
     async with WireServer(otherwise=model) as server:
-        opened = OpenAIProvider("test", server.base_url, None, windows={"m": 1000}, clock=StoppedClock())
+        opened: Provider = cls("test", server.base_url, None, windows={"m": 1000}, clock=StoppedClock())
         yield opened
         await opened.close()
 

@@ -54,18 +54,36 @@ async def test_a_configured_name_without_provider_or_model_is_a_config_error(tex
 
 
 @pytest.mark.parametrize("known", [known for known in KNOWN if known.key_env], ids=lambda known: known.id)
-async def test_a_key_in_the_environment_chooses_its_provider(known: KnownProvider) -> None:
+async def test_a_key_in_the_environment_chooses_its_provider_and_wire(known: KnownProvider) -> None:
     servers = Servers(ollama=("llama",))
-    choice = await choose_model(None, {known.key_env: "k"}, servers)
-    assert choice.ref.provider == known.id
-    assert choice.ref.model
-    assert choice.window > 100_000
-    assert choice.base_url.startswith("https://")
+    for key_env in filter(None, (known.key_env, known.other_key_env)):
+        choice = await choose_model(None, {key_env: "k"}, servers)
+        assert (choice.ref.provider, choice.key_env, choice.wire) == (known.id, key_env, known.wire)
+        assert choice.ref.model
+        assert choice.window > 100_000
+        assert choice.base_url.startswith("https://")
     assert servers.asked == []
 
 
-async def test_a_blank_key_and_the_keys_of_other_wires_are_no_keys() -> None:
-    env = {"OPENAI_API_KEY": " ", "ANTHROPIC_API_KEY": "k", "GEMINI_API_KEY": "k"}
+@pytest.mark.parametrize(
+    ("model", "wire"),
+    [
+        ("anthropic/claude-x", "anthropic-messages"),
+        ("google/gemini-x", "google-generative-ai"),
+        ("mine/x", "openai-completions"),
+    ],
+)
+async def test_a_configured_model_is_spoken_to_on_the_wire_of_its_provider(model: str, wire: str) -> None:
+    assert (await choose_model(model, {}, Servers())).wire == wire
+
+
+async def test_google_has_two_names_for_its_key_and_the_one_that_is_set_counts() -> None:
+    choice = await choose_model("google/gemini-x", {"GOOGLE_API_KEY": "k", "GEMINI_API_KEY": " "}, Servers())
+    assert choice.key_env == "GOOGLE_API_KEY"
+
+
+async def test_a_blank_key_is_no_key() -> None:
+    env = {"OPENAI_API_KEY": " ", "ANTHROPIC_API_KEY": "", "GEMINI_API_KEY": "\t"}
     assert str((await choose_model("", env, Servers())).ref) == "embedded/scout"
 
 

@@ -62,6 +62,79 @@ ROWS = [
 ]
 
 
+ANTHROPIC_ROWS = [
+    (529, "overloaded_error", "Overloaded", Failure.OVERLOAD),
+    (500, "api_error", "Internal server error", Failure.OVERLOAD),
+    (504, "timeout_error", "Request timed out", Failure.OVERLOAD),
+    (429, "rate_limit_error", "This request would exceed the rate limit for your organization", Failure.RATE_LIMIT),
+    (401, "authentication_error", "invalid x-api-key", Failure.AUTH),
+    (403, "permission_error", "Your API key does not have permission to use this resource", Failure.AUTH),
+    (400, "invalid_request_error", "This organization has been disabled.", Failure.AUTH),
+    (402, "billing_error", "There is an issue with your billing", Failure.BILLING),
+    (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API.", Failure.BILLING),
+    (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", Failure.CONTEXT_OVERFLOW),
+    (
+        *(400, "invalid_request_error"),
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+        Failure.CONTEXT_OVERFLOW,
+    ),
+    (413, "request_too_large", "Request exceeds the maximum size", Failure.CONTEXT_OVERFLOW),
+    (404, "not_found_error", "model: claude-nobody-9", Failure.MODEL_NOT_FOUND),
+    (400, "invalid_request_error", "Output blocked by content filtering policy", Failure.REFUSAL),
+    (
+        400,
+        "invalid_request_error",
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        Failure.BAD_REQUEST,
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "message", "failure"), ANTHROPIC_ROWS)
+@pytest.mark.parametrize("in_stream", [False, True])
+def test_anthropics_error_bodies_have_a_kind_before_and_inside_a_stream(
+    status: int, kind: str, message: str, failure: Failure, in_stream: bool
+) -> None:
+    error = {"type": kind, "message": message}
+    body = msgspec.json.encode({"type": "error", "error": error, "request_id": "req_1"}).decode()
+    found = failure_in_stream(error, CALL) if in_stream else failure_of(status, body, {}, CALL)
+    assert found.kind is failure
+    assert found.message.endswith(message)
+
+
+GOOGLE_ROWS = [
+    (429, "RESOURCE_EXHAUSTED", "You exceeded your current quota, please check your plan.", Failure.RATE_LIMIT),
+    (429, "RESOURCE_EXHAUSTED", "Your prepayment credits are depleted.", Failure.BILLING),
+    (
+        *(400, "INVALID_ARGUMENT"),
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        Failure.CONTEXT_OVERFLOW,
+    ),
+    (400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", Failure.AUTH),
+    (400, "INVALID_ARGUMENT", 'Invalid JSON payload received. Unknown name "$schema"', Failure.BAD_REQUEST),
+    (400, "INVALID_ARGUMENT", "Function call is missing a thought_signature", Failure.BAD_REQUEST),
+    (400, "FAILED_PRECONDITION", "The free tier is not offered here. Please enable billing.", Failure.BILLING),
+    (403, "PERMISSION_DENIED", "Permission denied on resource project.", Failure.AUTH),
+    (404, "NOT_FOUND", "models/gemini-9.9-nobody is not found for API version v1beta", Failure.MODEL_NOT_FOUND),
+    (500, "INTERNAL", "An internal error has occurred.", Failure.OVERLOAD),
+    (503, "UNAVAILABLE", "The model is overloaded. Please try again later.", Failure.OVERLOAD),
+    (504, "DEADLINE_EXCEEDED", "The request timed out.", Failure.OVERLOAD),
+]
+
+
+@pytest.mark.parametrize(("status", "name", "message", "failure"), GOOGLE_ROWS)
+@pytest.mark.parametrize("shape", ["object", "array", "in stream"])
+def test_googles_error_bodies_have_a_kind_in_every_shape(
+    status: int, name: str, message: str, failure: Failure, shape: str
+) -> None:
+    error = {"code": status, "message": message, "status": name, "details": [{"retryDelay": "35s"}]}
+    body: Any = [{"error": error}] if shape == "array" else {"error": error}
+    text = msgspec.json.encode(body).decode()
+    found = failure_in_stream(error, CALL) if shape == "in stream" else failure_of(status, text, {}, CALL)
+    assert (found.kind, found.status, found.retry_after) == (failure, status, 35.0)
+    assert found.message.endswith(message)
+
+
 @pytest.mark.parametrize(("status", "text", "kind"), ROWS)
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_status_and_its_text_have_a_kind(status: int, text: str, kind: Failure, wrapped: bool) -> None:

@@ -21,6 +21,7 @@ from palinurus.domain.errors import ConfigError, Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, Usage, UserMessage
 from palinurus.providers.failures import Call
 from palinurus.providers.openai import OpenAIProvider
+from palinurus.providers.openai_reply import OpenAIReply
 from palinurus.providers.provider import (
     Head,
     ModelRequest,
@@ -30,7 +31,7 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.providers.reply import ReplyGatherer
+from palinurus.providers.reply import as_message
 from palinurus.providers.sse import parser_for
 from palinurus.testing.wire import (
     Answers,
@@ -266,13 +267,13 @@ def test_importing_the_provider_loads_no_http_library() -> None:
 
 
 def gathered(data: bytes, cuts: list[int]) -> tuple[list[ReplyEvent], AssistantMessage]:
-    reply = ReplyGatherer(Call("test/m"))
+    reply = OpenAIReply(Call("test/m"))
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:stop] for start, stop in pairwise(edges) if start < stop]
     parser = parser_for(pieces[0])
     payloads = [payload for piece in pieces for payload in parser.feed(piece)] + parser.close()
     events = [event for payload in payloads for event in reply.add(payload)]
-    return events, reply.finish(provider="test", model="m", wire="w", now_ms=NOW)
+    return events, as_message(reply.finish(now_ms=NOW), provider="test", model="m", wire="w", now_ms=NOW)
 
 
 def sse(*deltas: dict[str, Any], finish: str = "tool_calls") -> bytes:
@@ -372,7 +373,7 @@ def test_content_in_parts_and_a_refusal_are_text() -> None:
 
 
 def test_an_error_without_an_error_field_is_an_error_too() -> None:
-    reply = ReplyGatherer(Call("test/m"))
+    reply = OpenAIReply(Call("test/m"))
     with pytest.raises(ProviderError) as raised:
         reply.add(b'{"object": "error", "message": "too long: maximum context length"}')
     assert raised.value.kind is Failure.CONTEXT_OVERFLOW
@@ -381,6 +382,6 @@ def test_an_error_without_an_error_field_is_an_error_too() -> None:
 async def test_an_answer_without_end_is_refused(
     server: WireServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palinurus.providers.openai.MAX_REPLY_BYTES", 10_000)
+    monkeypatch.setattr("palinurus.providers.http.MAX_REPLY_BYTES", 10_000)
     failed = await failure_from(server, connect, Says("x" * 50_000, chunks=100))
     assert failed.error.kind is Failure.MALFORMED

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,20 +22,47 @@ Probe = Callable[[str], Awaitable[tuple[str, ...]]]
 """The models that answer at a base URL, or none. Must not raise, and must return within 150 ms."""
 
 
+Wire = Literal["openai-completions", "anthropic-messages", "google-generative-ai"]
+"""The formats that we speak, by the names that OpenClaw's config and transcripts use."""
+
+
 class KnownProvider(Struct, frozen=True):
-    """A provider that speaks the OpenAI wire."""
+    """A provider that needs no config but a key."""
 
     id: str
     base_url: str
     key_env: str = ""  # none: a server on this machine
     model: str = ""  # the one to use when nobody named one
     window: int = 32_000  # of that model
+    wire: Wire = "openai-completions"
+    other_key_env: str = ""  # read when the first one is not set
+
+    def key_found(self, env: Mapping[str, str]) -> str:
+        """The variable that holds the key, or nothing."""
+        return next((name for name in (self.key_env, self.other_key_env) if name and env.get(name, "").strip()), "")
 
 
 # The order is the order of choice. Models come and go: one that is gone fails as model_not_found, and the config names
 # another. A window is what a model takes in, which may be less than the number on its label.
 KNOWN: tuple[KnownProvider, ...] = (
     KnownProvider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini", 272_000),
+    KnownProvider(
+        "anthropic",
+        "https://api.anthropic.com",
+        "ANTHROPIC_API_KEY",
+        "claude-sonnet-5-5",
+        1_000_000,
+        wire="anthropic-messages",
+    ),
+    KnownProvider(
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        "gemini-3.8-flash",
+        1_048_576,
+        wire="google-generative-ai",
+        other_key_env="GOOGLE_API_KEY",
+    ),
     KnownProvider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter/auto", 128_000),
     KnownProvider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b", 131_072),
     KnownProvider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-medium-latest", 131_072),
@@ -65,19 +93,36 @@ class Choice(Struct, frozen=True):
     key_env: str = ""
     window: int = 0  # 0: not known here
     reason: str = ""
+    wire: Wire = "openai-completions"
 
 
 def known_provider(provider: str) -> KnownProvider | None:
     return next((known for known in KNOWN if known.id == provider), None)
 
 
-async def choose_model(configured: str | None, env: Mapping[str, str], probe: Probe = list_models) -> Choice:
-    """The model to use. Raises ConfigError when the configured one is not named `provider/model`."""
+def needs_key(provider: str, base_url: str) -> bool:
+    """Whether nobody answers at this address without a key. Somebody else's server may ask for none."""
+    known = known_provider(provider)
+    return known is not None and bool(known.key_env) and base_url.rstrip("/") == known.base_url
+
+
+def key_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """For each known provider the variable that holds its key, where one does."""
+    return {known.id: found for known in KNOWN if (found := known.key_found(env))}
+
+
+async def choose_model(
+    configured: str | None, env: Mapping[str, str], probe: Probe = list_models, *, held: Collection[str] = ()
+) -> Choice:
+    """The model to use. Raises ConfigError when the configured one is not named `provider/model`.
+
+    `held` are providers for which a key is stored; it counts like one in the environment.
+    """
     if configured and configured.strip():
         return _configured(ModelRef.parse(configured), configured, env)
     for known in KNOWN:
-        if known.key_env and env.get(known.key_env, "").strip():
-            return await _by_key(known, env, probe)
+        if (key_env := known.key_found(env)) or (known.key_env and known.id in held):
+            return await _by_key(known, key_env, env, probe)
     return await _on_this_machine(probe) or Choice(
         SCOUT, window=WINDOW, reason="no model is configured, no key is set and no model server answers on this machine"
     )
@@ -95,16 +140,18 @@ def _configured(ref: ModelRef, text: str, env: Mapping[str, str]) -> Choice:
     if known is None:
         return Choice(ref, reason=reason)
     window = known.window if ref.model == known.model else 0
-    return Choice(ref, _base_url(known, env), known.key_env, window, reason)
+    key_env = known.key_found(env) or known.key_env
+    return Choice(ref, _base_url(known, env), key_env, window, reason, known.wire)
 
 
-async def _by_key(known: KnownProvider, env: Mapping[str, str], probe: Probe) -> Choice:
-    base_url, reason = _base_url(known, env), f"{known.key_env} is set"
+async def _by_key(known: KnownProvider, key_env: str, env: Mapping[str, str], probe: Probe) -> Choice:
+    base_url = _base_url(known, env)
+    reason = f"{key_env} is set" if key_env else f"a key for {known.id} is stored"
     if base_url != known.base_url:  # somebody else's server behind the same variable: it has models of its own
         listed = _talkers(await probe(base_url))
         if listed and known.model not in listed:
-            return Choice(ModelRef(known.id, listed[0]), base_url, known.key_env, 0, reason)
-    return Choice(ModelRef(known.id, known.model), base_url, known.key_env, known.window, reason)
+            return Choice(ModelRef(known.id, listed[0]), base_url, key_env, 0, reason, known.wire)
+    return Choice(ModelRef(known.id, known.model), base_url, key_env, known.window, reason, known.wire)
 
 
 async def _on_this_machine(probe: Probe) -> Choice | None:

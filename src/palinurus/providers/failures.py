@@ -59,7 +59,7 @@ OVERFLOW_TEXT = _any(
     r"(exceed\w*|over)( the| your)?( model)?( maximum)?( token limit| number of tokens)",  # Kimi and others
     r"reduce (the|your) (length|prompt|input|messages)",
     r"tokens? \+ `?max_new_tokens`? must be",  # Together
-    r"request too large",
+    r"request[_ ]too[_ ]large",
     r"prompt too long",  # Ollama
 )
 TOO_LARGE_FOR_RATE_TEXT = _any(r"request too large", r"tokens must be reduced")
@@ -68,7 +68,9 @@ BILLING_TEXT = _any(
     r"exceeded your current quota(?![\s\S]*resource_exhausted)",  # Gemini says it of a free tier's minute
     r"credit balance is too low",
     r"(out of|no|more|purchase) credits",
-    r"billing_(hard_limit|not_active)",
+    r"credits are depleted",
+    r"enable billing",  # Gemini, where there is no free tier
+    r"billing_(hard_limit|not_active|error)",
     r"payment required",
     r"account.{0,30}(not active|suspended).{0,40}billing",
 )
@@ -81,7 +83,8 @@ FILTER_TEXT = _any(
 )
 MODEL_TEXT = _any(
     r"model_not_found",
-    r"model[^.]{0,120}(not found|does ?n.t exist|not exist|not available|not supported|not loaded)",
+    r"not_found_error[^.]{0,40}model: ",  # Anthropic
+    r"model([^.]|\.\d){0,120}(not found|does ?n.t exist|not exist|not available|not supported|not loaded)",
     r"(unknown|invalid|no such|unsupported) model",
     r"not a valid model",
     r"no endpoints found",
@@ -90,6 +93,7 @@ KEY_TEXT = _any(
     r"(invalid|incorrect|missing|expired|wrong)[ _](api|authentication)[ _-]?(key|token)",
     r"api[ _-]key (not valid|is invalid|expired|not found)",
     r"invalid_api_key|authentication_error",
+    r"organization has been disabled",  # Anthropic
 )
 
 RULES: tuple[Rule, ...] = (
@@ -136,8 +140,11 @@ def failure_of(status: int, body: str, headers: Mapping[str, str], call: Call) -
     """The error behind an HTTP answer that is no 200."""
     kind = _kind(status, body)
     hint = "nothing answers at that address; check the base URL" if (kind, status) == (Failure.BAD_REQUEST, 404) else ""
+    wait = retry_after(headers, body, call.now_ms)
+    if wait and kind in (Failure.RATE_LIMIT, Failure.OVERLOAD):
+        hint = f"it asks for {wait:g} s of patience; or name another model in agents.defaults.model.fallbacks"
     error = failure(call, kind, _own_words(body), status=status, hint=hint)
-    error.retry_after = retry_after(headers, body, call.now_ms)
+    error.retry_after = wait
     return error
 
 
@@ -164,10 +171,11 @@ def _told_status(error: Any) -> int | None:
 
 
 STATUS_WORDS: tuple[tuple[re.Pattern[str], int], ...] = (
-    (_any(r"insufficient_quota"), 402),
+    (_any(r"insufficient_quota|billing_error"), 402),
     (_any(r"rate[_ ]limit|too many requests"), 429),
     (_any(r"overloaded|server_error|internal[_ ]error|unavailable|upstream|timed? ?out"), 503),
     (KEY_TEXT, 401),
+    (_any(r"permission_error"), 403),
     (_any(r"invalid_request|bad ?request"), 400),
     (OVERFLOW_TEXT, 400),
     (FILTER_TEXT, 400),
@@ -234,13 +242,15 @@ def _own_words(body: str) -> str:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return "" if body.lstrip().startswith("<") else body  # a proxy's page helps nobody
+    if isinstance(found, list) and len(found) == 1:  # Google, when it was to send a stream
+        found = found[0]
     for field in ("error", "message", "detail"):
         while isinstance(found, dict) and found.get(field):
             found = found[field]
     return found if isinstance(found, str) else msgspec.json.encode(found).decode() if found else ""
 
 
-_SECRET_SHAPE = re.compile(r"\b(sk|gsk|xai|key|pk)-[\w*.-]{6,}")
+_SECRET_SHAPE = re.compile(r"\b(?:(?:sk|gsk|xai|key|pk)-[\w*.-]{6,}|AIza[\w-]{20,})")
 
 
 def _clean(text: str, secret: str) -> str:

@@ -1,36 +1,17 @@
-"""Any server that speaks the OpenAI chat-completions wire: OpenAI, OpenRouter, Ollama, LM Studio, vLLM.
-
-One client is kept open, so that the second call needs no handshake. Nothing is retried here: a failure is told at once
-and by its type, and failover decides. The import of httpx2 waits for the first call, because most commands make none.
-"""
+"""Any server that speaks the OpenAI chat-completions wire: OpenAI, OpenRouter, Ollama, LM Studio, vLLM."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import AsyncGenerator, Mapping
 
 from palinurus.domain.clock import Clock
-from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.failures import Call, failure, failure_of, failure_of_exception
-from palinurus.providers.provider import ModelRef, ModelRequest, ReplyDone, ReplyEvent, ReplyFailed
-from palinurus.providers.reply import ReplyGatherer
-from palinurus.providers.sse import BodyParser, EventTooLong, parser_for
-from palinurus.providers.wire import to_openai
-
-if TYPE_CHECKING:
-    import httpx2
+from palinurus.providers.http import IDLE_SECONDS, ModelServer, Post
+from palinurus.providers.openai_reply import OpenAIReply
+from palinurus.providers.openai_wire import to_openai
+from palinurus.providers.provider import ModelRequest, ReplyEvent
 
 WIRE = "openai-completions"  # the name that OpenClaw's transcripts use
-CONNECT_SECONDS = 10.0
-IDLE_SECONDS = 120.0
-TRAILER_SECONDS = 0.25  # after [DONE]: time for the end of the body, without which the connection cannot be reused
-MAX_REPLY_BYTES = 64 * 1024 * 1024
-MAX_ERROR_BYTES = 64 * 1024
 UNKNOWN_WINDOW = 32_000
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class OpenAIProvider:
@@ -53,144 +34,21 @@ class OpenAIProvider:
         idle_timeout: float = IDLE_SECONDS,
     ) -> None:
         self.name = name
-        self._base_url = base_url.rstrip("/")
-        self._address = _checked(name, self._base_url)
-        self._key = (api_key or "").strip()
         self._windows = windows
-        self._clock = clock
-        self._headers = dict(headers or {})
-        self._idle_timeout = idle_timeout
-        self._client: httpx2.AsyncClient | None = None
+        key = (api_key or "").strip()
+        auth = {"Authorization": f"Bearer {key}"} if key else {}
+        self._server = ModelServer(
+            name, base_url, key=key, headers=auth | dict(headers or {}), clock=clock, idle_timeout=idle_timeout
+        )
+        at_openai = self._server.address.hostname == "api.openai.com"
+        self._max_tokens_field = "max_completion_tokens" if at_openai else "max_tokens"
 
     def context_window(self, model: str) -> int:
         return self._windows.get(model) or self._windows.get("*") or UNKNOWN_WINDOW
 
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
+        body = to_openai(request, max_tokens_field=self._max_tokens_field)
+        return self._server.stream(Post(request.model, "/chat/completions", body, OpenAIReply), wire=WIRE)
+
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
-        call = Call(
-            who=str(ModelRef(self.name, request.model)),
-            where=f"{self._address.scheme}://{self._address.netloc.rpartition('@')[2]}",
-            secret=self._key,
-            now_ms=self._clock.now_ms(),
-        )
-        reply = ReplyGatherer(call)
-        last: ReplyEvent
-        try:
-            async with aclosing(self._deltas(request, reply, call)) as deltas:
-                async for delta in deltas:
-                    yield delta
-            last = ReplyDone(
-                reply.finish(provider=self.name, model=request.model, wire=WIRE, now_ms=self._clock.now_ms())
-            )
-        except ProviderError as error:
-            last = ReplyFailed(error, reply.text)
-        yield last
-
-    async def _deltas(self, request: ModelRequest, reply: ReplyGatherer, call: Call) -> AsyncGenerator[ReplyEvent]:
-        """What arrives, as it arrives; raises ProviderError for what goes wrong on the way."""
-        import httpx2
-
-        self._check_key(call)
-        field = "max_completion_tokens" if self._address.hostname == "api.openai.com" else "max_tokens"
-        body = to_openai(request, max_tokens_field=field)
-        began = False
-        try:
-            async with self._open().stream("POST", f"{self._base_url}/chat/completions", content=body) as response:
-                if response.status_code != 200:
-                    raise failure_of(response.status_code, await _error_text(response), response.headers, call)
-                async with aclosing(_payloads(response, reply, call)) as payloads:
-                    async for payload in payloads:
-                        began = True
-                        for event in reply.add(payload):
-                            yield event
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise failure_of_exception(error, call, began=began) from None
-
-    def _check_key(self, call: Call) -> None:
-        # Anything else would break the header, and the library's own message about that quotes the header.
-        if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
-            raise failure(call, Failure.AUTH, "the key holds characters that no key has", hint="paste the key again")
-
-    def _open(self) -> httpx2.AsyncClient:
-        import httpx2
-
-        if self._client is None:
-            loopback = self._address.hostname in LOOPBACK_HOSTS
-            self._client = httpx2.AsyncClient(
-                headers={
-                    "Content-Type": "application/json",
-                    "Accept": "text/event-stream",
-                    "Accept-Encoding": "identity",  # a compressed stream arrives in lumps
-                    **({"Authorization": f"Bearer {self._key}"} if self._key else {}),
-                    **self._headers,
-                },
-                timeout=httpx2.Timeout(self._idle_timeout, connect=CONNECT_SECONDS),
-                trust_env=not loopback,  # a proxy cannot reach our loopback
-                verify=self._address.scheme != "http",  # loading the certificates costs 0.2 s
-            )
-        return self._client
-
-
-def _checked(name: str, base_url: str) -> SplitResult:
-    try:
-        address = urlsplit(base_url)
-        whole = address.scheme in ("http", "https") and address.hostname and address.port != 0
-    except ValueError:  # a port beyond 65535, half an IPv6 address
-        whole = False
-    if not whole or " " in base_url:
-        shown = base_url.rpartition("@")[2]  # what stands before it may be a password
-        raise ConfigError(
-            f"the base URL of the provider {name} is no address: {shown!r}",
-            hint="for example http://127.0.0.1:11434/v1",
-        )
-    return address
-
-
-async def _payloads(response: httpx2.Response, reply: ReplyGatherer, call: Call) -> AsyncGenerator[bytes]:
-    """Whole payloads of the body, to its clean end."""
-    parser: BodyParser | None = None
-    start = b""
-    size = 0
-    body = response.aiter_bytes()
-    try:
-        async for data in body:
-            size += len(data)
-            if size > MAX_REPLY_BYTES:
-                raise failure(call, Failure.MALFORMED, f"the answer is longer than {MAX_REPLY_BYTES:,} bytes")
-            if parser is None:
-                start += data
-                if not start.strip():
-                    continue
-                parser, data = parser_for(start), start  # noqa: PLW2901  what was held back goes first
-            for payload in parser.feed(data):
-                yield payload
-            if reply.done:
-                await _read_trailer(body)
-                return
-        for payload in parser.close() if parser else []:
-            yield payload
-    except EventTooLong as error:
-        raise failure(call, Failure.MALFORMED, str(error)) from None
-
-
-async def _read_trailer(body: AsyncIterator[bytes]) -> None:
-    import httpx2
-
-    # The server has said that this was all: whatever happens now costs the connection, not the reply.
-    with suppress(TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(TRAILER_SECONDS):
-            async for _ in body:
-                pass
-
-
-async def _error_text(response: httpx2.Response) -> str:
-    body = b""
-    async for data in response.aiter_bytes():
-        body += data
-        if len(body) > MAX_ERROR_BYTES:
-            break
-    return body[:MAX_ERROR_BYTES].decode("utf-8", "replace")
+        await self._server.close()

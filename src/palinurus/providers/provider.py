@@ -52,6 +52,16 @@ class ThinkingTextDelta(Struct, frozen=True):
     text: str
 
 
+class Notice(Struct, frozen=True):
+    """Something the person should know while the reply is on its way, in one line.
+
+    `discard`: the text streamed so far belongs to an attempt that was given up.
+    """
+
+    text: str
+    discard: bool = False
+
+
 class ReplyDone(Struct, frozen=True):
     """The last event of a good stream: the whole reply, with usage and stop reason."""
 
@@ -65,7 +75,7 @@ class ReplyFailed(Struct, frozen=True):
     partial: str = ""
 
 
-ReplyEvent = TextDelta | ThinkingTextDelta | ReplyDone | ReplyFailed
+ReplyEvent = TextDelta | ThinkingTextDelta | Notice | ReplyDone | ReplyFailed
 
 
 class Provider(Protocol):

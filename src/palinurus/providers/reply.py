@@ -1,250 +1,102 @@
-"""A reply gathered from the chunks of the OpenAI wire.
-
-Servers differ in how they stream tool calls: deltas of parallel calls interleaved by index, whole calls in one delta,
-the index left out, the id repeated in every delta, one index for all calls. `CallSlots` makes one list of all of them.
-
-A reply is whole when a `finish_reason` was seen and the body ended cleanly; `[DONE]` alone proves nothing.
-"""
+"""A reply in the making, whatever the wire: what a gatherer owes, and what all gatherers share."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Struct
 
-from palinurus.domain.errors import Failure
+from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, Usage
 from palinurus.domain.tool import MALFORMED
-from palinurus.providers.failures import Call, failure, failure_in_stream
-from palinurus.providers.provider import ReplyEvent, TextDelta, ThinkingTextDelta
+from palinurus.providers.failures import Call, failure
+from palinurus.providers.provider import ReplyEvent
 
+Stop = Literal["stop", "length", "toolUse"]
 
-class FunctionDelta(Struct):
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-
-
-class CallDelta(Struct):
-    index: int | None = None
-    id: str | None = None
-    function: FunctionDelta | None = None
-
-
-class ContentPart(Struct):
-    text: str | None = None
-
-
-class Delta(Struct):
-    content: str | list[ContentPart] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[CallDelta] | None = None
-
-
-class ChunkChoice(Struct):
-    index: int | None = 0
-    delta: Delta | None = None
-    message: Delta | None = None  # of an answer that is not streamed
-    finish_reason: str | None = None
-
-
-class PromptDetails(Struct):
-    cached_tokens: int | None = None
-
-
-class WireUsage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
-    prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for the same
-
-    def counted(self) -> Usage:
-        cached = self.prompt_cache_hit_tokens or 0
-        if self.prompt_tokens_details:
-            cached = self.prompt_tokens_details.cached_tokens or cached
-        return Usage(
-            input=max((self.prompt_tokens or 0) - cached, 0), output=self.completion_tokens or 0, cache_read=cached
-        )
-
-
-class Chunk(Struct):
-    choices: list[ChunkChoice] | None = None
-    usage: WireUsage | None = None
-    error: Any = None
-    object: str | None = None
-    message: Any = None
-
-
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
-class CallSlot:
-    """One tool call in the making."""
+class Gathered(msgspec.Struct, frozen=True):
+    """The whole reply, as far as the wire knows it."""
 
-    def __init__(self) -> None:
-        self.id = ""
-        self.name = ""
-        self.raw: list[str] = []
-
-    def add(self, delta: CallDelta) -> None:
-        self.id = self.id or delta.id or ""
-        if not (function := delta.function):
-            return
-        if function.name and function.name != self.name and not self.raw:
-            self.name += function.name
-        if isinstance(function.arguments, dict):
-            self.raw = [msgspec.json.encode(function.arguments).decode()]
-        elif function.arguments:
-            self.raw.append(function.arguments)
-
-    def arguments(self, *, cut: bool) -> dict[str, Any]:
-        """What the model sent, or the text of it under MALFORMED. `cut`: the reply ran into its length limit,
-        so that even no arguments at all may be half of something."""
-        raw = "".join(self.raw)
-        if not raw.strip() and not cut:
-            return {}
-        found = _json_or_none(raw)
-        if isinstance(found, str):  # some servers encode twice
-            found = _json_or_none(found)
-        return found if isinstance(found, dict) else {MALFORMED: raw}
+    content: tuple[Text | Thinking | ToolCall, ...]
+    usage: Usage
+    stop: Stop
 
 
-class CallSlots:
-    """The calls of one reply, in the order in which they began."""
+class Gatherer(Protocol):
+    """Takes payloads as they come, gives the events they stand for, and in the end the whole reply.
 
-    def __init__(self) -> None:
-        self._slots: list[CallSlot] = []
-        self._by_index: dict[int, CallSlot] = {}
-
-    def add(self, delta: CallDelta) -> None:
-        slot = self._slot(delta)
-        if delta.index is not None:
-            self._by_index[delta.index] = slot
-        slot.add(delta)
-
-    def _slot(self, delta: CallDelta) -> CallSlot:
-        named = bool(delta.function and delta.function.name)
-        if delta.index is None:
-            known = self._with_id(delta.id) if delta.id else None
-            last = self._slots[-1] if self._slots and not delta.id and not named else None
-            return known or last or self._open()
-        slot = self._by_index.get(delta.index)
-        if slot is None:
-            return self._open()
-        other_id = bool(delta.id and slot.id and delta.id != slot.id)
-        restarted = not delta.id and named and isinstance(_json_or_none("".join(slot.raw)), dict)
-        return self._open() if named and (other_id or restarted) else slot
-
-    def _with_id(self, call_id: str) -> CallSlot | None:
-        return next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
-
-    def _open(self) -> CallSlot:
-        self._slots.append(CallSlot())
-        return self._slots[-1]
-
-    def finished(self, *, cut: bool, fresh: str) -> tuple[ToolCall, ...]:
-        """The calls, each with an id of its own; `fresh` starts the ids of calls that came without one."""
-        calls: list[ToolCall] = []
-        taken: set[str] = set()
-        for number, slot in enumerate(self._slots):
-            call_id = slot.id if slot.id and slot.id not in taken else f"{slot.id or fresh}_{number}"
-            taken.add(call_id)
-            calls.append(ToolCall(call_id, slot.name or "unknown", slot.arguments(cut=cut)))
-        return tuple(calls)
-
-
-class ReplyGatherer:
-    """Takes payloads as they come, gives the events they stand for, and in the end the whole message.
-
-    `add` and `finish` raise ProviderError for whatever makes the reply no reply.
+    `add` and `finish` raise ProviderError for whatever makes the reply no reply, and nothing else.
     """
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._text: list[str] = []
-        self._thinking: list[str] = []
-        self._slots = CallSlots()
-        self._usage = Usage()
-        self._finish = ""
-        self._understood = False
-        self.done = False  # the server said [DONE]
 
     @property
     def text(self) -> str:
-        return "".join(self._text)
+        """What has been said so far."""
 
-    def add(self, payload: bytes) -> list[ReplyEvent]:
-        if payload.startswith(b"[DONE]"):
-            self.done = True
-            return []
-        try:
-            chunk = _decode_chunk(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            start = payload[:80].decode("utf-8", "replace")
-            raise failure(self._call, Failure.MALFORMED, f"not a chunk of this wire: {start!r}") from None
-        if chunk.error or chunk.object == "error":
-            raise failure_in_stream(chunk.error or chunk.message, self._call)
-        if chunk.usage:
-            self._usage = chunk.usage.counted()
-        if not chunk.choices:
-            return []
-        self._understood = True
-        return self._take(chunk.choices[0])
+    @property
+    def done(self) -> bool:
+        """Whether the server said that this was all."""
 
-    def _take(self, choice: ChunkChoice) -> list[ReplyEvent]:
-        self._finish = choice.finish_reason or self._finish
-        delta = choice.delta or choice.message
-        if choice.index or delta is None:  # a second choice was never asked for
-            return []
-        events: list[ReplyEvent] = []
-        if thought := delta.reasoning_content or delta.reasoning:
-            self._thinking.append(thought)
-            events.append(ThinkingTextDelta(thought))
-        content = delta.content
-        text = content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
-        if text := text or delta.refusal or "":
-            self._text.append(text)
-            events.append(TextDelta(text))
-        for call in delta.tool_calls or ():
-            self._slots.add(call)
-        return events
+    def add(self, payload: bytes) -> list[ReplyEvent]: ...
 
-    def finish(self, *, provider: str, model: str, wire: str, now_ms: int) -> AssistantMessage:
-        """The whole reply, once the body has ended cleanly."""
-        self._check_end()
-        cut = self._finish == "length"
-        calls = self._slots.finished(cut=cut, fresh=f"call_{now_ms:x}")
-        thinking = (Thinking("".join(self._thinking)),) if self._thinking else ()
-        text = (Text(self.text),) if self._text else ()
-        stop: Literal["stop", "length", "toolUse"] = "length" if cut else "toolUse" if calls else "stop"
-        return AssistantMessage(
-            content=(*thinking, *text, *calls),
-            provider=provider,
-            model=model,
-            api=wire,
-            usage=self._usage,
-            stop_reason=stop,
-            timestamp=now_ms,
-        )
-
-    def _check_end(self) -> None:
-        if not self._understood:
-            raise failure(self._call, Failure.MALFORMED, "the answer held no chunk of this wire")
-        if not self._finish:
-            raise failure(
-                self._call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again"
-            )
-        if self._finish == "content_filter":
-            raise failure(self._call, Failure.REFUSAL)
-        if self._finish == "error":
-            raise failure(self._call, Failure.OVERLOAD, "the provider broke the answer off")
+    def finish(self, *, now_ms: int) -> Gathered:
+        """Called once the body has ended cleanly. `now_ms` starts the ids of calls that came without one."""
 
 
-def _json_or_none(text: str) -> Any:
+def read_json(text: str) -> Any:
+    """The value, or None for what is no JSON."""
     try:
         return _decode_any(text)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
+
+
+def read_arguments(raw: str, *, cut: bool) -> dict[str, Any]:
+    """What the model sent, or the text of it under MALFORMED. `cut`: the reply ran into its length limit,
+    so that even no arguments at all may be half of something."""
+    if not raw.strip() and not cut:
+        return {}
+    found = read_json(raw)
+    if isinstance(found, str):  # some servers encode twice
+        found = read_json(found)
+    return found if isinstance(found, dict) else {MALFORMED: raw}
+
+
+def own_id(wanted: str, taken: set[str], fresh: str) -> str:
+    """An id that no call of this reply has yet: the wanted one if it is free. `fresh` is free for sure."""
+    found = wanted if wanted and wanted not in taken else fresh
+    taken.add(found)
+    return found
+
+
+def stop_of(content: tuple[Text | Thinking | ToolCall, ...], *, cut: bool) -> Stop:
+    if cut:
+        return "length"
+    return "toolUse" if any(isinstance(block, ToolCall) for block in content) else "stop"
+
+
+def not_this_wire(call: Call, payload: bytes) -> ProviderError:
+    start = payload[:80].decode("utf-8", "replace")
+    return failure(call, Failure.MALFORMED, f"not a chunk of this wire: {start!r}")
+
+
+def nothing_came(call: Call) -> ProviderError:
+    return failure(call, Failure.MALFORMED, "the answer held no chunk of this wire")
+
+
+def never_ended(call: Call) -> ProviderError:
+    return failure(call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again")
+
+
+def as_message(reply: Gathered, *, provider: str, model: str, wire: str, now_ms: int) -> AssistantMessage:
+    return AssistantMessage(
+        content=reply.content,
+        provider=provider,
+        model=model,
+        api=wire,
+        usage=reply.usage,
+        stop_reason=reply.stop,
+        timestamp=now_ms,
+    )

@@ -105,5 +105,5 @@ class WholeBody:
 
 
 def parser_for(first_bytes: bytes) -> BodyParser:
-    """Goes by what was sent, not by Content-Type, which servers get wrong. No event stream starts with a brace."""
-    return WholeBody() if first_bytes.lstrip().startswith(b"{") else SseParser()
+    """Goes by what was sent, not by Content-Type, which servers get wrong. No event stream starts with a bracket."""
+    return WholeBody() if first_bytes.lstrip().startswith((b"{", b"[")) else SseParser()

@@ -14,14 +14,15 @@ from palinurus.providers.provider import ModelRequest, ReplyEvent, ReplyFailed
 class Unavailable:
     """Implements Provider."""
 
-    wire = "unavailable"
-
-    def __init__(self, name: str, error: ProviderError) -> None:
+    def __init__(self, name: str, error: ProviderError, *, wire: str = "unavailable", window: int = 32_000) -> None:
+        """`wire` and `window` are those it would have, so that nothing changes once it can be used."""
         self.name = name
+        self.wire = wire
         self._error = error
+        self._window = window
 
     def context_window(self, model: str) -> int:
-        return 32_000
+        return self._window
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         yield ReplyFailed(self._error)

@@ -1,10 +1,14 @@
-"""What a model server may do to its client: well-behaved replies, and the misbehaviour seen in the field."""
+"""What a model server may do to its client: well-behaved replies, and the misbehaviour seen in the field.
+
+Behaviours are the same on every wire; dialects.py puts them in the words of each. Usage and ways to finish are written
+as OpenAI writes them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -20,16 +24,38 @@ class Says:
     chunks: int = 1
     delay: float = 0.0
     thinking: str = ""
+    signature: str = ""  # of the thoughts, on wires that sign them
+    redacted: str = ""  # thoughts that nobody can read, on Anthropic's wire
     usage: Json | None = field(default_factory=lambda: USAGE)
     finish: str = "stop"
-    done: bool = True  # whether `[DONE]` closes the stream
+    done: bool = True  # whether the wire's last event closes the stream
 
-    def deltas(self) -> Iterator[Json]:
-        if self.thinking:
-            yield {"reasoning_content": self.thinking}
+    def pieces(self) -> list[str]:
         step = max(1, -(-len(self.text) // max(1, self.chunks)))
-        for start in range(0, len(self.text), step):
-            yield {"content": self.text[start : start + step]}
+        return [self.text[start : start + step] for start in range(0, len(self.text), step)]
+
+
+@dataclass(frozen=True)
+class SentCall:
+    """One call as the server will send it."""
+
+    id: str
+    name: str
+    arguments: Json | str
+
+    @property
+    def raw(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else msgspec.json.encode(self.arguments).decode()
+
+    @property
+    def parsed(self) -> Any:
+        """For wires whose arguments are JSON and not the text of it. What is no JSON stays text."""
+        if not isinstance(self.arguments, str):
+            return self.arguments
+        try:
+            return msgspec.json.decode(self.arguments)
+        except msgspec.DecodeError:
+            return self.arguments
 
 
 @dataclass(frozen=True, init=False)
@@ -38,39 +64,38 @@ class Calls:
 
     calls: tuple[tuple[str, Json | str], ...]
     text: str
-    whole: bool  # each call in one delta, without an index
+    whole: bool  # each call in one delta, on OpenAI's wire without an index
+    nameless: bool  # without ids, on Google's wire
+    signature: str  # of the thoughts behind the calls, on Google's wire
     delay: ClassVar[float] = 0.0
     usage: ClassVar[Json | None] = USAGE
     finish: ClassVar[str] = "tool_calls"
     done: ClassVar[bool] = True
 
-    def __init__(self, *calls: tuple[str, Json | str], text: str = "", whole: bool = False) -> None:
+    def __init__(
+        self,
+        *calls: tuple[str, Json | str],
+        text: str = "",
+        whole: bool = False,
+        nameless: bool = False,
+        signature: str = "",
+    ) -> None:
         object.__setattr__(self, "calls", calls)
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "whole", whole)
+        object.__setattr__(self, "nameless", nameless)
+        object.__setattr__(self, "signature", signature)
 
-    def listed(self) -> list[Json]:
-        return [
-            {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": _arguments(arguments)}}
-            for number, (name, arguments) in enumerate(self.calls)
-        ]
+    def listed(self) -> list[SentCall]:
+        return [SentCall(f"call_{number}", name, arguments) for number, (name, arguments) in enumerate(self.calls)]
 
-    def deltas(self) -> Iterator[Json]:
-        if self.text:
-            yield {"content": self.text}
-        if self.whole:
-            yield from ({"tool_calls": [call]} for call in self.listed())
-            return
-        rest = []
-        for index, call in enumerate(self.listed()):
-            arguments = call["function"]["arguments"]
-            rest.append([arguments[at : at + 4] for at in range(0, len(arguments), 4)])
-            opening = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
-            yield {"tool_calls": [opening]}
+    def interleaved(self) -> Iterator[tuple[int, str]]:
+        """The arguments in small pieces, those of parallel calls by turns, each with the number of its call."""
+        rest = [[call.raw[at : at + 4] for at in range(0, len(call.raw), 4)] for call in self.listed()]
         while any(rest):
-            for index, pieces in enumerate(rest):
+            for number, pieces in enumerate(rest):
                 if pieces:
-                    yield {"tool_calls": [{"index": index, "function": {"arguments": pieces.pop(0)}}]}
+                    yield number, pieces.pop(0)
 
 
 @dataclass(frozen=True)
@@ -131,11 +156,24 @@ Otherwise = Behaviour | Callable[[Json], Behaviour]
 """A callable must not raise; it runs once a request, on the event loop."""
 
 
+@dataclass(frozen=True)
+class Word:
+    """What was said last in a request, and by whom."""
+
+    role: Literal["user", "tool"]
+    text: str
+
+
 def echo(body: Json) -> Behaviour:
-    """Says what the last user message said."""
-    said = [message.get("content") for message in body.get("messages", []) if message.get("role") == "user"]
-    return Says(said[-1] if said and isinstance(said[-1], str) else "hello")
+    """Says what the last user message said, on whichever wire it came."""
+    sent: list[Json] = body.get("messages") or body.get("contents") or []
+    said = [message for message in sent if message.get("role") == "user"]
+    text = _words(said[-1].get("content", said[-1].get("parts"))) if said else ""
+    return Says(text or "hello")
 
 
-def _arguments(arguments: Json | str) -> str:
-    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    last = content[-1] if content else {}
+    return str(last.get("text") or "")

@@ -1,10 +1,11 @@
-"""A loopback server that speaks the OpenAI wire, badly on purpose when asked.
+"""A loopback server that speaks the wires of OpenAI, Anthropic and Google, badly on purpose when asked.
 
     async with WireServer(Answers(429, headers={"Retry-After": "3"}), Says("hello")) as server:
         provider = OpenAIProvider("test", server.base_url, None, ...)
 
-Each chat request takes the next behaviour of the script; after the last one, `otherwise` answers: a behaviour, or a
-function from the request's body to one. `python -m palinurus.testing.wire` runs it as a zero-delay model.
+Which wire it speaks goes by the address of the request. Each chat request takes the next behaviour of the script; after
+the last one, `otherwise` answers: a behaviour, or a function from the request's body to one.
+`python -m palinurus.testing.wire` runs it as a zero-delay model.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from palinurus.testing.behaviours import (
     Otherwise,
     PlainJson,
     Says,
+    Word,
     echo,
 )
+from palinurus.testing.dialects import Dialect, dialect_of
 
 __all__ = [
     "USAGE",
@@ -51,6 +54,8 @@ __all__ = [
     "PlainJson",
     "Says",
     "WireServer",
+    "Word",
+    "dialect_of",
     "echo",
 ]
 
@@ -58,7 +63,10 @@ MAX_BODY = 64 * 1024 * 1024
 
 
 class WireServer:
-    """The server. `requests` are the bodies as parsed, `raw` as bytes, `headers` their headers in lower case."""
+    """The server. `requests` are the bodies as parsed, `raw` as bytes, `headers` their headers in lower case.
+
+    `paths` are the addresses that they were sent to.
+    """
 
     def __init__(self, *script: Behaviour, otherwise: Otherwise = echo, models: tuple[str, ...] = ("test",)) -> None:
         self.script = list(script)
@@ -67,6 +75,7 @@ class WireServer:
         self.requests: list[Json] = []
         self.raw: list[bytes] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
         self.connections = 0
         self.departed = 0  # clients that left while the server hung
         self._changed = asyncio.Condition()
@@ -134,16 +143,17 @@ class WireServer:
             self.requests.append(body)
             self.raw.append(request.body)
             self.headers.append(request.headers)
+            self.paths.append(request.path)
             self._changed.notify_all()
         behaviour = self.script.pop(0) if self.script else self.otherwise
         if callable(behaviour):
             behaviour = behaviour(body)
-        return await self._behave(behaviour, body, reader, writer) and not request.last
+        return await self._behave(behaviour, _Asked.of(request, body), reader, writer) and not request.last
 
     async def _behave(
-        self, behaviour: Behaviour, body: Json, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, behaviour: Behaviour, asked: _Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        model = str(body.get("model", ""))
+        dialect, model = asked.dialect, asked.model
         match behaviour:
             case Answers(status, said, headers):
                 text = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
@@ -151,25 +161,23 @@ class WireServer:
             case Garbage(said):
                 writer.write(_response(200, said, {"Content-Type": "text/event-stream"}))
             case PlainJson(reply):
-                writer.write(_response(200, _whole(reply, model)))
-            case Says() | Calls() if not body.get("stream"):
+                writer.write(_response(200, dialect.whole(reply, model)))
+            case Says() | Calls() if not asked.stream:
                 await asyncio.sleep(behaviour.delay)
-                writer.write(_response(200, _whole(behaviour, model)))
+                writer.write(_response(200, dialect.whole(behaviour, model)))
             case Says() | Calls():
-                await _stream(behaviour, model, writer)
+                await _stream(dialect.reply(behaviour, model), behaviour.delay, writer)
             case Cuts(after):
-                writer.write(STREAM_HEAD + _chunk(_event(model, {"content": after})))
+                writer.write(STREAM_HEAD + _chunks(dialect.part(after, model)))
                 return False
             case CutsWithoutFinish(after, done):
-                end = _chunk(DONE) if done else b""
-                writer.write(STREAM_HEAD + _chunk(_event(model, {"content": after})) + end + LAST_CHUNK)
+                end = dialect.done() if done else []
+                writer.write(STREAM_HEAD + _chunks([*dialect.part(after, model), *end]) + LAST_CHUNK)
             case ErrorInStream(after, error):
-                failed = b"data: " + msgspec.json.encode({"error": error}) + b"\n\n"
-                writer.write(
-                    STREAM_HEAD + _chunk(_event(model, {"content": after})) + _chunk(failed) + _chunk(DONE) + LAST_CHUNK
-                )
+                events = [*dialect.part(after, model), dialect.error(error), *dialect.done()]
+                writer.write(STREAM_HEAD + _chunks(events) + LAST_CHUNK)
             case Hangs(after):
-                writer.write(STREAM_HEAD + _chunk(_event(model, {"content": after})))
+                writer.write(STREAM_HEAD + _chunks(dialect.part(after, model)))
                 await writer.drain()
                 await self._until_departed(reader)
                 return False
@@ -192,6 +200,23 @@ class _Request:
     last: bool  # the client asked to close the connection afterwards
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What a chat request wants, on whichever wire."""
+
+    dialect: Dialect
+    model: str
+    stream: bool
+
+    @classmethod
+    def of(cls, request: _Request, body: Json) -> _Asked:
+        path = request.path.partition("?")[0]
+        named = path.rpartition("/")[2].partition(":")[0]  # Google names the model in the address
+        return cls(
+            dialect_of(path), str(body.get("model", named)), "streamGenerate" in path or bool(body.get("stream"))
+        )
+
+
 async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -209,48 +234,22 @@ STREAM_HEAD = (
     b"Transfer-Encoding: chunked\r\n\r\n"
 )
 LAST_CHUNK = b"0\r\n\r\n"
-DONE = b"data: [DONE]\n\n"
 
 
-async def _stream(reply: Says | Calls, model: str, writer: asyncio.StreamWriter) -> None:
-    events = [_event(model, delta) for delta in reply.deltas()]
-    events.append(_event(model, {}, reply.finish))
-    if reply.usage is not None:
-        events.append(b"data: " + msgspec.json.encode({**_frame(model), "choices": [], "usage": reply.usage}) + b"\n\n")
-    if reply.done:
-        events.append(DONE)
-    if not reply.delay:
-        writer.write(STREAM_HEAD + b"".join(map(_chunk, events)) + LAST_CHUNK)
+async def _stream(events: list[bytes], delay: float, writer: asyncio.StreamWriter) -> None:
+    if not delay:
+        writer.write(STREAM_HEAD + _chunks(events) + LAST_CHUNK)
         return
     writer.write(STREAM_HEAD)
     for event in events:
-        await asyncio.sleep(reply.delay)
-        writer.write(_chunk(event))
+        await asyncio.sleep(delay)
+        writer.write(_chunks([event]))
         await writer.drain()
     writer.write(LAST_CHUNK)
 
 
-def _whole(reply: Says | Calls, model: str) -> bytes:
-    message: Json = {"role": "assistant", "content": reply.text or None}
-    if isinstance(reply, Calls):
-        message["tool_calls"] = reply.listed()
-    choice = {"index": 0, "message": message, "finish_reason": reply.finish}
-    return msgspec.json.encode(
-        {**_frame(model), "object": "chat.completion", "choices": [choice], "usage": reply.usage}
-    )
-
-
-def _frame(model: str) -> Json:
-    return {"id": "chatcmpl-wire", "object": "chat.completion.chunk", "created": 0, "model": model}
-
-
-def _event(model: str, delta: Json, finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return b"data: " + msgspec.json.encode({**_frame(model), "choices": [choice]}) + b"\n\n"
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
+def _chunks(events: list[bytes]) -> bytes:
+    return b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events)
 
 
 def _response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
