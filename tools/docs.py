@@ -23,7 +23,7 @@ FLOORS = (
     ("Operations", ("operations",)),
     ("Desk", ("dispatch",)),
     ("Study", ("agent", "context")),
-    ("Shelves", ("tools", "providers", "sessions", "workspace")),
+    ("Shelves", ("tools", "providers", "sessions", "ledger", "workspace")),
     ("Ground", ("config", "domain")),
 )
 

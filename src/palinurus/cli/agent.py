@@ -12,7 +12,7 @@ from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
-from palinurus.domain.events import AssistantDelta, RunEvent, RunResult
+from palinurus.domain.events import AssistantDelta, Notice, RunEvent, RunResult
 from palinurus.operations.agents import STOP, Accepted, StopRuns
 from palinurus.operations.converse import converse
 
@@ -54,6 +54,11 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float) -> RunResult:
         if isinstance(event, AssistantDelta) and not shell.as_json:
             printed.append(event.text)
             click.echo(event.text, nl=False)
+        elif isinstance(event, Notice):
+            if printed:  # what was begun is given up, or comes before what goes on: either way a new line
+                click.echo()
+                printed.clear()
+            shell.warn(event.text)
 
     def on_accepted(accepted: Accepted) -> None:
         run_ids.append(accepted.run_id)

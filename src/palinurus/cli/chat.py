@@ -13,7 +13,7 @@ from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.shell import Shell, run_async
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.events import AssistantDelta, Lifecycle, RunEvent, RunResult, ToolFinished
+from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ToolFinished
 from palinurus.operations.agents import STOP, StopRuns
 from palinurus.operations.converse import converse
 from palinurus.operations.status import STATUS, AskStatus
@@ -45,6 +45,7 @@ async def _chat(shell: Shell, session_key: str, agent_id: str) -> int:
     lines = _Lines("you> " if terminal else "")
     failed = 0
     async with open_door(shell) as door:
+        await door.enter()
         status = await door.call(STATUS, AskStatus(agent_id))
         for warning in status.warnings:
             shell.warn(warning)
@@ -97,6 +98,11 @@ class _Talk:
                 # A line of its own, below whatever was said before the call.
                 click.echo(("\n" if self._said else "") + self._shell.dim(f"· {event.name} {event.seconds:.1f} s"))
                 self._said = ""
+            case Notice():
+                if self._said:  # what was begun is given up, or comes before what goes on: either way a new line
+                    click.echo()
+                    self._said = ""
+                self._shell.warn(event.text)
             case Lifecycle(phase="accepted", detail=detail) if detail:
                 self._shell.warn(detail)
                 self._said = ""

@@ -82,14 +82,24 @@ def validate(shell: Shell) -> None:
 
 @config.command("schema")
 def schema() -> None:
-    """Print the JSON Schema of the config."""
+    """Print the JSON Schema of the config.
+
+    \b
+    Example:
+      pal config schema > palinurus.schema.json
+    """
     click.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
 
 
 @config.command("file")
 @click.pass_obj
 def file(shell: Shell) -> None:
-    """Print where the config file is."""
+    """Print where the config file is.
+
+    \b
+    Example:
+      $EDITOR "$(pal config file)"
+    """
     click.echo(str(shell.home.config_path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import click
@@ -17,6 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("palinurus.cli.sessions:sessions", "List, show and search conversations."),
     "context": ("palinurus.cli.status:context", "Show what the prompt is made of and what it costs."),
     "status": ("palinurus.cli.status:status", "Show how things stand."),
+    "models": ("palinurus.cli.models:models", "Choose models, store keys, test them."),
+    "usage": ("palinurus.cli.usage:usage", "Show what models used and cost."),
     "config": ("palinurus.cli.config:config", "Read and change the config."),
     "setup": ("palinurus.cli.setup:setup", "Make a home and a workspace."),
     "completion": ("palinurus.cli.completion:completion", "Print the completion script for a shell."),
@@ -57,6 +60,8 @@ def pal(context: click.Context, /, **options: object) -> None:
 def run() -> None:
     """What the `pal` script calls. Every known error is one line; the exit code says what kind."""
     as_json = "--json" in sys.argv
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a stray byte costs a character, not the command
     try:
         code = pal.main(prog_name="pal", standalone_mode=False)
     except PalinurusError as error:

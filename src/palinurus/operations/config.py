@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from palinurus.config.atomic import make_directory, write_atomic
+from palinurus.config.atomic import make_directory, storage_error, write_atomic
 from palinurus.config.edit import get_value, set_value, unset_value
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
@@ -69,7 +69,7 @@ def config_validate(ground: Ground) -> Validated:
     """Raises ConfigError with every mistake when there are any."""
     loaded = load_config(ground.home, ground.env)
     files = tuple(map(str, loaded.files))
-    return Validated(str(ground.home.config_path), ground.home.config_path.exists(), files, loaded.warnings)
+    return Validated(str(ground.home.config_path), _is_there(ground.home.config_path), files, loaded.warnings)
 
 
 def config_schema() -> dict[str, Any]:
@@ -78,7 +78,7 @@ def config_schema() -> dict[str, Any]:
 
 def is_new(ground: Ground) -> bool:
     """Whether nobody has lived in this home yet."""
-    return not any((ground.home.root / name).exists() for name in ("home.sqlite", "workspace", "palinurus.json"))
+    return not any(_is_there(ground.home.root / name) for name in ("home.sqlite", "workspace", "palinurus.json"))
 
 
 def setup(ground: Ground) -> SetupReport:
@@ -86,7 +86,7 @@ def setup(ground: Ground) -> SetupReport:
     home = ground.home
     make_directory(home.root)
     created: list[str] = []
-    if home.ours and not home.config_path.exists():
+    if home.ours and not _is_there(home.config_path):
         write_atomic(home.config_path, FIRST_CONFIG)
         created.append(str(home.config_path))
     loaded = load_config(home, ground.env)
@@ -112,9 +112,18 @@ def _one_editor(home: Home) -> Iterator[None]:
         yield
         return
     make_directory(home.root)
-    lock = os.open(home.root / "config.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = home.root / "config.lock"
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise storage_error(error, path) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
+
+
+def _is_there(path: Path) -> bool:
+    """Path.exists raises where a folder on the way may not be entered; for us, what nobody can see is not there."""
+    return os.access(path, os.F_OK)

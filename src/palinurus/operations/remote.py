@@ -2,13 +2,15 @@
 
 Frames are JSON objects, one a line. A client says hello with the config and workspace it means; a holder that serves
 others refuses it and says why. Then requests `{id, op, params}` are answered by `{id, result}` or `{id, error}`; a
-feed sends `{id, item}` for each item and ends with `{id, end}`. `{id, cancel}` takes a request back. The socket is
-mode 0600 in a home of mode 0700: who can open it may do anything, and nobody else can.
+feed sends `{id, item}` for each item and ends with `{id, end}`. `{id, cancel}` takes a request back. A client that
+waits and hears nothing for a while sends a ping: a holder that is stopped is as good as gone. The socket is mode 0600
+in a home of mode 0700: who can open it may do anything, and nobody else can.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -22,8 +24,12 @@ from palinurus.domain.errors import HolderLost, HolderRefused, PalinurusError, e
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed, Operation, P, R, Table, read_params
 
+log = logging.getLogger(__name__)
+
 MAX_FRAME = 64 * 1024 * 1024
 HELLO_SECONDS = 5.0
+QUIET_SECONDS = 10.0  # of silence before a ping, and once more before the holder counts as gone
+PING = "ping"
 PROTOCOL = 1
 
 
@@ -116,8 +122,8 @@ class Server:
         self._clients.add(task)
         try:
             await self._serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, msgspec.DecodeError):
-            pass  # the client is gone or speaks another language; it holds nothing of ours
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, msgspec.DecodeError):
+            pass  # the client is gone, says nothing or speaks another language; it holds nothing of ours
         except asyncio.CancelledError:
             pass  # we are leaving; the stream's own callback would log a cancelled task as an error
         finally:
@@ -136,6 +142,9 @@ class Server:
         try:
             while line := await reader.readline():
                 request = msgspec.json.decode(line, type=Request)
+                if request.op == PING:
+                    writer.write(_line(Answer(request.id, end=True)))
+                    continue
                 if request.cancel:
                     if task := running.pop(request.id, None):
                         task.cancel()
@@ -160,6 +169,11 @@ class Server:
                 answer = Answer(request.id, result=msgspec.Raw(_encoder.encode(await row.handler(self._house, params))))
         except PalinurusError as error:
             answer = Answer(request.id, error=ErrorFrame(type(error).__name__, error.fields()))
+        except Exception as error:
+            # A mistake of ours: the one who asked is on the other side of a socket and would wait for ever.
+            log.exception("the operation %s broke", request.op)
+            broken = PalinurusError(f"{request.op} broke: {error!r}", hint="see the holder's log")
+            answer = Answer(request.id, error=ErrorFrame(type(broken).__name__, broken.fields()))
         try:
             writer.write(_line(answer))
             await writer.drain()
@@ -187,8 +201,11 @@ def _disagreement(ours: Hello, theirs: Hello) -> str:
 class RemoteCaller:
     """Has operations done by the process that holds the home. Implements table.Caller."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, holder: Hello) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, holder: Hello, quiet_seconds: float
+    ) -> None:
         self.holder = holder
+        self._quiet_seconds = quiet_seconds
         self._reader = reader
         self._writer = writer
         self._next = 0
@@ -197,12 +214,14 @@ class RemoteCaller:
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
-    async def connect(cls, path: Path, hello: Hello) -> RemoteCaller:
+    async def connect(
+        cls, path: Path, hello: Hello, *, timeout: float = HELLO_SECONDS, quiet_seconds: float = QUIET_SECONDS
+    ) -> RemoteCaller:
         """Raises OSError when nobody listens, HolderRefused when the holder serves others, HolderLost when it goes."""
         with _short(path) as address:
             reader, writer = await asyncio.open_unix_connection(address, limit=MAX_FRAME)
         try:
-            async with asyncio.timeout(HELLO_SECONDS):
+            async with asyncio.timeout(timeout):
                 writer.write(_line(hello))
                 holder = msgspec.json.decode(await reader.readuntil(b"\n"), type=Hello)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, msgspec.DecodeError):
@@ -214,7 +233,7 @@ class RemoteCaller:
                 f"pid {holder.pid} ({holder.command}) holds this home: {holder.refused}",
                 hint="end that process, or use another home with --profile or PALINURUS_HOME",
             )
-        return cls(reader, writer, holder)
+        return cls(reader, writer, holder, quiet_seconds)
 
     async def call(self, operation: Operation[P, R], params: P) -> R:
         number, answers = self._ask(operation.name, params)
@@ -259,16 +278,30 @@ class RemoteCaller:
 
     async def _listen(self) -> None:
         try:
-            while line := await self._reader.readline():
+            while line := await self._line():
                 answer = msgspec.json.decode(line, type=Answer)
                 if answers := self._waiting.get(answer.id):
                     answers.put_nowait(answer)
-        except (ConnectionError, ValueError, msgspec.DecodeError):
+        except (ConnectionError, TimeoutError, ValueError, msgspec.DecodeError):
             pass  # said below: whoever waits is told that the holder is lost
         finally:
             self._lost = True
             for answers in self._waiting.values():
                 answers.put_nowait(None)
+
+    async def _line(self) -> bytes:
+        """The next line. Raises TimeoutError when somebody waits and not even a ping is answered."""
+        pinged = False
+        while True:
+            try:
+                async with asyncio.timeout(self._quiet_seconds):
+                    return await self._reader.readline()
+            except TimeoutError:
+                if pinged:
+                    raise
+                if self._waiting:
+                    self._writer.write(_line(Request(0, PING)))
+                    pinged = True
 
 
 def _gone() -> HolderLost:

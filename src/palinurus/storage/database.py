@@ -9,10 +9,11 @@ the transaction; a commit that fails fails for all who were in it.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,9 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 """Runs inside a transaction, on the writer's thread. What it raises reaches the caller and undoes its own writes."""
 
+Job = tuple[Work[Any], asyncio.Future[Any]]
 BATCH = 256  # functions that one commit may hold
+LITTLE_SPACE = 64 * 1024  # a disk with less to give counts as full
 
 
 class Database:
@@ -33,12 +36,11 @@ class Database:
         self.path = path
         with translated(path):
             self._writer = None if readonly else _open_writer(path, folder)
-            self._reader = _open_reader(path)
+            self._reader = _open_reader_alone(path) if readonly else _open_reader(path)
         self._write_thread = ThreadPoolExecutor(1, "pal-writer")
         self._read_thread = ThreadPoolExecutor(1, "pal-reader")
-        # Filled on the event loop, emptied on the writer's thread: a deque's two ends need no lock.
-        self._jobs: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
-        self._flushing = False
+        self._jobs: deque[Job] = deque()  # touched on the event loop alone
+        self._committing = False
 
     async def write(self, work: Work[T]) -> T:
         """The value of `work`, once what it wrote is on the disk."""
@@ -47,11 +49,10 @@ class Database:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._jobs.append((work, future))
-        if not self._flushing:
-            self._flushing = True
-            loop.run_in_executor(self._write_thread, self._flush, loop)
-        # A caller that is cancelled must not take its write out of the batch: it may be on the disk already.
-        return await asyncio.shield(future)
+        if not self._committing:
+            self._commit_next(loop)
+        # A caller that is cancelled leaves its write in the batch: it may be on the disk already.
+        return await future
 
     async def read(self, work: Work[T]) -> T:
         loop = asyncio.get_running_loop()
@@ -70,22 +71,21 @@ class Database:
         if self._writer is not None:
             self._writer.close()
 
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """On the writer's thread: commit what waits, until nothing waits."""
-        while True:
-            batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
-            if batch:
-                outcomes = self._commit([work for work, _ in batch])
-                _call(loop, _settle, [future for _, future in batch], outcomes)
-            else:
-                _call(loop, self._rest, loop)
-                return
+    def _commit_next(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand what waits to the writer's thread: one commit at a time, one wake-up of the loop for each."""
+        batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
+        self._committing = bool(batch)
+        if batch:
+            self._write_thread.submit(self._write, loop, batch)
 
-    def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
-        """On the event loop again: nobody can add a job between this check and the flag."""
-        self._flushing = bool(self._jobs)
-        if self._flushing:
-            loop.run_in_executor(self._write_thread, self._flush, loop)
+    def _write(self, loop: asyncio.AbstractEventLoop, batch: list[Job]) -> None:
+        outcomes = self._commit([work for work, _ in batch])
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._committed, loop, batch, outcomes)
+
+    def _committed(self, loop: asyncio.AbstractEventLoop, batch: list[Job], outcomes: list[Any]) -> None:
+        _settle([future for _, future in batch], outcomes)
+        self._commit_next(loop)
 
     def _commit(self, works: list[Work[Any]]) -> list[Any]:
         connection = self._writer
@@ -98,7 +98,8 @@ class Database:
                 connection.execute("COMMIT")
         except PalinurusError as error:
             if connection.in_transaction:  # SQLite may have rolled back by itself, on a full disk for one
-                connection.execute("ROLLBACK")
+                with suppress(apsw.Error):  # whoever waits must be told; the next BEGIN finds what is wrong
+                    connection.execute("ROLLBACK")
             return [error] * len(works)
         return outcomes
 
@@ -128,11 +129,6 @@ def _settle(futures: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
             future.set_result(outcome)
 
 
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(function, *arguments)
-
-
 def _open_writer(path: Path, folder: str) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     path.chmod(0o600)
@@ -151,12 +147,30 @@ def _open_reader(path: Path) -> apsw.Connection:
     return connection
 
 
+def _open_reader_alone(path: Path) -> apsw.Connection:
+    """For one who cannot write there. SQLite opens no log where it cannot make the files that go with it."""
+    connection = _open_reader(path)
+    try:
+        connection.pragma("schema_version")
+    except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.FullError, apsw.IOError):
+        connection.close()
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:  # without it the file would tell an old story
+            raise
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(f"{path.as_uri()}?immutable=1", flags=flags)
+    return connection
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """SQLite's errors in our words."""
     try:
         yield
-    except apsw.FullError:
+    except (apsw.FullError, apsw.IOError) as error:
+        # Where the shared memory of the log finds no space, SQLite speaks of an I/O error.
+        if isinstance(error, apsw.IOError) and not _is_full(path):
+            raise StorageError(f"{path}: {error}", hint="is the disk in order?") from None
         raise StorageFull(f"the disk is full: {path} cannot grow", hint="free some space and try again") from None
     except (apsw.ReadOnlyError, apsw.PermissionsError, PermissionError) as error:
         raise StorageReadOnly(f"{path} cannot be written: {error}", hint="check who owns the home") from None
@@ -166,3 +180,11 @@ def translated(path: Path) -> Iterator[None]:
         raise StorageDamaged(f"{path} is damaged: {error}", hint="restore a backup; keep the file") from None
     except apsw.Error as error:
         raise StorageError(f"{path}: {error}") from error
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        space = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return space.f_bavail * space.f_frsize < LITTLE_SPACE

@@ -18,6 +18,7 @@ from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, change
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.storage.database import Database
 from palinurus.storage.queries import load_queries
+from palinurus.storage.usage import add_usage
 
 SQL = load_queries("home.sql")
 _encode = msgspec.json.encode
@@ -72,6 +73,8 @@ class SqliteSessions:
         if row is None:
             raise NotFound(f"there is no session {session_id!r}")
         added = sum(_add(connection, session_id, entry) for entry in entries)
+        if change.spent is not None:
+            add_usage(connection, change.spent)
         now = self._clock.now_ms()
         session = changed(_session(row), change, now=now, entries=added)
         connection.execute(SQL["change_session"], {"id": session_id, "now": now, "row": _encode(session).decode()})

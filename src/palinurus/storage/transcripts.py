@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from palinurus.domain.errors import StorageDamaged
 from palinurus.domain.messages import AssistantMessage, UserMessage, text_of
 from palinurus.sessions.store import Hit
 from palinurus.sessions.transcript import CompactionEntry, CustomMessageEntry, MessageEntry, Row, decode_row
@@ -36,15 +37,28 @@ class SqliteTranscriptIndex:
         wanted = match_query(query)
         if not wanted:
             return []
-        index = self._open()
-        await self._catch_up(index)
         values = {"query": wanted, "agent": agent, "limit": limit}
-        rows = await index.read(lambda connection: connection.execute(SQL["find"], values).fetchall())
+        try:
+            rows = await self._find(values)
+        except StorageDamaged:  # nothing is lost with it: what it knew stands in the home
+            await self._discard()
+            rows = await self._find(values)
         return [_hit(row, query) for row in rows]
 
     async def close(self) -> None:
         if self._index is not None:
             await self._index.close()
+            self._index = None
+
+    async def _find(self, values: dict[str, Any]) -> list[Any]:
+        index = self._open()
+        await self._catch_up(index)
+        return await index.read(lambda connection: connection.execute(SQL["find"], values).fetchall())
+
+    async def _discard(self) -> None:
+        await self.close()
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
     def _open(self) -> Database:
         if self._index is None:
@@ -53,7 +67,10 @@ class SqliteTranscriptIndex:
         return self._index
 
     async def _catch_up(self, index: Database) -> None:
-        position = await index.read(lambda connection: connection.execute(SQL["position"]).get)
+        position, entry_id = await index.read(lambda connection: connection.execute(SQL["position"]).get)
+        here = {"position": position}
+        if position and entry_id != await self._home.read(lambda home: home.execute(HOME["entry_at"], here).get):
+            raise StorageDamaged(f"{index.path} was made of another home")
         while rows := await self._new(position):
             position = rows[-1][0]
             await index.write(lambda connection, rows=rows: _add(connection, rows))  # type: ignore[misc]
@@ -65,7 +82,7 @@ class SqliteTranscriptIndex:
 
 def _add(connection: apsw.Connection, rows: list[Any]) -> None:
     for position, session_id, key, agent, entry_id, payload in rows:
-        role, stamp, text = _said(Row(entry_id, None, payload))
+        role, stamp, text = said(Row(entry_id, None, payload))
         if text:
             connection.execute(
                 SQL["add_said"],
@@ -81,10 +98,11 @@ def _add(connection: apsw.Connection, rows: list[Any]) -> None:
                 },
             )
             connection.execute(SQL["add_words"], {"position": position, "words": index_text(text)})
-    connection.execute(SQL["set_position"], {"position": rows[-1][0]})
+    connection.execute(SQL["set_position"], {"position": rows[-1][0], "entry_id": rows[-1][4]})
 
 
-def _said(row: Row) -> tuple[str, str, str]:
+def said(row: Row) -> tuple[str, str, str]:
+    """Who said it, when, and what; empty for a row in which nobody says anything."""
     match decode_row(row):
         case MessageEntry(timestamp=stamp, message=UserMessage() as message):
             return "user", stamp, message.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,12 @@ from palinurus.context.prompt import PromptSettings
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, WorkspaceError
 from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Usage
+from palinurus.providers.choose import key_variables
+from palinurus.providers.credentials import Credentials, gather_credentials
+from palinurus.providers.pool import CredentialPool, CredentialState
+from palinurus.providers.provider import ModelRef
+from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.tools.files import file_tools
 from palinurus.tools.note import note_tool
@@ -32,28 +39,50 @@ log = logging.getLogger(__name__)
 class ConfiguredAgents:
     """Implements dispatch.Agents. The config is one frozen object, replaced whole between turns when it changes."""
 
-    def __init__(self, home: Home, env: Mapping[str, str], loaded: Loaded, clock: Clock) -> None:
+    def __init__(
+        self, home: Home, env: Mapping[str, str], loaded: Loaded, clock: Clock, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._home = home
         self._env = env
         self._clock = clock
+        self._sleep = sleep
         self._files: dict[Path, WorkspaceFiles] = {}  # outlives a reload: what was read of a workspace stays read
+        self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
+        self._retired: list[Models] = []  # a turn may still be speaking through them
         self._use(loaded)
 
     def _use(self, loaded: Loaded) -> None:
         self.loaded = loaded
         self.trouble = ""  # what keeps a newer config from being used
-        self.models = Models(loaded, self._clock)
-        self._redactor = Redactor(loaded.secrets)
+        self._credentials = self._gather(loaded)
+        self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep)
+        keys = [secret for known in self._credentials.values() for secret in known.secrets]
+        self._redactor = Redactor((*loaded.secrets, *keys))
         self._agents: dict[str, Agent] = {}
-        self._seen = _signature(loaded)
+        self._seen = self._signature()
+
+    def _gather(self, loaded: Loaded) -> dict[str, Credentials]:
+        main = default_agent(loaded.config)
+        variables = key_variables(loaded.env)
+        return {
+            agent: gather_credentials(loaded, self._home.root, agent, main, variables)
+            for agent in agent_ids(loaded.config)
+        }
+
+    def _signature(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Of everything that a change of which makes new agents: config files, also one yet to come, and keys."""
+        keys = [path for known in self._credentials.values() for path in known.files]
+        return tuple(_stat(path) for path in (self._home.config_path, *self.loaded.files, *keys))
 
     def refresh(self) -> None:
         """Take up a config that was edited. One that cannot be used is reported, and the last good one stays."""
-        seen = _signature(self.loaded)
+        seen = self._signature()
         if seen == self._seen:
             return
+        models = self.models
         try:
             self._use(load_config(self._home, self._env))
+            self._retired.append(models)
         except ConfigError as error:
             self._seen, self.trouble = seen, str(error)
             log.warning("the config was changed and cannot be used; going on with the last good one: %s", error)
@@ -72,7 +101,8 @@ class ConfiguredAgents:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return (*self.loaded.warnings, *((self.trouble,) if self.trouble else ()))
+        keys = dict.fromkeys(line for known in self._credentials.values() for line in known.troubles)
+        return (*self.loaded.warnings, *keys, *((self.trouble,) if self.trouble else ()))
 
     def get(self, agent_id: str) -> Agent:
         """Raises NotFound for an agent that config does not name, WorkspaceError when it has nowhere to live."""
@@ -90,16 +120,44 @@ class ConfiguredAgents:
     def redact(self, text: str) -> str:
         return self._redactor.redact(text)
 
+    def credentials(self, agent_id: str) -> Credentials:
+        return self._credentials.get(agent_id, Credentials())
+
+    def credential_states(self, agent_id: str) -> tuple[CredentialState, ...]:
+        """How the keys of an agent stand, in the order in which they would be asked, without their secrets."""
+        self.refresh()
+        known = self.credentials(agent_id)
+        providers = dict.fromkeys(credential.provider for credential in known.known)
+        usable = [item for name in providers for item in self._pool.order(known.of(name), known.order.get(name, ()))]
+        expired = [item for item in known.known if self._pool.expired(item)]
+        return tuple(self._pool.state(credential) for credential in (*usable, *expired))
+
+    def fallbacks(self, agent_id: str) -> tuple[str, ...]:
+        return agent_settings(self.loaded.config, self._home, agent_id).fallbacks
+
+    async def close(self) -> None:
+        for models in (self.models, *self._retired):
+            await models.close()
+
     def _make(self, settings: AgentSettings) -> Agent:
         check_workspace(settings.workspace)
         files = self._files.setdefault(settings.workspace, WorkspaceFiles(Boundary(settings.workspace)))
         tools = Registry([*file_tools(files), note_tool(files, self._clock)])
         choose = partial(self.models.choose, settings=settings)
-        return Agent(settings.agent_id, files, tools, _context(settings), choose, settings.timeout_seconds)
+        return Agent(settings.agent_id, files, tools, _context(settings), choose, settings.timeout_seconds, self._cost)
+
+    def _cost(self, provider: str, model: str, usage: Usage) -> float | None:
+        return self.models.catalog.cost(ModelRef(provider, model), usage)
 
 
 def check_workspace(root: Path) -> None:
-    if not root.is_dir():
+    try:
+        there = root.is_dir()
+    except OSError as error:  # a folder on the way may not be entered
+        raise WorkspaceError(
+            f"the workspace {root} cannot be reached: {error.strerror}", hint="check who owns it"
+        ) from None
+    if not there:
         raise WorkspaceError(
             f"the workspace {root} does not exist", hint="`pal setup` makes it, --workspace names another"
         )
@@ -118,10 +176,6 @@ def _context(settings: AgentSettings) -> ContextSettings:
         extra_files=settings.extra_bootstrap_files,
     )
     return ContextSettings(prompt, settings.context_injection)
-
-
-def _signature(loaded: Loaded) -> tuple[tuple[int, int, int] | None, ...]:
-    return tuple(_stat(path) for path in loaded.files)
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Self
 
 from palinurus.config.home import Home
-from palinurus.domain.errors import HolderLost, HomeHeld, StorageReadOnly
+from palinurus.domain.errors import HolderLost, HomeHeld, PalinurusError, StorageFull, StorageReadOnly
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Feed, LocalCaller, Operation, P, R
 from palinurus.wiring.lock import HomeLock
@@ -27,11 +27,20 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 class Door:
     """Implements operations.Caller for as long as the process lives."""
 
-    def __init__(self, home: Home, env: Mapping[str, str], command: str, *, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        env: Mapping[str, str],
+        command: str,
+        *,
+        warn: Callable[[str], None],
+        reach_seconds: float = REACH_SECONDS,
+    ) -> None:
         self._home = home
         self._env = env
         self._command = command
         self._warn = warn
+        self._reach_seconds = reach_seconds
         self._lock = HomeLock(home.root / "lock")
         self._socket = home.root / "pal.sock"
         self._runtime: Runtime | None = None
@@ -54,6 +63,10 @@ class Door:
     def busy(self) -> int:
         """Runs that closing will wait for."""
         return self._runtime.house.dispatcher.busy if self._runtime else 0
+
+    async def enter(self) -> None:
+        """Come in to write, or raise what prevents it: for those to whom reading alone is of no use."""
+        await self._enter(reading=False)
 
     async def call(self, operation: Operation[P, R], params: P) -> R:
         """Have it done, by this process or by the holder, and by the next one when the holder goes away."""
@@ -93,18 +106,18 @@ class Door:
             if self._caller is None:
                 try:
                     self._caller = await self._hold_or_connect()
-                except (HomeHeld, StorageReadOnly) as error:
-                    if not reading or not (self._home.root / "home.sqlite").exists():
+                except (HomeHeld, StorageFull, StorageReadOnly) as error:
+                    if not reading or not os.access(self._home.root / "home.sqlite", os.R_OK):
                         raise
                     return self._only_read(error)
             return self._caller
 
     async def _hold_or_connect(self) -> LocalCaller | RemoteCaller:
         make_home(self._home.root)
-        patience = _Patience(REACH_SECONDS)
+        patience = _Patience(self._reach_seconds)
         while not self._lock.acquire(self._command):
             try:
-                return await RemoteCaller.connect(self._socket, self._hello())
+                return await RemoteCaller.connect(self._socket, self._hello(), timeout=self._reach_seconds / 2)
             except (OSError, HolderLost):  # it is starting, or it has just died
                 await patience.pause()
             if patience.over:
@@ -126,7 +139,7 @@ class Door:
             raise
         return LocalCaller(self._runtime.house)
 
-    def _only_read(self, why: HomeHeld | StorageReadOnly) -> LocalCaller:
+    def _only_read(self, why: PalinurusError) -> LocalCaller:
         """Nobody can write for us; what is stored may still be looked at."""
         if self._reader is None:
             self._warn(f"only reading: {why}")

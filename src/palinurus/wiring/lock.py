@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from palinurus.domain.errors import StorageError, StorageReadOnly
@@ -30,8 +31,9 @@ class HomeLock:
         except BlockingIOError:
             os.close(file)
             return False
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"{os.getpid()} {command}\n".encode(), 0)
+        with suppress(OSError):  # the name is for people; on a full disk the lock holds without it
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()} {command}\n".encode(), 0)
         self._file = file
         return True
 

@@ -2,90 +2,187 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Protocol
+
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.schema import ProviderEntry, SecretRef
 from palinurus.config.settings import AgentSettings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.choose import Choice, choose_model
-from palinurus.providers.openai import OpenAIProvider
+from palinurus.providers.catalog import catalog_of
+from palinurus.providers.choose import Choice, choose_model, needs_key
+from palinurus.providers.credentials import Credential, Credentials
+from palinurus.providers.pool import CredentialPool
 from palinurus.providers.provider import ModelRef, Provider
+from palinurus.providers.relay import Candidate, FailoverProvider, Sleep
 from palinurus.providers.scout import SCOUT, Scout
 from palinurus.providers.unavailable import Unavailable
 
-OUR_WIRES = ("", "openai-completions", "ollama")  # Ollama speaks the OpenAI format under /v1
+WIRES: dict[str, tuple[str, str]] = {
+    "openai-completions": ("palinurus.providers.openai", "OpenAIProvider"),
+    "ollama": ("palinurus.providers.openai", "OpenAIProvider"),  # it speaks the OpenAI format under /v1
+    "anthropic-messages": ("palinurus.providers.anthropic", "AnthropicProvider"),
+    "google-generative-ai": ("palinurus.providers.google", "GoogleProvider"),
+}
+"""The table of parts: what speaks a wire. Imported when first asked for, so that an unused one costs nothing."""
+
 LOOK_AGAIN_MS = 30_000  # a model server may be started at any time; asking it each turn would cost each turn
 
 
-class Models:
-    """Providers by name, made when first asked for and kept for their connections."""
+class WireProvider(Protocol):
+    """What every class in the table of parts is made with. Raises ConfigError for a base URL that is none."""
 
-    def __init__(self, loaded: Loaded, clock: Clock) -> None:
+    def __call__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None,
+        /,
+        *,
+        windows: Mapping[str, int],
+        clock: Clock,
+        headers: Mapping[str, str],
+        idle_timeout: float,
+    ) -> Provider: ...
+
+
+class Models:
+    """Providers by name, wire and key, made when first asked for and kept for their connections."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        clock: Clock,
+        credentials: Callable[[str], Credentials],
+        pool: CredentialPool,
+        redact: Callable[[str], str],
+        sleep: Sleep,
+    ) -> None:
+        self.catalog = catalog_of(loaded.config)
         self._loaded = loaded
         self._clock = clock
-        self._providers: dict[str, Provider] = {}
-        self._found: tuple[int, Choice] | None = None
+        self._credentials = credentials
+        self._pool = pool
+        self._redact = redact
+        self._sleep = sleep
+        self._entries = {name.strip().lower(): entry for name, entry in loaded.config.models.providers.items()}
+        self._providers: dict[tuple[str, ...], Provider] = {}
+        self._found: dict[str, tuple[int, Choice]] = {}
 
     async def choose(self, wanted: str, settings: AgentSettings) -> tuple[Provider, Route]:
-        """The provider for what a session or an agent wants, "" for whatever is there. Never raises."""
-        try:
-            choice = await self._choice(wanted or settings.model)
-            provider = self._provider(choice)
-        except ConfigError as error:
-            ref = ModelRef.parse(wanted or settings.model)
-            failure = ProviderError(error.message, kind=Failure.BAD_REQUEST, hint=error.hint)
-            return Unavailable(ref.provider, failure), Route(ref.provider, ref.model, Unavailable.wire)
-        thinking = settings.thinking_default or "off"
-        return provider, Route(choice.ref.provider, choice.ref.model, provider.wire, thinking, choice.reason)
+        """The provider for what a session or an agent wants, "" for whatever is there. Never raises.
+
+        A model that a session chose stands alone; the agent's own goes on to its fallbacks.
+        """
+        credentials = self._credentials(settings.agent_id)
+        names = [wanted] if wanted else [settings.model, *settings.fallbacks]
+        found = [await self._candidate(name, credentials, settings.agent_id) for name in names]
+        once: dict[ModelRef, Candidate] = {}
+        for candidate, _ in found:
+            once.setdefault(candidate.ref, candidate)
+        candidates = list(once.values())
+        provider = FailoverProvider(candidates, self._pool, sleep=self._sleep, redact=self._redact)
+        ref, reason = candidates[0].ref, found[0][1]
+        return provider, Route(ref.provider, ref.model, provider.wire, settings.thinking_default or "off", reason)
 
     async def close(self) -> None:
         for provider in self._providers.values():
             await provider.close()
 
-    async def _choice(self, configured: str) -> Choice:
-        if configured:
-            return await choose_model(configured, self._loaded.env)
-        now = self._clock.now_ms()
-        if self._found is None or now - self._found[0] > LOOK_AGAIN_MS:
-            self._found = (now, await choose_model(None, self._loaded.env))
-        return self._found[1]
+    async def _candidate(self, name: str, credentials: Credentials, agent: str) -> tuple[Candidate, str]:
+        """A model to ask and why it. One that config names wrongly is a candidate that says so when it is asked."""
+        try:
+            choice = await self._choice(name, credentials, agent)
+        except ConfigError as error:
+            unusable = _unusable(ModelRef.parse(name), error)
+            return Candidate(ModelRef.parse(name), lambda _: unusable), ""
+        own = credentials.of(choice.ref.provider)
+        order = credentials.order.get(choice.ref.provider, ())
+        return Candidate(choice.ref, partial(self._open, choice, credentials), own, order), choice.reason
 
-    def _provider(self, choice: Choice) -> Provider:
-        known = self._providers.get(choice.ref.provider)
+    async def _choice(self, name: str, credentials: Credentials, agent: str) -> Choice:
+        if name:
+            return await choose_model(str(self.catalog.resolve(name)), self._loaded.env)
+        now = self._clock.now_ms()
+        if agent not in self._found or now - self._found[agent][0] > LOOK_AGAIN_MS:
+            held = {credential.provider for credential in credentials.known}
+            self._found[agent] = (now, await choose_model(None, self._loaded.env, held=held))
+        return self._found[agent][1]
+
+    def _open(self, choice: Choice, credentials: Credentials, credential: Credential | None) -> Provider:
+        """Implements relay.Open."""
+        entry = self._entries.get(choice.ref.provider)
+        wire = _wire(entry, choice)
+        place = (choice.ref.provider, wire, *((credential.id, credential.secret) if credential else ()))
+        known = self._providers.get(place)
         if known is None:
-            known = self._make(choice)
-            self._providers[choice.ref.provider] = known
+            try:
+                known = self._make(choice, entry, wire, credential)
+            except ConfigError as error:
+                return _unusable(choice.ref, error)
+            if known is None:
+                window = self.catalog.windows(choice.ref.provider).get(choice.ref.model, choice.window) or 32_000
+                return Unavailable(choice.ref.provider, _no_key(choice.ref, credentials), wire=wire, window=window)
+            self._providers[place] = known
         return known
 
-    def _make(self, choice: Choice) -> Provider:
+    def _make(
+        self, choice: Choice, entry: ProviderEntry | None, wire: str, credential: Credential | None
+    ) -> Provider | None:
+        """None: it needs a key and there is none."""
         name = choice.ref.provider
         if name == SCOUT.provider:
             return Scout(self._clock)
-        entry = self._loaded.config.models.providers.get(name)
         base_url = (entry.base_url if entry else None) or choice.base_url
         if not base_url:
             raise ConfigError(
                 f"nothing is known about the provider {name!r}",
                 hint=f"set models.providers.{name}.baseUrl in the config",
             )
-        if entry and (entry.api or "") not in OUR_WIRES:
-            raise ConfigError(
-                f"provider {name} speaks {entry.api}, which this release does not", hint="use an openai-completions one"
-            )
-        return OpenAIProvider(
+        headers = _headers(entry, self._loaded)
+        if credential is None and not headers and needs_key(name, base_url):
+            return None
+        return _part(name, wire)(
             name,
             base_url,
-            self._key(entry, choice),
-            headers=_headers(entry, self._loaded),
-            windows=_windows(entry, choice),
+            credential.secret if credential else None,
+            headers=headers,
+            windows=({choice.ref.model: choice.window} if choice.window else {}) | self.catalog.windows(name),
             idle_timeout=(entry.timeout_seconds if entry else None) or 120.0,
             clock=self._clock,
         )
 
-    def _key(self, entry: ProviderEntry | None, choice: Choice) -> str | None:
-        own = _secret(entry.api_key, self._loaded) if entry else None
-        return own or (self._loaded.env.get(choice.key_env) if choice.key_env else None)
+
+def _unusable(ref: ModelRef, error: ConfigError) -> Unavailable:
+    return Unavailable(ref.provider, ProviderError(error.message, kind=Failure.BAD_REQUEST, hint=error.hint))
+
+
+def _no_key(ref: ModelRef, credentials: Credentials) -> ProviderError:
+    """Asking the provider would only tell us the same, a second later and less clearly."""
+    expired = any(credential.provider == ref.provider for credential in credentials.known)
+    why = "the key it had has expired" if expired else "there is none"
+    said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
+    return ProviderError(said, kind=Failure.AUTH, hint=f"`pal models auth add {ref.provider}` stores one")
+
+
+def _wire(entry: ProviderEntry | None, choice: Choice) -> str:
+    """What the config says of the model, else of its provider, else what is known of the provider."""
+    model = next((model for model in entry.models if model.id == choice.ref.model), None) if entry else None
+    return (model.api if model else None) or (entry.api if entry else None) or choice.wire
+
+
+def _part(name: str, wire: str) -> WireProvider:
+    if wire not in WIRES:
+        raise ConfigError(
+            f"provider {name} speaks {wire}, which this release does not", hint=f"it speaks {', '.join(WIRES)}"
+        )
+    module, part = WIRES[wire]
+    found: WireProvider = getattr(import_module(module), part)
+    return found
 
 
 def _secret(value: str | SecretRef | None, loaded: Loaded) -> str | None:
@@ -97,8 +194,3 @@ def _headers(entry: ProviderEntry | None, loaded: Loaded) -> dict[str, str]:
         return {}
     values = {name: _secret(value, loaded) for name, value in entry.headers.items()}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _windows(entry: ProviderEntry | None, choice: Choice) -> dict[str, int]:
-    own = {model.id: model.context_window for model in entry.models if model.context_window} if entry else {}
-    return ({choice.ref.model: choice.window} if choice.window else {}) | own

@@ -34,8 +34,8 @@ FROM entries e JOIN sessions s ON s.id = e.session_id
 WHERE e.position > :position AND e.type IN ('message', 'custom_message', 'compaction')
 ORDER BY e.position LIMIT :limit;
 
--- last_position --
-SELECT coalesce(max(position), 0) FROM entries;
+-- entry_at --
+SELECT id FROM entries WHERE position = :position;
 
 -- accept_run --
 -- The first under an idempotency key wins.

@@ -1,8 +1,8 @@
 -- position --
-SELECT position FROM read_up_to;
+SELECT position, entry_id FROM read_up_to;
 
 -- set_position --
-UPDATE read_up_to SET position = :position;
+UPDATE read_up_to SET position = :position, entry_id = :entry_id;
 
 -- add_said --
 INSERT INTO said (position, session_id, session_key, agent, entry_id, role, timestamp, text)

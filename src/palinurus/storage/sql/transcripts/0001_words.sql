@@ -1,7 +1,8 @@
 -- Words of all transcripts. Derived: delete the file and it is made anew.
 
-CREATE TABLE read_up_to (position INTEGER NOT NULL) STRICT;
-INSERT INTO read_up_to VALUES (0);
+-- The last entry that was read. When the home has another one there, or none, it is not the home that was read.
+CREATE TABLE read_up_to (position INTEGER NOT NULL, entry_id TEXT NOT NULL) STRICT;
+INSERT INTO read_up_to VALUES (0, '');
 
 CREATE TABLE said (
   position INTEGER PRIMARY KEY,       -- of the entry in home.sqlite

@@ -1,0 +1,106 @@
+"""`pal models auth`: keys of providers.
+
+A key is read from a prompt without echo or from standard input, never from the command line, which others can see.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Literal
+
+import click
+
+from palinurus.cli.entrance import ground_of
+from palinurus.cli.shell import Shell, with_json
+from palinurus.operations.credentials import (
+    CredentialList,
+    Stored,
+    credential_add,
+    credential_remove,
+    credentials_list,
+)
+
+_agent = click.option("--agent", "agent_id", default="", help="For this agent alone; all agents share the main one's.")
+
+
+@click.group()
+def auth() -> None:
+    """Store, list and remove keys of providers."""
+
+
+@auth.command("add")
+@click.argument("provider")
+@click.option("--name", default="default", show_default=True, help="Tells several keys of one provider apart.")
+@click.option("--type", "kind", type=click.Choice(["api_key", "token"]), default="api_key", show_default=True)
+@click.option("--keyring", is_flag=True, help="Keep it in the keychain of the desktop instead of the file.")
+@_agent
+@with_json
+@click.pass_obj
+def add(
+    shell: Shell, provider: str, name: str, kind: Literal["api_key", "token"], keyring: bool, agent_id: str
+) -> None:
+    """Store a key for PROVIDER. It is asked for, or read from standard input.
+
+    It goes to credentials.json in the home, mode 0600, and is sealed when PALINURUS_PASSPHRASE is set.
+
+    \b
+    Examples:
+      pal models auth add openai
+      pal models auth add anthropic --name work < key.txt
+    """
+    terminal = sys.stdin.isatty()
+    secret = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline()
+    stored = credential_add(ground_of(shell), provider, secret, name=name, kind=kind, keychain=keyring, agent=agent_id)
+    shell.show(stored, lambda: _stored_text(stored))
+
+
+@auth.command("list")
+@_agent
+@with_json
+@click.pass_obj
+def list_keys(shell: Shell, agent_id: str) -> None:
+    """List the keys that are known and where they come from. Never the keys themselves.
+
+    \b
+    Example:
+      pal models auth list --json
+    """
+    found = credentials_list(ground_of(shell), agent_id)
+    for trouble in found.troubles:
+        shell.warn(trouble)
+    shell.show(found, lambda: _list_text(found))
+
+
+@auth.command("remove")
+@click.argument("credential", metavar="ID")
+@_agent
+@with_json
+@click.pass_obj
+def remove(shell: Shell, credential: str, agent_id: str) -> None:
+    """Forget a stored key.
+
+    \b
+    Example:
+      pal models auth remove openai:default
+    """
+    path = credential_remove(ground_of(shell), credential, agent_id)
+    shell.show({"removed": credential, "path": path}, lambda: f"{credential} is gone from {path}.")
+
+
+def _stored_text(stored: Stored) -> str:
+    place = "the keychain" if stored.keychain else stored.path + (" (sealed)" if stored.sealed else "")
+    return f"{stored.id} is {'replaced' if stored.replaced else 'stored'} in {place}."
+
+
+def _list_text(found: CredentialList) -> str:
+    if not found.credentials:
+        return "No keys. `pal models auth add PROVIDER` stores one."
+    width = max(len(known.id) for known in found.credentials)
+    lines = []
+    for known in found.credentials:
+        until = ""
+        if known.expires_at:
+            until = f", until {datetime.fromtimestamp(known.expires_at / 1000).astimezone():%Y-%m-%d %H:%M}"
+        lines.append(f"{known.id:<{width}}  {known.kind}, {known.source}{until}")
+    return "\n".join(lines)

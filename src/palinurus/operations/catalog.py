@@ -1,0 +1,148 @@
+"""Look at the models that are known, and choose among them in the config. Needs no house, only its ground."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from palinurus.config.load import Loaded, load_config
+from palinurus.config.schema import ModelChoice
+from palinurus.config.settings import default_agent
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.operations.config import Ground, config_set, config_unset
+from palinurus.providers.catalog import Catalog, catalog_of, config_aliases
+from palinurus.providers.choose import key_variables, known_provider
+from palinurus.providers.credentials import gather_credentials
+from palinurus.providers.offers import ALIASES, FREE, ModelInfo
+from palinurus.providers.provider import ModelRef
+
+MODEL = "agents.defaults.model"
+
+
+class ListedModel(Struct, frozen=True):
+    ref: str
+    info: ModelInfo
+    usable: bool  # a key is there, or none is needed
+    aliases: tuple[str, ...]
+
+
+class Alias(Struct, frozen=True):
+    alias: str
+    ref: str
+    built_in: bool
+
+
+class Choice(Struct, frozen=True):
+    """What the config says about the model of all agents."""
+
+    primary: str
+    fallbacks: tuple[str, ...]
+
+
+def models_list(ground: Ground) -> tuple[ListedModel, ...]:
+    loaded = load_config(ground.home, ground.env)
+    main = default_agent(loaded.config)
+    keys = gather_credentials(loaded, ground.home.root, main, main, key_variables(loaded.env))
+    ready = {credential.provider for credential in keys.known} | set(FREE) | _keyless(loaded)
+    catalog = catalog_of(loaded.config)
+    names: dict[ModelRef, list[str]] = {}
+    for alias, target in catalog.aliases.items():
+        names.setdefault(ModelRef.parse(target), []).append(alias)
+    refs = [(ModelRef(info.provider, info.id), info) for info in catalog]
+    return tuple(ListedModel(str(ref), info, info.provider in ready, tuple(names.get(ref, ()))) for ref, info in refs)
+
+
+def models_choice(ground: Ground) -> Choice:
+    model = load_config(ground.home, ground.env).config.agents.defaults.model
+    if isinstance(model, ModelChoice):
+        return Choice(model.primary or "", model.fallbacks)
+    return Choice(model or "", ())
+
+
+def models_set(ground: Ground, name: str) -> str:
+    """Make a model the one that is asked first; gives its full name. Fallbacks stay as they are."""
+    loaded = load_config(ground.home, ground.env)
+    ref = str(_usable(loaded, catalog_of(loaded.config), name))
+    keeps_list = isinstance(loaded.config.agents.defaults.model, ModelChoice)
+    config_set(ground, f"{MODEL}.primary" if keeps_list else MODEL, ref)
+    return ref
+
+
+def fallbacks_add(ground: Ground, name: str) -> tuple[str, ...]:
+    loaded = load_config(ground.home, ground.env)
+    ref = str(_usable(loaded, catalog_of(loaded.config), name))
+    known = models_choice(ground).fallbacks
+    return known if ref in known else _set_fallbacks(ground, (*known, ref))
+
+
+def fallbacks_remove(ground: Ground, name: str) -> tuple[str, ...]:
+    loaded = load_config(ground.home, ground.env)
+    ref = str(catalog_of(loaded.config).resolve(name))
+    known = models_choice(ground).fallbacks
+    left = tuple(other for other in known if other not in (name, ref))
+    if left == known:
+        raise NotFound(f"{ref} is no fallback", hint="`pal models fallbacks list` shows them")
+    return _set_fallbacks(ground, left)
+
+
+def fallbacks_clear(ground: Ground) -> tuple[str, ...]:
+    return _set_fallbacks(ground, ()) if models_choice(ground).fallbacks else ()
+
+
+def aliases_list(ground: Ground) -> tuple[Alias, ...]:
+    own = config_aliases(load_config(ground.home, ground.env).config)
+    merged = {**ALIASES, **own}
+    return tuple(Alias(alias, merged[alias], alias not in own) for alias in sorted(merged))
+
+
+def alias_add(ground: Ground, alias: str, name: str) -> Alias:
+    short = alias.strip().lower()
+    if not short or "/" in short or any(char.isspace() or char == '"' for char in short):
+        raise BadRequest(f"not a short name: {alias!r}", hint="a word without slashes, such as fast")
+    loaded = load_config(ground.home, ground.env)
+    ref = str(_usable(loaded, catalog_of(loaded.config), name))
+    for other, place in config_aliases(loaded.config).items():
+        if other == short and place != ref:
+            config_unset(ground, _alias_path(place))
+    config_set(ground, _alias_path(ref), short)
+    return Alias(short, ref, built_in=False)
+
+
+def alias_remove(ground: Ground, alias: str) -> None:
+    short = alias.strip().lower()
+    own = config_aliases(load_config(ground.home, ground.env).config)
+    if short not in own:
+        known = f"{short} is built in; give the name to another model to change it" if short in ALIASES else ""
+        raise NotFound(f"the config has no short name {short!r}", hint=known or "`pal models aliases list` shows them")
+    config_unset(ground, _alias_path(own[short]))
+
+
+def _set_fallbacks(ground: Ground, fallbacks: tuple[str, ...]) -> tuple[str, ...]:
+    model = load_config(ground.home, ground.env).config.agents.defaults.model
+    if isinstance(model, str):
+        config_set(ground, MODEL, {"primary": model, "fallbacks": list(fallbacks)})
+    else:
+        config_set(ground, f"{MODEL}.fallbacks", list(fallbacks))
+    return fallbacks
+
+
+def _alias_path(ref: str) -> str:
+    return f'agents.defaults.models."{ref}".alias'
+
+
+def _usable(loaded: Loaded, catalog: Catalog, name: str) -> ModelRef:
+    """The model behind a name, of a provider that something is known about. Raises ConfigError or BadRequest."""
+    ref = catalog.resolve(name)
+    own = {provider.strip().lower() for provider in loaded.config.models.providers}
+    if known_provider(ref.provider) is None and ref.provider not in own and ref.provider not in FREE:
+        raise BadRequest(
+            f"nothing is known about the provider {ref.provider!r}",
+            hint=f"set models.providers.{ref.provider}.baseUrl first",
+        )
+    if '"' in ref.model or "\\" in ref.model:
+        raise BadRequest(f"not a model's name: {ref.model!r}")
+    return ref
+
+
+def _keyless(loaded: Loaded) -> set[str]:
+    """Providers of the config with an address of their own: whether they want a key is their business."""
+    return {name.strip().lower() for name, entry in loaded.config.models.providers.items() if entry.base_url}

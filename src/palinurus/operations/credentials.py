@@ -1,0 +1,111 @@
+"""Store, list and remove keys. Needs no house: the holder of the home notices a changed file before its next turn."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from palinurus.config.home import env_value
+from palinurus.config.load import Loaded, load_config
+from palinurus.config.settings import agent_ids, default_agent
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.operations.config import Ground
+from palinurus.providers.choose import key_variables
+from palinurus.providers.credential_file import CredentialFile, credential_paths
+from palinurus.providers.credentials import KEYCHAIN, Kind, gather_credentials
+from palinurus.providers.keychain import drop_keychain, write_keychain
+from palinurus.providers.sealed import PASSPHRASE_ENV
+
+_FIELD: dict[Kind, str] = {"api_key": "key", "token": "token", "oauth": "access"}
+_PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class ListedCredential(Struct, frozen=True, rename="camel"):
+    """A key without its secret."""
+
+    id: str
+    provider: str
+    kind: str
+    source: str
+    expires_at: int | None = None
+
+
+class CredentialList(Struct, frozen=True):
+    credentials: tuple[ListedCredential, ...]
+    troubles: tuple[str, ...]
+
+
+class Stored(Struct, frozen=True):
+    id: str
+    path: str
+    replaced: bool
+    sealed: bool
+    keychain: bool
+
+
+def credentials_list(ground: Ground, agent: str = "") -> CredentialList:
+    loaded = load_config(ground.home, ground.env)
+    wanted, main = _agent(loaded, agent), default_agent(loaded.config)
+    found = gather_credentials(loaded, ground.home.root, wanted, main, key_variables(loaded.env))
+    listed = [
+        ListedCredential(known.id, known.provider, known.kind, known.source, known.expires_at) for known in found.known
+    ]
+    return CredentialList(tuple(sorted(listed, key=lambda item: (item.provider, item.id))), found.troubles)
+
+
+def credential_add(
+    ground: Ground,
+    provider: str,
+    secret: str,
+    *,
+    name: str = "default",
+    kind: Kind = "api_key",
+    keychain: bool = False,
+    agent: str = "",
+) -> Stored:
+    """Store a key in the credentials file, or in the keychain with a pointer to it in the file."""
+    owner, secret = provider.strip().lower(), secret.strip()
+    if not _PROVIDER.fullmatch(owner):
+        raise BadRequest(f"not a provider's id: {provider!r}", hint="for example openai or anthropic")
+    if not secret:
+        raise BadRequest("the key is empty", hint="paste it at the prompt, or pipe it in")
+    if not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise BadRequest("the key holds characters that no key has", hint="paste it again, without spaces")
+    file, profile_id, field = _file(ground, agent), f"{owner}:{name.strip()}", _FIELD[kind]
+    profile: dict[str, object] = {"type": kind, "provider": owner, field: secret}
+    if keychain:
+        write_keychain(profile_id, secret)
+        profile = {"type": kind, "provider": owner, f"{field}Ref": {"source": KEYCHAIN, "id": profile_id}}
+    replaced = file.add(profile_id, profile)
+    sealed = bool(env_value(ground.env, PASSPHRASE_ENV))
+    return Stored(profile_id, str(file.path), replaced, sealed, keychain)
+
+
+def credential_remove(ground: Ground, profile_id: str, agent: str = "") -> str:
+    """Forget a key; gives the file it was in. Raises NotFound, and says where a key comes from that we do not keep."""
+    elsewhere = {"env": "unset its variable", "config": "take apiKey out of models.providers"}
+    source = elsewhere.get(profile_id.partition(":")[2], "")
+    file = _file(ground, agent)
+    try:
+        removed = file.remove(profile_id)
+    except NotFound as error:
+        raise NotFound(error.message, hint=source or error.hint) from None
+    for field in _FIELD.values():
+        reference = removed.get(f"{field}Ref")
+        if isinstance(reference, dict) and reference.get("source") == KEYCHAIN:
+            drop_keychain(str(reference.get("id") or profile_id))
+    return str(file.path)
+
+
+def _file(ground: Ground, agent: str) -> CredentialFile:
+    loaded = load_config(ground.home, ground.env)
+    path = credential_paths(ground.home.root, _agent(loaded, agent), default_agent(loaded.config))[0]
+    return CredentialFile(path, env_value(loaded.env, PASSPHRASE_ENV))
+
+
+def _agent(loaded: Loaded, agent: str) -> str:
+    wanted = agent.strip().lower() or default_agent(loaded.config)
+    if wanted not in agent_ids(loaded.config):
+        raise NotFound(f"there is no agent {agent!r}", hint=f"the config has {', '.join(agent_ids(loaded.config))}")
+    return wanted

@@ -1,0 +1,106 @@
+"""Ask how the models of an agent stand, and whether one answers."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import Struct
+
+from palinurus.domain.messages import Usage, UserMessage
+from palinurus.operations.house import House
+from palinurus.operations.table import Operation
+from palinurus.providers.pool import CredentialState
+from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyFailed
+
+PROBE_HEAD = Head("You are being tested. Answer with the single word ok.")
+PROBE_TOKENS = 512  # a model that thinks spends some before it says a word
+
+
+class AskModels(Struct, frozen=True):
+    agent: str = ""
+
+
+class ModelStatus(Struct, frozen=True, rename="camel"):
+    agent: str
+    model: str
+    reason: str
+    wire: str
+    context_window: int
+    fallbacks: tuple[str, ...]
+    credentials: tuple[CredentialState, ...]
+    warnings: tuple[str, ...]
+
+
+class ProbeModel(Struct, frozen=True):
+    ref: str = ""  # provider/model or a short name; empty: what the agent would ask
+    agent: str = ""
+
+
+class ProbeReport(Struct, frozen=True, rename="camel"):
+    ok: bool
+    asked: str
+    answered: str = ""
+    first_ms: int = 0  # until something came
+    total_ms: int = 0
+    usage: Usage = Usage()
+    notices: tuple[str, ...] = ()
+    error: str = ""
+    error_kind: str = ""
+    hint: str = ""
+
+
+async def _status(house: House, params: AskModels) -> ModelStatus:
+    agent = house.agents.get(params.agent or house.agents.default)
+    provider, route = await agent.choose_model("")
+    return ModelStatus(
+        agent=agent.id,
+        model=f"{route.provider}/{route.model}",
+        reason=route.reason,
+        wire=route.wire,
+        context_window=provider.context_window(route.model),
+        fallbacks=tuple(house.models.fallbacks(agent.id)),
+        credentials=tuple(house.models.credential_states(agent.id)),
+        warnings=house.warnings(),
+    )
+
+
+async def _probe(house: House, params: ProbeModel) -> ProbeReport:
+    """One tiny request. It is no part of any conversation and is not kept."""
+    agent = house.agents.get(params.agent or house.agents.default)
+    provider, route = await agent.choose_model(params.ref)
+    asked = f"{route.provider}/{route.model}"
+    request = ModelRequest(route.model, PROBE_HEAD, (UserMessage("Are you there?"),), max_tokens=PROBE_TOKENS)
+    began, first, notices = time.monotonic(), 0, list[str]()
+    outcome: ReplyDone | ReplyFailed | None = None
+    async for event in provider.stream(request):
+        first = first or _ms(began)
+        match event:
+            case Notice():
+                notices.append(event.text)
+            case ReplyDone() | ReplyFailed():
+                outcome = event
+            case _:
+                pass
+    if isinstance(outcome, ReplyDone):
+        message = outcome.message
+        answered = f"{message.provider}/{message.model}"
+        return ProbeReport(True, asked, answered, first, _ms(began), message.usage, tuple(notices))
+    error = outcome.error if outcome else None
+    return ProbeReport(
+        ok=False,
+        asked=asked,
+        total_ms=_ms(began),
+        notices=tuple(notices),
+        error=error.message if error else "the stream ended without a reply",
+        error_kind=str(error.kind) if error else "malformed",
+        hint=error.hint if error else "",
+    )
+
+
+def _ms(began: float) -> int:
+    return max(1, round((time.monotonic() - began) * 1000))
+
+
+STATUS = Operation("models.status", AskModels, ModelStatus, "read", _status)
+PROBE = Operation("models.test", ProbeModel, ProbeReport, "write", _probe)
+OPERATIONS = (STATUS, PROBE)

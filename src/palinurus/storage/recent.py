@@ -1,0 +1,91 @@
+"""A keeper that remembers the sessions in use, in front of the one that writes to the disk.
+
+Right for the process that holds the home and for no other: it is the only writer, so what it has read cannot become
+stale behind its back. It saves two reads a turn, and more the longer a transcript is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import Entry, Row, encode_entry
+
+KEPT = 64
+
+
+class _Kept:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.rows: list[Row] | None = None
+
+
+class RecentSessions:
+    """Implements sessions.store.SessionStore around another."""
+
+    def __init__(self, store: SessionStore, most: int = KEPT) -> None:
+        self._store = store
+        self._most = most
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # by session id, the one used last at the end
+        self._ids: dict[str, str] = {}  # key -> session id
+
+    async def open(self, key: SessionKey) -> Session:
+        return self._known(key) or self._keep(await self._store.open(key)).session
+
+    async def find(self, key: SessionKey) -> Session | None:
+        known = self._known(key)
+        if known is None and (found := await self._store.find(key)):
+            return self._keep(found).session
+        return known
+
+    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
+        return await self._store.recent(agent=agent, limit=limit)
+
+    async def rows(self, session_id: str) -> list[Row]:
+        kept = self._kept.get(session_id)
+        if kept is not None and kept.rows is not None:
+            return list(kept.rows)
+        rows = await self._store.rows(session_id)
+        if kept is not None and len(rows) == kept.session.entry_count:
+            kept.rows = list(rows)
+        return rows
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        # Forgotten until the write has ended well: one that was cancelled may be on the disk all the same.
+        kept = self._forget(session_id)
+        session = await self._store.append(session_id, entries, change)
+        if kept is not None:
+            self._keep(session).rows = _longer(kept.rows, entries, session.entry_count)
+        return session
+
+    def _known(self, key: SessionKey) -> Session | None:
+        kept = self._kept.get(self._ids.get(str(key), ""))
+        if kept is None:
+            return None
+        self._kept.move_to_end(kept.session.id)
+        return kept.session
+
+    def _keep(self, session: Session) -> _Kept:
+        kept = self._kept[session.id] = _Kept(session)
+        self._ids[session.key] = session.id
+        while len(self._kept) > self._most:
+            self._forget(next(iter(self._kept)))
+        return kept
+
+    def _forget(self, session_id: str) -> _Kept | None:
+        kept = self._kept.pop(session_id, None)
+        if kept is not None:
+            self._ids.pop(kept.session.key, None)
+        return kept
+
+
+def _longer(rows: list[Row] | None, entries: Sequence[Entry], count: int) -> list[Row] | None:
+    """The rows with what was appended; None when they would not be the whole transcript."""
+    if rows is None:
+        return None
+    known = {row.id for row in rows} if len(rows) + len(entries) != count else set()
+    fresh = [Row(entry.id, entry.parent_id, encode_entry(entry)) for entry in entries if entry.id not in known]
+    return [*rows, *fresh] if len(rows) + len(fresh) == count else None

@@ -1,0 +1,151 @@
+"""What every keeper of sessions keeps: open once, append only, both or neither, on the disk when it returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from palinurus.domain.envelope import Delivery
+from palinurus.domain.errors import NotFound
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Usage, UserMessage
+from palinurus.sessions.session import SessionChange
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import CustomEntry, Entry, MessageEntry, SessionHeader, decode_row, encode_entry
+from palinurus.storage.database import Database
+from palinurus.storage.recent import RecentSessions
+from palinurus.storage.sqlite import SqliteSessions
+from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.stores import MemorySessions
+
+MAIN = SessionKey.main()
+T = "2026-11-15T09:00:00.000Z"
+
+
+@pytest.fixture(params=["memory", "sqlite", "recent", "recent of one"])
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, new_id: SeededIds
+) -> AsyncIterator[SessionStore]:
+    if request.param == "memory":
+        yield MemorySessions(clock, new_id)
+        return
+    database = Database(tmp_path / "home.sqlite", "home")
+    on_disk = SqliteSessions(database, clock, new_id)
+    yield {"sqlite": on_disk, "recent": RecentSessions(on_disk)}.get(request.param, RecentSessions(on_disk, most=1))
+    await database.close()
+
+
+def said(entry_id: str, text: str = "hi", parent: str | None = None) -> MessageEntry:
+    return MessageEntry(entry_id, T, parent, message=UserMessage(text))
+
+
+async def test_opening_makes_a_session_with_its_header_once(store: SessionStore, clock: FakeClock) -> None:
+    session = await store.open(MAIN)
+    assert (session.key, session.agent, session.chat_type) == ("agent:main:main", "main", "direct")
+    assert session.created_at == session.started_at == session.last_interaction_at == clock.now_ms()
+    clock.advance(hours=1)
+    assert await store.open(MAIN) == session
+    (row,) = await store.rows(session.id)
+    header = decode_row(row)
+    assert isinstance(header, SessionHeader)
+    assert (header.id, header.version) == (session.id, 3)
+
+
+async def test_opening_at_the_same_time_makes_one_session(store: SessionStore) -> None:
+    opened = await asyncio.gather(*(store.open(MAIN) for _ in range(10)))
+    assert len({session.id for session in opened}) == 1
+    assert len(await store.rows(opened[0].id)) == 1
+
+
+async def test_what_does_not_exist_is_not_found_and_not_made(store: SessionStore) -> None:
+    assert await store.find(MAIN) is None
+    assert await store.rows("nobody") == []
+    assert await store.recent() == []
+    with pytest.raises(NotFound):
+        await store.append("nobody", [said("a")])
+
+
+async def test_entries_come_back_in_the_order_of_writing_byte_for_byte(store: SessionStore) -> None:
+    session = await store.open(MAIN)
+    entries: list[Entry] = [said("b", "ünï 自転車 \u2028"), said("a", parent="b"), CustomEntry("c", T, custom_type="x")]
+    await store.append(session.id, entries[:2])
+    await store.append(session.id, entries[2:])
+    rows = (await store.rows(session.id))[1:]
+    assert [(row.id, row.parent_id) for row in rows] == [("b", None), ("a", "b"), ("c", None)]
+    assert [row.payload for row in rows] == [encode_entry(entry) for entry in entries]
+
+
+async def test_an_entry_whose_id_is_there_is_not_added_again(store: SessionStore) -> None:
+    session = await store.open(MAIN)
+    await store.append(session.id, [said("a", "first")])
+    after = await store.append(session.id, [said("a", "second"), said("b")])
+    assert [decode_row(row) for row in await store.rows(session.id)][1:] == [said("a", "first"), said("b")]
+    assert after.entry_count == 3
+
+
+async def test_an_id_may_be_used_in_two_sessions(store: SessionStore) -> None:
+    one, two = await store.open(MAIN), await store.open(SessionKey.main("work"))
+    await store.append(one.id, [said("a", "in one")])
+    await store.append(two.id, [said("a", "in two")])
+    assert [len(await store.rows(session.id)) for session in (one, two)] == [2, 2]
+
+
+async def test_an_append_changes_the_row_and_finding_sees_it(store: SessionStore, clock: FakeClock) -> None:
+    session = await store.open(MAIN)
+    clock.advance(minutes=1)
+    change = SessionChange(
+        interaction=True,
+        usage=Usage(10, 5, 3, 2),
+        context_tokens=20,
+        provider="p",
+        model="m",
+        label="boats",
+        delivery=Delivery("telegram", "42", "default", "7"),
+    )
+    after = await store.append(session.id, [said("a")], change)
+    assert await store.find(MAIN) == after
+    assert (after.input_tokens, after.output_tokens, after.total_tokens, after.context_tokens) == (15, 5, 20, 20)
+    assert (after.label, after.provider, after.model) == ("boats", "p", "m")
+    assert after.delivery == Delivery("telegram", "42", "default", "7")
+    assert after.last_interaction_at == after.updated_at == clock.now_ms()
+    again = await store.append(session.id, [], SessionChange(usage=Usage(1, 1)))
+    assert (again.total_tokens, again.label, again.delivery) == (22, "boats", after.delivery)
+
+
+async def test_a_change_without_interaction_does_not_count_as_somebody_speaking(
+    store: SessionStore, clock: FakeClock
+) -> None:
+    session = await store.open(MAIN)
+    clock.advance(minutes=1)
+    after = await store.append(session.id, [said("a")])
+    assert (after.last_interaction_at, after.started_at) == (session.created_at, session.created_at)
+    restarted = await store.append(session.id, [], SessionChange(restarted=True))
+    assert restarted.started_at == clock.now_ms()
+
+
+async def test_recent_sessions_come_newest_first_by_agent_and_up_to_a_limit(
+    store: SessionStore, clock: FakeClock
+) -> None:
+    for name in ("agent:main:direct:a", "agent:work:main", "agent:main:direct:b"):
+        await store.open(SessionKey.parse(name))
+        clock.advance(minutes=1)
+    first = await store.find(SessionKey.parse("agent:main:direct:a"))
+    assert first is not None
+    await store.append(first.id, [said("x")])
+    keys = [session.key for session in await store.recent()]
+    assert keys == ["agent:main:direct:a", "agent:main:direct:b", "agent:work:main"]
+    assert [session.key for session in await store.recent(agent="work")] == ["agent:work:main"]
+    assert [session.key for session in await store.recent(limit=1)] == ["agent:main:direct:a"]
+
+
+async def test_many_writers_at_once_lose_nothing(store: SessionStore) -> None:
+    sessions = [await store.open(SessionKey.parse(f"agent:main:direct:{name}")) for name in "abc"]
+    await asyncio.gather(
+        *(store.append(session.id, [said(f"m{number}")]) for number in range(30) for session in sessions)
+    )
+    for session in sessions:
+        ids = [row.id for row in await store.rows(session.id)][1:]
+        assert ids == [f"m{number}" for number in range(30)]

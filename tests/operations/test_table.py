@@ -1,0 +1,38 @@
+"""The table of operations: one name each, and everything in it can cross a border."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from palinurus.domain.errors import BadRequest, UnknownOperation
+from palinurus.operations.sessions import LIST, ListSessions
+from palinurus.operations.table import Feed, Operation, read_params
+from palinurus.wiring.runtime import TABLE
+
+ROWS = list(TABLE)
+
+
+def test_names_are_unique_and_say_family_and_verb() -> None:
+    names = [row.name for row in ROWS]
+    assert len(names) == len(set(names)) >= 9
+    assert all(name == name.lower() for name in names)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
+def test_parameters_and_results_have_a_schema(row: Operation | Feed) -> None:  # type: ignore[type-arg]
+    assert msgspec.json.schema(row.params)
+    assert msgspec.json.schema(row.result)
+    assert row.scope in ("read", "write", "admin")
+
+
+def test_an_unknown_name_says_which() -> None:
+    with pytest.raises(UnknownOperation, match=r"'sessions\.dream'") as unknown:
+        TABLE.get("sessions.dream")
+    assert "another release" in unknown.value.hint
+
+
+def test_parameters_are_checked_at_the_border() -> None:
+    assert read_params(LIST, b'{"limit": 5}') == ListSessions(limit=5)
+    with pytest.raises(BadRequest, match=r"sessions\.list: .*limit"):
+        read_params(LIST, b'{"limit": "many"}')

@@ -1,0 +1,130 @@
+"""Migrations: each step once, a backup before the first one on a file with a past, a newer file refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from palinurus.domain.errors import StorageDamaged
+from palinurus.domain.keys import SessionKey
+from palinurus.storage import migrations, queries
+from palinurus.storage.database import Database
+from palinurus.storage.queries import load_queries, migration_files
+from palinurus.storage.sqlite import SqliteSessions
+from palinurus.testing.clock import FakeClock, SeededIds
+
+NEWEST = migration_files("home")[-1][0]
+NEXT = (NEWEST + 1, "moods", "CREATE TABLE moods (session_id TEXT PRIMARY KEY, mood TEXT NOT NULL) STRICT;")
+BAD = (NEWEST + 1, "bad", "CREATE TABLE moods (x TEXT) STRICT; INSERT INTO nowhere VALUES (1);")
+
+
+@pytest.fixture
+async def old_home(tmp_path: Path) -> Path:
+    """A home of the release before, with a session in it."""
+    path = tmp_path / "home.sqlite"
+    database = Database(path, "home")
+    await SqliteSessions(database, FakeClock(), SeededIds()).open(SessionKey.main())
+    await database.close()
+    return path
+
+
+def next_release(monkeypatch: pytest.MonkeyPatch, step: tuple[int, str, str]) -> None:
+    monkeypatch.setattr(migrations, "migration_files", lambda folder: [*migration_files(folder), step])
+
+
+def version(path: Path) -> object:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return connection.pragma("user_version")
+    finally:
+        connection.close()
+
+
+def tables(path: Path) -> set[str]:
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    finally:
+        connection.close()
+
+
+async def test_a_new_file_gets_the_newest_form_and_needs_no_backup(old_home: Path) -> None:
+    assert version(old_home) == NEWEST
+    assert not list(old_home.parent.glob("*.before-*"))
+
+
+async def test_a_step_on_a_file_with_a_past_is_preceded_by_a_backup(
+    old_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_release(monkeypatch, NEXT)
+    database = Database(old_home, "home")
+    store = SqliteSessions(database, FakeClock(), SeededIds())
+    assert await store.find(SessionKey.main()) is not None
+    await database.close()
+    backup = old_home.with_name(f"home.sqlite.before-{NEWEST + 1:04d}")
+    assert (version(old_home), version(backup)) == (NEWEST + 1, NEWEST)
+    assert "moods" in tables(old_home)
+    assert "moods" not in tables(backup)
+    kept = Database(backup, "home", readonly=True)
+    assert await SqliteSessions(kept, FakeClock(), SeededIds()).find(SessionKey.main()) is not None
+    await kept.close()
+    assert backup.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_step_runs_once(old_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    next_release(monkeypatch, NEXT)
+    for _ in range(2):
+        await Database(old_home, "home").close()
+    assert version(old_home) == NEWEST + 1
+
+
+async def test_a_step_that_fails_leaves_the_file_as_it_was(old_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    next_release(monkeypatch, BAD)
+    with pytest.raises(Exception, match="nowhere"):
+        Database(old_home, "home")
+    assert version(old_home) == NEWEST
+    assert "moods" not in tables(old_home)
+    monkeypatch.undo()
+    await Database(old_home, "home").close()
+
+
+async def test_a_file_of_a_newer_release_is_refused_and_not_touched(
+    old_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_release(monkeypatch, NEXT)
+    await Database(old_home, "home").close()
+    monkeypatch.undo()
+    with pytest.raises(
+        StorageDamaged, match=f"has form {NEWEST + 1}, this release knows forms up to {NEWEST}"
+    ) as newer:
+        Database(old_home, "home")
+    assert "newer release" in newer.value.hint
+    assert version(old_home) == NEWEST + 1
+
+
+@pytest.mark.parametrize("folder", ["home", "transcripts"])
+def test_migrations_are_numbered_without_a_gap(folder: str) -> None:
+    assert [number for number, _, _ in migration_files(folder)] == list(range(1, len(migration_files(folder)) + 1))
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in queries._HERE.glob("*.sql")))
+def test_every_query_has_a_name_of_its_own_and_is_good_sql(file: str, tmp_path: Path) -> None:
+    names = queries._NAME.findall((queries._HERE / file).read_text())
+    assert len(names) == len(set(names))
+    folder = file.removesuffix(".sql")
+    database = Database(tmp_path / "x.sqlite", folder if migration_files(folder) else "home")
+    assert database._writer is not None
+    for sql in load_queries(file).values():
+        list(database._writer.execute(f"EXPLAIN {_without_comments(sql)}", _AnyValue()))
+    database._close()
+
+
+def _without_comments(sql: str) -> str:
+    return "\n".join(line for line in sql.splitlines() if not line.startswith("--"))
+
+
+class _AnyValue(dict[str, object]):
+    def __missing__(self, key: str) -> object:
+        return "1"
