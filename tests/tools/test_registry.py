@@ -119,9 +119,26 @@ async def test_a_mistake_in_a_tool_costs_its_result_and_is_logged(caplog: pytest
     assert "the tool bad failed" in caplog.text
 
 
-async def test_cancellation_goes_through() -> None:
+async def test_cancellation_of_the_run_goes_through() -> None:
+    began = asyncio.Event()
+
+    @tool("hang", "Never ends.")
+    async def hang(run: ToolRun) -> ToolOutput:
+        began.set()
+        await asyncio.Event().wait()
+        return ToolOutput("never")
+
+    running = asyncio.create_task(run(hang, "hang"))
+    await asyncio.wait_for(began.wait(), 5)
+    running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await run(raising(asyncio.CancelledError()), "bad")
+        await running
+
+
+async def test_a_cancellation_of_the_tools_own_making_is_a_result() -> None:
+    output = await run(raising(asyncio.CancelledError()), "bad")
+    assert output.is_error
+    assert "was cancelled" in str(output.content)
 
 
 def said(content: Any) -> Tool:

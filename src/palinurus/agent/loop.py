@@ -14,11 +14,21 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
+from palinurus.context.assemble import answered
 from palinurus.domain.clock import Clock
 from palinurus.domain.events import AssistantDelta, RunEvent, ThinkingDelta, ToolFinished, ToolStarted
-from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult
+from palinurus.domain.events import Notice as NoticeEvent
+from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult
 from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.providers.provider import ModelRequest, Provider, ReplyDone, ReplyFailed, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import (
+    ModelRequest,
+    Notice,
+    Provider,
+    ReplyDone,
+    ReplyFailed,
+    TextDelta,
+    ThinkingTextDelta,
+)
 from palinurus.tools.registry import Registry
 
 MAX_STEPS = 100  # a model that has not finished after so many calls is going round in circles
@@ -93,12 +103,13 @@ class Loop(Struct, frozen=True):
             yield reply
             if not reply.calls:
                 return
-            results: list[Message] = []
+            results: list[ToolResult] = []
             for call in reply.calls:
                 result = await self._result(call)
                 yield result
                 results.append(result)
-            request = msgspec.structs.replace(request, messages=(*request.messages, reply, *results))
+            # As the next turn will read them from the store: a model may give two calls one id.
+            request = msgspec.structs.replace(request, messages=(*request.messages, *answered(reply, results)))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
     async def _reply(self, request: ModelRequest) -> AssistantMessage:
@@ -114,6 +125,10 @@ class Loop(Struct, frozen=True):
                             self.emit(AssistantDelta(event.text))
                         case ThinkingTextDelta():
                             self.emit(ThinkingDelta(event.text))
+                        case Notice():
+                            if event.discard:
+                                heard.clear()
+                            self.emit(NoticeEvent(event.text, event.discard))
                         case ReplyDone():
                             reply = event.message
                         case ReplyFailed():

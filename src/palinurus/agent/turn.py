@@ -14,20 +14,21 @@ from msgspec import Struct
 
 from palinurus.agent.loop import Emit, Loop, Stop
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings, Gathered, Opening, closing, open_turn
+from palinurus.context.opening import ContextSettings, Gathered, Opening, closing, open_turn, spoken
 from palinurus.context.view import View, fold
 from palinurus.domain.clock import Clock, NewId, local_time
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, ToolResult, Usage
+from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from palinurus.domain.tool import ToolRun
+from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import Provider
 from palinurus.sessions.journal import Journal, Redact, redacted
+from palinurus.sessions.reading import Reader
 from palinurus.sessions.reset import ResetPolicy, reset_due
 from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import decode_row
 from palinurus.tools.registry import Registry
 from palinurus.workspace.files import HEARTBEAT, Mode, WorkspaceFiles
 
@@ -45,6 +46,8 @@ class Agent(Struct, frozen=True):
     Must not raise: what cannot be reached is a provider that fails, so that the message is kept all the same.
     """
     timeout_seconds: float = 600.0  # of a whole turn; 0 means no limit
+    cost: Callable[[str, str, Usage], float | None] = lambda provider, model, usage: None
+    """What a call of this provider's model cost in US dollars; None when nobody told the price. Must not raise."""
 
 
 class TurnRunner:
@@ -59,6 +62,7 @@ class TurnRunner:
         redact: Redact,
     ) -> None:
         self._sessions = sessions
+        self._reader = Reader(sessions)
         self._reset_policy = reset_policy
         self._clock = clock
         self._new_id = new_id
@@ -84,13 +88,13 @@ class TurnRunner:
         loop = Loop(provider, agent.tools, run, stop, emit, self._clock, journal.clean)
         usage = Usage()
         async for message in loop.messages(opening.request):
-            await self._keep(journal, message, opening)
+            await self._keep(journal, message, opening, run, agent)
             if isinstance(message, AssistantMessage):
                 answer, usage = message, usage + message.usage
         return self._result(key, session, run_id, answer, usage, began)
 
     async def view(self, session: Session) -> View:
-        return fold([decode_row(row) for row in await self._sessions.rows(session.id)])
+        return fold(await self._reader.entries(session.id))
 
     async def view_of(self, key: SessionKey) -> View:
         """What is read of a session; nothing, of one that does not exist."""
@@ -111,23 +115,53 @@ class TurnRunner:
         entry = journal.reset(reason, entry_id=f"{run_id}-reset")
         await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
 
+    async def keep(self, key: SessionKey, run_id: str, inbound: Inbound, why: str) -> None:
+        """Store a message that cannot be answered, and why: it was accepted, so it is part of what was said."""
+        session = await self._sessions.open(key)
+        view = await self.view(session)
+        if run_id in view.said:
+            return
+        journal = self.journal(session, view)
+        said = journal.message(spoken(inbound, (), local_time(self._clock)), entry_id=run_id)
+        reply = AssistantMessage((), stop_reason="error", error_message=why, timestamp=self._clock.now_ms())
+        await journal.write([said, journal.message(reply)])
+
     async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, run_id: str) -> View:
         policy = self._reset_policy(key)
         reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
-        if not reason or not view.lines or run_id in view.ids:
+        if not reason or run_id in view.said:
             return view
         entry = journal.reset(reason)
         await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
-        return View(reason="reset", model=view.model, thinking=view.thinking, tail=entry.id)
+        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=entry.id)
 
-    async def _keep(self, journal: Journal, message: AssistantMessage | ToolResult, opening: Opening) -> None:
+    async def _keep(
+        self, journal: Journal, message: AssistantMessage | ToolResult, opening: Opening, run: ToolRun, agent: Agent
+    ) -> None:
         entry = journal.message(message)
         if isinstance(message, ToolResult):
             await journal.write([entry])
             return
         finished = not message.calls and message.stop_reason in ("stop", "length")
-        change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None)
+        spent = self._spent(entry.id, message, run, agent)
+        change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None, spent=spent)
         await journal.write([entry, *(closing(journal, opening) if finished else ())], change)
+
+    def _spent(self, entry_id: str, reply: AssistantMessage, run: ToolRun, agent: Agent) -> UsageRow | None:
+        """The reply's row in the usage ledger. A call that failed before it used anything has none."""
+        if reply.stop_reason in ("error", "aborted") and not reply.usage.total:
+            return None
+        return UsageRow(
+            entry_id=entry_id,
+            at=self._clock.now_ms(),
+            run_id=run.run_id,
+            session_key=str(run.key),
+            agent=agent.id,
+            provider=reply.provider,
+            model=reply.model,
+            usage=reply.usage,
+            cost=agent.cost(reply.provider, reply.model, reply.usage),
+        )
 
     def _result(
         self, key: SessionKey, session: Session, run_id: str, reply: AssistantMessage, usage: Usage, began: int
@@ -175,6 +209,23 @@ def _spoke(inbound: Inbound, route: Route) -> SessionChange:
 
 
 def _answered_before(view: View, run_id: str) -> AssistantMessage | None:
-    """The reply that this run had already been given when the process died, if it had."""
-    last = view.lines[-1].message if view.lines and run_id in view.ids else None
-    return last if isinstance(last, AssistantMessage) and not last.calls else None
+    """The reply that this run had already been given when the process died, or the disk failed, if it had.
+
+    When the conversation has gone on since then it is too late for one.
+    """
+    if run_id not in view.said:
+        return None
+    at = next((index for index, line in enumerate(view.lines) if line.id == run_id), None)
+    if at is None:  # it stands before a reset
+        return _TOO_LATE
+    later = [line.message for line in view.lines[at + 1 :]]
+    spoken = next((index for index, message in enumerate(later) if isinstance(message, UserMessage)), None)
+    own = later[:spoken]
+    if own and isinstance(last := own[-1], AssistantMessage) and not last.calls:
+        return last
+    return None if spoken is None else _TOO_LATE
+
+
+_TOO_LATE = AssistantMessage(
+    (), stop_reason="error", error_message="the conversation went on before this could be answered"
+)

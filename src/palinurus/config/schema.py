@@ -57,6 +57,14 @@ class ModelChoice(Section):
     fallbacks: tuple[str, ...] = Field((), description="Models to ask in this order when the first does not answer.")
 
 
+class ModelOptions(Section):
+    """What is said about one model by its users."""
+
+    foreign = _names("params streaming agentRuntime codexResponsesApi")
+
+    alias: str | None = Field(None, description="A short name that stands for this model wherever one is asked for.")
+
+
 class Identity(Section):
     name: str | None = Field(None, description="What the agent is called in listings.")
     emoji: str | None = Field(None, description="A sign shown beside its name.")
@@ -72,14 +80,19 @@ class AgentOptions(Section):
         bootstrapPromptTruncationWarning cliBackends compaction contextLimits contextPruning contextTokens cwd
         default elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
         fastModeDefault groupChat heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
-        mediaMaxMb memory memorySearch modelPolicy models params pdfModel reasoningDefault repoRoot runtime sandbox
+        mediaMaxMb memory memorySearch modelPolicy params pdfModel reasoningDefault repoRoot runtime sandbox
         skills skillsLimits startupContext subagents systemPromptOverride timeFormat tools tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""
     )
 
     workspace: str | None = Field(None, description="The agent's own directory; `~` and paths from the home work.")
     model: str | ModelChoice | None = Field(
-        None, description="provider/model, or an object with primary and fallbacks. Unset: chosen by what is there."
+        None,
+        description="provider/model or a short name, which then stands alone; or an object with primary and fallbacks."
+        " Unset: chosen by what is there.",
+    )
+    models: dict[str, ModelOptions] | None = Field(
+        None, description="Models by provider/model, with what is said about each. Aliases are read from the defaults."
     )
     context_injection: Literal["always", "continuation-skip", "never"] | None = Field(
         None, description="When workspace files reach the model: always, once per epoch, or never. Default always."
@@ -154,14 +167,18 @@ Secret = str | SecretRef
 
 
 class ModelCost(Section):
-    """Price per million tokens."""
+    """US dollars per million tokens. A model without input and output prices is unpriced, not free."""
 
     foreign = frozenset({"tieredPricing"})
 
-    input: float = Field(0, ge=0, description="Price of a million tokens read.")
-    output: float = Field(0, ge=0, description="Price of a million tokens written.")
-    cache_read: float = Field(0, ge=0, description="Price of a million tokens served from the provider's cache.")
-    cache_write: float = Field(0, ge=0, description="Price of a million tokens put into the provider's cache.")
+    input: float | None = Field(None, ge=0, description="Price of a million tokens read.")
+    output: float | None = Field(None, ge=0, description="Price of a million tokens written.")
+    cache_read: float | None = Field(
+        None, ge=0, description="Price of a million tokens served from the provider's cache. Default: as input."
+    )
+    cache_write: float | None = Field(
+        None, ge=0, description="Price of a million tokens put into the provider's cache. Default: as input."
+    )
 
 
 class ModelEntry(Section):
@@ -174,7 +191,9 @@ class ModelEntry(Section):
     max_tokens: int | None = Field(None, gt=0, description="Tokens that the model may write in one reply.")
     reasoning: bool | None = Field(None, description="Whether the model can think before it answers.")
     input: tuple[str, ...] = Field(("text",), description="What the model reads: text, image.")
-    cost: ModelCost = Field(default_factory=ModelCost.model_construct, description="Prices per million tokens.")
+    cost: ModelCost | None = Field(
+        None, description="US dollars per million tokens. Unset: as the built-in table says."
+    )
 
 
 class ProviderEntry(Section):

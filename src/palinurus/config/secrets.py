@@ -48,7 +48,8 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         values = {value for value in secrets if len(value) >= MIN_SECRET}
-        values |= {json.dumps(value)[1:-1] for value in values}  # as it looks inside JSON text
+        # As it looks inside JSON text, which writes letters beyond ASCII either escaped or as they are.
+        values |= {json.dumps(value, ensure_ascii=escaped)[1:-1] for value in values for escaped in (True, False)}
         self._values = sorted(values, key=lambda value: (-len(value), value))
 
     def redact(self, text: str) -> str:

@@ -39,7 +39,7 @@ def assemble(messages: Sequence[Message], *, epoch_start: int = 0) -> tuple[Mess
                 while index < len(messages) and isinstance(follower := messages[index], ToolResult):
                     results.append(follower)
                     index += 1
-                out.extend(_paired(message, results))
+                out.extend(answered(message, results))
             case ToolResult():
                 pass  # directly behind its call it was taken above; anywhere else it answers nothing
     return tuple(out)
@@ -52,7 +52,8 @@ def _without_old_files(message: UserMessage) -> UserMessage:
     return UserMessage(message.content, message.timestamp, message.origin, kept)
 
 
-def _paired(message: AssistantMessage, results: Sequence[ToolResult]) -> Iterable[Message]:
+def answered(message: AssistantMessage, results: Sequence[ToolResult]) -> Iterable[Message]:
+    """A reply, cleaned, with exactly one result behind it for each of its calls."""
     calls = {call.id: call for call in reversed(message.calls)}  # of two calls with one id, the first
     if len(calls) < len(message.calls) or not message.content or (not message.text and not calls):
         message = _cleaned(message, set(map(id, calls.values())))

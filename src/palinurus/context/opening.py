@@ -62,7 +62,7 @@ def open_turn(
     epoch, epoch_start = view.epoch, view.epoch_start
     reason = reason_for_new(epoch, gathered.route, settings.fingerprint, gathered.tools)
     if epoch is None or reason:
-        epoch = new_epoch(view.reason if epoch is None else reason, gathered, settings)
+        epoch = _clean(new_epoch(view.reason if epoch is None else reason, gathered, settings), journal)
         epoch_start = len(view.lines)
         entries.append(journal.custom(EPOCH, msgspec.to_builtins(epoch)))
     messages: list[Message] = [line.message for line in view.lines]
@@ -71,7 +71,7 @@ def open_turn(
         edits_ride = settings.injection == "always" or (settings.injection != "never" and not view.bootstrapped)
         edits = _edits(told, gathered.files, settings.prompt) if edits_ride else ()
         notes = (_time(gathered.now), *edits, *_heartbeat(gathered.heartbeat, settings.prompt))
-        entry = journal.message(_spoken(inbound, notes, gathered.now), entry_id=run_id)
+        entry = journal.message(spoken(inbound, notes, gathered.now), entry_id=run_id)
         entries.append(entry)
         messages.append(entry.message)
     request = ModelRequest(
@@ -89,6 +89,11 @@ def new_epoch(reason: str, gathered: Gathered, settings: ContextSettings) -> Epo
     return Epoch(reason, gathered.route, settings.fingerprint, system, gathered.tools, files)
 
 
+def _clean(epoch: Epoch, journal: Journal) -> Epoch:
+    """Its prompt without the secrets that stand in workspace files: the head is stored and sent like any message."""
+    return msgspec.structs.replace(epoch, system=journal.clean(Text(epoch.system)).text)
+
+
 def prompt_parts(gathered: Gathered, settings: ContextSettings) -> tuple[PromptPart, ...]:
     """What each part of a head made now would cost: for `pal context`."""
     return system_prompt(settings.prompt, gathered.tools, gathered.files)[1]
@@ -99,7 +104,8 @@ def closing(journal: Journal, opening: Opening) -> tuple[Entry, ...]:
     return (journal.custom(BOOTSTRAPPED),) if opening.first_of_epoch else ()
 
 
-def _spoken(inbound: Inbound, notes: tuple[ContextNote, ...], now: datetime) -> UserMessage:
+def spoken(inbound: Inbound, notes: tuple[ContextNote, ...], now: datetime) -> UserMessage:
+    """The message as it enters the transcript."""
     content = (*((Text(inbound.text),) if inbound.text else ()), *inbound.images)
     return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, notes)
 

@@ -119,6 +119,8 @@ def clip(name: str, text: str, limit: int) -> Clipped:
     if len(text) <= limit:
         return Clipped(text, truncated=False)
     marker = f"\n[… cut here: {len(text)} characters in all, read {name} for the rest …]\n"
-    room = max(limit - len(marker), 16)
+    if limit < len(marker) + 16:  # the limit holds, even where there is no room for the whole sentence
+        marker = "\n[… cut …]\n"
+    room = max(limit - len(marker), 0)
     head = room * 3 // 4
     return Clipped(text[:head] + marker + text[len(text) - (room - head) :], truncated=True)

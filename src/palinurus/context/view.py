@@ -41,6 +41,7 @@ class View(Struct, frozen=True):
     model: str = ""  # chosen in this session with a model_change, "provider/model"
     thinking: str = ""
     reason: str = "new"  # why the next epoch would start, if there is none
+    said: frozenset[str] = frozenset()  # ids of all messages, those that are no longer read included
     broken: int = 0
     tail: str | None = None  # the entry that the next one is a child of
 
@@ -68,6 +69,7 @@ class _Fold:
         self.model = ""
         self.thinking = ""
         self.reason = "new"
+        self.said: set[str] = set()
         self.broken = 0
 
     def add(self, entry: Entry | Broken) -> None:
@@ -95,6 +97,7 @@ class _Fold:
 
     def _message(self, entry: MessageEntry) -> None:
         self.lines.append(Line(entry.id, entry.message))
+        self.said.add(entry.id)
         if isinstance(entry.message, UserMessage):
             self.told |= {note.name: note.digest for note in entry.message.context if note.kind == "file"}
 
@@ -121,6 +124,7 @@ class _Fold:
             model=self.model,
             thinking=self.thinking,
             reason=self.reason,
+            said=frozenset(self.said),
             broken=self.broken,
             tail=tail,
         )

@@ -41,7 +41,7 @@ Kind = Literal["new", "stop", "status", "context", "help"]
 
 def parse(text: str, reset_triggers: Sequence[str] = ("/new", "/reset")) -> Command | None:
     """The command that this message is, or None when it is for the model. An unknown /word is for the model."""
-    first, _, rest = text.strip().partition(" ")
+    first, rest = (*text.split(maxsplit=1), "", "")[:2]  # at any white space: people break the line after /new
     word = first.lower()
     if text.strip().lower() in STOP_WORDS:
         return Command("stop")

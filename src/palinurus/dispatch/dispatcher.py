@@ -25,7 +25,7 @@ from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
 
 RESUME_WITHIN_MS = 15 * 60 * 1000  # an older message that was never answered is kept, and no model is called for it
-MAX_ATTEMPTS = 3  # a message that brings the house down is not tried for ever
+MAX_RESUMES = 5  # a message that brings the house down is not tried for ever; bystanders of a crash count too
 MAX_TEXT = 1_000_000
 
 
@@ -71,7 +71,8 @@ class Dispatcher:
         command = commands.parse(inbound.text, self._agents.reset_triggers)
         if command and not command.waits:
             return await self._answer(key, command)
-        self._lanes.check(str(key))
+        if waiting := self.runs.asked_before(inbound.idempotency_key):
+            return waiting
         record = RunRecord(
             run_id=self._new_id(),
             idempotency_key=inbound.idempotency_key,
@@ -79,16 +80,17 @@ class Dispatcher:
             inbound=self._turns.clean(inbound),
             accepted_at=self._clock.now_ms(),
         )
-        accepted = await self._inbox.accept(record)
-        return self._known(accepted) or self._start(accepted)
+        with self._lanes.place(str(key)):
+            accepted = await self._inbox.accept(record)
+            return self._known(accepted) or self._start(accepted)
 
     async def recover(self) -> int:
         """Take up what another process had accepted and not finished, in its order."""
         pending = await self._inbox.pending()
         for record in pending:
             if self.runs.get(record.run_id) is None:
-                run = self._start(record)
-                if record.attempts >= MAX_ATTEMPTS or self._clock.now_ms() - record.accepted_at > RESUME_WITHIN_MS:
+                run = self._start(record, resumed=True)
+                if record.attempts >= MAX_RESUMES or self._clock.now_ms() - record.accepted_at > RESUME_WITHIN_MS:
                     run.stop.request("interrupted before it was answered")
         return len(pending)
 
@@ -122,43 +124,54 @@ class Dispatcher:
         return self._lanes.busy
 
     def _known(self, record: RunRecord) -> Run | None:
-        if record.result is not None:
-            return self.runs.get(record.run_id) or _ended(record, record.result)
-        return self.runs.get(record.run_id)
+        run = self.runs.get(record.run_id)
+        if run is not None and run.kept:
+            return run
+        return _ended(record, record.result) if record.result is not None else None
 
-    def _start(self, record: RunRecord) -> Run:
+    def _start(self, record: RunRecord, *, resumed: bool = False) -> Run:
         key = SessionKey.parse(record.session_key)
-        run = self.runs.add(Run(record.run_id, key, record.accepted_at))
+        run = self.runs.add(Run(record.run_id, key, record.accepted_at, record.idempotency_key))
         self._lanes.start(
             str(key),
-            lambda: self._turn(run, record),
-            lambda error: run.end(self._failed(run, f"the turn broke: {error!r}")),
+            lambda: self._turn(run, record, resumed=resumed),
+            lambda error: self._unfinished(run, f"the turn broke: {error!r}"),
         )
         return run
 
-    async def _turn(self, run: Run, record: RunRecord) -> None:
+    async def _turn(self, run: Run, record: RunRecord, *, resumed: bool) -> None:
         run.emit(Lifecycle("start"))
         try:
-            await self._inbox.begin(run.id)
+            if resumed:  # the first time, the row that accepted it says enough
+                await self._inbox.begin(run.id)
             result = await self._story(run, record.inbound)
-        except PalinurusError as error:
-            result = self._failed(run, str(error))
-        try:
             await self._inbox.finish(result)
-        except StorageError as error:  # the message is still in the inbox and is taken up again by the next holder
-            result = self._failed(run, str(error))
-        run.end(result)
+        except StorageError as error:
+            self._unfinished(run, str(error))
+        else:
+            run.end(result)
+
+    def _unfinished(self, run: Run, why: str) -> None:
+        """The message stays in the inbox, for whoever asks again and for the next holder."""
+        run.kept = False
+        run.end(self._failed(run, why))
 
     async def _story(self, run: Run, inbound: Inbound) -> RunResult:
-        agent = self._agents.get(run.key.agent)
         command = commands.parse(inbound.text, self._agents.reset_triggers)
         if command and command.name == "new":
             await self._turns.reset(run.key, "new", run.id)
             if not command.rest:
                 return self._said(run, "A fresh start. What was said before stays in the transcript.")
             inbound = msgspec.structs.replace(inbound, text=command.rest)
-        with _time_limit(run, agent.timeout_seconds):
-            result = await self._turns.run(agent, run.key, run.id, inbound, run.stop, run.emit)
+        try:
+            agent = self._agents.get(run.key.agent)
+            with _time_limit(run, agent.timeout_seconds):
+                result = await self._turns.run(agent, run.key, run.id, inbound, run.stop, run.emit)
+        except StorageError:
+            raise
+        except PalinurusError as error:  # no agent, no workspace: the message is kept with the reason
+            await self._turns.keep(run.key, run.id, inbound, str(error))
+            return self._failed(run, str(error))
         silent = result.text.strip().upper() == "NO_REPLY"
         return msgspec.structs.replace(result, text="") if silent else result
 

@@ -21,7 +21,7 @@ class RunRecord(Struct, frozen=True):
     session_key: str
     inbound: Inbound
     accepted_at: int
-    attempts: int = 0
+    attempts: int = 0  # after the first one: how often it was taken up again
     result: RunResult | None = None
 
 
@@ -32,7 +32,7 @@ class Inbox(Protocol):
         """Keep it and give it back; or give back the record that came first under the same idempotency key."""
 
     async def begin(self, run_id: str) -> None:
-        """One more attempt at this run starts."""
+        """A run that another process had left is taken up again: one more attempt."""
 
     async def finish(self, result: RunResult) -> None:
         """The run is over. The first result stays."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from palinurus.domain.errors import QueueFull
 
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 Job = Callable[[], Awaitable[None]]
 """One turn."""
 
-OnBreak = Callable[[Exception], None]
+OnBreak = Callable[[BaseException], None]
 """Told when its job raised; the lane has logged it and goes on with the next. Must not raise."""
 
 
@@ -28,14 +29,23 @@ class Lanes:
         self._free = asyncio.Semaphore(at_once)
         self._cap = cap
         self._waiting: dict[str, deque[tuple[Job, OnBreak]]] = {}
+        self._coming: Counter[str] = Counter()  # places held for messages that are being accepted
         self._workers: set[asyncio.Task[None]] = set()
 
-    def check(self, key: str) -> None:
-        """Raise QueueFull when the lane can take no more: asked before a message is accepted."""
-        if len(self._waiting.get(key, ())) >= self._cap:
+    @contextmanager
+    def place(self, key: str) -> Iterator[None]:
+        """A place in the lane, held while a message is being accepted. Raises QueueFull when there is none."""
+        if len(self._waiting.get(key, ())) + self._coming[key] >= self._cap:
             raise QueueFull(
                 f"{self._cap} messages already wait in {key}", hint="wait for some to be answered, or /stop"
             )
+        self._coming[key] += 1
+        try:
+            yield
+        finally:
+            self._coming[key] -= 1
+            if not self._coming[key]:
+                del self._coming[key]
 
     def start(self, key: str, job: Job, on_break: OnBreak) -> None:
         """Put the job at the end of its lane; it runs when all before it in the lane have ended."""
@@ -55,6 +65,10 @@ class Lanes:
             async with self._free:
                 try:
                     await job()
+                except asyncio.CancelledError as error:
+                    if _is_cancelled():
+                        raise
+                    on_break(error)  # something that the turn waited for was cancelled: the lane itself was not
                 except Exception as error:
                     log.exception("a turn in %s broke", key)
                     on_break(error)
@@ -76,3 +90,8 @@ class Lanes:
         for worker in self._workers:
             worker.cancel()
         await self.idle()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -23,12 +23,14 @@ KEPT_ENDED = 200
 class Run:
     """A run that this process knows."""
 
-    def __init__(self, run_id: str, key: SessionKey, accepted_at: int) -> None:
+    def __init__(self, run_id: str, key: SessionKey, accepted_at: int, idempotency_key: str = "") -> None:
         self.id = run_id
         self.key = key
         self.accepted_at = accepted_at
+        self.idempotency_key = idempotency_key
         self.stop = Stop()
         self.result: RunResult | None = None
+        self.kept = True  # False: the disk failed, its row has no result, and asking again tries again
         self._log: list[RunEvent] = [Lifecycle("accepted")]
         self._dropped = 0
         self._news = asyncio.Event()
@@ -90,6 +92,10 @@ class Runs:
 
     def get(self, run_id: str) -> Run | None:
         return self._runs.get(run_id)
+
+    def asked_before(self, idempotency_key: str) -> Run | None:
+        """The run that goes on or waits under this key."""
+        return next((run for run in self.active() if run.idempotency_key == idempotency_key), None)
 
     def active(self, key: SessionKey | None = None) -> list[Run]:
         return [run for run in self._runs.values() if run.result is None and key in (None, run.key)]

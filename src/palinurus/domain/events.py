@@ -22,6 +22,16 @@ class ThinkingDelta(Struct, frozen=True, tag_field="stream", tag="thinking"):
     text: str
 
 
+class Notice(Struct, frozen=True, tag_field="stream", tag="notice", omit_defaults=True):
+    """One line about the run, such as that another model goes on with it.
+
+    `discard`: the text streamed since the last tool call belongs to an attempt that was given up.
+    """
+
+    text: str
+    discard: bool = False
+
+
 class ToolStarted(Struct, frozen=True, tag_field="stream", tag="tool.start"):
     id: str
     name: str
@@ -36,7 +46,7 @@ class ToolFinished(Struct, frozen=True, tag_field="stream", tag="tool.end"):
     seconds: float
 
 
-RunEvent = Lifecycle | AssistantDelta | ThinkingDelta | ToolStarted | ToolFinished
+RunEvent = Lifecycle | AssistantDelta | ThinkingDelta | Notice | ToolStarted | ToolFinished
 
 
 class RunResult(Struct, frozen=True, rename="camel", omit_defaults=False):

@@ -84,16 +84,17 @@ class SessionKey(Struct, frozen=True):
 
 
 def _read(agent: str, rest: list[str], text: str) -> SessionKey:
-    rest = ["direct" if part == "dm" and index < 3 else part for index, part in enumerate(rest)]
-    if rest == ["main"]:
-        return SessionKey(agent)
+    room, thread_kind, thread = _thread(rest)
+    if room == ["main"]:
+        return SessionKey(agent, thread_kind=thread_kind, thread=thread)
     if rest[0] in RUN_KINDS:
         return SessionKey(agent, rest[0], peer=_peer(rest[1:], text))
     for index, part in enumerate(rest[:3]):
-        if part in PEER_KINDS and len(rest) > index + 1:
+        kind = "direct" if part == "dm" else part
+        if kind in PEER_KINDS and len(rest) > index + 1:
             channel, account = (*rest[:index], "", "")[:2]
             peer, thread_kind, thread = _thread(rest[index + 1 :])
-            return SessionKey(agent, part, channel, account, _peer(peer, text), thread_kind, thread)
+            return SessionKey(agent, kind, channel, account, _peer(peer, text), thread_kind, thread)
     return SessionKey(agent, "named", peer=_peer(rest, text))
 
 

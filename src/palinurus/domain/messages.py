@@ -21,19 +21,22 @@ class Origin(StrEnum):
     SYSTEM = "system"
 
 
-class Text(Struct, frozen=True, tag_field="type", tag="text"):
+class Text(Struct, frozen=True, tag_field="type", tag="text", rename="camel", omit_defaults=True):
     text: str
+    text_signature: str | None = None  # a provider's own; only the model that made it is shown it again
 
 
 class Thinking(Struct, frozen=True, tag_field="type", tag="thinking", rename="camel", omit_defaults=True):
     thinking: str
     thinking_signature: str | None = None
+    redacted: bool = False  # thoughts that only the provider can read: they are in the signature
 
 
-class ToolCall(Struct, frozen=True, tag_field="type", tag="toolCall"):
+class ToolCall(Struct, frozen=True, tag_field="type", tag="toolCall", rename="camel", omit_defaults=True):
     id: str
     name: str
     arguments: dict[str, Any]
+    thought_signature: str | None = None
 
 
 class Image(Struct, frozen=True, tag_field="type", tag="image", rename="camel"):

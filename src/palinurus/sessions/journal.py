@@ -62,10 +62,19 @@ class Journal:
 
 def redacted(record: E, redact: Redact) -> E:
     """The record with secrets taken out of every string in it; the very same record when it holds none."""
-    text = msgspec.json.encode(record).decode()
+    try:
+        text = msgspec.json.encode(record).decode()
+    except UnicodeEncodeError:
+        record = msgspec.convert(_walk(msgspec.to_builtins(record), _whole_characters), type(record))
+        text = msgspec.json.encode(record).decode()
     if redact(text) == text:
         return record
     return msgspec.convert(_walk(msgspec.to_builtins(record), redact), type(record))
+
+
+def _whole_characters(text: str) -> str:
+    """Half of a surrogate pair, as a cut JSON escape leaves it, can be written to no disk and no wire."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _walk(value: Any, redact: Redact) -> Any:
@@ -74,5 +83,5 @@ def _walk(value: Any, redact: Redact) -> Any:
     if isinstance(value, list | tuple):
         return [_walk(item, redact) for item in value]
     if isinstance(value, dict):
-        return {key: _walk(item, redact) for key, item in value.items()}
+        return {_walk(key, redact): _walk(item, redact) for key, item in value.items()}
     return value

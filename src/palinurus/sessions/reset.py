@@ -33,5 +33,6 @@ def reset_due(policy: ResetPolicy, session: Session, *, now_ms: int, zone: tzinf
 
 
 def _last_boundary(now: datetime, hour: int) -> datetime:
-    today = now.replace(hour=hour, minute=0, second=0, microsecond=0)
+    # fold: an hour that comes twice when summer time ends is over the first time.
+    today = now.replace(hour=hour, minute=0, second=0, microsecond=0, fold=0)
     return today if now >= today else today - timedelta(days=1)

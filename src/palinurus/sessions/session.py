@@ -7,6 +7,7 @@ from msgspec import Struct
 from palinurus.domain.envelope import Delivery
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
+from palinurus.ledger.usage import UsageRow
 
 
 class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -35,7 +36,10 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class SessionChange(Struct, frozen=True):
-    """What an append changes in the session's row. None leaves a field as it is; usage is added."""
+    """What an append changes in the session's row. None leaves a field as it is; usage is added.
+
+    `spent` goes into the usage ledger together with the entries.
+    """
 
     interaction: bool = False
     restarted: bool = False
@@ -45,6 +49,7 @@ class SessionChange(Struct, frozen=True):
     model: str | None = None
     label: str | None = None
     delivery: Delivery | None = None
+    spent: UsageRow | None = None
 
 
 NO_CHANGE = SessionChange()

@@ -31,7 +31,7 @@ class SessionStore(Protocol):
         """The whole transcript in the order in which it was written."""
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
-        """Add entries and change the row, both or neither.
+        """Add entries, change the row and put what was spent into the usage ledger: all of it or nothing.
 
         An entry whose id is already in the transcript is not added again, so a turn that is resumed after a crash
         may repeat what it had begun.

@@ -11,6 +11,7 @@ A mistake of the model comes back to it as a result that says what to mend.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import typing
@@ -81,11 +82,21 @@ class Registry:
             output = await found.run(run, call.arguments)
         except PalinurusError as error:
             output = failed(str(error))
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            output = failed(f"{call.name} gave up: something that it waited for was cancelled")
         except Exception as error:
             # A tool may be anyone's code. Its mistake costs this result, not the turn that asked for it.
             log.exception("the tool %s failed", call.name)
             output = failed(f"{call.name} failed by a mistake of its own: {type(error).__name__}: {error}")
         return _clipped(output, self._max_characters)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled this task; a tool may also run into a cancellation of its own making."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _arguments_type(name: str, function: ToolFunction) -> type[Struct]:

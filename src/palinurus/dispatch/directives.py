@@ -1,0 +1,94 @@
+"""Directives: words like `/think high` that change how a message is answered. Pure.
+
+Alone in a message they are kept for the session; inside a message they hold for that message only and are taken out of
+it before the model reads it (a model that is named this way is kept in both cases). What is no directive, because its
+value makes no sense, stays in the text as it was said.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from palinurus.dispatch.queueing import QueueChange, parse_queue
+
+THINKING = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max")
+VERBOSE = ("off", "on", "full")
+USAGE = ("off", "tokens", "cost", "full")
+_NAMES = {
+    "think": "think",
+    "thinking": "think",
+    "t": "think",
+    "verbose": "verbose",
+    "v": "verbose",
+    "usage": "usage",
+    "model": "model",
+    "queue": "queue",
+}
+_WORD = re.compile(rf"(?<!\S)/(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?=[\s:]|$)", re.IGNORECASE)
+_MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[\w.:+@/-]+)?")
+
+
+class Directives(Struct, frozen=True):
+    """What a message asks for besides its words. None where it says nothing."""
+
+    thinking: str | None = None
+    verbose: str | None = None
+    usage: str | None = None
+    model: str | None = None
+    queue: QueueChange | None = None
+    asked: tuple[str, ...] = ()  # directives without a value: what holds now?
+
+    @property
+    def any(self) -> bool:
+        return self != Directives()
+
+
+def parse_directives(text: str) -> tuple[Directives, str]:
+    """The directives of a message, and the message without them."""
+    found: dict[str, str] = {}
+    asked: list[str] = []
+    kept: list[str] = []
+    at = 0
+    while match := _WORD.search(text, at):
+        name = _NAMES[match["name"].lower()]
+        value, end = _value(name, text, match.end())
+        kept.append(text[at : match.start()])
+        if value is not None:
+            found[name] = value
+            end += text[end : end + 1] == " "  # the space before it stays
+        elif not text[match.end() :].strip() and not "".join(kept).strip():
+            asked.append(name)  # nothing but the bare word
+            end = len(text)
+        else:
+            kept.append(text[match.start() : end])
+        at = end
+    kept.append(text[at:])
+    return _directives(found, tuple(asked)), "".join(kept).strip()
+
+
+def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
+    """The value that stands behind a directive and where it ends; None when what stands there is no value of it."""
+    if name == "queue":  # its options are words of their own
+        change, length = parse_queue(text[start:].lstrip(" :"))
+        begin = len(text) - len(text[start:].lstrip(" :"))
+        return (text[begin : begin + length], begin + length) if change else (None, start)
+    match = re.compile(r"[ :]+(\S+)").match(text, start)
+    if match is None:
+        return None, start
+    value = match[1].lower() if name != "model" else match[1]
+    allowed = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE}.get(name)
+    good = value in allowed if allowed else bool(_MODEL.fullmatch(value))
+    return (value, match.end()) if good else (None, start)
+
+
+def _directives(found: dict[str, str], asked: tuple[str, ...]) -> Directives:
+    return Directives(
+        thinking=found.get("think"),
+        verbose=found.get("verbose"),
+        usage=found.get("usage"),
+        model=found.get("model"),
+        queue=parse_queue(found["queue"])[0] if "queue" in found else None,
+        asked=asked,
+    )

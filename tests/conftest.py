@@ -1,0 +1,62 @@
+"""What many suites share: a workspace with files in it, a whole Palinurus, a home that needs no model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from palinurus.config.home import Home, find_home
+from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.harness import Harness
+
+settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True)
+settings.load_profile("suite")
+
+WORKSPACE = {
+    "AGENTS.md": "# Rules\nBe brief.\n",
+    "SOUL.md": "# Soul\nCurious and calm.\n",
+    "IDENTITY.md": "# Identity\nName: Pilot\n",
+    "USER.md": "# User\nLives by the harbour.\n",
+    "TOOLS.md": "# Tools\nThe printer is upstairs.\n",
+    "HEARTBEAT.md": "# Heartbeat\nLook at the tide table.\n",
+    "MEMORY.md": "# Memory\nThe boat is called Aster.\n",
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A seeded workspace: every bootstrap file but BOOTSTRAP.md, each with a line of its own."""
+    root = tmp_path / "workspace"
+    root.mkdir()
+    for name, text in WORKSPACE.items():
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture
+async def pal(workspace: Path) -> AsyncIterator[Harness]:
+    async with Harness(workspace) as whole:
+        yield whole
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def new_id() -> SeededIds:
+    return SeededIds()
+
+
+@pytest.fixture
+def home(tmp_path: Path, workspace: Path) -> Home:
+    """A home whose config names the embedded model, so that no test asks what runs on this machine."""
+    root = tmp_path / "home"
+    root.mkdir(mode=0o700)
+    model = '"model": "embedded/scout"'
+    (root / "palinurus.json").write_text(f'{{"agents": {{"defaults": {{{model}, "workspace": "{workspace}"}}}}}}')
+    return find_home({"PALINURUS_HOME": str(root), "HOME": str(tmp_path)})

@@ -1,0 +1,186 @@
+"""The fold over a transcript: what of it is read, and what the model has been told."""
+
+from __future__ import annotations
+
+import msgspec
+
+from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route
+from palinurus.context.view import View, fold, last_usage
+from palinurus.domain.messages import AssistantMessage, ContextNote, Message, Origin, Text, Usage, UserMessage
+from palinurus.sessions.transcript import (
+    BranchSummaryEntry,
+    Broken,
+    CompactionEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    Entry,
+    LabelEntry,
+    MessageEntry,
+    ModelChange,
+    ResetEntry,
+    SessionHeader,
+    ThinkingLevelChange,
+)
+
+T = "2026-11-15T09:00:00.000Z"
+ROUTE = Route("p", "m", "w")
+
+
+class Story:
+    """Entries in a row, each the child of the one before."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry | Broken] = [SessionHeader("s", T)]
+
+    def add(self, kind: type[Entry], entry_id: str = "", **fields: object) -> str:
+        name = entry_id or f"e{len(self.entries)}"
+        self.entries.append(kind(name, T, self.entries[-1].id, **fields))  # type: ignore[arg-type]
+        return name
+
+    def said(self, message: Message | str) -> str:
+        return self.add(MessageEntry, message=UserMessage(message) if isinstance(message, str) else message)
+
+    def epoch(self, files: dict[str, str] | None = None) -> str:
+        epoch = Epoch("new", ROUTE, "{}", "system", (), files or {})
+        return self.add(CustomEntry, custom_type=EPOCH, data=msgspec.to_builtins(epoch))
+
+    def view(self) -> View:
+        return fold(self.entries)
+
+
+def texts(view: View) -> list[str]:
+    return [line.message.text for line in view.lines]
+
+
+def test_of_nothing_nothing_is_read() -> None:
+    assert fold([]) == View()
+
+
+def test_after_a_reset_only_what_was_said_since_is_read() -> None:
+    story = Story()
+    story.epoch()
+    story.said("before")
+    reset = story.add(ResetEntry, reason="new")
+    assert texts(story.view()) == []
+    assert (story.view().epoch, story.view().reason, story.view().tail) == (None, "reset", reset)
+    story.said("after")
+    assert texts(story.view()) == ["after"]
+
+
+def test_a_reset_may_keep_the_last_messages() -> None:
+    story = Story()
+    story.said("gone")
+    kept = story.said("kept")
+    story.said("kept too")
+    story.add(ResetEntry, first_kept_entry_id=kept)
+    assert texts(story.view()) == ["kept", "kept too"]
+
+
+def test_a_compaction_puts_a_summary_in_the_place_of_what_it_sums_up() -> None:
+    story = Story()
+    story.epoch()
+    story.said("one")
+    kept = story.said("two")
+    story.add(CompactionEntry, summary="They counted.", first_kept_entry_id=kept)
+    view = story.view()
+    assert texts(view)[1:] == ["two"]
+    assert "They counted." in texts(view)[0]
+    assert isinstance(view.lines[0].message, UserMessage)
+    assert view.lines[0].message.origin == Origin.SYSTEM
+    assert (view.epoch, view.reason) == (None, "compaction")
+
+
+def test_a_compaction_that_names_no_known_entry_keeps_the_summary_alone() -> None:
+    story = Story()
+    story.said("one")
+    story.add(CompactionEntry, summary="sum", first_kept_entry_id="nobody")
+    assert len(story.view().lines) == 1
+
+
+def test_a_second_compaction_sums_up_the_first() -> None:
+    story = Story()
+    story.said("one")
+    first = story.add(CompactionEntry, summary="first", first_kept_entry_id="nobody")
+    story.said("two")
+    story.add(CompactionEntry, summary="second", first_kept_entry_id="nobody")
+    assert [line.id for line in story.view().lines] != [first]
+    assert "second" in texts(story.view())[0]
+    assert len(story.view().lines) == 1
+
+
+def test_an_abandoned_branch_is_read_only_as_its_summary() -> None:
+    story = Story()
+    root = story.said("root")
+    story.said("wrong turn")
+    story.entries.append(BranchSummaryEntry("b", T, root, from_id="e2", summary="tried the canal"))
+    story.entries.append(MessageEntry("end", T, "b", message=UserMessage("back again")))
+    assert texts(story.view())[0] == "root"
+    assert "tried the canal" in texts(story.view())[1]
+    assert texts(story.view())[2:] == ["back again"]
+
+
+def test_broken_rows_are_counted_and_cost_nothing_else() -> None:
+    story = Story()
+    story.said("one")
+    story.entries.append(Broken("x", "e1", "no JSON"))
+    story.entries.append(MessageEntry("e3", T, "x", message=UserMessage("two")))
+    assert (texts(story.view()), story.view().broken) == (["one", "two"], 1)
+
+
+def test_a_circle_of_parents_is_read_in_the_order_of_writing() -> None:
+    entries = [MessageEntry(name, T, parent, message=UserMessage(name)) for name, parent in ("ac", "ba", "cb")]
+    assert texts(fold(entries)) == ["a", "b", "c"]
+
+
+def test_custom_messages_are_read_and_custom_entries_and_labels_are_not() -> None:
+    story = Story()
+    target = story.add(CustomMessageEntry, custom_type="x", content="the mail has come")
+    story.add(CustomEntry, custom_type="x", data="state")
+    story.add(LabelEntry, target_id=target, label="l")
+    assert texts(story.view()) == ["the mail has come"]
+
+
+def test_the_last_choice_of_model_and_thinking_holds_and_survives_a_reset() -> None:
+    story = Story()
+    story.add(ModelChange, provider="p", model_id="old")
+    story.add(ModelChange, provider="p", model_id="a/b")
+    story.add(ThinkingLevelChange, thinking_level="high")
+    story.add(ResetEntry)
+    assert (story.view().model, story.view().thinking) == ("p/a/b", "high")
+
+
+def test_what_the_model_was_told_is_the_head_and_every_note_since() -> None:
+    story = Story()
+    story.epoch({"SOUL.md": "d1", "USER.md": "d1"})
+    story.said(UserMessage("hi", context=(ContextNote("file", "text", "SOUL.md", "d2"), ContextNote("time", "now"))))
+    assert story.view().told == {"SOUL.md": "d2", "USER.md": "d1"}
+    story.epoch({"SOUL.md": "d3"})
+    assert story.view().told == {"SOUL.md": "d3"}
+    assert story.view().epoch_start == 1
+
+
+def test_the_mark_of_a_finished_turn_belongs_to_its_epoch() -> None:
+    story = Story()
+    story.epoch()
+    story.said("hi")
+    assert not story.view().bootstrapped
+    story.add(CustomEntry, custom_type=BOOTSTRAPPED)
+    assert story.view().bootstrapped
+    story.epoch()
+    assert not story.view().bootstrapped
+
+
+def test_an_epoch_that_cannot_be_read_is_none() -> None:
+    story = Story()
+    story.add(CustomEntry, custom_type=EPOCH, data={"reason": 7})
+    assert story.view().epoch is None
+
+
+def test_the_last_counted_call_and_what_came_after_it_are_found() -> None:
+    story = Story()
+    story.said("hi")
+    story.said(AssistantMessage((Text("yes"),), usage=Usage(100, 10, 5)))
+    story.said("and now?")
+    story.said(AssistantMessage((), stop_reason="error"))
+    assert last_usage(story.view()) == (115, 2)
+    assert last_usage(View()) == (0, 0)
