@@ -1,0 +1,40 @@
+"""The loopback model: answers at once, and its answer is the moment at which the request reached it.
+
+The clock is the monotonic one of the machine, which all its processes share, so whoever asked can subtract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from palinurus.testing.wire import Behaviour, Json, Says, WireServer
+
+
+def _arrived(_: Json) -> Behaviour:
+    return Says(f"arrived {time.monotonic_ns()}")
+
+
+async def _serve() -> None:
+    async with WireServer(otherwise=_arrived, models=("test",)) as server:
+        print(server.base_url, flush=True)
+        await asyncio.Event().wait()
+
+
+@contextlib.contextmanager
+def loopback_model() -> Iterator[str]:
+    """Its base URL, while it runs in a process of its own."""
+    with subprocess.Popen([sys.executable, "-m", "benchmarks.model"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
