@@ -144,8 +144,8 @@ def house() -> str:
         lines += [f"## {floor}", ""]
         for room in rooms:
             lines += [f"**{room}/**: {_about(SOURCE / room / '__init__.py')}", ""]
-            files = sorted(path for path in (SOURCE / room).glob("*.py") if path.name != "__init__.py")
-            lines += [f"- `{path.name}`: {_about(path)}" for path in files]
+            files = sorted(path for path in (SOURCE / room).rglob("*.py") if path.name != "__init__.py")
+            lines += [f"- `{path.relative_to(SOURCE / room)}`: {_about(path)}" for path in files]
             lines.append("")
     return "\n".join(lines)
 

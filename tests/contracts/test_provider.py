@@ -10,9 +10,6 @@ import pytest
 
 from palinurus.domain.messages import AssistantMessage, Message, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.anthropic import AnthropicProvider
-from palinurus.providers.google import GoogleProvider
-from palinurus.providers.openai import OpenAIProvider
 from palinurus.providers.provider import (
     Head,
     ModelRequest,
@@ -23,7 +20,10 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.providers.scout import Scout
+from palinurus.providers.scout.scout import Scout
+from palinurus.providers.wires.anthropic import AnthropicProvider
+from palinurus.providers.wires.google import GoogleProvider
+from palinurus.providers.wires.openai import OpenAIProvider
 from palinurus.testing.wire import Calls, Json, Says, WireServer, dialect_of
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("note", "grep", "ls", "read"))

@@ -27,16 +27,6 @@ from palinurus.domain.messages import (
     Usage,
     UserMessage,
 )
-from palinurus.providers.anthropic import AnthropicProvider
-from palinurus.providers.anthropic_reply import AnthropicReply
-from palinurus.providers.anthropic_wire import to_anthropic
-from palinurus.providers.failures import Call
-from palinurus.providers.google import GoogleProvider
-from palinurus.providers.google_reply import GoogleReply
-from palinurus.providers.google_wire import to_google
-from palinurus.providers.openai import OpenAIProvider
-from palinurus.providers.openai_reply import OpenAIReply
-from palinurus.providers.openai_wire import to_openai
 from palinurus.providers.provider import (
     Head,
     ModelRequest,
@@ -46,8 +36,18 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.providers.reply import Gathered, Gatherer
-from palinurus.providers.sse import parser_for
+from palinurus.providers.wires.anthropic import AnthropicProvider
+from palinurus.providers.wires.anthropic_reply import AnthropicReply
+from palinurus.providers.wires.anthropic_wire import to_anthropic
+from palinurus.providers.wires.failures import Call
+from palinurus.providers.wires.google import GoogleProvider
+from palinurus.providers.wires.google_reply import GoogleReply
+from palinurus.providers.wires.google_wire import to_google
+from palinurus.providers.wires.openai import OpenAIProvider
+from palinurus.providers.wires.openai_reply import OpenAIReply
+from palinurus.providers.wires.openai_wire import to_openai
+from palinurus.providers.wires.reply import Gathered, Gatherer
+from palinurus.providers.wires.sse import parser_for
 from palinurus.testing.dialects import AnthropicDialect, Dialect, GoogleDialect, OpenAIDialect
 from palinurus.testing.wire import (
     Answers,
@@ -244,8 +244,8 @@ async def test_the_key_travels_in_one_header_and_never_in_the_address(
 
 @pytest.mark.parametrize("module", ["openai", "anthropic", "google"])
 def test_importing_a_wire_loads_neither_the_http_library_nor_another_wire(module: str) -> None:
-    unwanted = ["httpx2", *(f"palinurus.providers.{other}" for other in PROVIDERS if other != module)]
-    imports = f"import sys, palinurus.providers.{module}, palinurus.wiring.models"
+    unwanted = ["httpx2", *(f"palinurus.providers.wires.{other}" for other in PROVIDERS if other != module)]
+    imports = f"import sys, palinurus.providers.wires.{module}, palinurus.wiring.models"
     program = f"{imports}; sys.exit(any(name in sys.modules for name in {unwanted}))"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 

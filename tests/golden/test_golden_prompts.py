@@ -13,7 +13,7 @@ import pytest
 
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import Mode, PromptSettings
-from palinurus.providers.openai import OpenAIProvider
+from palinurus.providers.wires.openai import OpenAIProvider
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
 from palinurus.testing.wire import Calls, Says, WireServer

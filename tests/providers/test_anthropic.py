@@ -25,12 +25,12 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.anthropic import AnthropicProvider
-from palinurus.providers.anthropic_reply import AnthropicReply
-from palinurus.providers.anthropic_wire import WIRE, to_anthropic
-from palinurus.providers.failures import Call
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone
-from palinurus.providers.reply import Gathered
+from palinurus.providers.wires.anthropic import AnthropicProvider
+from palinurus.providers.wires.anthropic_reply import AnthropicReply
+from palinurus.providers.wires.anthropic_wire import WIRE, to_anthropic
+from palinurus.providers.wires.failures import Call
+from palinurus.providers.wires.reply import Gathered
 from palinurus.testing.wire import Calls, Says, WireServer
 
 NOW = 1_794_700_800_000

@@ -13,10 +13,10 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.config.load import load_text
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound, StorageError
-from palinurus.providers.credential_file import CredentialFile
-from palinurus.providers.credentials import Credentials, gather_credentials
-from palinurus.providers.keychain import read_keychain, write_keychain
-from palinurus.providers.sealed import PASSPHRASE_ENV
+from palinurus.providers.keys.credential_file import CredentialFile
+from palinurus.providers.keys.credentials import Credentials, gather_credentials
+from palinurus.providers.keys.keychain import read_keychain, write_keychain
+from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
 VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 KEY = {"type": "api_key", "provider": "openai", "key": "key-from-the-file"}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import Failure
-from palinurus.providers.failures import RULES, WORDS, Call, failure_in_stream, failure_of, failure_of_exception
+from palinurus.providers.wires.failures import RULES, WORDS, Call, failure_in_stream, failure_of, failure_of_exception
 
 NOW = 1_794_700_800_000  # 2026-11-15 00:00:00 UTC
 CALL = Call("openai/gpt-x", "https://api.example", secret="top-secret-key", now_ms=NOW)

@@ -27,13 +27,13 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.failures import Call
-from palinurus.providers.google import GoogleProvider
-from palinurus.providers.google_reply import GoogleReply
-from palinurus.providers.google_schema import KEPT, to_google_schema
-from palinurus.providers.google_wire import UNSIGNED, WIRE, to_google
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone
-from palinurus.providers.reply import Gathered
+from palinurus.providers.wires.failures import Call
+from palinurus.providers.wires.google import GoogleProvider
+from palinurus.providers.wires.google_reply import GoogleReply
+from palinurus.providers.wires.google_schema import KEPT, to_google_schema
+from palinurus.providers.wires.google_wire import UNSIGNED, WIRE, to_google
+from palinurus.providers.wires.reply import Gathered
 from palinurus.testing.wire import Calls, Says, WireServer
 
 NOW = 1_794_700_800_000

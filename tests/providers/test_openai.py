@@ -19,9 +19,6 @@ from hypothesis import strategies as st
 
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, Usage, UserMessage
-from palinurus.providers.failures import Call
-from palinurus.providers.openai import OpenAIProvider
-from palinurus.providers.openai_reply import OpenAIReply
 from palinurus.providers.provider import (
     Head,
     ModelRequest,
@@ -31,8 +28,11 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.providers.reply import as_message
-from palinurus.providers.sse import parser_for
+from palinurus.providers.wires.failures import Call
+from palinurus.providers.wires.openai import OpenAIProvider
+from palinurus.providers.wires.openai_reply import OpenAIReply
+from palinurus.providers.wires.reply import as_message
+from palinurus.providers.wires.sse import parser_for
 from palinurus.testing.wire import (
     Answers,
     Behaviour,
@@ -262,7 +262,8 @@ def test_windows_are_known_by_model_then_for_all_then_small() -> None:
 
 
 def test_importing_the_provider_loads_no_http_library() -> None:
-    program = "import sys, palinurus.providers.openai, palinurus.providers.choose; sys.exit('httpx2' in sys.modules)"
+    program = "import sys, palinurus.providers.wires.openai, palinurus.providers.choose as _"
+    program += "; sys.exit('httpx2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 
@@ -382,6 +383,6 @@ def test_an_error_without_an_error_field_is_an_error_too() -> None:
 async def test_an_answer_without_end_is_refused(
     server: WireServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palinurus.providers.http.MAX_REPLY_BYTES", 10_000)
+    monkeypatch.setattr("palinurus.providers.wires.http.MAX_REPLY_BYTES", 10_000)
     failed = await failure_from(server, connect, Says("x" * 50_000, chunks=100))
     assert failed.error.kind is Failure.MALFORMED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from palinurus.providers.credentials import Credential
-from palinurus.providers.pool import CredentialPool
+from palinurus.providers.keys.credentials import Credential
+from palinurus.providers.keys.pool import CredentialPool
 from palinurus.testing.clock import FakeClock
 
 

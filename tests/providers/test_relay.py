@@ -9,9 +9,9 @@ import pytest
 
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text
-from palinurus.providers.credentials import Credential
 from palinurus.providers.failover import ATTEMPTS, COOLDOWNS, RULES, decide
-from palinurus.providers.pool import CredentialPool
+from palinurus.providers.keys.credentials import Credential
+from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.provider import (
     Head,
     ModelRef,

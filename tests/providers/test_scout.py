@@ -10,8 +10,8 @@ import pytest
 from palinurus.domain.messages import AssistantMessage, Message, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone, TextDelta
-from palinurus.providers.quoting import Line, best_lines, cited_lines, query_of, stem
-from palinurus.providers.scout import NO_MODEL, Intent, Scout, respond, understand
+from palinurus.providers.scout.quoting import Line, best_lines, cited_lines, query_of, stem
+from palinurus.providers.scout.scout import NO_MODEL, Intent, Scout, respond, understand
 
 ALL = ("note", "grep", "ls", "read")
 EARLIER: tuple[Message, ...] = (UserMessage("hi"), AssistantMessage(()))

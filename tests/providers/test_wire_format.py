@@ -21,9 +21,9 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.openai_wire import to_openai
 from palinurus.providers.provider import Head, ModelRequest
-from palinurus.providers.rendering import LEGAL_ID
+from palinurus.providers.wires.openai_wire import to_openai
+from palinurus.providers.wires.rendering import LEGAL_ID
 
 
 def body(*messages: Message, **fields: Any) -> dict[str, Any]:

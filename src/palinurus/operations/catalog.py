@@ -11,7 +11,7 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.operations.config import Ground, config_set, config_unset
 from palinurus.providers.catalog import Catalog, catalog_of, config_aliases
 from palinurus.providers.choose import key_variables, known_provider
-from palinurus.providers.credentials import gather_credentials
+from palinurus.providers.keys.credentials import gather_credentials
 from palinurus.providers.offers import ALIASES, FREE, ModelInfo
 from palinurus.providers.provider import ModelRef
 

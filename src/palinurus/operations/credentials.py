@@ -12,10 +12,10 @@ from palinurus.config.settings import agent_ids, default_agent
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.operations.config import Ground
 from palinurus.providers.choose import key_variables
-from palinurus.providers.credential_file import CredentialFile, credential_paths
-from palinurus.providers.credentials import KEYCHAIN, Kind, gather_credentials
-from palinurus.providers.keychain import drop_keychain, write_keychain
-from palinurus.providers.sealed import PASSPHRASE_ENV
+from palinurus.providers.keys.credential_file import CredentialFile, credential_paths
+from palinurus.providers.keys.credentials import KEYCHAIN, Kind, gather_credentials
+from palinurus.providers.keys.keychain import drop_keychain, write_keychain
+from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
 _FIELD: dict[Kind, str] = {"api_key": "key", "token": "token", "oauth": "access"}
 _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

@@ -12,7 +12,7 @@ from palinurus.config.home import Home
 from palinurus.dispatch.dispatcher import Agents, Dispatcher
 from palinurus.domain.clock import Clock
 from palinurus.ledger.usage import UsageLedger
-from palinurus.providers.pool import CredentialState
+from palinurus.providers.keys.pool import CredentialState
 from palinurus.sessions.store import SessionStore, TranscriptIndex
 
 

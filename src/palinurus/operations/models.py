@@ -9,7 +9,7 @@ from msgspec import Struct
 from palinurus.domain.messages import Usage, UserMessage
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
-from palinurus.providers.pool import CredentialState
+from palinurus.providers.keys.pool import CredentialState
 from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyFailed
 
 PROBE_HEAD = Head("You are being tested. Answer with the single word ok.")

@@ -16,7 +16,7 @@ from msgspec import Struct
 from palinurus.domain.errors import ConfigError
 from palinurus.providers.loopback import list_models
 from palinurus.providers.provider import ModelRef
-from palinurus.providers.scout import SCOUT, WINDOW
+from palinurus.providers.scout.scout import SCOUT, WINDOW
 
 Probe = Callable[[str], Awaitable[tuple[str, ...]]]
 """The models that answer at a base URL, or none. Must not raise, and must return within 150 ms."""

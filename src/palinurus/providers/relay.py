@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import Failure, ProviderError
-from palinurus.providers.credentials import Credential
 from palinurus.providers.failover import RULES, Decision, decide
-from palinurus.providers.pool import CredentialPool
+from palinurus.providers.keys.credentials import Credential
+from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.provider import (
     ModelRef,
     ModelRequest,

@@ -32,6 +32,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Message, ToolResult
 from palinurus.domain.tool import Tool
 from palinurus.operations.house import House
+from palinurus.providers.keys.pool import CredentialState
 from palinurus.providers.provider import Provider
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
@@ -49,7 +50,7 @@ WAIT = 5.0
 
 
 class FixedAgents:
-    """Implements dispatch.Agents: one agent, which a test may replace between turns."""
+    """Implements dispatch.Agents and operations.ModelDesk: one agent, which a test may replace between turns."""
 
     default = "main"
     reset_triggers: Sequence[str] = ("/new", "/reset")
@@ -65,6 +66,12 @@ class FixedAgents:
         if agent_id != self.agent.id:
             raise NotFound(f"there is no agent {agent_id!r}")
         return self.agent
+
+    def credential_states(self, agent_id: str) -> list[CredentialState]:
+        return []
+
+    def fallbacks(self, agent_id: str) -> list[str]:
+        return []
 
 
 class Harness:
@@ -114,7 +121,16 @@ class Harness:
         memory = self.sessions
         assert isinstance(memory, MemorySessions)  # noqa: S101  # the index reads its lists
         return House(
-            home, self.dispatcher, self.turns, self.agents, memory, MemoryIndex(memory), self.clock, lambda: ()
+            home=home,
+            dispatcher=self.dispatcher,
+            turns=self.turns,
+            agents=self.agents,
+            sessions=memory,
+            index=MemoryIndex(memory),
+            usage=memory.usage,
+            models=self.agents,
+            clock=self.clock,
+            warnings=lambda: (),
         )
 
     async def submits(self, text: str, *, key: str = "", idempotency_key: str = "") -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import tzinfo
 
 import msgspec
 
@@ -12,10 +13,12 @@ from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import NotFound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.ledger.usage import By, UsageRow, UsageTotal, total_by
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, changed, new_session
 from palinurus.sessions.store import Hit
-from palinurus.sessions.transcript import Entry, MessageEntry, Row, SessionHeader, decode_row, encode_entry, timestamp
+from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.sessions.words import index_text, match_query
+from palinurus.storage.transcripts import said
 
 
 class MemorySessions:
@@ -24,6 +27,7 @@ class MemorySessions:
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         self._clock = clock
         self._new_id = new_id
+        self.usage = MemoryUsage()
         self.sessions: dict[str, Session] = {}  # by id
         self.transcripts: dict[str, list[Row]] = {}
 
@@ -59,12 +63,33 @@ class MemorySessions:
         known = {row.id for row in rows}
         fresh = [entry for entry in entries if entry.id not in known]
         rows.extend(map(_row, fresh))
+        if change.spent is not None:
+            self.usage.add(change.spent)
         session = changed(self.sessions[session_id], change, now=self._clock.now_ms(), entries=len(fresh))
         self.sessions[session_id] = session
         return session
 
     def _by_key(self, key: SessionKey) -> Session | None:
         return next((session for session in self.sessions.values() if session.key == str(key)), None)
+
+
+class MemoryUsage:
+    """Implements ledger.usage.UsageLedger."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], UsageRow] = {}
+
+    def add(self, row: UsageRow) -> None:
+        self.rows.setdefault((row.session_key, row.entry_id), row)
+
+    async def append(self, row: UsageRow) -> None:
+        await asyncio.sleep(0)
+        self.add(row)
+
+    async def totals(self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "") -> list[UsageTotal]:
+        await asyncio.sleep(0)
+        wanted = [row for row in self.rows.values() if row.at >= since and agent in ("", row.agent)]
+        return total_by(wanted, by, zone)
 
 
 class MemoryInbox:
@@ -121,15 +146,10 @@ class MemoryIndex:
 
 
 def _match(session: Session, row: Row, words: Sequence[str]) -> Hit | None:
-    entry = decode_row(row)
-    if not isinstance(entry, MessageEntry):
-        return None
-    text = index_text(entry.message.text).lower()
-    score = sum(word in text for word in words)
-    role = {"toolResult": "tool"}.get(tag := str(entry.message.__struct_config__.tag), tag)
-    if not score:
-        return None
-    return Hit(session.id, session.key, entry.id, str(role), entry.timestamp, entry.message.text[:240], float(score))
+    role, stamp, text = said(row)
+    found = index_text(text).lower()
+    score = sum(word in found for word in words)
+    return Hit(session.id, session.key, row.id, role, stamp, text[:240], float(score)) if score else None
 
 
 def _row(entry: Entry) -> Row:

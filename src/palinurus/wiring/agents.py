@@ -21,8 +21,8 @@ from palinurus.domain.errors import ConfigError, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.providers.choose import key_variables
-from palinurus.providers.credentials import Credentials, gather_credentials
-from palinurus.providers.pool import CredentialPool, CredentialState
+from palinurus.providers.keys.credentials import Credentials, gather_credentials
+from palinurus.providers.keys.pool import CredentialPool, CredentialState
 from palinurus.providers.provider import ModelRef
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy

@@ -15,18 +15,18 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
 from palinurus.providers.catalog import catalog_of
 from palinurus.providers.choose import Choice, choose_model, needs_key
-from palinurus.providers.credentials import Credential, Credentials
-from palinurus.providers.pool import CredentialPool
+from palinurus.providers.keys.credentials import Credential, Credentials
+from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.providers.relay import Candidate, FailoverProvider, Sleep
-from palinurus.providers.scout import SCOUT, Scout
+from palinurus.providers.scout.scout import SCOUT, Scout
 from palinurus.providers.unavailable import Unavailable
 
 WIRES: dict[str, tuple[str, str]] = {
-    "openai-completions": ("palinurus.providers.openai", "OpenAIProvider"),
-    "ollama": ("palinurus.providers.openai", "OpenAIProvider"),  # it speaks the OpenAI format under /v1
-    "anthropic-messages": ("palinurus.providers.anthropic", "AnthropicProvider"),
-    "google-generative-ai": ("palinurus.providers.google", "GoogleProvider"),
+    "openai-completions": ("palinurus.providers.wires.openai", "OpenAIProvider"),
+    "ollama": ("palinurus.providers.wires.openai", "OpenAIProvider"),  # it speaks the OpenAI format under /v1
+    "anthropic-messages": ("palinurus.providers.wires.anthropic", "AnthropicProvider"),
+    "google-generative-ai": ("palinurus.providers.wires.google", "GoogleProvider"),
 }
 """The table of parts: what speaks a wire. Imported when first asked for, so that an unused one costs nothing."""
 

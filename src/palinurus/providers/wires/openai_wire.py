@@ -12,7 +12,7 @@ from typing import Any
 from palinurus.domain.messages import AssistantMessage, Image, Message, Text, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import ModelRequest
-from palinurus.providers.rendering import NO_OUTPUT, CallIds, as_json, result_text, tool_name, user_content
+from palinurus.providers.wires.rendering import NO_OUTPUT, CallIds, as_json, result_text, tool_name, user_content
 
 EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high"} | dict.fromkeys(
     ("xhigh", "max", "ultra"), "high"

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote, urlsplit
 
 from palinurus.domain.clock import Clock
-from palinurus.providers.google_reply import GoogleReply
-from palinurus.providers.google_wire import WIRE, to_google
-from palinurus.providers.http import IDLE_SECONDS, ModelServer, Post
 from palinurus.providers.provider import ModelRequest, ReplyEvent
+from palinurus.providers.wires.google_reply import GoogleReply
+from palinurus.providers.wires.google_wire import WIRE, to_google
+from palinurus.providers.wires.http import IDLE_SECONDS, ModelServer, Post
 
 GEMINI_WINDOW = 1_048_576
 UNKNOWN_WINDOW = 32_000

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.failures import Call, failure, failure_of, failure_of_exception
 from palinurus.providers.provider import ModelRef, ReplyDone, ReplyEvent, ReplyFailed
-from palinurus.providers.reply import Gatherer, as_message
-from palinurus.providers.sse import BodyParser, EventTooLong, parser_for
+from palinurus.providers.wires.failures import Call, failure, failure_of, failure_of_exception
+from palinurus.providers.wires.reply import Gatherer, as_message
+from palinurus.providers.wires.sse import BodyParser, EventTooLong, parser_for
 
 if TYPE_CHECKING:
     import httpx2

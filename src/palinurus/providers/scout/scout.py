@@ -16,7 +16,7 @@ from msgspec import Struct
 from palinurus.domain.clock import Clock
 from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult, UserMessage
 from palinurus.providers.provider import ModelRef, ModelRequest, ReplyDone, ReplyEvent, TextDelta
-from palinurus.providers.quoting import Line, best_lines, cited_lines, query_of
+from palinurus.providers.scout.quoting import Line, best_lines, cited_lines, query_of
 
 SCOUT = ModelRef("embedded", "scout")
 WIRE = "scout"

@@ -19,9 +19,9 @@ from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.schema import SecretRef
 from palinurus.config.secrets import worth_redacting
 from palinurus.domain.errors import ConfigError
-from palinurus.providers.credential_file import CredentialFile, credential_paths, profiles_of
-from palinurus.providers.keychain import read_keychain
-from palinurus.providers.sealed import PASSPHRASE_ENV
+from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
+from palinurus.providers.keys.keychain import read_keychain
+from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
 Kind = Literal["oauth", "token", "api_key"]
 Source = Literal["config", "agent file", "file", "keychain", "environment"]

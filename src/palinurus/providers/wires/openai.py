@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 
 from palinurus.domain.clock import Clock
-from palinurus.providers.http import IDLE_SECONDS, ModelServer, Post
-from palinurus.providers.openai_reply import OpenAIReply
-from palinurus.providers.openai_wire import to_openai
 from palinurus.providers.provider import ModelRequest, ReplyEvent
+from palinurus.providers.wires.http import IDLE_SECONDS, ModelServer, Post
+from palinurus.providers.wires.openai_reply import OpenAIReply
+from palinurus.providers.wires.openai_wire import to_openai
 
 WIRE = "openai-completions"  # the name that OpenClaw's transcripts use
 UNKNOWN_WINDOW = 32_000

@@ -15,9 +15,9 @@ from typing import Any
 
 from palinurus.domain.messages import AssistantMessage, Image, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.google_schema import to_google_schema
 from palinurus.providers.provider import ModelRequest
-from palinurus.providers.rendering import (
+from palinurus.providers.wires.google_schema import to_google_schema
+from palinurus.providers.wires.rendering import (
     NO_OUTPUT,
     NOT_SHOWN,
     NOTHING_SAID,

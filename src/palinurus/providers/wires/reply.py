@@ -9,8 +9,8 @@ import msgspec
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, Usage
 from palinurus.domain.tool import MALFORMED
-from palinurus.providers.failures import Call, failure
 from palinurus.providers.provider import ReplyEvent
+from palinurus.providers.wires.failures import Call, failure
 
 Stop = Literal["stop", "length", "toolUse"]
 

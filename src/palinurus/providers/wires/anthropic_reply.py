@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Text, Thinking, ToolCall, Usage
-from palinurus.providers.failures import Call, failure, failure_in_stream
 from palinurus.providers.provider import ReplyEvent, TextDelta, ThinkingTextDelta
-from palinurus.providers.reply import (
+from palinurus.providers.wires.failures import Call, failure, failure_in_stream
+from palinurus.providers.wires.reply import (
     Gathered,
     never_ended,
     not_this_wire,

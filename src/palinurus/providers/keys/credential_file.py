@@ -20,7 +20,7 @@ from typing import Any
 
 from palinurus.config.atomic import make_directory, storage_error, write_atomic
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
-from palinurus.providers.sealed import seal, unseal
+from palinurus.providers.keys.sealed import seal, unseal
 
 NAME = "credentials.json"
 PROFILE_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}:[A-Za-z0-9][A-Za-z0-9@._+-]{0,127}")

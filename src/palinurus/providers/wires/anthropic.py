@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 
 from palinurus.domain.clock import Clock
-from palinurus.providers.anthropic_reply import AnthropicReply
-from palinurus.providers.anthropic_wire import WIRE, to_anthropic
-from palinurus.providers.http import IDLE_SECONDS, ModelServer, Post
 from palinurus.providers.provider import ModelRequest, ReplyEvent
+from palinurus.providers.wires.anthropic_reply import AnthropicReply
+from palinurus.providers.wires.anthropic_wire import WIRE, to_anthropic
+from palinurus.providers.wires.http import IDLE_SECONDS, ModelServer, Post
 
 VERSION = "2023-06-01"
 OAUTH_BETA = "oauth-2025-04-20"

@@ -27,7 +27,7 @@ from palinurus.domain.messages import (
 )
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest
-from palinurus.providers.rendering import (
+from palinurus.providers.wires.rendering import (
     NO_OUTPUT,
     NOT_SHOWN,
     NOTHING_SAID,

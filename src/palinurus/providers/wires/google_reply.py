@@ -14,9 +14,9 @@ from msgspec import Struct
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import Text, Thinking, ToolCall, Usage
 from palinurus.domain.tool import MALFORMED
-from palinurus.providers.failures import Call, failure, failure_in_stream
 from palinurus.providers.provider import ReplyEvent, TextDelta, ThinkingTextDelta
-from palinurus.providers.reply import Gathered, never_ended, not_this_wire, nothing_came, own_id, stop_of
+from palinurus.providers.wires.failures import Call, failure, failure_in_stream
+from palinurus.providers.wires.reply import Gathered, never_ended, not_this_wire, nothing_came, own_id, stop_of
 
 REFUSED = frozenset(
     [

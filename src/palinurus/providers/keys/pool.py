@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock
-from palinurus.providers.credentials import KINDS, TRUST, Credential
+from palinurus.providers.keys.credentials import KINDS, TRUST, Credential
 
 
 class CredentialState(Struct, frozen=True, rename="camel"):

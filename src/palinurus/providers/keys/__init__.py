@@ -1,0 +1,1 @@
+"""Credentials: where they are kept, which one is used next, and which one rests."""

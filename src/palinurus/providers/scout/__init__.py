@@ -1,0 +1,1 @@
+"""The embedded default: answers by quoting, without a language model."""
