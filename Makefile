@@ -38,6 +38,8 @@ bench: setup  ## what the program exists for, measured beside peers
 
 soak: setup  ## the long runs of which `make test` has a sample
 	$(BIN)/python -m tests.soak
+	$(BIN)/python -m palinurus.testing.simulator --seeds 0-4999
+	$(BIN)/python -m palinurus.testing.simulator --seeds 0-199 --disk
 
 # Debian packages that real tests need, installed only by root on Debian; elsewhere those tests skip and say why.
 .PHONY: packages

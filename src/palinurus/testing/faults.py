@@ -1,0 +1,173 @@
+"""Faults at the borders: stores and tools that are slow, fail, or take the house down with them, by seeded dice.
+
+A wrapper implements the same protocol as what it wraps. Failures come before anything was applied, as the protocols
+promise; a crash comes before or after. What happens is written to a trace, so two lives can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from palinurus.dispatch.inbox import Inbox, RunRecord
+from palinurus.domain.errors import StorageError, StorageFull
+from palinurus.domain.events import RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import Entry, Row
+
+T = TypeVar("T")
+
+
+class Weather(Struct, frozen=True):
+    """How often things go wrong at a border, per call."""
+
+    delay: float = 0.0
+    fail: float = 0.0
+    crash: float = 0.0
+    lie: float = 0.0  # a model or a tool that does not keep to its contract
+
+    @classmethod
+    def drawn(cls, dice: random.Random) -> Weather:
+        """Some lives are calm, some have one kind of trouble, some have all kinds."""
+        kinds = dice.choice([(), ("delay",), ("fail",), ("crash",), ("lie",), ("delay", "fail", "crash", "lie")])
+        most = {"delay": 0.3, "fail": 0.05, "crash": 0.02, "lie": 0.4}
+        return cls(**{kind: dice.uniform(0.2, 1.0) * most[kind] for kind in kinds})
+
+
+CALM = Weather()
+
+
+def dice_for(seed: int, name: str) -> random.Random:
+    """Each part has dice of its own, so that a change of one leaves the luck of the others as it was."""
+    return random.Random(f"{seed}/{name}")  # noqa: S311  # a life must repeat
+
+
+class Trace:
+    """What happened, in order. Two lives of one seed have the same digest."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._hash = hashlib.sha256()
+
+    def add(self, kind: str, what: str = "") -> None:
+        line = f"{kind} {what}".rstrip()
+        self.lines.append(line)
+        self.counts[kind] += 1
+        self._hash.update(line.encode("utf-8", "backslashreplace") + b"\n")
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Power:
+    """The current that one life of the house runs on. When it is off nothing of that life reaches a border again."""
+
+    def __init__(self) -> None:
+        self.on = True
+        self._off = asyncio.Event()
+
+    def cut(self) -> None:
+        self.on = False
+        self._off.set()
+
+    async def lost(self) -> None:
+        await self._off.wait()
+
+    async def check(self) -> None:
+        """Goes through while there is current; without it, what is here stays here until it is swept away."""
+        if not self.on:
+            await asyncio.get_running_loop().create_future()
+
+
+class Border:
+    """Where calls of one life cross into what outlives it."""
+
+    def __init__(self, power: Power, weather: Weather, dice: random.Random, trace: Trace) -> None:
+        self.power = power
+        self.weather = weather
+        self.dice = dice
+        self.trace = trace
+
+    async def cross(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
+        await self.power.check()
+        await self._wait()
+        if self.dice.random() < self.weather.fail:
+            self.trace.add("fail", what)
+            raise StorageFull("the disk is full") if self.dice.random() < 0.5 else StorageError("the disk is ill")
+        await self._maybe_crash("before", what)
+        value = await call()
+        await self.power.check()
+        self.trace.add("call", what)
+        await self._maybe_crash("after", what)
+        await self._wait()
+        return value
+
+    async def _wait(self) -> None:
+        if self.dice.random() < self.weather.delay:
+            await asyncio.sleep(self.dice.expovariate(2.0))
+            await self.power.check()
+
+    async def _maybe_crash(self, when: str, what: str) -> None:
+        if self.dice.random() < self.weather.crash:
+            self.trace.add("crash", f"{when} {what}")
+            self.power.cut()
+            await self.power.check()
+
+
+class FaultySessions:
+    """Implements sessions.store.SessionStore over another one."""
+
+    def __init__(self, inner: SessionStore, border: Border) -> None:
+        self._inner = inner
+        self._border = border
+
+    async def open(self, key: SessionKey) -> Session:
+        return await self._border.cross(f"open {key}", lambda: self._inner.open(key))
+
+    async def find(self, key: SessionKey) -> Session | None:
+        return await self._border.cross(f"find {key}", lambda: self._inner.find(key))
+
+    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
+        return await self._border.cross("recent", lambda: self._inner.recent(agent=agent, limit=limit))
+
+    async def rows(self, session_id: str) -> list[Row]:
+        return await self._border.cross(f"rows {session_id}", lambda: self._inner.rows(session_id))
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        ids = " ".join(entry.id for entry in entries)
+        return await self._border.cross(
+            f"append {session_id} {ids}", lambda: self._inner.append(session_id, entries, change)
+        )
+
+
+class FaultyInbox:
+    """Implements dispatch.inbox.Inbox over another one."""
+
+    def __init__(self, inner: Inbox, border: Border) -> None:
+        self._inner = inner
+        self._border = border
+
+    async def accept(self, record: RunRecord) -> RunRecord:
+        return await self._border.cross(f"accept {record.idempotency_key}", lambda: self._inner.accept(record))
+
+    async def begin(self, run_id: str) -> None:
+        await self._border.cross(f"begin {run_id}", lambda: self._inner.begin(run_id))
+
+    async def finish(self, result: RunResult) -> None:
+        await self._border.cross(f"finish {result.run_id} {result.status}", lambda: self._inner.finish(result))
+
+    async def find(self, run_id: str) -> RunRecord | None:
+        return await self._border.cross(f"find {run_id}", lambda: self._inner.find(run_id))
+
+    async def pending(self) -> list[RunRecord]:
+        return await self._border.cross("pending", self._inner.pending)

@@ -1,0 +1,161 @@
+"""One life of a simulated house, from its start to its crash, on stores that outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.config.secrets import Redactor
+from palinurus.context.epoch import Route
+from palinurus.context.opening import ContextSettings, Injection
+from palinurus.context.prompt import PromptSettings
+from palinurus.dispatch.dispatcher import Dispatcher
+from palinurus.dispatch.inbox import Inbox
+from palinurus.dispatch.lanes import Lanes
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.errors import WorkspaceError
+from palinurus.domain.tool import Tool
+from palinurus.providers.provider import Provider
+from palinurus.sessions.reset import ResetPolicy
+from palinurus.sessions.store import SessionStore
+from palinurus.testing.faults import Border, FaultyInbox, FaultySessions
+from palinurus.testing.harness import FixedAgents
+from palinurus.testing.liar import SECRETS, LyingModel, Received
+from palinurus.tools.registry import Registry
+from palinurus.workspace.files import WorkspaceFiles
+
+T = TypeVar("T")
+
+TURN_SECONDS = 600.0
+AT_ONCE = 2
+LANE_CAP = 6
+
+
+class Settings(Struct, frozen=True):
+    """What a config decides, as far as the simulator turns its knobs."""
+
+    model: str = "model-1"
+    wire: str = "wire-1"
+    thinking: str = "off"
+    few_tools: bool = False
+    injection: Injection = "always"
+    minimal: bool = False
+    resets: ResetPolicy = ResetPolicy()
+
+
+class Outlives(Struct, frozen=True):
+    """What a crash does not touch."""
+
+    sessions: SessionStore
+    inbox: Inbox
+    files: WorkspaceFiles
+    clock: Clock
+    new_id: NewId
+    received: Received
+    tools: tuple[Tool, ...]  # making them costs more than a turn, so lives share them
+
+
+class _Agents(FixedAgents):
+    """Whose workspace is now and then out of reach, as on a disk that was not mounted."""
+
+    def __init__(self, agent: Agent, border: Border) -> None:
+        super().__init__(agent)
+        self._border = border
+
+    def get(self, agent_id: str) -> Agent:
+        if self._border.dice.random() < self._border.weather.fail:
+            self._border.trace.add("fail", "workspace")
+            raise WorkspaceError("the workspace is not there", hint="mount it")
+        return super().get(agent_id)
+
+
+class Life:
+    """A dispatcher with all its parts on faulty borders."""
+
+    def __init__(self, outlives: Outlives, border: Border, settings: Settings) -> None:
+        self.border = border
+        self._outlives = outlives
+        self._settings = settings
+        self._calls: dict[asyncio.Task[Any], None] = {}  # a set would have another order in each run
+        self._agents = _Agents(self._agent(), border)
+        turns = TurnRunner(
+            FaultySessions(outlives.sessions, border),
+            lambda _: self._settings.resets,
+            outlives.clock,
+            outlives.new_id,
+            Redactor(SECRETS).redact,
+        )
+        self._lanes = Lanes(at_once=AT_ONCE, cap=LANE_CAP)
+        inbox = FaultyInbox(outlives.inbox, border)
+        self.dispatcher = Dispatcher(inbox, turns, self._agents, self._lanes, outlives.clock, outlives.new_id)
+
+    @property
+    def on(self) -> bool:
+        return self.border.power.on
+
+    def configure(self, settings: Settings) -> None:
+        self._settings = settings
+        self._agents.agent = self._agent()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Have it done inside this life; it is cancelled when the life ends."""
+        task = asyncio.create_task(work)
+        self._calls[task] = None
+        task.add_done_callback(self._calls.pop)
+        return task
+
+    async def crash(self) -> None:
+        """Cut the current and sweep away what was going on."""
+        self.border.power.cut()
+        while self._calls:
+            for task in list(self._calls):
+                task.cancel()
+            await asyncio.wait(self._calls)
+        # A tool may swallow a cancellation; what it does next runs into the border, and is cancelled again there.
+        while True:
+            try:
+                async with asyncio.timeout(1):
+                    return await self._lanes.cancel()
+            except TimeoutError:
+                continue
+
+    def _agent(self) -> Agent:
+        files, settings = self._outlives.files, self._settings
+        # The workspace's true path is another one in each run and would give each run other requests.
+        prompt = PromptSettings(
+            mode="minimal" if settings.minimal else "full", workspace="/workspace", inject=settings.injection != "never"
+        )
+        return Agent(
+            "main",
+            files,
+            Registry(self._outlives.tools[:4] if settings.few_tools else self._outlives.tools),
+            ContextSettings(prompt, settings.injection),
+            self._choose,
+            TURN_SECONDS,
+        )
+
+    async def _choose(self, wanted: str) -> tuple[Provider, Route]:
+        settings = self._settings
+        model = LyingModel(self.border, settings.wire, self._outlives.received)
+        return model, Route(model.name, settings.model, settings.wire, settings.thinking)
+
+
+def changed_at_random(settings: Settings, dice: random.Random) -> Settings:
+    """One knob turned."""
+    knobs: dict[str, tuple[Any, ...]] = {
+        "model": ("model-1", "model-2"),
+        "wire": ("wire-1", "wire-2"),
+        "thinking": ("off", "high"),
+        "few_tools": (False, True),
+        "injection": ("always", "continuation-skip", "never"),
+        "minimal": (False, True),
+        "resets": (ResetPolicy(), ResetPolicy("daily", 4), ResetPolicy("idle", idle_minutes=30)),
+    }
+    name = dice.choice(sorted(knobs))
+    return msgspec.structs.replace(settings, **{name: dice.choice(knobs[name])})

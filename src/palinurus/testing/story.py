@@ -1,0 +1,80 @@
+"""What clients sent, and transcripts as the witness has read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from palinurus.context.epoch import Epoch, read_epoch
+from palinurus.domain.messages import AssistantMessage, Message, UserMessage
+from palinurus.sessions.transcript import Broken, CustomEntry, Entry, MessageEntry, ResetEntry, Row, decode_row
+
+LABEL = re.compile(r"#(\d+)#")
+"""The number of a letter, in the words of each: so that they are found again wherever they turn up."""
+
+
+class Letter:
+    """One message of a client, and what the client was told about it."""
+
+    def __init__(self, number: int, key: str, text: str, command: str = "") -> None:
+        self.number = number
+        self.key = key
+        self.text = text
+        self.command = command  # "", "new" or "new with words"
+        self.idempotency_key = f"letter-{number}"
+        self.first_sent = 0  # a moment of the witness's own count
+        self.acknowledged = 0  # 0: never
+        self.run_id = ""
+        self.words_kept = False
+        self.set_aside = False  # told of a failure of the disk while its row stayed pending: it may come late
+
+    @property
+    def is_said(self) -> bool:
+        """Whether it has words for the transcript."""
+        return self.command != "new"
+
+
+class Story:
+    """A transcript as read so far."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.entries: list[Entry | Broken] = []
+        self.ids: dict[str, int] = {}
+        self.labels: list[int] = []
+        self.epochs: list[tuple[str, Epoch, bool]] = []  # entry id, epoch, whether a reset came since the last one
+        self._reset = False
+
+    def read(self, rows: Iterable[Row]) -> list[int]:
+        """Take further rows in; the labels of the letters that they hold."""
+        known = len(self.labels)
+        for row in rows:
+            entry = decode_row(row)
+            self.ids[row.id] = len(self.rows)
+            self.rows.append(row)
+            self.entries.append(entry)
+            match entry:
+                case MessageEntry():
+                    self.labels += labels(entry.message)
+                case ResetEntry():
+                    self._reset = True
+                case CustomEntry() if epoch := read_epoch(entry):
+                    self.epochs.append((entry.id, epoch, self._reset))
+                    self._reset = False
+        return self.labels[known:]
+
+    def answer_to(self, run_id: str) -> AssistantMessage | None:
+        """The last reply between this run's message and the next one."""
+        reply = None
+        for entry in self.entries[self.ids[run_id] + 1 :]:
+            if isinstance(entry, MessageEntry):
+                if isinstance(entry.message, UserMessage):
+                    break
+                if isinstance(entry.message, AssistantMessage):
+                    reply = entry.message
+        return reply
+
+
+def labels(message: Message) -> list[int]:
+    """Which letters this message holds. Only people send letters; what a model says is not looked at."""
+    return [int(found) for found in LABEL.findall(message.text)] if isinstance(message, UserMessage) else []

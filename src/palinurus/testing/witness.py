@@ -1,0 +1,235 @@
+"""Who watches the promises during a simulated life, and says which one was broken.
+
+The witness reads the stores themselves, past all faults, and sees every request that the model receives. Each check
+is a method named after what it proves, with the number of its promise; what it finds goes into `broken`, because an
+exception inside the house would be one more fault for the house to handle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from palinurus.config.secrets import Redactor
+from palinurus.context.assemble import violations
+from palinurus.dispatch.inbox import Inbox
+from palinurus.domain.events import RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import AssistantMessage
+from palinurus.providers.provider import ModelRequest
+from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import Broken, Entry, MessageEntry
+from palinurus.testing.story import Letter, Story, labels
+
+CANARY = "yellow canary"  # stands in every private file and nowhere else
+
+
+class Witness:
+    def __init__(self, sessions: SessionStore, inbox: Inbox, secrets: tuple[str, ...]) -> None:
+        self.broken: list[str] = []
+        self.letters: list[Letter] = []
+        self.requests = 0
+        self._sessions = sessions
+        self._inbox = inbox
+        self._redact = Redactor(secrets).redact
+        self._secrets = [form for secret in secrets for form in (secret, msgspec.json.encode(secret)[1:-1].decode())]
+        self._stories: dict[str, Story] = {}  # by session key
+        self._keys: dict[str, SessionKey] = {}
+        self._last: dict[str, tuple[str, ModelRequest]] = {}  # by session key: the epoch's entry and the request
+        self._said: Counter[int] = Counter()
+        self._by_key: dict[str, Letter] = {}  # by idempotency key
+        self._moment = 0
+
+    # -- what the clients and the model tell --------------------------------------------------------------------------
+
+    def moment(self) -> int:
+        """A count that only goes up: what is acknowledged before another thing is sent has the smaller one."""
+        self._moment += 1
+        return self._moment
+
+    def posted(self, letter: Letter) -> None:
+        letter.first_sent = self.moment()
+        self.letters.append(letter)
+        self._keys[letter.key] = SessionKey.parse(letter.key)
+        self._by_key[letter.idempotency_key] = letter
+
+    def acknowledged(self, letter: Letter, run_id: str) -> None:
+        if letter.run_id and letter.run_id != run_id:
+            self._breaks(1, f"letter {letter.number} sent twice became two runs: {letter.run_id} and {run_id}")
+        letter.run_id = run_id
+        letter.acknowledged = letter.acknowledged or self.moment()
+
+    async def answered(self, result: RunResult) -> None:
+        """(10) One result per run, the same for everyone who asks; the only exception is a disk that failed."""
+        record = await self._inbox.find(result.run_id)
+        if record is None:
+            self._breaks(1, f"run {result.run_id} has an answer and no row")
+            return
+        letter, stored = self._by_key[record.idempotency_key], record.result
+        if stored is None:
+            letter.set_aside = True
+            if result.status != "error":
+                self._breaks(10, f"letter {letter.number} was told {result.status} and nothing of it was kept")
+        elif stored != result and not (letter.set_aside and result.status == "error"):
+            self._breaks(10, f"letter {letter.number} was told {result} while {stored} was kept")
+
+    async def received(self, request: ModelRequest) -> None:
+        self.requests += 1
+        keys = {self.letters[label].key for message in request.messages for label in labels(message)}
+        if len(keys) != 1:
+            self._breaks(17, f"a request holds the words of {sorted(keys) or 'nobody'}")
+            return
+        key = keys.pop()
+        self._valid(key, request)
+        try:
+            text = msgspec.json.encode(request).decode()
+        except UnicodeEncodeError:
+            self._breaks(7, f"a request of {key} cannot be written as UTF-8")
+            return
+        self._private(key, text)
+        self._holds_no_secret(f"a request of {key}", text)
+        await self._grows_at_its_end(key, request)
+
+    # -- what is checked of every request -----------------------------------------------------------------------------
+
+    def _valid(self, key: str, request: ModelRequest) -> None:
+        """(7) No provider could refuse it."""
+        for wrong in violations(request.messages):
+            self._breaks(7, f"a request of {key}: {wrong}")
+        if isinstance(request.messages[-1], AssistantMessage):
+            self._breaks(7, f"a request of {key} ends with a reply")
+
+    def _private(self, key: str, text: str) -> None:
+        """(17) Private memory is not read where others listen."""
+        if not self._keys[key].is_private and CANARY in text:
+            self._breaks(17, f"a request of {key} holds private memory")
+
+    async def _grows_at_its_end(self, key: str, request: ModelRequest) -> None:
+        """(20) Within an epoch the last request is a prefix of this one; a new epoch has a reason that is true."""
+        story = await self._story(key)
+        if not story.epochs:
+            self._breaks(20, f"{key} sent a request without an epoch")
+            return
+        entry_id, epoch, _ = story.epochs[-1]
+        if request.head != epoch.head:
+            self._breaks(20, f"{key} sent another head than its epoch has stored")
+        last_id, last = self._last.get(key, ("", None))
+        if last is not None and last_id == entry_id:
+            if request.messages[: len(last.messages)] != last.messages:
+                at = next(i for i, old in enumerate(last.messages) if request.messages[i : i + 1] != (old,))
+                self._breaks(20, f"{key} rewrote message {at} of {len(last.messages)} within an epoch")
+            if (request.model, request.thinking, request.head) != (last.model, last.thinking, last.head):
+                self._breaks(20, f"{key} changed model, thinking or head within an epoch")
+        self._last[key] = (entry_id, request)
+
+    def _reason_fits(self, key: str, story: Story, index: int) -> None:
+        """(20) The reason of a new epoch is true."""
+        _, epoch, after_reset = story.epochs[index]
+        before = story.epochs[index - 1][1] if index else None
+        if after_reset:
+            true = {"reset"}
+        elif before is None:
+            true = {"new"}
+        else:
+            pairs = {
+                "model": (before.route.provider, before.route.model) != (epoch.route.provider, epoch.route.model),
+                "wire": before.route.wire != epoch.route.wire,
+                "thinking": before.route.thinking != epoch.route.thinking,
+                "config": before.settings != epoch.settings,
+                "tools": before.tools != epoch.tools,
+            }
+            true = {reason for reason, differs in pairs.items() if differs}
+        if epoch.reason not in true:
+            self._breaks(20, f"{key} began an epoch because of {epoch.reason!r}; true would be {sorted(true)}")
+
+    # -- what is checked after every step -----------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        # The house goes on meanwhile. Who was acknowledged and no longer pending then, must be in what is read now.
+        letters = [letter for letter in self.letters if letter.acknowledged]
+        pending = {record.run_id for record in await self._inbox.pending()}
+        for session in await self._sessions.recent(limit=1000):
+            await self._story(session.key)
+        self._nothing_lost([letter for letter in letters if letter.run_id not in pending])
+        self._order_kept()
+
+    def _nothing_lost(self, ended: list[Letter]) -> None:
+        """(1) Every acknowledged message is in its transcript exactly once, or still waits in the inbox."""
+        for letter in ended:
+            story = self._stories.get(letter.key, Story())
+            entry_id = letter.run_id if letter.is_said else f"{letter.run_id}-reset"
+            if entry_id not in story.ids:
+                self._breaks(1, f"letter {letter.number} was acknowledged and is nowhere")
+            elif letter.is_said and not letter.words_kept:
+                self._words_kept(letter, story.entries[story.ids[entry_id]])
+
+    def _words_kept(self, letter: Letter, entry: Entry | Broken) -> None:
+        letter.words_kept = True  # looked at once: no row is ever rewritten
+        words = letter.text.removeprefix("/new ") if letter.command else letter.text
+        if words.isprintable() and not (isinstance(entry, MessageEntry) and entry.message.text == self._redact(words)):
+            self._breaks(1, f"letter {letter.number} was stored with other words: {entry}")
+
+    def _order_kept(self) -> None:
+        """(1) What was acknowledged before another message was sent stands before it in the transcript."""
+        for key, story in self._stories.items():
+            earliest, who = self._moment + 1, -1
+            for label in reversed(story.labels):
+                letter = self.letters[label]
+                if letter.set_aside or letter.key != key:
+                    continue
+                if earliest < letter.first_sent:
+                    self._breaks(1, f"letter {label} stands before letter {who}, which was accepted earlier")
+                if letter.acknowledged and letter.acknowledged < earliest:
+                    earliest, who = letter.acknowledged, label
+
+    # -- what is checked at the end -----------------------------------------------------------------------------------
+
+    async def at_rest(self) -> None:
+        """(10) Every accepted run has its result, and the result is what the transcript says."""
+        for record in await self._inbox.pending():
+            self._breaks(10, f"run {record.run_id} of {record.idempotency_key} never ended")
+        for letter in self.letters:
+            kept = await self._inbox.find(letter.run_id) if letter.acknowledged else None
+            if kept is None or kept.result is None or not letter.is_said:
+                continue
+            self._holds_no_secret(f"the row of run {letter.run_id}", msgspec.json.encode(kept).decode())
+            self._answer_is_its_own(letter, kept.result)
+
+    def _answer_is_its_own(self, letter: Letter, result: RunResult) -> None:
+        story = self._stories.get(letter.key, Story())
+        reply = story.answer_to(letter.run_id) if letter.run_id in story.ids else None
+        if result.status == "ok" and (reply is None or result.text != _heard(reply)):
+            self._breaks(10, f"letter {letter.number} was answered with {result.text!r}, the transcript says {reply}")
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def _story(self, key: str) -> Story:
+        """(1) A transcript only ever grows. (19) Nothing secret is in it."""
+        story = self._stories.setdefault(key, Story())
+        session = await self._sessions.find(self._keys[key])
+        rows = await self._sessions.rows(session.id) if session else []
+        known, epochs = len(story.rows), len(story.epochs)
+        if rows[:known] != story.rows:
+            self._breaks(1, f"the transcript of {key} was rewritten")
+        for label in story.read(rows[known:]):
+            self._said[label] += 1
+            if self._said[label] > 1:
+                self._breaks(1, f"letter {label} was said {self._said[label]} times")
+        for row in rows[known:]:
+            self._holds_no_secret(f"row {row.id} of {key}", row.payload)
+        for index in range(epochs, len(story.epochs)):
+            self._reason_fits(key, story, index)
+        return story
+
+    def _holds_no_secret(self, where: str, text: str) -> None:
+        """(19) Configured secrets are nowhere, as they are or as JSON writes them."""
+        if any(secret in text for secret in self._secrets):
+            self._breaks(19, f"{where} holds a secret")
+
+    def _breaks(self, promise: int, how: str) -> None:
+        self.broken.append(f"promise {promise}: {how}")
+
+
+def _heard(reply: AssistantMessage) -> str:
+    return "" if reply.text.strip().upper() == "NO_REPLY" else reply.text

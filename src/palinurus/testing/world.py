@@ -1,0 +1,322 @@
+"""The world around a simulated house: clients, an owner who edits files and turns knobs, and weather.
+
+Everything that happens is a step drawn by the dice; after each step the dead are revived and the witness looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from palinurus.dispatch.inbox import Inbox
+from palinurus.dispatch.runs import Run
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import HolderLost, QueueFull, StorageError, WaitTimeout
+from palinurus.domain.events import Lifecycle, RunResult
+from palinurus.domain.keys import SessionKey
+from palinurus.sessions.store import SessionStore
+from palinurus.testing.clock import SeededIds
+from palinurus.testing.faults import CALM, Border, Power, Trace, Weather, dice_for
+from palinurus.testing.liar import LONE_SURROGATE, SECRETS, lying_tools, words
+from palinurus.testing.life import TURN_SECONDS, Life, Outlives, Settings, changed_at_random
+from palinurus.testing.story import Letter
+from palinurus.testing.virtual import VirtualClock
+from palinurus.testing.witness import CANARY, Witness
+from palinurus.tools.files import file_tools
+from palinurus.tools.note import note_tool
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.files import WorkspaceFiles
+
+KEYS = (
+    "agent:main:main",
+    "agent:main:direct:ann",
+    "agent:main:telegram:group:g1",
+    "agent:main:slack:channel:c1:thread:9",
+    "agent:main:subagent:5a1b",
+)
+PUBLIC_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "BOOTSTRAP.md", "HEARTBEAT.md")
+PRIVATE_FILES = ("USER.md", "MEMORY.md", "memory/2026-11-14.md")
+STOP_SECONDS = 60.0
+REST = 4 * 3600.0  # virtual seconds in which everything must come to rest once the weather is calm
+
+
+class PromiseBroken(Exception):
+    """A check failed. The text says which promise, and how to see it again."""
+
+
+class Shelf(Struct, frozen=True):
+    """The stores of one home."""
+
+    sessions: SessionStore
+    inbox: Inbox
+    close: Callable[[], Awaitable[None]] | None = None
+
+
+MakeShelf = Callable[[Clock, NewId, Path], Shelf]
+"""Makes the stores of a new home; the folder is the home's own."""
+
+
+class World:
+    def __init__(self, seed: int, home: Path, make_shelf: MakeShelf) -> None:
+        self.trace = Trace()
+        self.lives = 0
+        self._seed = seed
+        self._dice = dice_for(seed, "world")
+        self._weather = Weather.drawn(self._dice)
+        self._workspace = home / "workspace"
+        self._workspace.mkdir()
+        self._clock = VirtualClock(asyncio.get_running_loop())
+        ids = SeededIds(seed)
+        self.shelf = shelf = make_shelf(self._clock, ids, home)
+        self.witness = Witness(shelf.sessions, shelf.inbox, SECRETS)
+        files = WorkspaceFiles(Boundary(self._workspace))
+        tools = (*file_tools(files), note_tool(files, self._clock), *lying_tools(lambda: self._life.border))
+        self._outlives = Outlives(shelf.sessions, shelf.inbox, files, self._clock, ids, self.witness.received, tools)
+        self._settings = Settings()
+        self._life = self._new_life()
+        self._clients: set[asyncio.Task[None]] = set()
+        self._unsent: list[Letter] = []
+        self._started: set[Run] = set()  # runs whose turn has come
+        self.steps: tuple[tuple[int, Callable[[], Awaitable[None]]], ...] = (
+            (40, self._say),
+            (12, self._send_again),
+            (8, self._start_over),
+            (5, self._stop),
+            (2, self._ask),
+            (10, self._edit),
+            (6, self._configure),
+            (10, self._pause),
+            (3, self._sleep_long),
+            (1, self._set_clock),
+            (3 if self._weather.crash else 1, self._crash),
+            (2, self._hand_over),
+        )
+
+    async def run(self, steps: int) -> None:
+        for name in (*PUBLIC_FILES, *PRIVATE_FILES):
+            self._write(name)
+        (self._workspace / "link.md").symlink_to("MEMORY.md")
+        self._life.border.power.cut()  # what never lived is started like what has died
+        await self._revive()
+        weights = [weight for weight, _ in self.steps]
+        for _ in range(steps):
+            ((_, step),) = self._dice.choices(self.steps, weights)
+            self.trace.add("step", step.__name__.lstrip("_"))
+            await step()
+            await asyncio.sleep(self._dice.expovariate(2.0))
+            await self._revive()
+            await self._check()
+        await self._come_to_rest()
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    async def _say(self) -> None:
+        for _ in range(self._dice.choice((1, 1, 1, 2, 3, 8))):
+            self._post(words(self._dice))
+
+    async def _start_over(self) -> None:
+        self._post(words(self._dice) if self._dice.random() < 0.5 else "", command="new")
+
+    async def _send_again(self) -> None:
+        """A client that did not hear, or is not sure, sends the same again; sometimes twice at once."""
+        known = self.witness.letters[-20:]
+        for letter in self._dice.sample(known, min(len(known), 2)):
+            for _ in range(self._dice.choice((1, 2))):
+                self._send(letter)
+
+    async def _stop(self) -> None:
+        busy = [str(run.key) for run in self._life.dispatcher.runs.active()]
+        self._client(self._stops(self._life, self._dice.choice([*busy, *KEYS])))
+
+    async def _ask(self) -> None:
+        self._client(self._commands(self._life, "/help", self._dice.choice(KEYS)))
+
+    async def _edit(self) -> None:
+        name = self._dice.choice((*PUBLIC_FILES, *PRIVATE_FILES))
+        if self._dice.random() < 0.2:
+            (self._workspace / name).unlink(missing_ok=True)
+        else:
+            self._write(name)
+
+    async def _configure(self) -> None:
+        self._settings = changed_at_random(self._settings, self._dice)
+        self._life.configure(self._settings)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._dice.expovariate(0.1))
+
+    async def _sleep_long(self) -> None:
+        await asyncio.sleep(self._dice.choice((20 * 60, 5 * 3600, 30 * 3600)))
+
+    async def _set_clock(self) -> None:
+        self._clock.set_by(self._dice.choice((-7200, -5, 5, 7200)))
+
+    async def _crash(self) -> None:
+        self._life.border.power.cut()
+
+    async def _hand_over(self) -> None:
+        """The holder leaves, and has a while to finish what it accepted."""
+        leaving = self._life.call(self._life.dispatcher.leave())
+        await asyncio.wait({leaving}, timeout=60)
+        self._life.border.power.cut()
+
+    # -- clients ------------------------------------------------------------------------------------------------------
+
+    def _post(self, text: str, command: str = "") -> None:
+        """A new letter, sent by a client who keeps it until it is acknowledged."""
+        number = len(self.witness.letters)
+        if text and self._dice.random() < 0.5 * self._weather.lie:
+            text = f"{text} {LONE_SURROGATE}"
+        text = f"#{number}# {text}" if text or not command else ""
+        if command:
+            text, command = f"/new {text}".strip(), "new with words" if text else "new"
+        letter = Letter(number, self._dice.choice(KEYS), text, command)
+        self.witness.posted(letter)
+        self._send(letter)
+
+    def _send(self, letter: Letter) -> None:
+        self._client(self._deliver(letter))
+
+    def _client(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._clients.add(task)
+        task.add_done_callback(self._client_done)
+
+    def _client_done(self, task: asyncio.Future[None]) -> None:
+        self._clients.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.witness.broken.append(f"promise 8: a client was told {error!r}, which is none of our errors")
+
+    async def _deliver(self, letter: Letter) -> None:
+        life = self._life
+        inbound = Inbound(letter.text, letter.idempotency_key, session_key=letter.key)
+        run = life.call(life.dispatcher.submit(inbound))
+        await asyncio.wait({run})
+        if run.cancelled():  # the house went down: nobody knows whether it was accepted
+            self._unsent.append(letter)
+            return
+        try:
+            accepted = run.result()
+        except (HolderLost, QueueFull, StorageError):
+            self._unsent.append(letter)
+            return
+        self.witness.acknowledged(letter, accepted.id)
+        self.trace.add("ack", f"{letter.number} {accepted.id}")
+        await self._await_answer(life, accepted)
+
+    async def _await_answer(self, life: Life, run: Run) -> None:
+        answer = life.call(self._follow(life, run))
+        await asyncio.wait({answer})
+        if not answer.cancelled():
+            self.trace.add("answer", f"{run.id} {answer.result().status}")
+            await self.witness.answered(answer.result())
+
+    async def _follow(self, life: Life, run: Run) -> RunResult:
+        """(10) Once its turn has come a run ends within its limit, whatever hangs."""
+        async for event in run.events():
+            if event == Lifecycle("start") and run not in self._started:
+                self._started.add(run)
+                self._client(self._ends_within(life, run, TURN_SECONDS + STOP_SECONDS, 10))
+        return await run.wait(1)
+
+    async def _ends_within(self, life: Life, run: Run, seconds: float, promise: int) -> None:
+        ended = life.call(run.wait(seconds))
+        await asyncio.wait({ended})
+        late = not ended.cancelled() and isinstance(ended.exception(), WaitTimeout)
+        if late and life.on:
+            self.witness.broken.append(f"promise {promise}: run {run.id} goes on after {seconds:g} s")
+
+    async def _stops(self, life: Life, key: str) -> None:
+        """(9) STOP stops. A run that still waits for its turn is not counted: it ends when its turn comes."""
+        going_on = [run for run in life.dispatcher.runs.active(SessionKey.parse(key)) if run in self._started]
+        await self._commands(life, "/stop", key)
+        for run in going_on:
+            if run.stop.requested:
+                await self._ends_within(life, run, STOP_SECONDS, 9)
+
+    async def _commands(self, life: Life, text: str, key: str) -> None:
+        """A command that nobody minds losing."""
+        inbound = Inbound(text, f"command {self.witness.moment()}", session_key=key)
+        run = life.call(life.dispatcher.submit(inbound))
+        await asyncio.wait({run})
+        if not run.cancelled() and not isinstance(run.exception(), HolderLost):
+            run.result()
+
+    # -- the house ----------------------------------------------------------------------------------------------------
+
+    def _new_life(self) -> Life:
+        self.lives += 1
+        border = Border(Power(), self._weather, dice_for(self._seed, f"life {self.lives}"), self.trace)
+        return Life(self._outlives, border, self._settings)
+
+    async def _revive(self) -> None:
+        """Bury a dead life and start the next, until one has taken up what the last had accepted."""
+        new = False
+        while not self._life.on:
+            await self._life.crash()
+            self._life, new = self._new_life(), True
+            recovery = self._life.call(self._life.dispatcher.recover())
+            lost = self._life.call(self._life.border.power.lost())
+            await asyncio.wait({recovery, lost}, return_when=asyncio.FIRST_COMPLETED)
+            if recovery.done() and recovery.exception() is not None:  # it could not read its home, and gave up
+                self._life.border.power.cut()
+        if new:
+            for record in await self._outlives.inbox.pending():
+                if run := self._life.dispatcher.runs.get(record.run_id):
+                    self._client(self._await_answer(self._life, run))
+        while self._unsent and self._dice.random() < 0.7:
+            self._send(self._unsent.pop(0))
+
+    def _write(self, name: str) -> None:
+        said = words(self._dice) if self._dice.random() < 0.9 else ""
+        path = self._workspace / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{said}\n{CANARY}\n" if name in PRIVATE_FILES else f"{said}\n", encoding="utf-8")
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    async def _check(self) -> None:
+        await self.witness.look()
+        self._raise_if_broken()
+
+    def _raise_if_broken(self) -> None:
+        if self.witness.broken:
+            raise PromiseBroken(self.witness.broken[0])
+
+    async def _come_to_rest(self) -> None:
+        """Calm weather: the present life ends what it began, and the next what no life has ended."""
+        self.trace.add("step", "come to rest")
+        self._weather = self._life.border.weather = CALM
+        try:
+            async with asyncio.timeout(REST):
+                await self._rest()
+                self._life.border.power.cut()
+                await self._revive()
+                await self._all_delivered()
+                await self._rest()
+        except TimeoutError:
+            raise PromiseBroken(f"promise 10: no rest after {REST:g} seconds") from None
+        await self._check()
+        await self.witness.at_rest()
+        self._raise_if_broken()
+        await self._life.crash()
+
+    async def _rest(self) -> None:
+        """(6) Nothing runs any more, and nobody stands in a lane that does not move."""
+        life = self._life
+        idle, lost = life.call(life.dispatcher.idle()), life.call(life.border.power.lost())
+        await asyncio.wait({idle, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if life.on and life.dispatcher.busy:
+            raise PromiseBroken(f"promise 6: {life.dispatcher.busy} jobs wait and nothing runs")
+
+    async def _all_delivered(self) -> None:
+        while self._unsent or self._clients:
+            for letter in self._unsent[:5]:
+                self._send(letter)
+            del self._unsent[:5]
+            await asyncio.sleep(1)
+            self._raise_if_broken()

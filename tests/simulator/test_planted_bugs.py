@@ -1,0 +1,224 @@
+"""The checks can fail: a bug planted in the house is found within a few lives, and by the promise that it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from palinurus.agent.loop import Stop
+from palinurus.context import epoch, opening
+from palinurus.context.assemble import assemble
+from palinurus.context.epoch import Epoch
+from palinurus.dispatch.dispatcher import Dispatcher
+from palinurus.dispatch.inbox import RunRecord
+from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.runs import Run
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.events import RunResult
+from palinurus.domain.messages import Message, UserMessage
+from palinurus.providers.provider import Head
+from palinurus.sessions import journal
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.transcript import Entry
+from palinurus.testing.simulator import in_memory, main, simulate
+from palinurus.testing.stores import MemoryInbox, MemorySessions
+from palinurus.testing.virtual import Deadlock
+from palinurus.testing.world import MakeShelf, PromiseBroken, Shelf
+from palinurus.workspace.files import WorkspaceFiles
+
+LIVES = 40
+STEPS = 40
+
+
+def found(shelf: MakeShelf = in_memory) -> int:
+    """The promise that the bug breaks, by the first life that shows it."""
+    for seed in range(LIVES):
+        try:
+            simulate(seed, STEPS, shelf=shelf)
+        except PromiseBroken as broken:
+            return int(str(broken).removeprefix("promise ").partition(":")[0])
+        except Deadlock:
+            return 10
+    pytest.fail(f"the bug lived through {LIVES} lives")
+
+
+def shelf_of(sessions: type[MemorySessions] = MemorySessions, inbox: type[MemoryInbox] = MemoryInbox) -> MakeShelf:
+    def make(clock: Clock, new_id: NewId, home: Path) -> Shelf:
+        return Shelf(sessions(clock, new_id), inbox())
+
+    return make
+
+
+class DropsAnAppend(MemorySessions):
+    appends = 0
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        self.appends += 1
+        kept = () if self.appends == 20 else entries
+        return await super().append(session_id, kept, change)
+
+
+class Rewrites(MemorySessions):
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        session = await super().append(session_id, entries, change)
+        rows = self.transcripts[session_id]
+        if len(rows) > 8:
+            rows[3] = msgspec.structs.replace(rows[3], payload=rows[3].payload.replace("the", "a"))
+        return session
+
+
+class Forgets(MemoryInbox):
+    async def accept(self, record: RunRecord) -> RunRecord:
+        kept = await super().accept(record)
+        if len(self.records) % 7 == 0:
+            self.records.pop(kept.run_id, None)
+        return kept
+
+    async def finish(self, result: RunResult) -> None:
+        if result.run_id in self.records:
+            await super().finish(result)
+
+
+class TakesDuplicates(MemoryInbox):
+    async def accept(self, record: RunRecord) -> RunRecord:
+        self.records[record.run_id] = record
+        return record
+
+
+class LosesPending(MemoryInbox):
+    async def pending(self) -> list[RunRecord]:
+        return (await super().pending())[1:]
+
+
+class ReversesPending(MemoryInbox):
+    async def pending(self) -> list[RunRecord]:
+        return (await super().pending())[::-1]
+
+
+@pytest.mark.parametrize(
+    ("shelf", "promises"),
+    [
+        (shelf_of(DropsAnAppend), {1, 10, 20}),  # as the dropped row held words, a reply or an epoch
+        (shelf_of(Rewrites), {1}),
+        (shelf_of(inbox=Forgets), {1}),
+        (shelf_of(inbox=TakesDuplicates), {1}),
+        (shelf_of(inbox=LosesPending), {1}),
+        (shelf_of(inbox=ReversesPending), {1}),
+    ],
+    ids=["drops an append", "rewrites", "forgets", "takes duplicates", "loses pending", "reverses pending"],
+)
+def test_a_store_that_lies_is_found(shelf: MakeShelf, promises: set[int]) -> None:
+    assert found(shelf) in promises
+
+
+def test_merging_messages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def merging(messages: Sequence[Message], *, epoch_start: int = 0) -> tuple[Message, ...]:
+        out: list[Message] = []
+        for message in assemble(messages, epoch_start=epoch_start):
+            if isinstance(message, UserMessage) and len(out) > 1 and out[-1].text == "(no reply)":
+                out.pop()
+                before = out.pop()
+                out.append(msgspec.structs.replace(message, content=f"{before.text}\n{message.text}"))
+            else:
+                out.append(message)
+        return tuple(out)
+
+    monkeypatch.setattr(opening, "assemble", merging)
+    assert found() == 20
+
+
+def test_not_repairing_a_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "assemble", lambda messages, epoch_start=0: tuple(messages))
+    assert found() in (7, 20)
+
+
+def test_a_head_that_moves_within_an_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[int] = []
+
+    def head(self: Epoch) -> Head:
+        shown.append(1)
+        return Head(f"{self.system}\nRequest {len(shown)}.", self.tools)
+
+    monkeypatch.setattr(Epoch, "head", property(head))
+    assert found() == 20
+
+
+def test_a_new_epoch_without_a_true_reason_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "reason_for_new", lambda *now: epoch.reason_for_new(*now) or "config")
+    assert found() == 20
+
+
+def test_private_files_in_a_group_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    bootstrap_files = WorkspaceFiles.bootstrap_files
+    monkeypatch.setattr(
+        WorkspaceFiles,
+        "bootstrap_files",
+        lambda self, mode, private, extra=(): bootstrap_files(self, mode, True, extra),
+    )
+    assert found() == 17
+
+
+def test_a_secret_that_is_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_walk", lambda value, redact: value)
+    monkeypatch.setattr("palinurus.testing.world.LONE_SURROGATE", "whole")
+    assert found() == 19
+
+
+def test_a_stop_that_only_nods_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(self: Stop, reason: str = "stopped") -> None:
+        self.reason = self.reason or reason
+
+    monkeypatch.setattr(Stop, "request", request)
+    assert found() in (9, 10)
+
+
+def test_an_answer_that_belongs_to_another_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def last_reply(view: Any, run_id: str) -> Any:
+        last = view.lines[-1].message if view.lines and run_id in view.ids else None
+        return last if last and last.__struct_config__.tag == "assistant" and not last.calls else None
+
+    monkeypatch.setattr("palinurus.agent.turn._answered_before", last_reply)
+    assert found() in (10, 7, 20)
+
+
+def test_a_lane_that_dies_with_a_cancelled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palinurus.tools.registry._is_cancelled", lambda: True)
+    monkeypatch.setattr("palinurus.dispatch.lanes._is_cancelled", lambda: True)
+    assert found() in (6, 10, 9)
+
+
+def test_a_message_that_is_dropped_when_the_disk_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgets(self: Dispatcher, run: Run, why: str) -> None:
+        run.end(RunResult(run.id, str(run.key), "", "error", error=why))
+        inbox: Any = self._inbox
+        kept = inbox._inner.records
+        kept[run.id] = msgspec.structs.replace(kept[run.id], result=run.result)
+
+    monkeypatch.setattr(Dispatcher, "_unfinished", forgets)
+    assert found() == 1
+
+
+def test_two_turns_at_once_in_a_session_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    start: Callable[..., None] = Lanes.start
+    count = iter(range(1_000_000))
+    monkeypatch.setattr(
+        Lanes, "start", lambda self, key, job, on_break: start(self, f"{key} {next(count)}", job, on_break)
+    )
+    assert found() in (1, 20)
+
+
+def test_sending_calls_as_the_model_gave_them_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palinurus.agent.loop.answered", lambda reply, results: (reply, *results))
+    assert found() == 7
+
+
+def test_a_failing_seed_is_printed_and_the_command_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("palinurus.testing.simulator.in_memory", shelf_of(DropsAnAppend))
+    assert main(["--seeds", "0-3", "--steps", "40"]) == 1
+    assert "again: python -m palinurus.testing.simulator --seed" in capsys.readouterr().out
