@@ -37,14 +37,33 @@ def nothing_ran() -> None:
     ran.clear()
 
 
+class PlainPen:
+    def __init__(self, clean: Callable[[Any], Any]) -> None:
+        self.clean = clean
+
+    def redact(self, text: str) -> str:
+        return text
+
+
+class Nobody:
+    """Nobody speaks while the turn goes on."""
+
+    def waiting(self) -> bool:
+        return False
+
+    def take(self) -> None:
+        return None
+
+
 class Scene:
     """A loop with everything that it told."""
 
     def __init__(self, provider: Any, *tools: Tool, clean: Callable[[Any], Any] = lambda message: message) -> None:
+        pen = PlainPen(clean)
         self.events: list[RunEvent] = []
         self.stop = Stop()
         self.provider = provider
-        self.loop = Loop(provider, Registry(tools), RUN, self.stop, self.events.append, FakeClock(), clean)
+        self.loop = Loop(provider, Registry(tools), RUN, self.stop, self.events.append, FakeClock(), pen, Nobody())
         self.heard: list[AssistantMessage | ToolResult] = []
 
     async def play(self) -> list[AssistantMessage | ToolResult]:

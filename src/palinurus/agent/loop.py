@@ -14,11 +14,12 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
+from palinurus.agent.streamed import Streamed
 from palinurus.context.assemble import answered
 from palinurus.domain.clock import Clock
 from palinurus.domain.events import AssistantDelta, RunEvent, ThinkingDelta, ToolFinished, ToolStarted
 from palinurus.domain.events import Notice as NoticeEvent
-from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult
+from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import (
     ModelRequest,
@@ -33,14 +34,34 @@ from palinurus.tools.registry import Registry
 
 MAX_STEPS = 100  # a model that has not finished after so many calls is going round in circles
 STOPPED = "Stopped before it ended."
+SKIPPED = "Skipped to hear a message that came in meanwhile."
 
 M = TypeVar("M", AssistantMessage, ToolResult)
 
 
-class Clean(Protocol):
-    """Gives a message back as it will be stored: without secrets. The model is sent nothing else."""
+class Pen(Protocol):
+    """How things look when they are written down: without secrets. The model is sent nothing else."""
 
-    def __call__(self, message: M) -> M: ...
+    def clean(self, message: M) -> M: ...
+
+    def redact(self, text: str) -> str: ...
+
+
+class Interjection(Struct, frozen=True):
+    """Somebody spoke while the turn went on, and is heard in it."""
+
+    run_id: str
+    message: UserMessage
+
+
+class Steer(Protocol):
+    """Those who speak while the turn goes on."""
+
+    def waiting(self) -> bool:
+        """Whether somebody wants to be heard in this turn."""
+
+    def take(self) -> Interjection | None:
+        """What they say, as one message; from now on they are answered by this turn."""
 
 
 Emit = Callable[[RunEvent], None]
@@ -94,26 +115,31 @@ class Loop(Struct, frozen=True):
     stop: Stop
     emit: Emit
     clock: Clock
-    clean: Clean
+    pen: Pen
+    steer: Steer
 
-    async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult]:
-        """Yield each reply and each tool result, in the order in which the model will read them. Ends with a reply."""
+    async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult | Interjection]:
+        """Yield replies, results and interjections in the order in which the model reads them. A reply is the last."""
         for _ in range(MAX_STEPS):
-            reply = self.clean(await self._reply(request))
+            reply = self.pen.clean(await self._reply(request))
             yield reply
             if not reply.calls:
                 return
             results: list[ToolResult] = []
             for call in reply.calls:
-                result = await self._result(call)
+                result = self._skipped(call) if self.steer.waiting() else await self._result(call)
                 yield result
                 results.append(result)
             # As the next turn will read them from the store: a model may give two calls one id.
-            request = msgspec.structs.replace(request, messages=(*request.messages, *answered(reply, results)))
+            messages = [*request.messages, *answered(reply, results)]
+            if interjection := self.steer.take():
+                yield interjection
+                messages.append(interjection.message)
+            request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
     async def _reply(self, request: ModelRequest) -> AssistantMessage:
-        heard: list[str] = []
+        streamed = Streamed(self.pen.redact, lambda text: self.emit(AssistantDelta(text)))
         reply: AssistantMessage | None = None
         try:
             with self.stop.interruptible():
@@ -121,20 +147,21 @@ class Loop(Struct, frozen=True):
                 async for event in self.provider.stream(request):
                     match event:
                         case TextDelta():
-                            heard.append(event.text)
-                            self.emit(AssistantDelta(event.text))
+                            streamed.hear(event.text)
                         case ThinkingTextDelta():
-                            self.emit(ThinkingDelta(event.text))
+                            self.emit(ThinkingDelta(self.pen.redact(event.text)))
                         case Notice():
                             if event.discard:
-                                heard.clear()
+                                streamed.discard()
                             self.emit(NoticeEvent(event.text, event.discard))
                         case ReplyDone():
                             reply = event.message
                         case ReplyFailed():
                             reply = self._cut(request, "error", f"{event.error.kind}: {event.error}", event.partial)
         except Stopped:
-            return self._cut(request, "aborted", self.stop.reason, "".join(heard))
+            streamed.end()
+            return self._cut(request, "aborted", self.stop.reason, streamed.text)
+        streamed.end()
         return reply or self._cut(request, "error", f"{self.provider.name} ended its stream without a reply")
 
     def _cut(
@@ -153,15 +180,19 @@ class Loop(Struct, frozen=True):
 
     async def _result(self, call: ToolCall) -> ToolResult:
         started = self.clock.now_ms()
-        self.emit(ToolStarted(call.id, call.name, call.arguments))
+        self.emit(ToolStarted(call.id, call.name, call.arguments))  # of a reply that is clean already
         try:
             with self.stop.interruptible():
                 output = await self.tools.run(self.run, call)
         except Stopped:
             output = ToolOutput(STOPPED, is_error=True)
         ended = self.clock.now_ms()
-        result = self.clean(
+        result = self.pen.clean(
             ToolResult(call.id, call.name, output.content, output.is_error, ended, output.origin, output.details)
         )
         self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, (ended - started) / 1000))
         return result
+
+    def _skipped(self, call: ToolCall) -> ToolResult:
+        self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
+        return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())

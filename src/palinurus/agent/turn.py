@@ -12,23 +12,25 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec import Struct
 
-from palinurus.agent.loop import Emit, Loop, Stop
+from palinurus.agent.loop import Emit, Interjection, Loop, Steer, Stop
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings, Gathered, Opening, closing, open_turn, spoken
-from palinurus.context.view import View, fold
+from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, closing, open_turn, said
+from palinurus.context.view import Line, View, fold
 from palinurus.domain.clock import Clock, NewId, local_time
 from palinurus.domain.envelope import Delivery, Inbound
+from palinurus.domain.errors import Failure
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from palinurus.domain.tool import ToolRun
 from palinurus.ledger.usage import UsageRow
-from palinurus.providers.provider import Provider
+from palinurus.providers.provider import ModelRef, Provider
 from palinurus.sessions.journal import Journal, Redact, redacted
 from palinurus.sessions.reading import Reader
 from palinurus.sessions.reset import ResetPolicy, reset_due
-from palinurus.sessions.session import Session, SessionChange
+from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.store import SessionStore
+from palinurus.sessions.transcript import Entry
 from palinurus.tools.registry import Registry
 from palinurus.workspace.files import HEARTBEAT, Mode, WorkspaceFiles
 
@@ -69,29 +71,30 @@ class TurnRunner:
         self._redact = redact
 
     async def run(
-        self, agent: Agent, key: SessionKey, run_id: str, inbound: Inbound, stop: Stop, emit: Emit
+        self, agent: Agent, key: SessionKey, spoken: Spoken, stop: Stop, emit: Emit, steer: Steer
     ) -> RunResult:
         began = self._clock.now_ms()
         session = await self._sessions.open(key)
         view = await self.view(session)
         journal = self.journal(session, view)
-        view = await self._reset_if_due(key, journal, view, run_id)
-        if earlier := _answered_before(view, run_id):
-            return self._result(key, session, run_id, earlier, earlier.usage, began)
+        view = await self._reset_if_due(key, journal, view, spoken.run_id)
+        if earlier := _answered_before(view, spoken.run_id):
+            return self._result(key, session, spoken.run_id, earlier, earlier.usage, began)
 
         provider, route = await agent.choose_model(view.model)
-        gathered = gather(agent, key, route, self._clock, heartbeat=inbound.channel == "heartbeat")
-        opening = open_turn(view, gathered, context_for(agent, key), journal, inbound, run_id)
-        await journal.write(opening.entries, _spoke(inbound, route))
+        route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
+        gathered = gather(agent, key, route, self._clock, heartbeat=spoken.inbound.channel == "heartbeat")
+        opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
+        await journal.write(opening.entries, _spoke(spoken.inbound, route))
 
-        run = ToolRun(key, run_id, key.is_private)
-        loop = Loop(provider, agent.tools, run, stop, emit, self._clock, journal.clean)
+        run = ToolRun(key, spoken.run_id, key.is_private)
+        loop = Loop(provider, agent.tools, run, stop, emit, self._clock, journal, steer)
         usage = Usage()
         async for message in loop.messages(opening.request):
             await self._keep(journal, message, opening, run, agent)
             if isinstance(message, AssistantMessage):
                 answer, usage = message, usage + message.usage
-        return self._result(key, session, run_id, answer, usage, began)
+        return self._result(key, session, spoken.run_id, answer, usage, began)
 
     async def view(self, session: Session) -> View:
         return fold(await self._reader.entries(session.id))
@@ -115,16 +118,37 @@ class TurnRunner:
         entry = journal.reset(reason, entry_id=f"{run_id}-reset")
         await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
 
-    async def keep(self, key: SessionKey, run_id: str, inbound: Inbound, why: str) -> None:
+    async def keep(self, key: SessionKey, spoken: Spoken, why: str) -> None:
         """Store a message that cannot be answered, and why: it was accepted, so it is part of what was said."""
         session = await self._sessions.open(key)
         view = await self.view(session)
-        if run_id in view.said:
+        if spoken.run_id in view.said:
             return
         journal = self.journal(session, view)
-        said = journal.message(spoken(inbound, (), local_time(self._clock)), entry_id=run_id)
+        entry = journal.message(said(spoken, local_time(self._clock)), entry_id=spoken.run_id)
         reply = AssistantMessage((), stop_reason="error", error_message=why, timestamp=self._clock.now_ms())
-        await journal.write([said, journal.message(reply)])
+        await journal.write([entry, journal.message(reply)])
+
+    async def choose(self, key: SessionKey, run_id: str, *, model: str | None, thinking: str | None) -> None:
+        """Keep a choice of model or thinking for the session. Twice for one run is once."""
+        session = await self._sessions.open(key)
+        journal = self.journal(session, await self.view(session))
+        entries: list[Entry] = []
+        if model is not None:
+            ref = ModelRef.parse(model)
+            entries.append(journal.model_change(ref.provider, ref.model, entry_id=f"{run_id}-model"))
+        if thinking is not None:
+            entries.append(journal.thinking_change(thinking, entry_id=f"{run_id}-thinking"))
+        await journal.write(entries)
+
+    async def prefer(self, key: SessionKey, preferences: Preferences) -> None:
+        """Keep what the people of a session have chosen; its transcript is not touched."""
+        session = await self._sessions.open(key)
+        await self._sessions.append(session.id, (), SessionChange(preferences=preferences))
+
+    async def preferences(self, key: SessionKey) -> Preferences:
+        session = await self._sessions.find(key)
+        return session.preferences if session else Preferences()
 
     async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, run_id: str) -> View:
         policy = self._reset_policy(key)
@@ -136,8 +160,16 @@ class TurnRunner:
         return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=entry.id)
 
     async def _keep(
-        self, journal: Journal, message: AssistantMessage | ToolResult, opening: Opening, run: ToolRun, agent: Agent
+        self,
+        journal: Journal,
+        message: AssistantMessage | ToolResult | Interjection,
+        opening: Opening,
+        run: ToolRun,
+        agent: Agent,
     ) -> None:
+        if isinstance(message, Interjection):
+            await journal.write([journal.message(message.message, entry_id=message.run_id)])
+            return
         entry = journal.message(message)
         if isinstance(message, ToolResult):
             await journal.write([entry])
@@ -166,7 +198,7 @@ class TurnRunner:
     def _result(
         self, key: SessionKey, session: Session, run_id: str, reply: AssistantMessage, usage: Usage, began: int
     ) -> RunResult:
-        kind, _, why = (reply.error_message or "").partition(": ")
+        kind, why = _failure(reply.error_message or "")
         failed = reply.stop_reason in ("error", "aborted")
         return RunResult(
             run_id=run_id,
@@ -176,10 +208,16 @@ class TurnRunner:
             text=reply.text,
             model=f"{reply.provider}/{reply.model}",
             usage=usage,
-            error=why or kind,
-            error_kind=kind if why else "",
+            error=why,
+            error_kind=kind,
             duration_ms=self._clock.now_ms() - began,
         )
+
+
+def _failure(message: str) -> tuple[str, str]:
+    """The kind of a provider's failure and its sentence, as the loop puts them into a reply that failed."""
+    kind, _, why = message.partition(": ")
+    return (kind, why) if kind in set(Failure) else ("", message)
 
 
 def gather(agent: Agent, key: SessionKey, route: Route, clock: Clock, *, heartbeat: bool = False) -> Gathered:
@@ -215,7 +253,7 @@ def _answered_before(view: View, run_id: str) -> AssistantMessage | None:
     """
     if run_id not in view.said:
         return None
-    at = next((index for index, line in enumerate(view.lines) if line.id == run_id), None)
+    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), None)
     if at is None:  # it stands before a reset
         return _TOO_LATE
     later = [line.message for line in view.lines[at + 1 :]]
@@ -224,6 +262,10 @@ def _answered_before(view: View, run_id: str) -> AssistantMessage | None:
     if own and isinstance(last := own[-1], AssistantMessage) and not last.calls:
         return last
     return None if spoken is None else _TOO_LATE
+
+
+def _holds(line: Line, run_id: str) -> bool:
+    return line.id == run_id or (isinstance(line.message, UserMessage) and run_id in line.message.also)
 
 
 _TOO_LATE = AssistantMessage(

@@ -218,6 +218,9 @@ class Models(Section):
         "merge", description="Whether these providers stand beside the built-in ones or in their place."
     )
     providers: dict[str, ProviderEntry] = Field({}, description="Providers by id.")
+    small_talk: bool = Field(
+        True, description="Whether scout leaves small talk to the small embedded model where it is installed. Ours."
+    )
 
 
 class ResetPolicy(Section):
@@ -259,6 +262,40 @@ class SessionOptions(Section):
     idle_minutes: int | None = Field(None, gt=0, description="The older place of reset.idleMinutes.")
 
 
+QueueMode = Literal["steer", "followup", "collect", "interrupt", "steer-backlog", "steer+backlog", "queue"]
+
+
+class QueueOptions(Section):
+    """What happens to messages that come while their session is busy."""
+
+    foreign = frozenset({"debounceMsByChannel"})
+
+    mode: QueueMode = Field(
+        "steer",
+        description="steer: the running turn hears them; followup: each its own turn; collect: one turn for all that"
+        " wait; interrupt: the newest stops the running one. The last three names are of older releases.",
+    )
+    by_channel: dict[str, QueueMode] = Field({}, description="The mode of one channel.")
+    debounce_ms: int = Field(500, ge=0, le=60_000, description="How long collect waits for more, in milliseconds.")
+    cap: int = Field(20, ge=1, le=1000, description="How many may wait in one session.")
+    drop: Literal["summarize", "old", "new"] = Field(
+        "summarize",
+        description="When more come: leave the oldest unanswered and tell the model (summarize) or not (old), or refuse"
+        " the newest (new). What was accepted stays in the transcript.",
+    )
+
+
+class MessageOptions(Section):
+    foreign = _names(
+        """ackReaction ackReactionScope groupChat inbound messagePrefix removeAckAfterReply responsePrefix
+        statusReactions suppressToolErrors tts usageTemplate"""
+    )
+
+    queue: QueueOptions = Field(
+        default_factory=QueueOptions.model_construct, description="Messages that come while their session is busy."
+    )
+
+
 class EnvOptions(Section):
     """Variables for ${NAME}. Those of the process win. Older configs put them right under `env`."""
 
@@ -271,7 +308,7 @@ class Config(Section):
     """The whole config."""
 
     foreign = _names(
-        """$schema meta secrets auth bindings broadcast messages commands channels accessGroups tools skills plugins
+        """$schema meta secrets auth bindings broadcast commands channels accessGroups tools skills plugins
         memory mcp hooks cron gateway discovery browser ui desktop talk tts audio acp approvals security logging
         diagnostics telemetry audit update wizard worktreeRoot cloudWorkers surfaces transcripts attachments web
         canvasHost nodeHost media"""
@@ -282,6 +319,9 @@ class Config(Section):
     models: Models = Field(default_factory=Models.model_construct, description="Providers of models.")
     session: SessionOptions = Field(
         default_factory=SessionOptions.model_construct, description="How conversations are told apart and renewed."
+    )
+    messages: MessageOptions = Field(
+        default_factory=MessageOptions.model_construct, description="How messages are received and answered."
     )
     env: EnvOptions = Field(default_factory=EnvOptions.model_construct, description="Variables for ${NAME}.")
 

@@ -6,7 +6,7 @@ for a longer story begins with the list for the shorter one (promise 20), whatev
 * a tool call has exactly one result, directly behind it: a missing one is made up as an error, a second one or one
   that comes too late is left out;
 * user and assistant take turns: where two users or two assistants meet, a placeholder stands between them. Merging
-  them would rewrite a message that was already sent.
+  them would rewrite a message that was already sent. A user may speak directly behind tool results: that is steering.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assemble(messages: Sequence[Message], *, epoch_start: int = 0) -> tuple[Mess
         index += 1
         match message:
             case UserMessage():
-                if out and not isinstance(out[-1], AssistantMessage):
+                if out and isinstance(out[-1], UserMessage):
                     out.append(_NOBODY_ANSWERED)
                 out.append(_without_old_files(message) if index <= epoch_start else message)
             case AssistantMessage():
@@ -94,7 +94,7 @@ def violations(messages: Sequence[Message]) -> list[str]:
             waiting = [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
             if len(set(waiting)) < len(waiting):
                 wrong.append(f"{index}: two calls with one id")
-            if isinstance(message, UserMessage) and previous and not isinstance(previous, AssistantMessage):
+            if isinstance(message, UserMessage) and isinstance(previous, UserMessage):
                 wrong.append(f"{index}: nobody answered before the user spoke again")
             if isinstance(message, AssistantMessage) and isinstance(previous, AssistantMessage):
                 wrong.append(f"{index}: two replies in a row")

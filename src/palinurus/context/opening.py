@@ -47,6 +47,16 @@ class Gathered(Struct, frozen=True):
     heartbeat: BootstrapFile | None = None  # HEARTBEAT.md, in the runs that are for it
 
 
+class Spoken(Struct, frozen=True):
+    """What a turn answers: one message, or several that came together."""
+
+    run_id: str
+    inbound: Inbound
+    also: tuple[str, ...] = ()  # runs whose words are in the message as well
+    notes: tuple[ContextNote, ...] = ()
+    thinking: str = ""  # for this message only
+
+
 class Opening(Struct, frozen=True):
     entries: tuple[Entry, ...]
     request: ModelRequest
@@ -54,9 +64,7 @@ class Opening(Struct, frozen=True):
     first_of_epoch: bool
 
 
-def open_turn(
-    view: View, gathered: Gathered, settings: ContextSettings, journal: Journal, inbound: Inbound, run_id: str
-) -> Opening:
+def open_turn(view: View, gathered: Gathered, settings: ContextSettings, journal: Journal, spoken: Spoken) -> Opening:
     """Continue the story with this message; or go on where it broke off, when the message is in it already."""
     entries: list[Entry] = []
     epoch, epoch_start = view.epoch, view.epoch_start
@@ -66,12 +74,12 @@ def open_turn(
         epoch_start = len(view.lines)
         entries.append(journal.custom(EPOCH, msgspec.to_builtins(epoch)))
     messages: list[Message] = [line.message for line in view.lines]
-    if run_id not in view.ids:
+    if spoken.run_id not in view.said:
         told = epoch.files if reason else view.told
         edits_ride = settings.injection == "always" or (settings.injection != "never" and not view.bootstrapped)
         edits = _edits(told, gathered.files, settings.prompt) if edits_ride else ()
-        notes = (_time(gathered.now), *edits, *_heartbeat(gathered.heartbeat, settings.prompt))
-        entry = journal.message(spoken(inbound, notes, gathered.now), entry_id=run_id)
+        notes = (*edits, *_heartbeat(gathered.heartbeat, settings.prompt), *spoken.notes)
+        entry = journal.message(said(spoken, gathered.now, notes), entry_id=spoken.run_id)
         entries.append(entry)
         messages.append(entry.message)
     request = ModelRequest(
@@ -104,10 +112,11 @@ def closing(journal: Journal, opening: Opening) -> tuple[Entry, ...]:
     return (journal.custom(BOOTSTRAPPED),) if opening.first_of_epoch else ()
 
 
-def spoken(inbound: Inbound, notes: tuple[ContextNote, ...], now: datetime) -> UserMessage:
+def said(spoken: Spoken, now: datetime, notes: tuple[ContextNote, ...] = ()) -> UserMessage:
     """The message as it enters the transcript."""
+    inbound = spoken.inbound
     content = (*((Text(inbound.text),) if inbound.text else ()), *inbound.images)
-    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, notes)
+    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, (_time(now), *notes), spoken.also)
 
 
 def _time(now: datetime) -> ContextNote:

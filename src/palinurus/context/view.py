@@ -45,10 +45,6 @@ class View(Struct, frozen=True):
     broken: int = 0
     tail: str | None = None  # the entry that the next one is a child of
 
-    @property
-    def ids(self) -> frozenset[str]:
-        return frozenset(line.id for line in self.lines)
-
 
 def fold(entries: Sequence[Entry | Broken]) -> View:
     """Read a whole transcript, oldest entry first."""
@@ -99,6 +95,7 @@ class _Fold:
         self.lines.append(Line(entry.id, entry.message))
         self.said.add(entry.id)
         if isinstance(entry.message, UserMessage):
+            self.said.update(entry.message.also)
             self.told |= {note.name: note.digest for note in entry.message.context if note.kind == "file"}
 
     def _custom(self, entry: CustomEntry) -> None:

@@ -34,6 +34,14 @@ COMMANDS: dict[str, Described] = {
     "context": Described("/context", "what the prompt is made of and what it costs"),
     "help": Described("/help", "this list"),
 }
+# Parsed by directives.py: they may stand inside a message.
+DIRECTIVES: dict[str, Described] = {
+    "model": Described("/model [provider/model]", "which model answers in this session"),
+    "think": Described("/think [off … max]", "how hard it thinks; inside a message for that message only"),
+    "queue": Described("/queue [mode]", "messages that come meanwhile: steer, followup, collect or interrupt"),
+    "verbose": Described("/verbose [off|on|full]", "how much of the work is shown"),
+    "usage": Described("/usage [off|tokens|cost|full]", "what is shown below each reply"),
+}
 STOP_WORDS = frozenset({"stop", "/stop", "abort", "/abort"})
 
 Kind = Literal["new", "stop", "status", "context", "help"]
@@ -53,5 +61,6 @@ def parse(text: str, reset_triggers: Sequence[str] = ("/new", "/reset")) -> Comm
 
 
 def help_text() -> str:
-    width = max(len(command.words) for command in COMMANDS.values())
-    return "\n".join(f"{command.words:<{width}}  {command.meaning}" for command in COMMANDS.values())
+    listed = [*COMMANDS.values(), *DIRECTIVES.values()]
+    width = max(len(command.words) for command in listed)
+    return "\n".join(f"{command.words:<{width}}  {command.meaning}" for command in listed)

@@ -44,6 +44,17 @@ class Directives(Struct, frozen=True):
     def any(self) -> bool:
         return self != Directives()
 
+    @property
+    def preferences(self) -> bool:
+        """Whether it changes how things are queued or shown."""
+        return any(value is not None for value in (self.verbose, self.usage, self.queue))
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it may be answered beside a run: it changes nothing that a model reads."""
+        choices = self.model is not None or self.thinking is not None or bool({"think", "model"} & set(self.asked))
+        return self.any and not choices
+
 
 def parse_directives(text: str) -> tuple[Directives, str]:
     """The directives of a message, and the message without them."""
@@ -65,6 +76,8 @@ def parse_directives(text: str) -> tuple[Directives, str]:
             kept.append(text[match.start() : end])
         at = end
     kept.append(text[at:])
+    if not found and not asked:
+        return Directives(), text
     return _directives(found, tuple(asked)), "".join(kept).strip()
 
 

@@ -7,26 +7,34 @@ dead process had accepted and not finished is taken up again by `recover`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
+from palinurus.agent.streamed import SILENT
 from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.context.opening import Spoken
 from palinurus.dispatch import bindings, commands
+from palinurus.dispatch.directives import Directives, parse_directives
+from palinurus.dispatch.guests import Guests
 from palinurus.dispatch.inbox import Inbox, RunRecord
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.preferences import changed_preferences, describe, preferred, usage_line
+from palinurus.dispatch.queueing import QueueSettings, overflow_note
 from palinurus.dispatch.runs import Run, Runs
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, StorageError
+from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import ContextNote
 
 RESUME_WITHIN_MS = 15 * 60 * 1000  # an older message that was never answered is kept, and no model is called for it
 MAX_RESUMES = 5  # a message that brings the house down is not tried for ever; bystanders of a crash count too
 MAX_TEXT = 1_000_000
+ALONE = QueueSettings("followup")
 
 
 class Agents(Protocol):
@@ -42,6 +50,9 @@ class Agents(Protocol):
     def reset_triggers(self) -> Sequence[str]: ...
 
     def get(self, agent_id: str) -> Agent: ...
+
+    def queue(self, channel: str) -> QueueSettings:
+        """What happens to messages of this channel that come while their session is busy."""
 
 
 Answer = Callable[[SessionKey, str], Awaitable[str]]
@@ -60,6 +71,7 @@ class Dispatcher:
         self._lanes = lanes
         self._clock = clock
         self._new_id = new_id
+        self._left_out: dict[str, list[str]] = {}  # session key -> messages that the next turn is told of
         self._leaving = False
 
     async def submit(self, inbound: Inbound) -> Run:
@@ -73,6 +85,11 @@ class Dispatcher:
             return await self._answer(key, command)
         if waiting := self.runs.asked_before(inbound.idempotency_key):
             return waiting
+        directives, words = parse_directives(inbound.text)
+        if directives.at_once and not words and not inbound.images:
+            return await self._prefer(key, directives)
+        preferences = await self._turns.preferences(key)
+        queue = preferred(self._agents.queue(inbound.channel), preferences)
         record = RunRecord(
             run_id=self._new_id(),
             idempotency_key=inbound.idempotency_key,
@@ -81,15 +98,17 @@ class Dispatcher:
             accepted_at=self._clock.now_ms(),
         )
         with self._lanes.place(str(key)):
+            self._make_room(key, queue)
             accepted = await self._inbox.accept(record)
-            return self._known(accepted) or self._start(accepted)
+            # One that was accepted before may stand in the transcript already: it joins nobody and takes nobody along.
+            return self._known(accepted) or self._start(accepted, queue if accepted is record else ALONE)
 
     async def recover(self) -> int:
         """Take up what another process had accepted and not finished, in its order."""
         pending = await self._inbox.pending()
         for record in pending:
             if self.runs.get(record.run_id) is None:
-                run = self._start(record, resumed=True)
+                run = self._start(record, ALONE, resumed=True)
                 if record.attempts >= MAX_RESUMES or self._clock.now_ms() - record.accepted_at > RESUME_WITHIN_MS:
                     run.stop.request("interrupted before it was answered")
         return len(pending)
@@ -108,7 +127,7 @@ class Dispatcher:
         """Stop one run, or all of a session: those that go on and those that wait."""
         runs = [run for run in self.runs.active(key) if run_id in ("", run.id)]
         for run in runs:
-            run.stop.request()
+            (run.host or run).stop.request()
         return len(runs)
 
     async def leave(self) -> None:
@@ -129,32 +148,63 @@ class Dispatcher:
             return run
         return _ended(record, record.result) if record.result is not None else None
 
-    def _start(self, record: RunRecord, *, resumed: bool = False) -> Run:
+    def _make_room(self, key: SessionKey, queue: QueueSettings) -> None:
+        """Raise QueueFull, or leave out the oldest that waits: it is kept in the transcript, and not answered."""
+        waiting = [run for run in self.runs.waiting(key) if not run.stop.requested]
+        if len(waiting) < queue.cap:
+            return
+        if queue.drop == "new":
+            raise QueueFull(
+                f"{queue.cap} messages already wait in {key}", hint="wait for some to be answered, or /stop"
+            )
+        oldest = waiting[0]
+        oldest.stop.request(f"left out: more than {queue.cap} messages waited")
+        if queue.drop == "summarize" and oldest.inbound is not None:
+            self._left_out.setdefault(str(key), []).append(oldest.inbound.text)
+
+    def _start(self, record: RunRecord, queue: QueueSettings, *, resumed: bool = False) -> Run:
         key = SessionKey.parse(record.session_key)
-        run = self.runs.add(Run(record.run_id, key, record.accepted_at, record.idempotency_key))
+        before = self.runs.active(key)
+        run = self.runs.add(Run(record.run_id, key, record.accepted_at, record.inbound))
+        run.queue = queue
+        if queue.mode == "interrupt":
+            for older in before:
+                older.stop.request("a newer message came in")
         self._lanes.start(
             str(key),
             lambda: self._turn(run, record, resumed=resumed),
-            lambda error: self._unfinished(run, f"the turn broke: {error!r}"),
+            lambda error: self._unfinished((run, *run.guests), f"the turn broke: {error!r}"),
         )
         return run
 
     async def _turn(self, run: Run, record: RunRecord, *, resumed: bool) -> None:
+        if run.host is not None:  # answered by another's turn, or about to be
+            return
+        run.waits = False
         run.emit(Lifecycle("start"))
         try:
             if resumed:  # the first time, the row that accepted it says enough
                 await self._inbox.begin(run.id)
             result = await self._story(run, record.inbound)
+        except StorageError as error:
+            self._unfinished((run, *run.guests), str(error))
+            return
+        shared = [(guest, msgspec.structs.replace(result, run_id=guest.id, joined=run.id)) for guest in run.guests]
+        await asyncio.gather(*(self._finish(ended, one) for ended, one in ((run, result), *shared)))
+
+    async def _finish(self, run: Run, result: RunResult) -> None:
+        try:
             await self._inbox.finish(result)
         except StorageError as error:
-            self._unfinished(run, str(error))
+            self._unfinished((run,), str(error))
         else:
             run.end(result)
 
-    def _unfinished(self, run: Run, why: str) -> None:
-        """The message stays in the inbox, for whoever asks again and for the next holder."""
-        run.kept = False
-        run.end(self._failed(run, why))
+    def _unfinished(self, runs: Iterable[Run], why: str) -> None:
+        """The messages stay in the inbox, for whoever asks again and for the next holder."""
+        for run in runs:
+            run.kept = False
+            run.end(self._failed(run, why))
 
     async def _story(self, run: Run, inbound: Inbound) -> RunResult:
         command = commands.parse(inbound.text, self._agents.reset_triggers)
@@ -163,17 +213,64 @@ class Dispatcher:
             if not command.rest:
                 return self._said(run, "A fresh start. What was said before stays in the transcript.")
             inbound = msgspec.structs.replace(inbound, text=command.rest)
+        directives, words = parse_directives(inbound.text)
+        spoken = Spoken(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
         try:
             agent = self._agents.get(run.key.agent)
-            with _time_limit(run, agent.timeout_seconds):
-                result = await self._turns.run(agent, run.key, run.id, inbound, run.stop, run.emit)
+            if directives.any and not words and not inbound.images:
+                return self._said(run, await self._choose(run, agent, directives))
+            if directives.model:
+                await self._choose(run, agent, Directives(model=directives.model))
+            return await self._answered(run, agent, spoken)
         except StorageError:
             raise
         except PalinurusError as error:  # no agent, no workspace: the message is kept with the reason
-            await self._turns.keep(run.key, run.id, inbound, str(error))
+            await self._turns.keep(run.key, spoken, str(error))
             return self._failed(run, str(error))
-        silent = result.text.strip().upper() == "NO_REPLY"
-        return msgspec.structs.replace(result, text="") if silent else result
+
+    async def _answered(self, run: Run, agent: Agent, spoken: Spoken) -> RunResult:
+        guests = Guests(self.runs, run, self._clock)
+        spoken = await guests.collect(spoken)
+        if not run.stop.requested and (left_out := self._left_out.pop(str(run.key), None)):
+            spoken = msgspec.structs.replace(spoken, notes=(ContextNote("notice", overflow_note(left_out)),))
+        with _time_limit(run, agent.timeout_seconds):
+            result = await self._turns.run(agent, run.key, spoken, run.stop, run.emit, guests)
+        if result.text.strip().upper() == SILENT:
+            return msgspec.structs.replace(result, text="")
+        shown = (await self._turns.preferences(run.key)).response_usage
+        return msgspec.structs.replace(result, footer=usage_line(shown, result, agent.cost))
+
+    async def _choose(self, run: Run, agent: Agent, directives: Directives) -> str:
+        """Keep a model or a level of thinking for the session; or say what holds now."""
+        if directives.asked:
+            view = await self._turns.view_of(run.key)
+            _, route = await agent.choose_model(view.model)
+            return f"model {route.provider}/{route.model}, thinking {view.thinking or route.thinking}"
+        said = []
+        model = None
+        if directives.model is not None:
+            _, route = await agent.choose_model(directives.model)
+            model = f"{route.provider}/{route.model}"
+            said.append(f"model {model}")
+        if directives.thinking is not None:
+            said.append(f"thinking {directives.thinking}")
+        await self._turns.choose(run.key, run.id, model=model, thinking=directives.thinking)
+        if directives.preferences:
+            said.append(await self._keep_preferences(run.key, directives))
+        return f"For this session: {', '.join(said)}."
+
+    async def _prefer(self, key: SessionKey, directives: Directives) -> Run:
+        """What changes nothing that a model reads is answered at once, also while a run goes on."""
+        run = Run(self._new_id(), key, self._clock.now_ms())
+        run.end(self._said(run, f"For this session: {await self._keep_preferences(key, directives)}."))
+        return self.runs.add(run)
+
+    async def _keep_preferences(self, key: SessionKey, directives: Directives) -> str:
+        before = await self._turns.preferences(key)
+        after = changed_preferences(before, directives)
+        if after != before:
+            await self._turns.prefer(key, after)
+        return describe(after, self._agents.queue("cli"))
 
     async def _answer(self, key: SessionKey, command: commands.Command) -> Run:
         run = Run(self._new_id(), key, self._clock.now_ms())

@@ -29,7 +29,7 @@ class Inbox(Protocol):
     """Keeps accepted messages. When a call that writes returns, it is on the disk."""
 
     async def accept(self, record: RunRecord) -> RunRecord:
-        """Keep it and give it back; or give back the record that came first under the same idempotency key."""
+        """Keep it and give it, the very same, back; or the one that came first under the same idempotency key."""
 
     async def begin(self, run_id: str) -> None:
         """A run that another process had left is taken up again: one more attempt."""

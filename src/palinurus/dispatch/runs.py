@@ -8,13 +8,18 @@ transcript) and the end says how many.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 from palinurus.agent.loop import Stop
+from palinurus.dispatch.queueing import QueueSettings
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import WaitTimeout
-from palinurus.domain.events import AssistantDelta, Lifecycle, RunEvent, RunResult, ThinkingDelta
+from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ThinkingDelta
 from palinurus.domain.keys import SessionKey
+
+log = logging.getLogger(__name__)
 
 LOG_CAP = 100_000
 KEPT_ENDED = 200
@@ -23,11 +28,15 @@ KEPT_ENDED = 200
 class Run:
     """A run that this process knows."""
 
-    def __init__(self, run_id: str, key: SessionKey, accepted_at: int, idempotency_key: str = "") -> None:
+    def __init__(self, run_id: str, key: SessionKey, accepted_at: int, inbound: Inbound | None = None) -> None:
         self.id = run_id
         self.key = key
         self.accepted_at = accepted_at
-        self.idempotency_key = idempotency_key
+        self.inbound = inbound  # None: answered on the spot, or known from its row only
+        self.queue = QueueSettings()
+        self.waits = True  # until its turn starts
+        self.host: Run | None = None  # the run whose turn answers this one too
+        self.guests: list[Run] = []
         self.stop = Stop()
         self.result: RunResult | None = None
         self.kept = True  # False: the disk failed, its row has no result, and asking again tries again
@@ -41,6 +50,10 @@ class Run:
             return
         self._log.append(event)
         self._tell()
+        if isinstance(event, Lifecycle):
+            self._note(logging.INFO, f"run {event.phase} {event.detail}".rstrip())
+        elif isinstance(event, Notice):
+            self._note(logging.WARNING, event.text)
 
     def end(self, result: RunResult) -> None:
         if self.result is None:
@@ -49,6 +62,12 @@ class Run:
             left_out = f" ({self._dropped} deltas were not kept)" if self._dropped else ""
             self._log.append(Lifecycle(phase, result.error + left_out))  # type: ignore[arg-type]  # the three above
             self._tell()
+            failed = f": {result.error_kind} {result.error}".rstrip() if result.error else ""
+            told = f"run {phase} after {result.duration_ms} ms, {result.model or 'no model'}{failed}"
+            self._note(logging.ERROR if result.status == "error" else logging.INFO, told)
+
+    def _note(self, level: int, text: str) -> None:
+        log.log(level, "%s", text, extra={"run": self.id, "session": str(self.key)})
 
     def _tell(self) -> None:
         # A fresh event for those who come later; all who wait on the old one wake up.
@@ -95,7 +114,13 @@ class Runs:
 
     def asked_before(self, idempotency_key: str) -> Run | None:
         """The run that goes on or waits under this key."""
-        return next((run for run in self.active() if run.idempotency_key == idempotency_key), None)
+        return next(
+            (run for run in self.active() if run.inbound and run.inbound.idempotency_key == idempotency_key), None
+        )
+
+    def waiting(self, key: SessionKey) -> list[Run]:
+        """Those of a session whose turn has not started and that nobody has taken along, oldest first."""
+        return [run for run in self.active(key) if run.waits and run.host is None]
 
     def active(self, key: SessionKey | None = None) -> list[Run]:
         return [run for run in self._runs.values() if run.result is None and key in (None, run.key)]

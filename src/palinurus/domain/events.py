@@ -62,3 +62,5 @@ class RunResult(Struct, frozen=True, rename="camel", omit_defaults=False):
     error: str = ""
     error_kind: str = ""
     duration_ms: int = 0
+    joined: str = ""  # the run whose turn answered this one too: its text stands there already
+    footer: str = ""  # what `/usage` asks to be shown below the reply

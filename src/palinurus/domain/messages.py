@@ -82,6 +82,7 @@ class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaul
     timestamp: int = 0
     origin: Origin = Origin.OWNER
     context: tuple[ContextNote, ...] = ()
+    also: tuple[str, ...] = ()  # ids of further runs whose words it holds: they came while a turn went on
 
     @property
     def text(self) -> str:

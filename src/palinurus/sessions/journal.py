@@ -15,7 +15,15 @@ from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.messages import Message
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import CustomEntry, Entry, MessageEntry, ModelChange, ResetEntry, timestamp
+from palinurus.sessions.transcript import (
+    CustomEntry,
+    Entry,
+    MessageEntry,
+    ModelChange,
+    ResetEntry,
+    ThinkingLevelChange,
+    timestamp,
+)
 
 Redact = Callable[[str], str]
 """Gives the text back without secrets. Must not raise; the same text when there is none."""
@@ -38,6 +46,9 @@ class Journal:
         """The message as it will be stored: with its secrets taken out."""
         return redacted(message, self._redact)
 
+    def redact(self, text: str) -> str:
+        return self._redact(text)
+
     def message(self, message: Message, *, entry_id: str = "") -> MessageEntry:
         """An entry for this message. `entry_id` makes writing it twice harmless."""
         return MessageEntry(message=self.clean(message), **self._place(entry_id))
@@ -48,8 +59,11 @@ class Journal:
     def reset(self, reason: str, *, entry_id: str = "") -> ResetEntry:
         return ResetEntry(reason=reason, **self._place(entry_id))
 
-    def model_change(self, provider: str, model: str) -> ModelChange:
-        return ModelChange(provider=provider, model_id=model, **self._place())
+    def model_change(self, provider: str, model: str, *, entry_id: str = "") -> ModelChange:
+        return ModelChange(provider=provider, model_id=model, **self._place(entry_id))
+
+    def thinking_change(self, level: str, *, entry_id: str = "") -> ThinkingLevelChange:
+        return ThinkingLevelChange(thinking_level=level, **self._place(entry_id))
 
     async def write(self, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> None:
         """Have them stored, in this order. When it returns they are on the disk."""

@@ -10,6 +10,17 @@ from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import UsageRow
 
 
+class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What its people have chosen for one conversation, under OpenClaw's names. Empty: as the config says."""
+
+    verbose_level: str = ""  # off | on | full
+    response_usage: str = ""  # off | tokens | cost | full
+    queue_mode: str = ""
+    queue_debounce_ms: int | None = None
+    queue_cap: int | None = None
+    queue_drop: str = ""
+
+
 class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The current state of one conversation. Times are milliseconds since the epoch."""
 
@@ -33,6 +44,7 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     memory_flush_at: int = 0
     entry_count: int = 0
     delivery: Delivery | None = None
+    preferences: Preferences = Preferences()
 
 
 class SessionChange(Struct, frozen=True):
@@ -49,6 +61,7 @@ class SessionChange(Struct, frozen=True):
     model: str | None = None
     label: str | None = None
     delivery: Delivery | None = None
+    preferences: Preferences | None = None
     spent: UsageRow | None = None
 
 
@@ -79,6 +92,7 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         memory_flush_at=session.memory_flush_at,
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
+        preferences=change.preferences or session.preferences,
     )
 
 

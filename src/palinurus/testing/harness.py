@@ -24,6 +24,7 @@ from palinurus.context.prompt import PromptSettings
 from palinurus.dispatch.dispatcher import Dispatcher
 from palinurus.dispatch.inbox import Inbox
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.queueing import QueueSettings
 from palinurus.dispatch.runs import Run
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
@@ -57,10 +58,14 @@ class FixedAgents:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
+        self.queueing = QueueSettings("followup")
 
     @property
     def ids(self) -> list[str]:
         return [self.agent.id]
+
+    def queue(self, channel: str) -> QueueSettings:
+        return self.queueing
 
     def get(self, agent_id: str) -> Agent:
         if agent_id != self.agent.id:
@@ -133,8 +138,8 @@ class Harness:
             warnings=lambda: (),
         )
 
-    async def submits(self, text: str, *, key: str = "", idempotency_key: str = "") -> Run:
-        inbound = Inbound(text, idempotency_key or self.new_id(), session_key=key)
+    async def submits(self, text: str, *, key: str = "", idempotency_key: str = "", sender: str = "owner") -> Run:
+        inbound = Inbound(text, idempotency_key or self.new_id(), session_key=key, sender=sender)
         return await asyncio.wait_for(self.dispatcher.submit(inbound), WAIT)
 
     async def hears(self, text: str, *, key: str = "", idempotency_key: str = "") -> RunResult:

@@ -18,6 +18,7 @@ from palinurus.context.prompt import PromptSettings
 from palinurus.dispatch.dispatcher import Dispatcher
 from palinurus.dispatch.inbox import Inbox
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.queueing import MODES, QueueSettings
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import WorkspaceError
 from palinurus.domain.tool import Tool
@@ -47,6 +48,7 @@ class Settings(Struct, frozen=True):
     injection: Injection = "always"
     minimal: bool = False
     resets: ResetPolicy = ResetPolicy()
+    queue: QueueSettings = QueueSettings("followup")
 
 
 class Outlives(Struct, frozen=True):
@@ -84,6 +86,7 @@ class Life:
         self._settings = settings
         self._calls: dict[asyncio.Task[Any], None] = {}  # a set would have another order in each run
         self._agents = _Agents(self._agent(), border)
+        self._agents.queueing = settings.queue
         turns = TurnRunner(
             FaultySessions(outlives.sessions, border),
             lambda _: self._settings.resets,
@@ -102,6 +105,7 @@ class Life:
     def configure(self, settings: Settings) -> None:
         self._settings = settings
         self._agents.agent = self._agent()
+        self._agents.queueing = settings.queue
 
     def call(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Have it done inside this life; it is cancelled when the life ends."""
@@ -155,6 +159,11 @@ def changed_at_random(settings: Settings, dice: random.Random) -> Settings:
         "few_tools": (False, True),
         "injection": ("always", "continuation-skip", "never"),
         "minimal": (False, True),
+        "queue": (
+            *(QueueSettings(mode) for mode in MODES),
+            QueueSettings("steer", cap=2, drop="old"),
+            QueueSettings("collect", cap=3, drop="summarize"),
+        ),
         "resets": (ResetPolicy(), ResetPolicy("daily", 4), ResetPolicy("idle", idle_minutes=30)),
     }
     name = dice.choice(sorted(knobs))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from palinurus.context.epoch import Epoch, read_epoch
-from palinurus.domain.messages import AssistantMessage, Message, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
 from palinurus.sessions.transcript import Broken, CustomEntry, Entry, MessageEntry, ResetEntry, Row, decode_row
 
 LABEL = re.compile(r"#(\d+)#")
@@ -56,6 +56,7 @@ class Story:
             match entry:
                 case MessageEntry():
                     self.labels += labels(entry.message)
+                    self.ids |= dict.fromkeys(_also(entry.message), self.ids[row.id])
                 case ResetEntry():
                     self._reset = True
                 case CustomEntry() if epoch := read_epoch(entry):
@@ -64,15 +65,21 @@ class Story:
         return self.labels[known:]
 
     def answer_to(self, run_id: str) -> AssistantMessage | None:
-        """The last reply between this run's message and the next one."""
-        reply = None
+        """The last reply of the turn that heard this run; who speaks behind a tool result speaks into a turn."""
+        reply: AssistantMessage | None = None
+        before: Message | None = None
         for entry in self.entries[self.ids[run_id] + 1 :]:
             if isinstance(entry, MessageEntry):
-                if isinstance(entry.message, UserMessage):
+                if isinstance(entry.message, UserMessage) and not isinstance(before, ToolResult):
                     break
                 if isinstance(entry.message, AssistantMessage):
                     reply = entry.message
+                before = entry.message
         return reply
+
+
+def _also(message: Message) -> tuple[str, ...]:
+    return message.also if isinstance(message, UserMessage) else ()
 
 
 def labels(message: Message) -> list[int]:

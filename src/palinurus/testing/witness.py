@@ -167,7 +167,7 @@ class Witness:
     def _words_kept(self, letter: Letter, entry: Entry | Broken) -> None:
         letter.words_kept = True  # looked at once: no row is ever rewritten
         words = letter.text.removeprefix("/new ") if letter.command else letter.text
-        if words.isprintable() and not (isinstance(entry, MessageEntry) and entry.message.text == self._redact(words)):
+        if words.isprintable() and not (isinstance(entry, MessageEntry) and self._redact(words) in entry.message.text):
             self._breaks(1, f"letter {letter.number} was stored with other words: {entry}")
 
     def _order_kept(self) -> None:

@@ -16,6 +16,7 @@ from palinurus.config.secrets import Redactor
 from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent, reset_rule
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
+from palinurus.dispatch.queueing import QueueSettings, parse_mode
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, WorkspaceError
 from palinurus.domain.keys import SessionKey
@@ -83,6 +84,7 @@ class ConfiguredAgents:
         try:
             self._use(load_config(self._home, self._env))
             self._retired.append(models)
+            log.info("the config or the keys have changed and are read anew")
         except ConfigError as error:
             self._seen, self.trouble = seen, str(error)
             log.warning("the config was changed and cannot be used; going on with the last good one: %s", error)
@@ -116,6 +118,11 @@ class ConfiguredAgents:
     def reset_policy(self, key: SessionKey) -> ResetPolicy:
         rule = reset_rule(self.loaded.config, key.chat_type, key.channel)
         return ResetPolicy(rule.mode, rule.at_hour, rule.idle_minutes)
+
+    def queue(self, channel: str) -> QueueSettings:
+        options = self.loaded.config.messages.queue
+        mode = parse_mode(options.by_channel.get(channel, options.mode)) or "steer"
+        return QueueSettings(mode, options.debounce_ms / 1000, options.cap, options.drop)
 
     def redact(self, text: str) -> str:
         return self._redactor.redact(text)
