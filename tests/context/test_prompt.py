@@ -118,3 +118,10 @@ def test_the_report_tells_what_was_on_disk_from_what_was_sent() -> None:
     part = next(part for part in parts if part.name == "AGENTS.md")
     assert (part.raw, part.truncated) == (5000, True)
     assert part.injected <= 1000
+
+
+def test_files_that_find_no_room_are_named() -> None:
+    files = [present(name, "x" * 900) for name in ("AGENTS.md", "SOUL.md", "TOOLS.md")]
+    text, parts = system_prompt(PromptSettings(total_limit=930), [], files)
+    assert "Left out, for want of room: SOUL.md, TOOLS.md." in text
+    assert [(part.injected, part.truncated) for part in parts if part.name == "TOOLS.md"] == [(0, True)]

@@ -53,9 +53,13 @@ def system_prompt(
     shown = [text for _, text in sections]
     if settings.inject and files and settings.mode != "none":
         shown.append("# Project context\n\nFiles of your workspace as they were when this conversation began.")
-        for file, clipped in _within_limits(files, settings):
+        fitting = _within_limits(files, settings)
+        for file, clipped in fitting:
             shown.append(f"## {file.name}\n\n{clipped.text}")
             parts.append(PromptPart(file.name, file.raw_chars, len(clipped.text), clipped.truncated))
+        if left_out := files[len(fitting) :]:
+            shown.append(f"Left out, for want of room: {', '.join(file.name for file in left_out)}. Read them at need.")
+            parts += [PromptPart(file.name, file.raw_chars, 0, truncated=True) for file in left_out]
     return "\n\n".join(shown), tuple(parts)
 
 
