@@ -24,7 +24,9 @@ class Stored:
     pending: list[str]
 
     def said(self, key: str) -> list[str]:
-        return [message.text for message in self.sessions[key] if isinstance(message, UserMessage)]
+        """The words of each message; one that holds several is taken apart again."""
+        heard = [message for message in self.sessions[key] if isinstance(message, UserMessage)]
+        return [words for one in heard for words in (one.text.split("\n\n") if one.also else [one.text])]
 
     def times_said(self) -> Counter[str]:
         return Counter(text for key in self.sessions for text in self.said(key))
@@ -66,14 +68,19 @@ def _messages(connection: apsw.Connection, session_id: str) -> list[Message]:
 
 
 def check_answered_once(messages: Sequence[Message]) -> None:
-    """Behind every user's message, before the next one, exactly one reply that calls no tool."""
+    """Behind every user's message, before the next turn, exactly one reply that calls no tool.
+
+    Who speaks right behind a tool's result speaks into a turn that goes on, and is answered by it.
+    """
     answers = 1
+    before: Message | None = None
     for message in messages:
-        if isinstance(message, UserMessage):
+        if isinstance(message, UserMessage) and not isinstance(before, ToolResult):
             assert answers == 1, f"{answers} answers before {message.text!r}"
             answers = 0
         elif isinstance(message, AssistantMessage) and not message.calls:
             answers += 1
+        before = message
     assert answers == 1, f"{answers} answers at the end"
 
 
