@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EMBEDDED := $(VENV)/.embedded
 
 .PHONY: setup run check test test-real bench soak docs constraints clean
 
@@ -17,8 +18,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-run: setup  ## set up, then chat
+run: setup $(EMBEDDED)  ## set up, then chat
 	@$(BIN)/pal chat
+
+# The small model for small talk: tried once and for a minute at most, then `make run` goes on with it or without it.
+$(EMBEDDED): $(READY)
+	@$(BIN)/pal models install embedded --timeout 60 >&2 || echo "Going on without the small embedded model." >&2
+	@touch $(EMBEDDED)
 
 check: setup  ## what is quick: style, types, floors of the house, fast tests
 	$(BIN)/ruff check .
@@ -30,7 +36,8 @@ check: setup  ## what is quick: style, types, floors of the house, fast tests
 test: setup packages  ## everything but browsers and real peers
 	$(BIN)/pytest -q -m "not real"
 
-test-real: setup packages  ## what needs a browser or a real peer
+test-real: setup packages  ## what needs a browser, a real peer or the small embedded model
+	@$(BIN)/pal models install embedded || echo "Its tests are skipped."
 	$(BIN)/pytest -q -m real || [ $$? -eq 5 ]
 
 bench: setup  ## what the program exists for, measured beside peers

@@ -87,9 +87,10 @@ def test_a_model_that_only_the_config_knows_has_what_the_config_says() -> None:
     assert found.inputs == ("text", "image")
 
 
-def test_in_replace_mode_only_the_configs_models_and_scout_are_known() -> None:
+def test_in_replace_mode_only_the_configs_models_and_the_embedded_ones_are_known() -> None:
     catalog = catalog_of(config(models={"mode": "replace", "providers": {"openai": {"models": [{"id": "gpt-5"}]}}}))
-    assert [f"{model.provider}/{model.id}" for model in catalog] == ["embedded/scout", "openai/gpt-5"]
+    known = [f"{model.provider}/{model.id}" for model in catalog]
+    assert known == ["embedded/scout", "embedded/smollm2", "openai/gpt-5"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import click
 
 from palinurus.cli.auth import auth
 from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
+from palinurus.cli.install import install
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.operations.catalog import (
     ListedModel,
@@ -29,6 +30,7 @@ def models() -> None:
 
 
 models.add_command(auth)
+models.add_command(install)
 
 
 @models.command("list")
@@ -233,7 +235,7 @@ def _list_text(listed: tuple[ListedModel, ...], *, everything: bool) -> str:
     lines = [f"{'model':<{width}}  {'window':>9}  {'in':>7}  {'out':>7}  {'cached':>7}  short names"]
     for model in listed:
         window = f"{model.info.context_window:,}" if model.info.context_window else "-"
-        marks = "" if model.usable else "  (no key)"
+        marks = "" if model.usable else f"  ({model.lacks})"
         names = ", ".join(model.aliases)
         lines.append(f"{model.ref:<{width}}  {window:>9}  {_prices(model.info.price)}  {names}{marks}".rstrip())
     lines.append("US dollars per million tokens; - is not known." + ("" if everything else " --all lists the others."))

@@ -14,6 +14,8 @@ from palinurus.providers.choose import key_variables, known_provider
 from palinurus.providers.keys.credentials import gather_credentials
 from palinurus.providers.offers import ALIASES, FREE, ModelInfo
 from palinurus.providers.provider import ModelRef
+from palinurus.providers.scout.smalltalk import TALKER
+from palinurus.providers.smollm.packages import weights_file
 
 MODEL = "agents.defaults.model"
 
@@ -21,8 +23,9 @@ MODEL = "agents.defaults.model"
 class ListedModel(Struct, frozen=True):
     ref: str
     info: ModelInfo
-    usable: bool  # a key is there, or none is needed
+    usable: bool
     aliases: tuple[str, ...]
+    lacks: str = ""  # what it would need to be usable
 
 
 class Alias(Struct, frozen=True):
@@ -47,8 +50,14 @@ def models_list(ground: Ground) -> tuple[ListedModel, ...]:
     names: dict[ModelRef, list[str]] = {}
     for alias, target in catalog.aliases.items():
         names.setdefault(ModelRef.parse(target), []).append(alias)
-    refs = [(ModelRef(info.provider, info.id), info) for info in catalog]
-    return tuple(ListedModel(str(ref), info, info.provider in ready, tuple(names.get(ref, ()))) for ref, info in refs)
+    listed = []
+    for info in catalog:
+        ref = ModelRef(info.provider, info.id)
+        lacks = "" if info.provider in ready else "no key"
+        if ref == TALKER and weights_file() is None:
+            lacks = "not installed"
+        listed.append(ListedModel(str(ref), info, not lacks, tuple(names.get(ref, ())), lacks))
+    return tuple(listed)
 
 
 def models_choice(ground: Ground) -> Choice:
@@ -61,7 +70,7 @@ def models_choice(ground: Ground) -> Choice:
 def models_set(ground: Ground, name: str) -> str:
     """Make a model the one that is asked first; gives its full name. Fallbacks stay as they are."""
     loaded = load_config(ground.home, ground.env)
-    ref = str(_usable(loaded, catalog_of(loaded.config), name))
+    ref = str(usable_model(loaded, catalog_of(loaded.config), name))
     keeps_list = isinstance(loaded.config.agents.defaults.model, ModelChoice)
     config_set(ground, f"{MODEL}.primary" if keeps_list else MODEL, ref)
     return ref
@@ -69,7 +78,7 @@ def models_set(ground: Ground, name: str) -> str:
 
 def fallbacks_add(ground: Ground, name: str) -> tuple[str, ...]:
     loaded = load_config(ground.home, ground.env)
-    ref = str(_usable(loaded, catalog_of(loaded.config), name))
+    ref = str(usable_model(loaded, catalog_of(loaded.config), name))
     known = models_choice(ground).fallbacks
     return known if ref in known else _set_fallbacks(ground, (*known, ref))
 
@@ -99,7 +108,7 @@ def alias_add(ground: Ground, alias: str, name: str) -> Alias:
     if not short or "/" in short or any(char.isspace() or char == '"' for char in short):
         raise BadRequest(f"not a short name: {alias!r}", hint="a word without slashes, such as fast")
     loaded = load_config(ground.home, ground.env)
-    ref = str(_usable(loaded, catalog_of(loaded.config), name))
+    ref = str(usable_model(loaded, catalog_of(loaded.config), name))
     for other, place in config_aliases(loaded.config).items():
         if other == short and place != ref:
             config_unset(ground, _alias_path(place))
@@ -129,7 +138,7 @@ def _alias_path(ref: str) -> str:
     return f'agents.defaults.models."{ref}".alias'
 
 
-def _usable(loaded: Loaded, catalog: Catalog, name: str) -> ModelRef:
+def usable_model(loaded: Loaded, catalog: Catalog, name: str) -> ModelRef:
     """The model behind a name, of a provider that something is known about. Raises ConfigError or BadRequest."""
     ref = catalog.resolve(name)
     own = {provider.strip().lower() for provider in loaded.config.models.providers}

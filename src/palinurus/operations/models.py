@@ -6,6 +6,7 @@ import time
 
 from msgspec import Struct
 
+from palinurus.agent.turn import Agent
 from palinurus.domain.messages import Usage, UserMessage
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
@@ -65,9 +66,12 @@ async def _status(house: House, params: AskModels) -> ModelStatus:
 
 
 async def _probe(house: House, params: ProbeModel) -> ProbeReport:
+    return await probe(house.agents.get(params.agent or house.agents.default), params.ref)
+
+
+async def probe(agent: Agent, ref: str = "") -> ProbeReport:
     """One tiny request. It is no part of any conversation and is not kept."""
-    agent = house.agents.get(params.agent or house.agents.default)
-    provider, route = await agent.choose_model(params.ref)
+    provider, route = await agent.choose_model(ref)
     asked = f"{route.provider}/{route.model}"
     request = ModelRequest(route.model, PROBE_HEAD, (UserMessage("Are you there?"),), max_tokens=PROBE_TOKENS)
     began, first, notices = time.monotonic(), 0, list[str]()

@@ -148,7 +148,7 @@ async def _by_key(known: KnownProvider, key_env: str, env: Mapping[str, str], pr
     base_url = _base_url(known, env)
     reason = f"{key_env} is set" if key_env else f"a key for {known.id} is stored"
     if base_url != known.base_url:  # somebody else's server behind the same variable: it has models of its own
-        listed = _talkers(await probe(base_url))
+        listed = talkers(await probe(base_url))
         if listed and known.model not in listed:
             return Choice(ModelRef(known.id, listed[0]), base_url, key_env, 0, reason, known.wire)
     return Choice(ModelRef(known.id, known.model), base_url, key_env, known.window, reason, known.wire)
@@ -158,8 +158,8 @@ async def _on_this_machine(probe: Probe) -> Choice | None:
     servers = [known for known in KNOWN if not known.key_env]
     answers = await asyncio.gather(*(probe(server.base_url) for server in servers))
     for server, models in zip(servers, answers, strict=True):
-        if talkers := _talkers(models):
-            ref = ModelRef(server.id, talkers[0])
+        if able := talkers(models):
+            ref = ModelRef(server.id, able[0])
             reason = f"{LOCAL_NAMES[server.id]} answers on this machine"
             return Choice(ref, server.base_url, window=server.window, reason=reason)
     return None
@@ -170,5 +170,6 @@ def _base_url(known: KnownProvider, env: Mapping[str, str]) -> str:
     return own.rstrip("/") or known.base_url
 
 
-def _talkers(models: tuple[str, ...]) -> tuple[str, ...]:
+def talkers(models: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of a server's models that can hold a conversation."""
     return tuple(model for model in models if not _NO_TALKER.search(model))

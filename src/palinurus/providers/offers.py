@@ -130,6 +130,7 @@ OFFERS: tuple[ModelInfo, ...] = (
     # It sends each request to a model of its own choice, so it has no price of its own.
     ModelInfo("openrouter", "openrouter/auto", OPENAI, 128_000, 0, None, _BOTH, True, "OpenRouter's choice"),
     ModelInfo(EMBEDDED, "scout", EMBEDDED, 32_000, 0, Price(0, 0, 0, 0), name="Scout"),
+    ModelInfo(EMBEDDED, "smollm2", EMBEDDED, 2_048, 60, Price(0, 0, 0, 0), name="SmolLM2 135M, for small talk"),
 )
 
 # Providers that run on this machine: nobody sends a bill, whichever model it is.
@@ -147,4 +148,5 @@ ALIASES: dict[str, str] = {
     "deepseek": "deepseek/deepseek-chat",
     "mistral": "mistral/mistral-medium-latest",
     "scout": "embedded/scout",
+    "smollm": "embedded/smollm2",
 }

@@ -63,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     _scratch.append(tempfile.mkdtemp(prefix="palinurus-tests-"))
     os.environ["HOME"] = _scratch[0]
+    os.environ["PALINURUS_EMBEDDED"] = "0"  # whether the small model is installed must not decide how tests end
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -19,8 +19,9 @@ from palinurus.providers.keys.credentials import Credential, Credentials
 from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.providers.relay import Candidate, FailoverProvider, Sleep
-from palinurus.providers.scout.scout import SCOUT, Scout
+from palinurus.providers.scout.scout import SCOUT
 from palinurus.providers.unavailable import Unavailable
+from palinurus.wiring.embedded import Embedded
 
 WIRES: dict[str, tuple[str, str]] = {
     "openai-completions": ("palinurus.providers.wires.openai", "OpenAIProvider"),
@@ -72,6 +73,7 @@ class Models:
         self._entries = {name.strip().lower(): entry for name, entry in loaded.config.models.providers.items()}
         self._providers: dict[tuple[str, ...], Provider] = {}
         self._found: dict[str, tuple[int, Choice]] = {}
+        self._embedded = Embedded(clock, small_talk=loaded.config.models.small_talk)
 
     async def choose(self, wanted: str, settings: AgentSettings) -> tuple[Provider, Route]:
         """The provider for what a session or an agent wants, "" for whatever is there. Never raises.
@@ -90,6 +92,7 @@ class Models:
         return provider, Route(ref.provider, ref.model, provider.wire, settings.thinking_default or "off", reason)
 
     async def close(self) -> None:
+        await self._embedded.close()
         for provider in self._providers.values():
             await provider.close()
 
@@ -121,6 +124,8 @@ class Models:
         known = self._providers.get(place)
         if known is None:
             try:
+                if choice.ref.provider == SCOUT.provider:
+                    return self._embedded.open(choice.ref)
                 known = self._make(choice, entry, wire, credential)
             except ConfigError as error:
                 return _unusable(choice.ref, error)
@@ -135,8 +140,6 @@ class Models:
     ) -> Provider | None:
         """None: it needs a key and there is none."""
         name = choice.ref.provider
-        if name == SCOUT.provider:
-            return Scout(self._clock)
         base_url = (entry.base_url if entry else None) or choice.base_url
         if not base_url:
             raise ConfigError(

@@ -3,20 +3,34 @@
 Scout takes part in the ordinary loop. It reads what was said, answers with real tool calls, and composes its reply out
 of the results of this very turn: it notes, quotes stored lines with their place, lists and reads files. It never
 invents and never paraphrases, and says so at the start of a conversation.
+
+Where the small embedded model is installed, small talk and nothing else is left to it: it sees what was said as small
+talk and no line that Scout found.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from palinurus.domain.clock import Clock
-from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult, UserMessage
-from palinurus.providers.provider import ModelRef, ModelRequest, ReplyDone, ReplyEvent, TextDelta
+from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
+from palinurus.providers.provider import (
+    Head,
+    ModelRef,
+    ModelRequest,
+    Notice,
+    ReplyDone,
+    ReplyEvent,
+    ReplyFailed,
+    TextDelta,
+)
 from palinurus.providers.scout.quoting import Line, best_lines, cited_lines, query_of
+from palinurus.providers.scout.smalltalk import TALKER, is_small_talk
 
 SCOUT = ModelRef("embedded", "scout")
 WIRE = "scout"
@@ -24,10 +38,12 @@ WINDOW = 32_000
 MOST_MATCHES = 200
 MOST_LINES = 60
 
-NO_MODEL = (
-    "(No language model is configured, so I only quote and never guess. To get one, set OPENAI_API_KEY or another "
-    "provider's key, or start Ollama or LM Studio, or run `pal config set agents.defaults.model provider/model`.)"
+_HOW = (
+    "set OPENAI_API_KEY or another provider's key, or start Ollama or LM Studio, or run "
+    "`pal config set agents.defaults.model provider/model`."
 )
+NO_MODEL = f"(No language model is configured, so I only quote and never guess. To get one, {_HOW})"
+SMALL_MODEL = f"(The small model only chats; for the rest I quote and never guess. To get a larger one, {_HOW})"
 ABILITIES = (
     ("note", '"remember that my bicycle is green" writes it into today\'s note'),
     ("grep", '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place'),
@@ -74,6 +90,12 @@ _THANKS = re.compile(
 )
 
 
+Talk = Callable[[ModelRequest], AsyncGenerator[ReplyEvent]]
+"""The stream of a provider."""
+FindTalker = Callable[[], Talk | None]
+"""The model for small talk, or None while there is none. Called for each small talk; must not raise."""
+
+
 class Intent(Struct, frozen=True):
     """What the person wants: a tool to call, or nothing but words."""
 
@@ -88,8 +110,9 @@ class Scout:
     name = SCOUT.provider
     wire = WIRE
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, find_talker: FindTalker = lambda: None) -> None:
         self._clock = clock
+        self._find_talker = find_talker
 
     def context_window(self, model: str) -> int:
         return WINDOW
@@ -98,6 +121,14 @@ class Scout:
         return None
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
+        talk = small_talk(request)
+        talker = self._find_talker() if talk else None
+        if talker is not None and talk is not None:
+            async with aclosing(_chatted(talker, talk, _welcome(request))) as events:
+                async for event in events:
+                    yield event
+                    if isinstance(event, ReplyDone):
+                        return
         reply = respond(request)
         now_ms = self._clock.now_ms()
         if isinstance(reply, str):
@@ -116,6 +147,42 @@ class Scout:
                 timestamp=now_ms,
             )
         )
+
+
+def small_talk(request: ModelRequest) -> ModelRequest | None:
+    """What the small model is asked when the newest message is small talk: that and earlier small talk. Pure."""
+    at = _last_user(request)
+    if at != len(request.messages) - 1 or not is_small_talk(_said(request, at)):
+        return None
+    talked: list[Message] = []
+    for before, message in zip(request.messages, request.messages[1:], strict=False):
+        if isinstance(message, AssistantMessage) and message.model == TALKER.model and isinstance(before, UserMessage):
+            talked += [before, message]
+    return ModelRequest(TALKER.model, Head(""), (*talked, request.messages[at]), max_tokens=request.max_tokens)
+
+
+async def _chatted(talker: Talk, talk: ModelRequest, welcome: str) -> AsyncGenerator[ReplyEvent]:
+    """The small model's reply with a welcome behind it. No ReplyDone: it did not answer, and a notice says why."""
+    heard = False
+    async with aclosing(talker(talk)) as events:
+        async for event in events:
+            match event:
+                case ReplyDone():
+                    if welcome:
+                        yield TextDelta(welcome)
+                    yield ReplyDone(structs.replace(event.message, content=(Text(event.message.text + welcome),)))
+                case ReplyFailed():
+                    yield Notice(f"{event.error.message}; scout answers by itself", discard=heard)
+                case _:
+                    heard = heard or isinstance(event, TextDelta)
+                    yield event
+
+
+def _welcome(request: ModelRequest) -> str:
+    """What the first reply of a conversation adds, so that a greeting still tells what can be done here."""
+    if not _is_first(request, _last_user(request)):
+        return ""
+    return f"\n\n{_help({spec.name for spec in request.head.tools})}\n{SMALL_MODEL}"
 
 
 def respond(request: ModelRequest) -> str | Intent:
@@ -219,9 +286,12 @@ def _cannot(tool: str) -> str:
 
 def _introduced(request: ModelRequest, at: int, text: str) -> str:
     """Help and the first reply of a conversation say that nobody thinks here."""
-    first = not any(isinstance(message, AssistantMessage) for message in request.messages[: max(at, 0)])
     helping = text.startswith("What I can do:")
-    return f"{text}\n{NO_MODEL}" if first or helping else text
+    return f"{text}\n{NO_MODEL}" if helping or _is_first(request, at) else text
+
+
+def _is_first(request: ModelRequest, at: int) -> bool:
+    return not any(isinstance(message, AssistantMessage) for message in request.messages[: max(at, 0)])
 
 
 def _last_user(request: ModelRequest) -> int:

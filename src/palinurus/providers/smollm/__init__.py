@@ -1,0 +1,1 @@
+"""The small embedded model: chats, knows nothing, says so."""
