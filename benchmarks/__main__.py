@@ -21,15 +21,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.figures import Figure, render
 from benchmarks.model import loopback_model
 from benchmarks.peers import PEERS, Peer, PeerMissing, furnish, install
-from benchmarks.processes import Broken, Command, Timing, Warm, interleaved
+from benchmarks.processes import ROOT, Broken, Command, Timing, Warm, interleaved
 
 PYTHON = Path(sys.executable)
 PAL = PYTHON.with_name("pal")
 MODULES = ("asyncio", "click", "msgspec", "apsw", "pydantic", "httpx2", "palinurus.cli.main", "palinurus.wiring.door")
+UNUSED_PROVIDERS = {
+    name: {"baseUrl": "http://127.0.0.1:9/v1", "api": wire, "apiKey": f"{name}-key-of-nobody", "models": [{"id": "m"}]}
+    for name, wire in {"one": "anthropic-messages", "two": "google-generative-ai", "three": "ollama"}.items()
+}
+_UNUSED_CHECK = (str(PYTHON), "-m", "benchmarks.unused", "agent", "--message", "hi")
 BATCH = 5
 OURS = "pal"
 
@@ -64,10 +70,12 @@ class Bench:
             found.append(peer)
         return found
 
-    def home_of_ours(self, name: str) -> Path:
+    def home_of_ours(self, name: str, others: Mapping[str, Any] | None = None) -> Path:
         home = self._home(name)
         config = {
-            "models": {"providers": {"bench": {"baseUrl": self._base_url, "models": [{"id": "test"}]}}},
+            "models": {
+                "providers": {"bench": {"baseUrl": self._base_url, "models": [{"id": "test"}]}, **(others or {})}
+            },
             "agents": {"defaults": {"model": "bench/test"}},
         }
         (home / ".palinurus").mkdir()
@@ -78,6 +86,7 @@ class Bench:
     def processes(self, peers: Sequence[Peer]) -> list[Figure]:
         ours = self.home_of_ours("pal")
         held = self.home_of_ours("held")
+        crowded = self.home_of_ours("crowded", UNUSED_PROVIDERS)
         agent = (str(PAL), "agent", "--message", "hi")
         commands = [
             self._command("bare", (str(PYTHON), "-c", "pass"), ours),
@@ -85,6 +94,8 @@ class Bench:
             self._command("status", (str(PAL), "status"), ours),
             self._command(OURS, agent, ours, says="arrived"),
             self._command("held", agent, held, says="arrived"),
+            self._command("crowded", agent, crowded, says="arrived"),
+            self._command("unused", _UNUSED_CHECK, crowded, says="unused and loaded: nothing"),
             *(self._command(module, (str(PYTHON), "-c", f"import {module}"), ours) for module in MODULES),
             *(
                 self._command(
@@ -95,7 +106,7 @@ class Bench:
         ]
         with _holder(held):
             taken = interleaved(commands, self._rounds, self.note)
-        if missing := {"bare", "version", "status", OURS, "held"} - taken.keys():
+        if missing := {"bare", "version", "status", OURS, "held", "crowded", "unused"} - taken.keys():
             raise SystemExit(f"ours does not run: {', '.join(sorted(missing))}")
         return _process_figures(taken, [peer.name for peer in peers])
 
@@ -123,6 +134,21 @@ class Bench:
             raise SystemExit("ours does not run a turn")
         return _turn_figures({name: taken[name] for name in running if name in taken})
 
+    def wires(self) -> list[Figure]:
+        """CPU of 10,000 deltas on each wire."""
+        home = self._home("wires")
+        process = Warm(PYTHON, "benchmarks.warm_wires", {**_env(home), "BENCH_MODEL": self._base_url}, home)
+        try:
+            taken = process.turns(self._rounds + 1)[1:]  # the first warms up
+        except Broken as error:
+            raise SystemExit(f"ours does not read its wires: {error}") from error
+        finally:
+            process.close()
+        return [
+            Figure(f"wire {name}: CPU of 10,000 deltas", median(each[name] for each in taken), {}, 1000)
+            for name in taken[0]
+        ]
+
     def _home(self, name: str) -> Path:
         home = self._folder / name
         home.mkdir()
@@ -134,7 +160,13 @@ class Bench:
 
 def _env(home: Path) -> dict[str, str]:
     """Nothing of the caller's: no key, no proxy, no home."""
-    return {"HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "NO_COLOR": "1"}
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "NO_COLOR": "1",
+        "PYTHONPATH": str(ROOT),  # for those of our measurements that are modules
+    }
 
 
 @contextmanager
@@ -174,6 +206,13 @@ def _process_figures(taken: Mapping[str, Timing], peers: Sequence[str]) -> list[
         ),
         Figure("one-shot, CPU", ours.cpu_ms, {name: taken[name].cpu_ms for name in present}),
         Figure("one-shot through a holder, wall", taken["held"].wall_ms, {"one-shot": ours.wall_ms}),
+        Figure(
+            "one-shot with three unused providers, CPU",
+            taken["crowded"].cpu_ms,
+            {"one-shot": ours.cpu_ms},
+            1.1,
+            limit_is_ratio=True,
+        ),
         Figure("pal status, wall", taken["status"].wall_ms, {"python -c pass": bare}),
     ]
     imports = {name: taken[name].cpu_ms - taken["bare"].cpu_ms for name in MODULES if name in taken}
@@ -189,6 +228,7 @@ def _turn_figures(taken: Mapping[str, list[dict[str, float]]]) -> list[Figure]:
         # Peers accept nothing before the turn, so only the time from handing the message in can be compared.
         figure("warm: message accepted → model has the request", "accepted_to_wire_ms", 4, alone=True),
         figure("warm: message handed in → model has the request", "to_wire_ms"),
+        figure("warm: model begins to answer → first words at the caller", "first_words_ms", 2, alone=True),
         figure("warm: CPU of a turn, 50 messages before it", "cpu_ms", 8),
         figure("warm: wall of a turn, 50 messages before it", "wall_ms"),
     ]
@@ -207,7 +247,7 @@ def main() -> None:
         bench = Bench(Path(folder), url, options.rounds)
         bench.note_load()
         peers = bench.present(() if options.no_peers else PEERS)
-        figures = [*bench.turns(peers), *bench.processes(peers)]
+        figures = [*bench.turns(peers), *bench.wires(), *bench.processes(peers)]
     print(render(figures))
     for text in bench.notes:
         print(f"note: {text}")

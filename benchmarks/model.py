@@ -1,4 +1,4 @@
-"""The loopback model: answers at once, and its answer is the moment at which the request reached it.
+"""The loopback model: answers at once, and its answer is the moment at which it begins to answer.
 
 The clock is the monotonic one of the machine, which all its processes share, so whoever asked can subtract.
 """
@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
+import msgspec
+
 from palinurus.testing.wire import Behaviour, Json, Says, WireServer
 
+DELTAS = "deltas wanted: "
+_WANTED = re.compile(rf"{DELTAS}(\d+)")
 
-def _arrived(_: Json) -> Behaviour:
+
+def _arrived(body: Json) -> Behaviour:
+    if wanted := _WANTED.search(msgspec.json.encode(body).decode()):
+        pieces = int(wanted[1])
+        return Says("word " * pieces, chunks=pieces)
     return Says(f"arrived {time.monotonic_ns()}")
 
 

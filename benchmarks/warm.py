@@ -37,15 +37,20 @@ def _text(number: int, words: int) -> str:
 
 
 class Stopwatch:
-    """Wall time, CPU of all threads, and how long it took until the model had the request."""
+    """Wall time, CPU of all threads, how long until the model had the request, and from there to its first words."""
 
     def __init__(self) -> None:
         self._cpu = time.process_time_ns()
         self._wall = time.monotonic_ns()
         self._accepted: int | None = None
+        self._heard: int | None = None
 
     def accepted(self) -> None:
         self._accepted = time.monotonic_ns()
+
+    def heard(self) -> None:
+        """The first words of the model are here."""
+        self._heard = self._heard or time.monotonic_ns()
 
     def read(self, reply: str) -> dict[str, float]:
         cpu, wall = time.process_time_ns(), time.monotonic_ns()
@@ -58,6 +63,7 @@ class Stopwatch:
             "wall_ms": (wall - self._wall) / 1e6,
             "to_wire_ms": (arrived - self._wall) / 1e6,
             "accepted_to_wire_ms": (arrived - (self._accepted or self._wall)) / 1e6,
+            "first_words_ms": ((self._heard or wall) - arrived) / 1e6,
         }
 
 

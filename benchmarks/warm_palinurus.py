@@ -9,6 +9,7 @@ from benchmarks import warm
 from palinurus.config.home import find_home
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
+from palinurus.domain.events import AssistantDelta
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, UserMessage
 from palinurus.wiring.runtime import Runtime
@@ -33,6 +34,10 @@ async def _turn(runtime: Runtime, session: str) -> dict[str, float]:
     watch = warm.Stopwatch()
     run = await runtime.house.dispatcher.submit(Inbound(warm.QUESTION, random_id(), session_key=session))
     watch.accepted()
+    async with asyncio.timeout(30):
+        async for event in run.events():
+            if isinstance(event, AssistantDelta):
+                watch.heard()
     result = await run.wait(30)
     return watch.read(result.text or result.error)
 
