@@ -8,6 +8,7 @@ goes on from wherever it broke off.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import msgspec
 from msgspec import Struct
@@ -256,12 +257,18 @@ def _answered_before(view: View, run_id: str) -> AssistantMessage | None:
     at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), None)
     if at is None:  # it stands before a reset
         return _TOO_LATE
-    later = [line.message for line in view.lines[at + 1 :]]
-    spoken = next((index for index, message in enumerate(later) if isinstance(message, UserMessage)), None)
-    own = later[:spoken]
+    later = [line.message for line in view.lines[at:]]
+    # Who speaks right behind a tool's result speaks into the turn; anybody else opens the next one.
+    opens = (
+        index
+        for index, (before, message) in enumerate(pairwise(later))
+        if isinstance(message, UserMessage) and not isinstance(before, ToolResult)
+    )
+    next_turn = next(opens, None)
+    own = later[1:] if next_turn is None else later[1 : next_turn + 1]
     if own and isinstance(last := own[-1], AssistantMessage) and not last.calls:
         return last
-    return None if spoken is None else _TOO_LATE
+    return None if next_turn is None else _TOO_LATE
 
 
 def _holds(line: Line, run_id: str) -> bool:
