@@ -73,6 +73,18 @@ async def test_only_rows_of_the_time_and_agent_asked_for_count(kept: Kept) -> No
     assert [total.calls for total in await ledger.totals("agent", zone=UTC, since=NOON, agent="main")] == [1]
 
 
+async def test_one_session_can_be_asked_for(kept: Kept) -> None:
+    ledger, _ = kept
+    await ledger.append(row("a"))
+    await ledger.append(row("b", NOON + HOUR))
+    await ledger.append(row("c", agent="coder"))
+    (total,) = await ledger.totals("session", zone=UTC, session="agent:main:main")
+    assert (total.name, total.calls) == ("agent:main:main", 2)
+    (later,) = await ledger.totals("session", zone=UTC, since=NOON + 1, session="agent:main:main")
+    assert later.calls == 1
+    assert await ledger.totals("session", zone=UTC, session="agent:main:direct:nobody") == []
+
+
 async def test_a_call_without_a_price_is_counted_as_unpriced_and_not_as_free(kept: Kept) -> None:
     ledger, _ = kept
     await ledger.append(row("priced", cost=0.25))

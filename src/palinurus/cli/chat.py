@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
+from functools import partial
+from pathlib import Path
 
 import click
 
 from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.shell import Shell, run_async
+from palinurus.cli.terminal.attachments import Places
+from palinurus.cli.terminal.completion import WorkspaceNames, completer_of
+from palinurus.cli.terminal.conversation import Conversation, Place
+from palinurus.cli.terminal.history import NAME, TypedLines, history_of
+from palinurus.cli.terminal.screen import Screen
+from palinurus.dispatch.bindings import resolve
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ToolFinished
-from palinurus.operations.agents import STOP, StopRuns
+from palinurus.operations.agents import STOP, StoppedRuns, StopRuns
 from palinurus.operations.converse import converse
-from palinurus.operations.status import STATUS, AskStatus
+from palinurus.operations.status import STATUS, AskStatus, Status
+from palinurus.providers.scout.scout import SCOUT
 from palinurus.wiring.door import Door
+from palinurus.wiring.redaction import redactor_of
+from palinurus.workspace.boundary import Boundary
 
 
 @click.command()
@@ -27,8 +39,9 @@ from palinurus.wiring.door import Door
 def chat(shell: Shell, session_key: str, agent_id: str) -> int:
     """Talk with the agent in this terminal.
 
-    Replies are streamed; /help lists the commands; Ctrl-C stops the run, Ctrl-D leaves. When standard input is no
-    terminal, each line is answered in turn and the program ends with the input.
+    Replies are streamed. Enter sends, also while a run goes on; Alt-Enter starts a new line; /help lists the commands;
+    @ names a file or attaches a picture; Ctrl-C stops the run, Ctrl-D leaves. When standard input is no terminal, each
+    line is answered in turn and the program ends with the input.
 
     \b
     Examples:
@@ -36,11 +49,55 @@ def chat(shell: Shell, session_key: str, agent_id: str) -> int:
       pal chat --session-key holiday
       printf 'remember that my bicycle is green\\n' | pal chat
     """
-    make_on_first_run(shell)
-    return run_async(_chat(shell, session_key, agent_id))
+    first = make_on_first_run(shell)
+    said = Inbound("", "", session_key=session_key, agent=agent_id)
+    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        return run_async(_in_terminal(shell, said, first=first))
+    return run_async(_line_by_line(shell, session_key, agent_id))
 
 
-async def _chat(shell: Shell, session_key: str, agent_id: str) -> int:
+async def _in_terminal(shell: Shell, where: Inbound, *, first: bool) -> int:
+    screen = Screen(color=shell.color)
+    async with open_door(shell, lambda text: screen.print([[("notice", f"! {text}")]])) as door:
+        await door.enter()
+        status = await door.call(STATUS, AskStatus(where.agent))
+        key = str(resolve(where, status.agents, status.agent))
+        files = Places(Path(status.workspace), Path.cwd(), shell.home.user_home)
+        talk = Conversation(door, screen, Place(key, where.agent, files))
+        _greet(screen, status, first=first)
+        await talk.look()
+        history = history_of(TypedLines(shell.home.root / NAME, partial(_without_secrets, shell)))
+        completer = completer_of(talk.vocabulary(WorkspaceNames(Boundary(files.workspace))))
+        await screen.run(talk, history, completer)
+        await talk.close()
+        _say_goodbye(shell, door, talk.key)
+    return 0
+
+
+def _without_secrets(shell: Shell, text: str) -> str:
+    """Asked for each line that is typed: a key may have been added since the last one."""
+    return redactor_of(shell.home, os.environ).redact(text)
+
+
+def _greet(screen: Screen, status: Status, *, first: bool) -> None:
+    screen.print([[("dim", f"{status.agent} · {status.model} ({status.model_reason}) · /help · Ctrl-D leaves")]])
+    screen.print([[("notice", f"! {warning}")] for warning in status.warnings])
+    if first and status.model == str(SCOUT):
+        screen.print([[("dim", "`pal onboard` sets up a model; until then scout notes, finds and quotes.")]])
+
+
+def _say_goodbye(shell: Shell, door: Door, key: str) -> None:
+    """What was accepted is finished before the home is let go; who does not want that can still stop it."""
+    if not door.busy:
+        return
+    shell.warn(f"finishing {door.busy} run(s); Ctrl-C stops them")
+    stopping: list[asyncio.Task[StoppedRuns]] = []
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGINT, lambda: stopping.append(asyncio.create_task(door.call(STOP, StopRuns(key))))
+    )
+
+
+async def _line_by_line(shell: Shell, session_key: str, agent_id: str) -> int:
     terminal = sys.stdin.isatty()
     lines = _Lines("you> " if terminal else "")
     failed = 0
@@ -49,16 +106,12 @@ async def _chat(shell: Shell, session_key: str, agent_id: str) -> int:
         status = await door.call(STATUS, AskStatus(agent_id))
         for warning in status.warnings:
             shell.warn(warning)
-        if terminal:
-            click.echo(shell.dim(f"{status.agent} · {status.model} ({status.model_reason}) · /help, Ctrl-D leaves"))
         talk = _Talk(shell, door)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
         while (line := await lines.next()) is not None:
             if line.strip():
                 result = await talk.exchange(Inbound(line, random_id(), session_key=session_key, agent=agent_id))
                 failed += result.status == "error"
-        if terminal:
-            click.echo()
         if door.busy:
             shell.warn(f"finishing {door.busy} run(s) for another terminal")
     return 1 if failed and not terminal else 0

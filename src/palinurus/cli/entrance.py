@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from palinurus.cli.shell import Shell
 from palinurus.operations.config import Ground, is_new, setup
 from palinurus.wiring.door import Door
+from palinurus.wiring.logs import Logs
 
 
 def ground_of(shell: Shell) -> Ground:
     return Ground(shell.home, os.environ)
 
 
-def make_on_first_run(shell: Shell) -> None:
-    """A newcomer needs no command before the first one. A home with a past is never touched."""
+def make_on_first_run(shell: Shell) -> bool:
+    """A newcomer needs no command before the first one. A home with a past is never touched. Whether one was made."""
     ground = ground_of(shell)
-    if shell.home.ours and shell.home.workspace_override is None and is_new(ground):
-        report = setup(ground)
-        shell.warn(f"made a new home in {report.home}")
+    if not shell.home.ours or shell.home.workspace_override is not None or not is_new(ground):
+        return False
+    report = setup(ground)
+    shell.warn(f"made a new home in {report.home}")
+    return True
 
 
-def open_door(shell: Shell) -> Door:
-    return Door(shell.home, os.environ, " ".join(["pal", *sys.argv[1:2]]), warn=shell.warn)
+def open_door(shell: Shell, tell: Callable[[str], None] | None = None) -> Door:
+    """`tell` shows one line to the person, where standard error is not the place for it."""
+    tell = tell or shell.warn
+    logs = Logs(shell.home, os.environ, tell)
+    return Door(shell.home, os.environ, " ".join(["pal", *sys.argv[1:2]]), warn=tell, logs=logs)

@@ -62,8 +62,8 @@ class Run:
             left_out = f" ({self._dropped} deltas were not kept)" if self._dropped else ""
             self._log.append(Lifecycle(phase, result.error + left_out))  # type: ignore[arg-type]  # the three above
             self._tell()
-            failed = f": {result.error_kind} {result.error}".rstrip() if result.error else ""
-            told = f"run {phase} after {result.duration_ms} ms, {result.model or 'no model'}{failed}"
+            told = f"run {phase} after {result.duration_ms} ms, {result.model or 'no model'}"
+            told = ": ".join(part for part in (told, result.error_kind, result.error) if part)
             self._note(logging.ERROR if result.status == "error" else logging.INFO, told)
 
     def _note(self, level: int, text: str) -> None:

@@ -47,7 +47,9 @@ class UsageLedger(Protocol):
 
     async def append(self, row: UsageRow) -> None: ...
 
-    async def totals(self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "") -> list[UsageTotal]:
+    async def totals(
+        self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "", session: str = ""
+    ) -> list[UsageTotal]:
         """Sums of the calls at or after `since`: days in their order, others with the most tokens first."""
 
 

@@ -24,6 +24,7 @@ class SessionList(Struct, frozen=True):
 
 class ShowSession(Struct, frozen=True):
     session_key: str
+    last: int = 0  # only so many entries, from the end; 0: all
 
 
 class Transcript(Struct, frozen=True):
@@ -50,7 +51,8 @@ async def _show(house: House, params: ShowSession) -> Transcript:
     session = await house.sessions.find(SessionKey.parse(params.session_key))
     if session is None:
         raise NotFound(f"there is no session {params.session_key!r}", hint="`pal sessions list` shows them")
-    read = [decode_row(row) for row in await house.sessions.rows(session.id)]
+    rows = await house.sessions.rows(session.id)
+    read = [decode_row(row) for row in rows[-params.last if params.last else 0 :]]
     good = tuple(entry for entry in read if not isinstance(entry, Broken))
     return Transcript(session, good, tuple(entry for entry in read if isinstance(entry, Broken)))
 

@@ -7,10 +7,11 @@ import os
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.agent.turn import context_for, gather
+from palinurus.agent.turn import Agent, context_for, gather
 from palinurus.context.report import ContextReport, context_report
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
+from palinurus.ledger.usage import grand_total
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.sessions.session import Session
@@ -39,6 +40,18 @@ class AskContext(Struct, frozen=True):
     session_key: str = ""
 
 
+class SessionStanding(Struct, frozen=True, rename="camel"):
+    """One session at a glance: what the status line of a chat is made of."""
+
+    session_key: str
+    model: str
+    window: int
+    context_tokens: int = 0  # at the last call
+    cost: float = 0.0  # US dollars, of the calls whose price is known
+    unpriced: int = 0  # calls that the cost leaves out
+    verbose: str = ""  # off | on | full; empty: as the config says
+
+
 async def _status(house: House, params: AskStatus) -> Status:
     agent = house.agents.get(params.agent or house.agents.default)
     _, route = await agent.choose_model("")
@@ -59,16 +72,40 @@ async def _status(house: House, params: AskStatus) -> Status:
 
 
 async def _context(house: House, params: AskContext) -> ContextReport:
-    key = SessionKey.parse(params.session_key) if params.session_key else SessionKey.main(house.agents.default)
-    if key.agent not in house.agents.ids:
-        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
-    agent = house.agents.get(key.agent)
+    key, agent = _place(house, params.session_key)
     view = await house.turns.view_of(key)
     provider, route = await agent.choose_model(view.model)
     gathered = gather(agent, key, route, house.clock)
     return context_report(str(key), view, gathered, context_for(agent, key), provider.context_window(route.model))
 
 
+async def _standing(house: House, params: AskContext) -> SessionStanding:
+    key, agent = _place(house, params.session_key)
+    provider, route = await agent.choose_model((await house.turns.view_of(key)).model)
+    session = await house.sessions.find(key)
+    if session is None:
+        return SessionStanding(str(key), f"{route.provider}/{route.model}", provider.context_window(route.model))
+    spent = grand_total(await house.usage.totals("session", zone=house.clock.zone, session=str(key)))
+    return SessionStanding(
+        session_key=str(key),
+        model=f"{route.provider}/{route.model}",
+        window=provider.context_window(route.model),
+        context_tokens=session.context_tokens,
+        cost=spent.cost,
+        unpriced=spent.unpriced,
+        verbose=session.preferences.verbose_level,
+    )
+
+
+def _place(house: House, session_key: str) -> tuple[SessionKey, Agent]:
+    """The session that is meant, the main one when none is named, and its agent. Raises NotFound."""
+    key = SessionKey.parse(session_key) if session_key else SessionKey.main(house.agents.default)
+    if key.agent not in house.agents.ids:
+        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
+    return key, house.agents.get(key.agent)
+
+
 STATUS = Operation("status", AskStatus, Status, "read", _status)
 CONTEXT = Operation("context.show", AskContext, ContextReport, "read", _context)
-OPERATIONS = (STATUS, CONTEXT)
+STANDING = Operation("status.session", AskContext, SessionStanding, "read", _standing)
+OPERATIONS = (STATUS, CONTEXT, STANDING)

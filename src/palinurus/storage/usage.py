@@ -24,9 +24,12 @@ class SqliteUsage:
     async def append(self, row: UsageRow) -> None:
         await self._database.write(lambda connection: add_usage(connection, row))
 
-    async def totals(self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "") -> list[UsageTotal]:
+    async def totals(
+        self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "", session: str = ""
+    ) -> list[UsageTotal]:
         def work(connection: apsw.Connection) -> list[UsageTotal]:
-            found = connection.execute(SQL["usage_since"], {"since": since, "agent": agent})
+            values = {"since": since, "agent": agent, "session": session}
+            found = connection.execute(SQL["usage_of_session" if session else "usage_since"], values)
             return total_by(map(_row, found), by, zone)  # on the reader's thread: years of rows take their time
 
         return await self._database.read(work)

@@ -86,10 +86,12 @@ class MemoryUsage:
         await asyncio.sleep(0)
         self.add(row)
 
-    async def totals(self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "") -> list[UsageTotal]:
+    async def totals(
+        self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "", session: str = ""
+    ) -> list[UsageTotal]:
         await asyncio.sleep(0)
         wanted = [row for row in self.rows.values() if row.at >= since and agent in ("", row.agent)]
-        return total_by(wanted, by, zone)
+        return total_by([row for row in wanted if session in ("", row.session_key)], by, zone)
 
 
 class MemoryInbox:

@@ -8,6 +8,7 @@ twice, because what has effects carries an idempotency key.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,7 +19,10 @@ from palinurus.domain.errors import HolderLost, HomeHeld, PalinurusError, Storag
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Feed, LocalCaller, Operation, P, R
 from palinurus.wiring.lock import HomeLock
+from palinurus.wiring.logs import Logs
 from palinurus.wiring.runtime import TABLE, Runtime, make_home
+
+log = logging.getLogger(__name__)
 
 REACH_SECONDS = 10.0  # how long a holder may be out of reach: it may be starting, or just have died
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
@@ -35,11 +39,13 @@ class Door:
         *,
         warn: Callable[[str], None],
         reach_seconds: float = REACH_SECONDS,
+        logs: Logs | None = None,
     ) -> None:
         self._home = home
         self._env = env
         self._command = command
         self._warn = warn
+        self._logs = logs
         self._reach_seconds = reach_seconds
         self._lock = HomeLock(home.root / "lock")
         self._socket = home.root / "pal.sock"
@@ -50,6 +56,8 @@ class Door:
         self._entering = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
+        if self._logs is not None:
+            self._logs.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -99,7 +107,11 @@ class Door:
             await self._server.close()
         if self._reader is not None:
             await self._reader.close()
+        if self._runtime is not None:
+            log.info("lets go of the home: %s", self._command)
         self._lock.release()
+        if self._logs is not None:
+            self._logs.stop()
 
     async def _enter(self, *, reading: bool) -> LocalCaller | RemoteCaller:
         async with self._entering:
@@ -137,6 +149,9 @@ class Door:
             self._runtime = None
             self._lock.release()
             raise
+        if self._logs is not None:
+            self._logs.redact = self._runtime.agents.redact  # it hears of new keys
+        log.info("holds the home: %s", self._command)
         return LocalCaller(self._runtime.house)
 
     def _only_read(self, why: PalinurusError) -> LocalCaller:
@@ -148,6 +163,7 @@ class Door:
 
     async def _lose(self, caller: LocalCaller | RemoteCaller) -> None:
         if isinstance(caller, RemoteCaller):
+            log.info("the holder went away: pid %d (%s)", caller.holder.pid, caller.holder.command)
             await caller.close()
             if self._caller is caller:
                 self._caller = None

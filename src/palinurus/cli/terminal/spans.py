@@ -1,0 +1,167 @@
+"""Text with styles, as the terminal shows it: inline markdown into spans, spans into lines of a given width. Pure.
+
+A span is a style's name and a text, a line is a list of spans; what the names look like is the screen's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+Span = tuple[str, str]
+Line = list[Span]
+
+_INLINE = re.compile(
+    r"\\(?P<escaped>[\\`*_{}\[\]()#+.!|~<>-])"
+    r"|(?P<ticks>`+)(?P<code>.{1,2000}?)(?<!`)(?P=ticks)(?!`)"
+    r"|\*\*(?=\S)(?P<strong>.{1,2000}?)(?<=\S)\*\*"
+    r"|(?<!\w)__(?=\S)(?P<strong_>.{1,2000}?)(?<=\S)__(?!\w)"
+    r"|~~(?=\S)(?P<struck>.{1,2000}?)(?<=\S)~~"
+    r"|(?<!\*)\*(?=[^\s*])(?P<em>.{1,2000}?)(?<=[^\s*])\*(?!\*)"
+    r"|(?<!\w)_(?=[^\s_])(?P<em_>.{1,2000}?)(?<=[^\s_])_(?!\w)"
+    r"|!?\[(?P<label>[^\]\n]{1,500})\]\((?P<address>[^)\s]{1,2000})(?:\s+\"[^\"\n]*\")?\)"
+    r"|<(?P<bare>https?://[^>\s]{1,2000})>",
+    re.DOTALL,
+)
+_STYLES = {"code": "code", "strong": "strong", "strong_": "strong", "struck": "struck", "em": "em", "em_": "em"}
+_BEGUN = re.compile(r"(?P<mark>`|\*\*)(?=\S)(?P<rest>[^`*]{0,2000})\Z", re.DOTALL)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey: escape sequences, and marks that turn the direction of writing."""
+    return _CONTROL.sub("", text.replace("\r\n", "\n").expandtabs(4))
+
+
+def inline(text: str, style: str = "", *, open_ended: bool = False) -> list[Span]:
+    """Bold, emphasis, code and links of one block. `open_ended`: its end is yet to come, so a mark may be begun."""
+    spans: list[Span] = []
+    at = 0
+    for match in _INLINE.finditer(text):
+        _add(spans, style, text[at : match.start()])
+        at = match.end()
+        spans += _marked(match, style)
+    rest = text[at:]
+    if open_ended and (begun := _BEGUN.search(rest)):
+        _add(spans, style, rest[: begun.start()])
+        _add(spans, _joined(style, "code" if begun["mark"] == "`" else "strong"), begun["rest"])
+    else:
+        _add(spans, style, rest)
+    return spans
+
+
+def _marked(match: re.Match[str], style: str) -> list[Span]:
+    kind = match.lastgroup or ""
+    if kind == "escaped":
+        return [(style, match["escaped"])]
+    if kind == "code":
+        code = match["code"]
+        plain = code[1:-1] if code.strip() and code[0] == code[-1] == " " else code
+        return [(_joined(style, "code"), plain)]
+    if kind == "bare":
+        return [(_joined(style, "link"), match["bare"])]
+    if kind == "address":
+        named = inline(match["label"], _joined(style, "link"))
+        return (
+            named if match["label"] == match["address"] else [*named, (_joined(style, "dim"), f" ({match['address']})")]
+        )
+    return inline(match[kind], _joined(style, _STYLES[kind]))
+
+
+def _joined(style: str, more: str) -> str:
+    return f"{style} {more}".strip()
+
+
+def _add(spans: list[Span], style: str, text: str) -> None:
+    if text:
+        spans.append((style, text))
+
+
+def width_of(text: str) -> int:
+    """How many columns the text takes."""
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth
+
+    return max(0, wcswidth(text))
+
+
+def line_width(line: Sequence[Span]) -> int:
+    return sum(width_of(text) for _, text in line)
+
+
+def wrap(spans: Sequence[Span], width: int, first: Sequence[Span] = (), rest: Sequence[Span] = ()) -> list[Line]:
+    """Lines of at most so many columns, `first` before the first and `rest` before the others.
+
+    Line breaks in the text stay; a word that is wider than a line is cut.
+    """
+    lines: list[Line] = []
+    line: Line = list(first)
+    room = left = max(1, width - line_width(first))
+    blank: list[Span] = []  # white space that may turn out to stand at the end of a line
+    for word in _words(spans):
+        text = "".join(part for _, part in word)
+        if text == "\n" or (not text.isspace() and width_of(text) + line_width(blank) > left and left < room):
+            lines.append(line)
+            line, blank = list(rest), []
+            room = left = max(1, width - line_width(rest))
+        if text == "\n":
+            continue
+        if text.isspace():
+            blank += word
+            continue
+        for piece in _cut(blank + word, left, room):
+            if piece is None:
+                lines.append(line)
+                line = list(rest)
+                room = left = max(1, width - line_width(rest))
+            else:
+                line.append(piece)
+                left -= width_of(piece[1])
+        blank = []
+    return [*lines, line]
+
+
+def _words(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Words, which may change style in their midst, and what stands between them."""
+    word: list[Span] = []
+    for style, text in spans:
+        for part in re.findall(r"\n|[^\S\n]+|\S+", text):
+            if part.isspace():
+                if word:
+                    yield word
+                    word = []
+                yield [(style, part)]
+            else:
+                word.append((style, part))
+    if word:
+        yield word
+
+
+def _cut(word: list[Span], left: int, room: int) -> Iterator[Span | None]:
+    """The word in pieces that fit, None where a new line begins. Usually it is one piece."""
+    for style, text in word:
+        if width_of(text) <= left:
+            left -= width_of(text)
+            yield style, text
+            continue
+        piece = ""
+        for char in text:
+            if width_of(piece + char) > left and (piece or left < room):
+                if piece:
+                    yield style, piece
+                yield None
+                piece, left = "", room
+            piece += char
+        left -= width_of(piece)
+        yield style, piece
+
+
+def clip(text: str, width: int) -> str:
+    """One line of at most so many columns."""
+    flat = " ".join(text.split())
+    if width_of(flat) <= width:
+        return flat
+    while flat and width_of(flat) > width - 1:
+        flat = flat[: max(0, min(len(flat) - 1, width - 1))] if len(flat) > width else flat[:-1]
+    return f"{flat}…"
