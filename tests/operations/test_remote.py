@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from palinurus.config.home import Home
+from palinurus.dispatch.runs import Run
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, HolderRefused, UnknownOperation
+from palinurus.domain.events import AssistantDelta
+from palinurus.domain.keys import SessionKey
 from palinurus.operations import remote
 from palinurus.operations.agents import EVENTS, SUBMIT, WAIT, Follow, Wait
 from palinurus.operations.remote import PROTOCOL, Hello, Identity, RemoteCaller, Server
@@ -202,3 +205,18 @@ async def test_a_client_that_leaves_takes_its_waits_along_and_not_its_runs(
     assert run.result is None
     run.stop.request()
     assert (await run.wait(5)).status == "aborted"
+
+
+async def test_a_client_that_goes_away_in_the_middle_of_a_feed_is_no_news(
+    pal: Harness, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = pal.dispatcher.runs.add(Run("a-run", SessionKey.main(), 0))
+    caller = await RemoteCaller.connect(path, OURS)
+    followed = caller.follow(EVENTS, Follow("a-run"))
+    await asyncio.wait_for(anext(followed), 5)
+    await caller.close()
+    for _ in range(200):  # more than the socket's buffer holds
+        run.emit(AssistantDelta("x" * 10_000))
+        await asyncio.sleep(0)
+    await asyncio.wait_for(followed.aclose(), 5)  # type: ignore[attr-defined]
+    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []

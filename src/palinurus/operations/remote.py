@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,23 +162,29 @@ class Server:
             params = read_params(row, request.params)
             if isinstance(row, Feed):
                 async for item in row.handler(self._house, params):
-                    writer.write(_line(Answer(request.id, item=msgspec.Raw(_encoder.encode(item)))))
-                    await writer.drain()
+                    await _send(writer, Answer(request.id, item=msgspec.Raw(_encoder.encode(item))))
                 answer = Answer(request.id, end=True)
             else:
                 answer = Answer(request.id, result=msgspec.Raw(_encoder.encode(await row.handler(self._house, params))))
         except PalinurusError as error:
             answer = Answer(request.id, error=ErrorFrame(type(error).__name__, error.fields()))
+        except ConnectionError:
+            return  # asked and gone; what was done stays done
         except Exception as error:
             # A mistake of ours: the one who asked is on the other side of a socket and would wait for ever.
             log.exception("the operation %s broke", request.op)
             broken = PalinurusError(f"{request.op} broke: {error!r}", hint="see the holder's log")
             answer = Answer(request.id, error=ErrorFrame(type(broken).__name__, broken.fields()))
-        try:
-            writer.write(_line(answer))
-            await writer.drain()
-        except ConnectionError:
-            pass  # asked and gone; what was done stays done
+        with suppress(ConnectionError):
+            await _send(writer, answer)
+
+
+async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
+    """Raises ConnectionError when the other side has gone."""
+    if writer.is_closing():
+        raise ConnectionResetError
+    writer.write(_line(answer))
+    await writer.drain()
 
 
 def _remove(path: Path) -> None:
