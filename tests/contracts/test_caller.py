@@ -166,7 +166,7 @@ async def test_a_wait_ends_in_time_and_the_run_goes_on_until_it_is_stopped(calle
         await ask(caller, WAIT, Wait(accepted.run_id, 0.01))
     assert (await ask(caller, STOP, StopRuns("agent:main:main"))).count == 1
     assert (await ask(caller, WAIT, Wait(accepted.run_id, 5))).status == "aborted"
-    assert (await ask(caller, STOP, StopRuns())).count == 0
+    assert (await ask(caller, STOP, StopRuns("agent:main:main"))).count == 0
 
 
 async def test_sessions_are_listed_shown_and_searched(caller: Caller) -> None:

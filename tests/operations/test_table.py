@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, UnknownOperation
+from palinurus.operations.agents import STOP, StopRuns
 from palinurus.operations.sessions import LIST, ListSessions
-from palinurus.operations.table import Feed, Operation, read_params
+from palinurus.operations.table import Feed, LocalCaller, Operation, read_params
+from palinurus.testing.harness import Harness
 from palinurus.wiring.runtime import TABLE
 
 ROWS = list(TABLE)
@@ -36,3 +39,8 @@ def test_parameters_are_checked_at_the_border() -> None:
     assert read_params(LIST, b'{"limit": 5}') == ListSessions(limit=5)
     with pytest.raises(BadRequest, match=r"sessions\.list: .*limit"):
         read_params(LIST, b'{"limit": "many"}')
+
+
+async def test_stopping_needs_a_session_or_a_run(pal: Harness, home: Home) -> None:
+    with pytest.raises(BadRequest, match="whose run"):
+        await LocalCaller(pal.house(home)).call(STOP, StopRuns())

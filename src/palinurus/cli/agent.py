@@ -69,10 +69,11 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float) -> RunResult:
                 result = await converse(door, inbound, on_event, on_accepted)
         except TimeoutError:
             # The run must not outlive the patience of the one who asked: stop it, it is kept as stopped.
-            await door.call(STOP, StopRuns(run_id=run_ids[-1]) if run_ids else StopRuns())
+            if run_ids:
+                await door.call(STOP, StopRuns(run_id=run_ids[-1]))
             raise WaitTimeout(
                 f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
             ) from None
-    if not shell.as_json:
+    if not shell.as_json and (printed or result.text):
         click.echo("" if printed else result.text)
     return result
