@@ -237,15 +237,6 @@ def test_what_is_no_readable_text_file_is_refused(home: Home) -> None:
     assert "larger than 2 MiB" in refused()
 
 
-def test_an_unreadable_file_is_refused(home: Home) -> None:
-    home.config_path.write_text("{}")
-    home.config_path.chmod(0)
-    if os.access(home.config_path, os.R_OK):
-        pytest.skip("this user reads everything")
-    with pytest.raises(ConfigError, match="permission denied"):
-        load_config(home, {})
-
-
 # Secrets
 
 
