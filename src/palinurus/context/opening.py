@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from palinurus.context.assemble import assemble
 from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route, reason_for_new
-from palinurus.context.prompt import PromptPart, PromptSettings, shown_file, system_prompt
+from palinurus.context.prompt import PromptSettings, shown_file, system_prompt
 from palinurus.context.view import View
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
@@ -100,11 +100,6 @@ def new_epoch(reason: str, gathered: Gathered, settings: ContextSettings) -> Epo
 def _clean(epoch: Epoch, journal: Journal) -> Epoch:
     """Its prompt without the secrets that stand in workspace files: the head is stored and sent like any message."""
     return msgspec.structs.replace(epoch, system=journal.clean(Text(epoch.system)).text)
-
-
-def prompt_parts(gathered: Gathered, settings: ContextSettings) -> tuple[PromptPart, ...]:
-    """What each part of a head made now would cost: for `pal context`."""
-    return system_prompt(settings.prompt, gathered.tools, gathered.files)[1]
 
 
 def closing(journal: Journal, opening: Opening) -> tuple[Entry, ...]:

@@ -7,7 +7,6 @@ goes on. What changes a session (/new, /reset) waits its turn in the lane like a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec import Struct
 
@@ -43,8 +42,6 @@ DIRECTIVES: dict[str, Described] = {
     "usage": Described("/usage [off|tokens|cost|full]", "what is shown below each reply"),
 }
 STOP_WORDS = frozenset({"stop", "/stop", "abort", "/abort"})
-
-Kind = Literal["new", "stop", "status", "context", "help"]
 
 
 def parse(text: str, reset_triggers: Sequence[str] = ("/new", "/reset")) -> Command | None:
