@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -269,3 +270,37 @@ async def test_a_second_stop_changes_nothing() -> None:
     assert stop.reason == "first"
     with pytest.raises(Stopped), stop.interruptible():
         pass
+
+
+async def test_a_stop_that_a_tool_swallows_leaves_the_task_as_it_was() -> None:
+    stop = Stop()
+
+    async def deaf() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            stop.request()
+            await asyncio.sleep(5)
+        return "done all the same"
+
+    with stop.interruptible():
+        assert await deaf() == "done all the same"
+    task = asyncio.current_task()
+    assert task
+    assert task.cancelling() == 0
+    with pytest.raises(Stopped), stop.interruptible():
+        pass
+
+
+async def test_somebody_elses_cancellation_is_not_taken_for_a_stop() -> None:
+    stop, began = Stop(), asyncio.Event()
+
+    async def work() -> None:
+        with stop.interruptible():
+            began.set()
+            await asyncio.sleep(5)
+
+    task = asyncio.create_task(work())
+    await asyncio.wait_for(began.wait(), 5)
+    stop.request()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -78,6 +78,7 @@ class Stop:
     def __init__(self) -> None:
         self.reason = ""  # empty until somebody said stop
         self._inside: asyncio.Task[object] | None = None
+        self._cancelled = False  # whether we have cancelled what is inside
 
     @property
     def requested(self) -> bool:
@@ -86,6 +87,7 @@ class Stop:
     def request(self, reason: str = "stopped by the user") -> None:
         if not self.requested and self._inside is not None:
             self._inside.cancel()
+            self._cancelled = True
         self.reason = self.reason or reason
 
     @contextmanager
@@ -97,13 +99,14 @@ class Stop:
         try:
             yield
         except asyncio.CancelledError:
-            if not self.requested:
-                raise
-            if task is not None and task.uncancel() > 0:
-                raise  # somebody else cancelled the task as well: that counts
+            if not self._cancelled or (task is not None and task.cancelling() > 1):
+                raise  # somebody else has cancelled the task: that counts
             raise Stopped from None
         finally:
-            self._inside = None
+            # Taken back even when the work swallowed it: a task that counts as cancelled takes its lane with it.
+            if self._cancelled and task is not None:
+                task.uncancel()
+            self._inside, self._cancelled = None, False
 
 
 class Loop(Struct, frozen=True):
