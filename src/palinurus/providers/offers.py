@@ -1,9 +1,9 @@
 """Models on offer: windows, limits and prices, as one table of data.
 
-As published by the providers up to November 2026, in US dollars per million tokens; the price is that of a prompt of
-ordinary length where long ones cost more, and a price that we could not check is left out. Models come and go and
-prices move: what the config says about a model under `models.providers` wins, and a model that stands in neither place
-is simply unpriced.
+In US dollars per million tokens, as far as we knew them in November 2026: the newer models of OpenAI, Anthropic and
+Google from public pages, the rest (older models, other providers, several windows) from memory and unchecked. The price
+is that of a prompt of ordinary length where long ones cost more. Models come and go and prices move: what the config
+says about a model under `models.providers` wins, and a model that stands in neither place is simply unpriced.
 """
 
 from __future__ import annotations
