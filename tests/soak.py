@@ -27,19 +27,22 @@ def say(text: str) -> None:
 
 
 async def soak(options: argparse.Namespace, folder: Path) -> None:
-    if options.kills:
-        await kill_again_and_again(folder / "killed", kills=options.kills, seed=options.seed, progress=say)
-        say(f"{options.kills} kills: nothing was lost")
-    if options.messages:
-        await talk_all_at_once(
-            folder / "crowded",
-            messages=options.messages,
-            sessions=5,
-            kills=options.holder_kills,
-            seed=options.seed,
-            progress=say,
-        )
-        say(f"{options.messages} messages, the holder killed: none lost, none doubled, all in order")
+    for queue in ("followup", "steer"):  # each message a turn of its own, and the mode that people have by default
+        if options.kills:
+            home = folder / f"killed-{queue}"
+            await kill_again_and_again(home, kills=options.kills, seed=options.seed, queue=queue, progress=say)
+            say(f"{queue}: {options.kills} kills: nothing was lost")
+        if options.messages:
+            await talk_all_at_once(
+                folder / f"crowded-{queue}",
+                messages=options.messages,
+                sessions=5,
+                kills=options.holder_kills,
+                seed=options.seed,
+                queue=queue,
+                progress=say,
+            )
+            say(f"{queue}: {options.messages} messages, the holder killed: none lost, none doubled, all in order")
 
 
 def main() -> int:

@@ -67,15 +67,15 @@ def _messages(connection: apsw.Connection, session_id: str) -> list[Message]:
     return messages_of(entries)
 
 
-def check_answered_once(messages: Sequence[Message]) -> None:
-    """Behind every user's message, before the next turn, exactly one reply that calls no tool.
+def check_answered_once(messages: Sequence[Message], *, steered: bool = False) -> None:
+    """Behind every user's message, before the next one, exactly one reply that calls no tool.
 
-    Who speaks right behind a tool's result speaks into a turn that goes on, and is answered by it.
+    Where people may steer, one who speaks right behind a tool's result speaks into a turn, and is answered by it.
     """
     answers = 1
     before: Message | None = None
     for message in messages:
-        if isinstance(message, UserMessage) and not isinstance(before, ToolResult):
+        if isinstance(message, UserMessage) and not (steered and isinstance(before, ToolResult)):
             assert answers == 1, f"{answers} answers before {message.text!r}"
             answers = 0
         elif isinstance(message, AssistantMessage) and not message.calls:

@@ -29,16 +29,17 @@ async def talk_all_at_once(
     sessions: int,
     kills: int,
     seed: int,
+    queue: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Raises AssertionError, with the seed in it, when a message was lost, doubled or out of order."""
     try:
         async with WireServer(otherwise=parrot) as wire:
             home = PalHome(root)
-            home.set_up(wire.base_url)
+            home.set_up(wire.base_url, queue=queue)
             crowd = _Crowd(home, random.Random(seed), progress)
             await crowd.run(_shares(messages, sessions), kills)
-            crowd.check(audit(home.database))
+            crowd.check(audit(home.database), steered=queue == "steer")
             for body in wire.requests:
                 check_valid(body)
     except AssertionError as error:
@@ -121,12 +122,12 @@ class _Crowd:
                 self._progress(f"{len(self._answered)} answered, killing the holder {pid}")
                 worker.process.kill()
 
-    def check(self, stored: Stored) -> None:
+    def check(self, stored: Stored, *, steered: bool) -> None:
         assert stored.pending == []
         everything = [inbound for share in self._shares.values() for inbound in share]
         assert stored.times_said() == Counter(inbound.text for inbound in everything)
         for key, story in stored.sessions.items():
-            check_answered_once(story)
+            check_answered_once(story, steered=steered)
             for name, share in self._shares.items():
                 sent = [inbound.text for inbound in share if inbound.session_key == key]
                 assert _of(name, stored.said(key)) == sent, f"{key}: the order of {name} is not kept"

@@ -175,9 +175,9 @@ class PalHome:
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / "palinurus.json").write_text(json.dumps(config), encoding="utf-8")
 
-    def set_up(self, base_url: str) -> None:
+    def set_up(self, base_url: str, *, queue: str = "followup") -> None:
         """What `pal setup` does, without the time that a process takes to start."""
-        self.configure(base_url)
+        self.configure(base_url, messages={"queue": {"mode": queue}})
         setup(Ground(find_home(self.env), self.env))
 
     async def pal(self, *arguments: str, said: str = "") -> Ended:

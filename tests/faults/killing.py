@@ -50,20 +50,23 @@ def slow_parrot(body: Json) -> Behaviour:
 
 
 async def kill_again_and_again(
-    root: Path, *, kills: int, seed: int, progress: Callable[[str], None] = lambda _: None
+    root: Path, *, kills: int, seed: int, queue: str, progress: Callable[[str], None] = lambda _: None
 ) -> None:
     """Raises AssertionError, with the seed in it, when a promise was broken."""
     try:
         async with WireServer(otherwise=slow_parrot) as wire:
-            await _Rounds(root, wire, random.Random(seed), progress).run(kills)
+            await _Rounds(root, wire, random.Random(seed), queue, progress).run(kills)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
 class _Rounds:
-    def __init__(self, root: Path, wire: WireServer, dice: random.Random, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Path, wire: WireServer, dice: random.Random, queue: str, progress: Callable[[str], None]
+    ) -> None:
         self._home = PalHome(root)
-        self._home.set_up(wire.base_url)
+        self._home.set_up(wire.base_url, queue=queue)
+        self._steered = queue == "steer"
         self._wire = wire
         self._dice = dice
         self._progress = progress
@@ -82,7 +85,7 @@ class _Rounds:
         self._check()
         stored = audit(self._home.database)
         assert stored.pending == []
-        check_answered_once(stored.sessions[SESSION])
+        check_answered_once(stored.sessions[SESSION], steered=self._steered)
 
     async def _round(self, number: int, moment: Moment) -> None:
         worker = await self._home.worker()

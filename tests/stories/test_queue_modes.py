@@ -15,6 +15,7 @@ from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import QueueFull
 from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
 from palinurus.tools.registry import tool
@@ -116,6 +117,29 @@ async def test_a_run_that_was_steered_and_then_died_is_answered_once(pal: Harnes
     texts = [message.text for message in await pal.messages() if isinstance(message, UserMessage)]
     assert texts == ["dig", "also this"]
     assert (await pal.inbox.find(run.id)).result.status == "ok"
+
+
+async def test_a_turn_that_was_spoken_into_and_then_died_is_taken_up_as_one(pal: Harness, dig: Dig) -> None:
+    """It died while the model answered both: neither is too late, and both have the one answer."""
+    run = await digging(pal, dig)
+    steering = await pal.submits("one is enough")
+    asked, answer = asyncio.Event(), pal.model.stream
+
+    async def hangs(request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        asked.set()
+        await asyncio.Event().wait()
+        yield TextDelta("never")
+
+    pal.model.stream = hangs
+    dig.may_end.set()
+    await asyncio.wait_for(asked.wait(), 5)
+    pal.model.stream = answer
+    pal.model.says("Here I am again.")
+    await pal.crash()
+    await pal.idle()
+    results = [(await pal.inbox.find(each.id)).result for each in (run, steering)]
+    assert [(result.status, result.text) for result in results] == [("ok", "Here I am again.")] * 2
+    assert [m.text for m in await pal.messages() if isinstance(m, UserMessage)] == ["dig", "one is enough"]
 
 
 async def test_followups_are_turns_of_their_own_in_their_order(pal: Harness, dig: Dig) -> None:

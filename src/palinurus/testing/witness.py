@@ -16,7 +16,7 @@ from palinurus.context.assemble import violations
 from palinurus.dispatch.inbox import Inbox
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage
+from palinurus.domain.messages import AssistantMessage, UserMessage
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, Entry, MessageEntry
@@ -167,7 +167,7 @@ class Witness:
     def _words_kept(self, letter: Letter, entry: Entry | Broken) -> None:
         letter.words_kept = True  # looked at once: no row is ever rewritten
         words = letter.text.removeprefix("/new ") if letter.command else letter.text
-        if words.isprintable() and not (isinstance(entry, MessageEntry) and self._redact(words) in entry.message.text):
+        if words.isprintable() and self._redact(words) not in _words_of(entry):
             self._breaks(1, f"letter {letter.number} was stored with other words: {entry}")
 
     def _order_kept(self) -> None:
@@ -229,6 +229,13 @@ class Witness:
 
     def _breaks(self, promise: int, how: str) -> None:
         self.broken.append(f"promise {promise}: {how}")
+
+
+def _words_of(entry: Entry | Broken) -> list[str]:
+    """What people said in this entry: one message, or several that were heard together."""
+    if not isinstance(entry, MessageEntry) or not isinstance(entry.message, UserMessage):
+        return []
+    return entry.message.text.split("\n\n") if entry.message.also else [entry.message.text]
 
 
 def _heard(reply: AssistantMessage) -> str:
