@@ -87,9 +87,18 @@ async def test_a_server_that_is_not_there_is_one_clear_line(home: PalHome, wire:
 
 async def test_a_reply_that_does_not_come_in_time_is_stopped_and_said(home: PalHome, wire: WireServer) -> None:
     wire.script.append(Hangs("half a sen"))
-    ended = await home.pal("agent", "-m", "are you there?", "--timeout", "0.5", "--json")
+    ended = await home.pal("agent", "-m", "are you there?", "--timeout", "3", "--json")
     assert ended.code == 3
-    assert "0.5 s" in ended.one_clear_line()
+    assert "3 s" in ended.one_clear_line()
+    assert len(wire.requests) == 1  # the model was asked: what hangs is behind us
     again = await home.pal("agent", "-m", "and now?")
     assert (again.code, again.out) == (0, "heard: and now?\n")
     check_valid(wire.requests[-1])
+
+
+async def test_a_one_shot_that_is_cut_off_before_it_is_accepted_leaves_nothing_to_be_answered_later(
+    home: PalHome, wire: WireServer
+) -> None:
+    ended = await home.pal("agent", "-m", "too hasty", "--timeout", "0.1")
+    assert ended.code == 3
+    assert audit(home.database).pending == []

@@ -13,7 +13,7 @@ from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
 from palinurus.domain.events import AssistantDelta, Notice, RunEvent, RunResult
-from palinurus.operations.agents import STOP, Accepted, StopRuns
+from palinurus.operations.agents import STOP, SUBMIT, Accepted, StopRuns
 from palinurus.operations.converse import converse
 
 
@@ -69,8 +69,9 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float) -> RunResult:
                 result = await converse(door, inbound, on_event, on_accepted)
         except TimeoutError:
             # The run must not outlive the patience of the one who asked: stop it, it is kept as stopped.
-            if run_ids:
-                await door.call(STOP, StopRuns(run_id=run_ids[-1]))
+            # Cut off while it was being accepted, it may be a row already; asking again tells which run it is.
+            run_id = run_ids[-1] if run_ids else (await door.call(SUBMIT, inbound)).run_id
+            await door.call(STOP, StopRuns(run_id=run_id))
             raise WaitTimeout(
                 f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
             ) from None
