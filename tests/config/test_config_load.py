@@ -10,7 +10,8 @@ import pytest
 
 from palinurus.config.home import Home, find_home
 from palinurus.config.load import Loaded, load_config, resolve_secret, secret_providers
-from palinurus.config.schema import Config, SecretRef, json_schema
+from palinurus.config.schema import Config, json_schema
+from palinurus.config.section import SecretRef
 from palinurus.config.settings import agent_ids, agent_settings
 from palinurus.domain.errors import ConfigError
 
@@ -105,13 +106,13 @@ def test_an_error_shows_the_name_of_a_variable_and_not_its_value(load: Load) -> 
 
 
 def test_unknown_keys_are_kept_and_warned_about(load: Load) -> None:
-    loaded = load("{\ncolour: 'green',\nagents: {defaults: {\nmodle: 'x/y'}}, gateway: {port: 1}}")
+    loaded = load("{\ncolour: 'green',\nagents: {defaults: {\nmodle: 'x/y'}}, hooks: {path: '/x'}}")
     assert loaded.warnings == (
         "palinurus.json:2: colour: unknown key, kept but not used",
         "palinurus.json:4: agents.defaults.modle: unknown key, kept but not used; did you mean model?",
     )
     assert loaded.raw["colour"] == "green"
-    assert (loaded.config.model_extra or {})["gateway"] == {"port": 1}
+    assert (loaded.config.model_extra or {})["hooks"] == {"path": "/x"}
 
 
 def test_old_forms_are_read_and_warned_about(load: Load) -> None:

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from palinurus.config.explain import explain, lookup
 from palinurus.config.home import Home, env_value, expand_user
 from palinurus.config.include import Assembled, assemble, include_roots, read_text
-from palinurus.config.schema import Config, SecretRef, parse_config, unknown_keys
+from palinurus.config.schema import Config, parse_config, unknown_keys
 from palinurus.config.secrets import is_reference, secret_values, worth_redacting
+from palinurus.config.section import SecretRef
 from palinurus.config.settings import known_zone
 from palinurus.config.source import JsonPath, format_path
 from palinurus.domain.errors import ConfigError

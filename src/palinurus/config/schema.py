@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, field_validator
 
+from palinurus.config.gateway import GatewayOptions
+from palinurus.config.hands import AgentTools, McpOptions, SandboxOptions, Tools
+from palinurus.config.section import Secret, Section, names
 from palinurus.domain.keys import AGENT_ID
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra"]
@@ -39,19 +41,6 @@ AgentId = Annotated[str, AfterValidator(normal_agent_id)]
 WorkspaceFile = Annotated[str, AfterValidator(_inside_workspace)]
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-class Section(BaseModel):
-    """One object of the config. `foreign` are the keys that OpenClaw knows and we keep without using them."""
-
-    model_config = ConfigDict(
-        strict=True, frozen=True, extra="allow", alias_generator=to_camel, defer_build=True, protected_namespaces=()
-    )
-    foreign: ClassVar[frozenset[str]] = frozenset()
-
-
 class ModelChoice(Section):
     primary: str | None = Field(None, description="The model to ask first, as provider/model.")
     fallbacks: tuple[str, ...] = Field((), description="Models to ask in this order when the first does not answer.")
@@ -60,7 +49,7 @@ class ModelChoice(Section):
 class ModelOptions(Section):
     """What is said about one model by its users."""
 
-    foreign = _names("params streaming agentRuntime codexResponsesApi")
+    foreign = names("params streaming agentRuntime codexResponsesApi")
 
     alias: str | None = Field(None, description="A short name that stands for this model wherever one is asked for.")
 
@@ -75,13 +64,13 @@ class Identity(Section):
 class AgentOptions(Section):
     """What can be said about all agents (`agents.defaults`) or about one."""
 
-    foreign = _names(
+    foreign = names(
         """agentDir blockStreamingBreak blockStreamingChunk blockStreamingCoalesce blockStreamingDefault
         bootstrapPromptTruncationWarning cliBackends compaction contextLimits contextPruning contextTokens cwd
         default elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
         fastModeDefault groupChat heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
-        mediaMaxMb memory memorySearch modelPolicy params pdfModel reasoningDefault repoRoot runtime sandbox
-        skills skillsLimits startupContext subagents systemPromptOverride timeFormat tools tts
+        mediaMaxMb memory memorySearch modelPolicy params pdfModel reasoningDefault repoRoot runtime
+        skills skillsLimits startupContext subagents systemPromptOverride timeFormat tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""
     )
 
@@ -123,6 +112,8 @@ class AgentOptions(Section):
     prompt_mode: Literal["full", "minimal", "none"] | None = Field(
         None, description="How much of the system prompt is sent. Default full. Ours."
     )
+    tools: AgentTools | None = Field(None, description="What its tools may do; narrows what `tools` says.")
+    sandbox: SandboxOptions | None = Field(None, description="Where its commands run.")
     name: str | None = Field(None, description="The agent's name in listings.")
     identity: Identity | None = Field(None, description="Name, sign and manner of the agent for listings.")
 
@@ -155,15 +146,6 @@ class Agents(Section):
             if ids.count(agent_id) > 1:
                 raise ValueError(f"holds the agent {agent_id} twice")
         return agents
-
-
-class SecretRef(Section):
-    source: Literal["env", "file", "exec", "store"] = Field(description="Where the secret is kept.")
-    id: str = Field(description="The variable's name, the file's path, or the place inside the provider's file.")
-    provider: str | None = Field(None, description="A provider named under secrets.providers.")
-
-
-Secret = str | SecretRef
 
 
 class ModelCost(Section):
@@ -241,7 +223,7 @@ class ResetByType(Section):
 
 
 class SessionOptions(Section):
-    foreign = _names(
+    foreign = names(
         """agentToAgent groupScope heartbeatIdleMinutes identityLinks maintenance parentForkMaxTokens sendPolicy
         store threadBindings typingIntervalSeconds typingMode writeLock"""
     )
@@ -286,7 +268,7 @@ class QueueOptions(Section):
 
 
 class MessageOptions(Section):
-    foreign = _names(
+    foreign = names(
         """ackReaction ackReactionScope groupChat inbound messagePrefix removeAckAfterReply responsePrefix
         statusReactions suppressToolErrors tts usageTemplate"""
     )
@@ -307,9 +289,9 @@ class EnvOptions(Section):
 class Config(Section):
     """The whole config."""
 
-    foreign = _names(
-        """$schema meta secrets auth bindings broadcast commands channels accessGroups tools skills plugins
-        memory mcp hooks cron gateway discovery browser ui desktop talk tts audio acp approvals security logging
+    foreign = names(
+        """$schema meta secrets auth bindings broadcast commands channels accessGroups skills plugins
+        memory hooks cron discovery browser ui desktop talk tts audio acp approvals security logging
         diagnostics telemetry audit update wizard worktreeRoot cloudWorkers surfaces transcripts attachments web
         canvasHost nodeHost media"""
     )
@@ -323,6 +305,13 @@ class Config(Section):
     messages: MessageOptions = Field(
         default_factory=MessageOptions.model_construct, description="How messages are received and answered."
     )
+    tools: Tools = Field(
+        default_factory=Tools.model_construct, description="What tools there are and who may use them."
+    )
+    gateway: GatewayOptions = Field(
+        default_factory=GatewayOptions.model_construct, description="Where the gateway listens and who may come in."
+    )
+    mcp: McpOptions = Field(default_factory=McpOptions.model_construct, description="Servers that bring more tools.")
     env: EnvOptions = Field(default_factory=EnvOptions.model_construct, description="Variables for ${NAME}.")
 
 

@@ -90,7 +90,7 @@ def default_agent(config: Config) -> str:
 def agent_settings(config: Config, home: Home, agent_id: str | None = None) -> AgentSettings:
     """Everything that holds for an agent, the default one when none is named. Raises NotFound."""
     wanted = _known_id(config, agent_id)
-    layers = list(_layers(config, wanted))
+    layers = list(agent_layers(config, wanted))
     values: dict[str, Any] = {name: _first(layers, name) for name in _COPIED}
     model, fallbacks = _models(layers)
     identity: Identity | None = _first(layers[:-2], "identity")
@@ -145,7 +145,7 @@ def _known_id(config: Config, agent_id: str | None) -> str:
     return wanted
 
 
-def _layers(config: Config, agent_id: str) -> Iterator[AgentOptions]:
+def agent_layers(config: Config, agent_id: str) -> Iterator[AgentOptions]:
     """What is said about an agent, the nearest first; the last two layers are said about all agents."""
     nothing = AgentEntry.model_construct()
     yield config.agents.entries.get(agent_id, nothing)

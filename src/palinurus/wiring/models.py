@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Protocol
 
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
-from palinurus.config.schema import ProviderEntry, SecretRef
+from palinurus.config.schema import ProviderEntry
+from palinurus.config.section import SecretRef
 from palinurus.config.settings import AgentSettings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import Clock

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from palinurus.config.home import env_value
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
-from palinurus.config.schema import SecretRef
 from palinurus.config.secrets import worth_redacting
+from palinurus.config.section import SecretRef
 from palinurus.domain.errors import ConfigError
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.keychain import read_keychain
