@@ -16,6 +16,12 @@
       NotFound              there is no such session, run, agent or file
       QueueFull             the lane already holds as many messages as it may
       WaitTimeout           the wait ended before the work did; the work goes on
+      SandboxError          a command cannot be run with the walls that were asked for
+      WebError              a page or a search could not be had
+        AddressRefused      an address that the web tools may not reach
+      CarryError            a parcel was not carried to its recipient
+        CarryFailed         it has certainly not arrived and may be tried again
+        CarryRefused        it has certainly not arrived and trying again is of no use
       ProviderError         the model did not answer (see `kind`)
 
 Every error is one sentence that says what and where, and a `hint` that says what to do next. An error crosses the
@@ -110,6 +116,34 @@ class WaitTimeout(PalinurusError):
     """The wait ended before the work did; the work goes on."""
 
     exit_code = 3
+
+
+class SandboxError(PalinurusError):
+    """A command cannot be run with the walls that were asked for."""
+
+
+class WebError(PalinurusError):
+    """A page or a search could not be had."""
+
+
+class AddressRefused(WebError):
+    """An address that the web tools may not reach."""
+
+
+class CarryError(PalinurusError):
+    """A parcel was not carried to its recipient, for certain."""
+
+
+class CarryFailed(CarryError):
+    """Not this time; another time it may be. `retry_after` is in seconds, where the network has named a time."""
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class CarryRefused(CarryError):
+    """Not like this, however often it is tried."""
 
 
 class Failure(StrEnum):

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from palinurus.domain.messages import Usage
+from palinurus.domain.messages import ToolCall, Usage
+from palinurus.domain.plan import Plan
 
 
 class Lifecycle(Struct, frozen=True, tag_field="stream", tag="lifecycle", omit_defaults=True):
@@ -46,7 +47,25 @@ class ToolFinished(Struct, frozen=True, tag_field="stream", tag="tool.end"):
     seconds: float
 
 
-RunEvent = Lifecycle | AssistantDelta | ThinkingDelta | Notice | ToolStarted | ToolFinished
+class ApprovalAsked(Struct, frozen=True, tag_field="stream", tag="approval.asked", rename="camel"):
+    """The run waits for a person. Any door may answer, by the id, until the deadline (milliseconds)."""
+
+    id: str
+    plan: Plan
+    digest: str
+    reason: str
+    deadline: int
+
+
+class ApprovalSettled(Struct, frozen=True, tag_field="stream", tag="approval.settled", rename="camel"):
+    id: str
+    status: str  # tools/approvals/approval.py: Status
+    by: str = ""
+
+
+RunEvent = (
+    Lifecycle | AssistantDelta | ThinkingDelta | Notice | ToolStarted | ToolFinished | ApprovalAsked | ApprovalSettled
+)
 
 
 class RunResult(Struct, frozen=True, rename="camel", omit_defaults=False):
@@ -64,3 +83,5 @@ class RunResult(Struct, frozen=True, rename="camel", omit_defaults=False):
     duration_ms: int = 0
     joined: str = ""  # the run whose turn answered this one too: its text stands there already
     footer: str = ""  # what `/usage` asks to be shown below the reply
+    stop_reason: str = "stop"  # of the last reply; `length`: it was cut off
+    calls: tuple[ToolCall, ...] = ()  # what the model asks its client to do; the client's results go on from here

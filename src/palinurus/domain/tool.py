@@ -1,4 +1,4 @@
-"""A tool as everyone sees it: a name, a schema for the model, and something that runs."""
+"""A tool as everyone sees it: a name, a schema for the model, something that runs, and what may narrow it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from palinurus.domain.events import RunEvent
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Origin, Text
+from palinurus.domain.plan import Plan
 
 MALFORMED = "_malformed"
 """The only key of a call's arguments when the wire carried something that is no JSON; its value is what it carried."""
+
+MAX_CHARACTERS = 16_000  # of a result, for a model with a small window
 
 
 class ToolSpec(Struct, frozen=True):
@@ -22,12 +26,46 @@ class ToolSpec(Struct, frozen=True):
     parameters: dict[str, Any]  # JSON Schema
 
 
+class Restriction(Struct, frozen=True):
+    """What narrows the tools of a run: a rule, a skill's declared needs. It only ever takes away.
+
+    Names may be patterns with `*` and groups (`group:fs`), as in the config.
+    """
+
+    source: str  # who says so, such as "skill:pdf"
+    reason: str
+    only: tuple[str, ...] | None = None  # nothing but these tools
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()  # a person approves each call of these
+    sandboxed: bool = False  # exec stays inside the sandbox
+
+
+def nobody(_: RunEvent) -> None:
+    """Hears events where no door listens."""
+
+
 class ToolRun(Struct, frozen=True):
     """On whose behalf a tool runs."""
 
     key: SessionKey
     run_id: str
     private: bool  # whether private memory may be touched: promise 17
+    owner: bool = True  # whether the owner asked for the turn
+    channel: str = "cli"
+    sender: str = "owner"
+    provider: str = ""
+    model: str = ""
+    origin: Origin = Origin.OWNER  # the least trusted text that this turn has read so far
+    restrictions: tuple[Restriction, ...] = ()
+    attended: bool = True  # whether somebody may be there to be asked
+    elevated: str = ""  # what `/elevated` says in this session: off, on, ask, full; empty: as the config
+    max_characters: int = MAX_CHARACTERS
+    emit: Callable[[RunEvent], None] = nobody
+    """Told of what happens while the tool runs. Neither blocks nor raises."""
+
+    @property
+    def untrusted(self) -> bool:
+        return self.origin == Origin.OUTSIDE
 
 
 class ToolOutput(Struct, frozen=True):
@@ -39,6 +77,22 @@ class ToolOutput(Struct, frozen=True):
     details: dict[str, Any] | None = None
 
 
+class Prepared(Struct, frozen=True):
+    """A call that was looked at and not yet done: `run` does what `plan` says, and nothing else.
+
+    The gate asks a person when `ask` says why, or, in a turn that has read text from outside, when `when_untrusted`
+    does. A call that may not be done at all has a `refusal`, and nobody is asked.
+    """
+
+    plan: Plan
+    run: Callable[[], Awaitable[ToolOutput]]
+    refusal: str = ""
+    ask: str = ""
+    when_untrusted: str = ""
+    unanswered: bool = False  # whether it is done all the same when nobody answers
+    granted: tuple[str, ...] = ()  # ids of the grants that cover it
+
+
 class Tool(Struct, frozen=True):
     """A tool that can be run.
 
@@ -48,3 +102,8 @@ class Tool(Struct, frozen=True):
 
     spec: ToolSpec
     run: Callable[[ToolRun, Mapping[str, Any]], Awaitable[ToolOutput]]
+    prepare: Callable[[ToolRun, Mapping[str, Any]], Awaitable[Prepared | ToolOutput]] | None = None
+    """For tools whose calls must be judged one by one. Has no effect of its own; returns and raises as `run` does."""
+    outside: bool = False  # its results come from outside: the gate marks them so
+    owner_only: bool = False
+    when_untrusted: str = ""  # why a person approves its calls in a turn that has read text from outside
