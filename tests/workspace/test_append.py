@@ -1,4 +1,4 @@
-"""Lines and files written inside the workspace: whole, in place, and over nothing."""
+"""Lines appended inside the workspace: whole, in place, and over nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from palinurus.domain.errors import OutsideWorkspace, WorkspaceError
 from palinurus.workspace import append
-from palinurus.workspace.append import append_line, create_file
+from palinurus.workspace.append import append_line
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
 
 
@@ -49,8 +49,6 @@ def test_no_line_is_written_outside(boundary: Boundary, path: str) -> None:
     (boundary.root / "link.md").symlink_to("../outside/made.md")
     with pytest.raises(OutsideWorkspace):
         append_line(boundary, path, "- x")
-    with pytest.raises(OutsideWorkspace):
-        create_file(boundary, path, b"x")
     assert list(outside.iterdir()) == []
     assert not (boundary.root.parent / "x.md").exists()
 
@@ -83,29 +81,3 @@ def test_half_a_line_on_a_full_disk_is_taken_back(boundary: Boundary, monkeypatc
 def test_two_lines_in_one_are_refused(boundary: Boundary) -> None:
     with pytest.raises(WorkspaceError, match="single line"):
         append_line(boundary, "n.md", "- a\n- b")
-
-
-def test_a_file_is_created_once_and_nothing_is_left_beside_it(boundary: Boundary) -> None:
-    assert create_file(boundary, "x/a.md", b"first")
-    assert not create_file(boundary, "x/a.md", b"second")
-    assert (boundary.root / "x/a.md").read_bytes() == b"first"
-    assert [path.name for path in (boundary.root / "x").iterdir()] == ["a.md"]
-
-
-def test_of_many_creators_exactly_one_wins_and_its_file_is_whole(boundary: Boundary) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda n: create_file(boundary, "a.md", f"{n}".encode() * 1000), range(16)))
-    assert won.count(True) == 1
-    assert (boundary.root / "a.md").read_bytes() == f"{won.index(True)}".encode() * 1000
-
-
-def test_without_hard_links_a_file_is_still_created_and_never_overwritten(
-    boundary: Boundary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_links(*_: object, **__: object) -> None:
-        raise PermissionError(1, "no hard links here")
-
-    monkeypatch.setattr(append.os, "link", no_links)
-    assert create_file(boundary, "a.md", b"first")
-    assert not create_file(boundary, "a.md", b"second")
-    assert (boundary.root / "a.md").read_bytes() == b"first"

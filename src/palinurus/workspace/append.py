@@ -1,32 +1,23 @@
-"""Writing inside the workspace: a line at the end of a file, or a whole file where there was none.
+"""A line at the end of a file inside the workspace.
 
-A line is appended by one write to a descriptor opened with O_APPEND, then synced. Reading and replacing the file would
+It is appended by one write to a descriptor opened with O_APPEND, then synced. Reading and replacing the file would
 also survive a crash, but it would throw away what a person's editor saved in between, and it would replace by path
 what was checked by descriptor. Appending touches no byte that is already there. A power cut can tear only a line
 that was not yet acknowledged, and the next line starts on a line of its own.
-
-A whole file is written under a temporary name and linked to its own, which fails when that name is taken: nobody sees
-half of it and nothing is overwritten.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
-import threading
-from contextlib import suppress
 
 from palinurus.domain.errors import WorkspaceError
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
-from palinurus.workspace.steps import Place, steps, told
+from palinurus.workspace.steps import steps, told
+from palinurus.workspace.write import ONE_AT_A_TIME
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-_one_at_a_time = threading.Lock()
-"""Counting the lines and writing the next one belong together. One process writes a home, so a lock in it is enough."""
 
 
 def append_line(boundary: Boundary, path: str, line: str, *, heading: str = "") -> int:
@@ -36,7 +27,7 @@ def append_line(boundary: Boundary, path: str, line: str, *, heading: str = "") 
     """
     if "\n" in line or "\r" in line:
         raise WorkspaceError(f"only a single line can be appended to {path}")
-    with _one_at_a_time, steps(boundary.root, path, make_parents=True) as place, told(path):
+    with ONE_AT_A_TIME, steps(boundary.root, path, make_parents=True) as place, told(path):
         if not place.name or (place.stat is not None and not stat.S_ISREG(place.stat.st_mode)):
             raise WorkspaceError(f"{path} is not a regular file", hint="lines are appended to plain files only")
         fd = os.open(place.name, _APPEND, 0o600, dir_fd=place.directory)
@@ -47,22 +38,6 @@ def append_line(boundary: Boundary, path: str, line: str, *, heading: str = "") 
         finally:
             os.close(fd)
     return number
-
-
-def create_file(boundary: Boundary, path: str, data: bytes, *, mode: int = 0o644) -> bool:
-    """Write a file that was not there. False, and nothing is touched, when anything has that name already."""
-    with steps(boundary.root, path, make_parents=True) as place, told(path):
-        if place.stat is not None:
-            return False
-        temporary = f".{place.name}.{secrets.token_hex(4)}.tmp"
-        try:
-            _write_new(place.directory, temporary, data, mode)
-            created = _name_it(place, temporary)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=place.directory)
-        os.fsync(place.directory)
-        return created
 
 
 def _append(fd: int, path: str, line: str, heading: str) -> int:
@@ -88,25 +63,3 @@ def _write_whole(fd: int, data: bytes, size: int) -> None:
             os.ftruncate(fd, size)
         raise OSError(errno.ENOSPC, "no space left for the whole line")
     os.fsync(fd)
-
-
-def _write_new(directory: int, name: str, data: bytes, mode: int) -> None:
-    fd = os.open(name, _CREATE, mode, dir_fd=directory)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-
-
-def _name_it(place: Place, temporary: str) -> bool:
-    try:
-        os.link(temporary, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
-    except FileExistsError:
-        return False
-    except OSError:
-        # Some file systems have no hard links. The look just before is then the best there is.
-        with suppress(FileNotFoundError):
-            os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
-            return False
-        os.rename(temporary, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
-    return True

@@ -33,15 +33,15 @@ class OpenFile(NamedTuple):
     path: str
     stat: os.stat_result
 
-    def read(self) -> bytes:
+    def read(self, limit: int = MAX_BYTES) -> bytes:
         """The whole content. Raises WorkspaceError when it is over the limit, whatever its size was said to be."""
-        _check_size(self.path, self.stat.st_size)
+        _check_size(self.path, self.stat.st_size, limit)
         pieces: list[bytes] = []
         size = 0
-        while piece := os.read(self.fd, MAX_BYTES + 1 - size):
+        while piece := os.read(self.fd, limit + 1 - size):
             pieces.append(piece)
             size += len(piece)
-            _check_size(self.path, size)
+            _check_size(self.path, size, limit)
         return b"".join(pieces)
 
 
@@ -58,11 +58,23 @@ class Listing(Struct, frozen=True):
     complete: bool
 
 
-class Walked(Struct, frozen=True):
-    """The regular files under a directory, in path order. `complete` is False when a bound cut the walk short."""
+class Found(Struct, frozen=True, order=True):
+    """A regular file or a directory, as the walk met it."""
 
-    files: tuple[str, ...]
+    path: str
+    is_directory: bool
+    modified_ns: int
+
+
+class Walked(Struct, frozen=True):
+    """What lies under a directory, in path order. `complete` is False when a bound cut the walk short."""
+
+    found: tuple[Found, ...]
     complete: bool
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(each.path for each in self.found if not each.is_directory)
 
 
 class Boundary:
@@ -107,11 +119,11 @@ class Boundary:
         return Listing(place.path, tuple(found[:max_entries]), complete=len(found) <= max_entries)
 
     def walk(self, path: str = ".", *, hidden: bool = False, max_files: int = 5_000, max_depth: int = 16) -> Walked:
-        """The regular files under `path`. Links are not followed; `.git` is never entered."""
+        """The regular files and directories under `path`. Links are not followed; `.git` is never entered."""
         with steps(self.root, path) as place, told(path), _directory(place, path) as fd:
             walk = _Walk(hidden, max_files)
             walk.enter(fd, "" if place.path == "." else f"{place.path}/", max_depth)
-        return Walked(tuple(sorted(walk.files)), walk.complete)
+        return Walked(tuple(sorted(walk.found)), walk.complete)
 
 
 class _Walk:
@@ -121,7 +133,8 @@ class _Walk:
         self.hidden = hidden
         self.room = max_files
         self.looks = max_files * 4
-        self.files: list[str] = []
+        self.files = 0
+        self.found: list[Found] = []
         self.complete = True
 
     def enter(self, fd: int, prefix: str, depth: int) -> None:
@@ -130,7 +143,7 @@ class _Walk:
             self.looks -= len(entries)
             self.complete = self.complete and next(scan, None) is None
         for entry in entries:
-            if len(self.files) >= self.room:
+            if self.files >= self.room:
                 self.complete = False
                 return
             if entry.name == ".git" or (entry.name.startswith(".") and not self.hidden):
@@ -143,8 +156,10 @@ class _Walk:
         if found is None:
             return
         if stat.S_ISREG(found.st_mode):
-            self.files.append(prefix + entry.name)
+            self.files += 1
+            self.found.append(Found(prefix + entry.name, False, found.st_mtime_ns))
         elif stat.S_ISDIR(found.st_mode):
+            self.found.append(Found(prefix + entry.name, True, found.st_mtime_ns))
             if depth <= 0:
                 self.complete = False
                 return
@@ -189,8 +204,8 @@ def _check_regular(path: str, found: os.stat_result | None) -> None:
         raise WorkspaceError(f"{path} is not a regular file", hint="only plain files are read")
 
 
-def _check_size(path: str, size: int) -> None:
-    if size > MAX_BYTES:
+def _check_size(path: str, size: int, limit: int) -> None:
+    if size > limit:
         raise WorkspaceError(
-            f"{path} has {size:,} bytes; a workspace file may have {MAX_BYTES:,}", hint="split it into smaller files"
+            f"{path} has {size:,} bytes; a workspace file may have {limit:,}", hint="split it into smaller files"
         )

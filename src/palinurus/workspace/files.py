@@ -49,9 +49,9 @@ BOOTSTRAP: tuple[BootstrapSlot, ...] = (
 )
 _NAMES = tuple(slot.name for slot in BOOTSTRAP)
 
-# `.git` is here because it holds the history of the other three.
+# `.git` and `.pal` are here because they hold earlier versions of the other three.
 PRIVATE_FILES = frozenset({"memory.md", "user.md"})
-PRIVATE_DIRECTORIES = frozenset({"memory", ".git"})
+PRIVATE_DIRECTORIES = frozenset({"memory", ".git", ".pal"})
 
 
 class FileText(Struct, frozen=True):
@@ -149,7 +149,7 @@ class WorkspaceFiles:
 
 
 def is_private(path: str) -> bool:
-    """Whether a workspace path belongs to the owner alone: MEMORY.md, USER.md, memory/, and git's copies of them."""
+    """Whether a workspace path belongs to the owner alone: MEMORY.md, USER.md, memory/, and older copies of them."""
     parts = [part for part in path.casefold().split("/") if part not in ("", ".")]
     if not parts:
         return False

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from palinurus.domain.errors import WorkspaceError
-from palinurus.workspace.append import create_file
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.write import create_file
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 FIRST_RUN = "BOOTSTRAP.md"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,13 @@ from palinurus.domain.errors import NotFound, OutsideWorkspace, WorkspaceError
 MAX_LINKS = 16
 MAX_COMPONENTS = 128
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+Guard = Callable[[str], None]
+"""Is told where something really lies, relative to the root, before it is touched; raises to refuse."""
+
+
+def anything(_: str) -> None:
+    """The guard that refuses nothing."""
 
 
 class Place(NamedTuple):
@@ -34,10 +41,13 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def steps(root: Path, path: str, *, make_parents: bool = False) -> Iterator[Place]:
-    """Walk to `path`, relative to the root or absolute inside it. The descriptor is closed at the end of the block."""
+def steps(root: Path, path: str, *, make_parents: bool = False, guard: Guard = anything) -> Iterator[Place]:
+    """Walk to `path`, relative to the root or absolute inside it. The descriptor is closed at the end of the block.
+
+    The guard is asked about every directory that would be made on the way.
+    """
     todo = _components(root, path)
-    walk = _Held(root, path)
+    walk = _Held(root, path, guard)
     try:
         yield walk.go(todo, make_parents)
     finally:
@@ -73,9 +83,10 @@ def refused(path: str, error: OSError) -> WorkspaceError:
 class _Held:
     """The directories from the root to where the walk stands, all open."""
 
-    def __init__(self, root: Path, path: str) -> None:
+    def __init__(self, root: Path, path: str, guard: Guard) -> None:
         self.root = root
         self.asked = path
+        self.guard = guard
         self.names: list[str] = []
         self.fds = [_open_root(root)]
         self.links = 0
@@ -120,8 +131,8 @@ class _Held:
         if found is None:
             if not make:
                 raise FileNotFoundError(errno.ENOENT, "no such directory", name)
-            with suppress(FileExistsError):  # another writer made it first: as good
-                os.mkdir(name, 0o700, dir_fd=self.fds[-1])
+            self.guard("/".join([*self.names, name]))
+            _make(name, self.fds[-1])
         elif not stat.S_ISDIR(found.st_mode):
             raise FileNotFoundError(errno.ENOENT, "not a directory", name)
         self.fds.append(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self.fds[-1]))
@@ -142,6 +153,24 @@ class _Held:
                 self._back()
             target = inside
         return _split(target)
+
+
+def give(fd: int, directory: os.stat_result) -> None:
+    """What root makes belongs to whom the directory belongs: a sandbox that has dropped root must be able to use it."""
+    if os.geteuid() == 0 and (directory.st_uid, directory.st_gid) != (0, 0):
+        os.fchown(fd, directory.st_uid, directory.st_gid)
+
+
+def _make(name: str, directory: int) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=directory)
+    except FileExistsError:
+        return  # another writer made it first: as good
+    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    try:
+        give(fd, os.fstat(directory))
+    finally:
+        os.close(fd)
 
 
 def outside(path: str) -> OutsideWorkspace:
