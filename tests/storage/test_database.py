@@ -181,3 +181,29 @@ def test_what_sqlite_says_is_told_in_our_words(error: Exception, kind: type[Stor
         raise error
     assert type(told.value) is kind
     assert "/home/file" in told.value.message or "disk is full" in told.value.message
+
+
+async def test_a_write_that_nobody_waits_for_goes_with_the_next_one_and_before_it(database: Database) -> None:
+    commits = count_commits(database)
+    order: list[int] = []
+    waiting = [database.enqueue(lambda _, number=number: order.append(number)) for number in range(3)]  # type: ignore[misc]
+    await database.write(lambda _: order.append(3))
+    assert order == [0, 1, 2, 3]
+    assert all(future.done() for future in waiting)
+    assert len(commits) <= 1
+
+
+async def test_a_write_that_nobody_waits_for_goes_alone_when_none_comes(database: Database) -> None:
+    await asyncio.wait_for(database.enqueue(insert(4)), 5)  # type: ignore[arg-type]
+    assert await numbers(database) == [4]
+
+
+async def test_writes_that_were_handed_in_are_kept_when_the_database_is_closed(tmp_path: Path) -> None:
+    closing = Database(tmp_path / "other.sqlite", "home")
+    closing.enqueue(lambda connection: connection.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)").fetchall())
+    for number in range(600):
+        closing.enqueue(insert(number))  # type: ignore[arg-type]
+    await closing.close()
+    reader = Database(tmp_path / "other.sqlite", "home", readonly=True)
+    assert await numbers(reader) == list(range(600))
+    await reader.close()

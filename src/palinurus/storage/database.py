@@ -28,6 +28,7 @@ Work = Callable[[apsw.Connection], T]
 
 Job = tuple[Work[Any], asyncio.Future[Any]]
 BATCH = 256  # functions that one commit may hold
+LINGER_SECONDS = 0.05  # how long a write that nobody waits for may wait for company
 LITTLE_SPACE = 64 * 1024  # a disk with less to give counts as full
 
 
@@ -41,35 +42,74 @@ class Database:
         self._read_thread = ThreadPoolExecutor(1, "pal-reader")
         self._jobs: deque[Job] = deque()  # touched on the event loop alone
         self._committing = False
+        self._lingering: asyncio.TimerHandle | None = None
 
     async def write(self, work: Work[T]) -> T:
         """The value of `work`, once what it wrote is on the disk."""
-        if self._writer is None:
-            raise StorageReadOnly(f"{self.path} is open for reading only", hint="another process holds this home")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._jobs.append((work, future))
-        if not self._committing:
-            self._commit_next(loop)
+        future = self._queued(work)
+        self._start()
         # A caller that is cancelled leaves its write in the batch: it may be on the disk already.
         return await future
+
+    def enqueue(self, work: Work[T]) -> asyncio.Future[T]:
+        """Hand a write in that nobody waits for: it goes with the next one, or alone when none comes soon.
+
+        Writes are done in the order in which they were handed in, whoever waits for them.
+        """
+        future = self._queued(work)
+        if self._lingering is None:
+            self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._start)
+        return future
+
+    async def flush(self) -> None:
+        """When this returns, all writes that were handed in have ended, well or badly."""
+        if self._jobs or self._committing:
+            nothing = self._queued(lambda _: None)
+            self._start()
+            await asyncio.wait([nothing])
 
     async def read(self, work: Work[T]) -> T:
         loop = asyncio.get_running_loop()
         with translated(self.path):
             return await loop.run_in_executor(self._read_thread, work, self._reader)
 
+    async def scrub(self) -> None:
+        """Empty the write-ahead log, which still holds what was deleted."""
+        loop = asyncio.get_running_loop()
+        with translated(self.path):
+            await loop.run_in_executor(self._write_thread, self._empty_log)
+
     async def close(self) -> None:
-        """After the last write has ended."""
+        """After the last write that was handed in has ended."""
+        await self.flush()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._write_thread, self._close)
         self._write_thread.shutdown()
         self._read_thread.shutdown()
 
+    def _queued(self, work: Work[T]) -> asyncio.Future[T]:
+        if self._writer is None:
+            raise StorageReadOnly(f"{self.path} is open for reading only", hint="another process holds this home")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.append((work, future))
+        return future
+
+    def _start(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        if not self._committing:
+            self._commit_next(asyncio.get_running_loop())
+
     def _close(self) -> None:
         self._reader.close()
         if self._writer is not None:
             self._writer.close()
+
+    def _empty_log(self) -> None:
+        if self._writer is not None:
+            with suppress(apsw.BusyError):  # somebody reads; the log is emptied when the last one has gone
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _commit_next(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand what waits to the writer's thread: one commit at a time, one wake-up of the loop for each."""
