@@ -1,0 +1,35 @@
+"""`pal tools` on a real home: what it shows to people and to programs."""
+
+from __future__ import annotations
+
+from called import Pal
+
+GROUP = "agent:main:telegram:group:-100"
+
+
+def test_tools_are_listed_with_what_decided(pal_command: Pal) -> None:
+    pal_command("config", "set", "tools.deny", '["note"]')
+    shown = pal_command("tools", "list")
+    assert (shown.code, shown.err) == (0, "")
+    rows = {line.split()[1]: line for line in shown.out.splitlines()[1:]}
+    assert rows["read"].startswith("yes")
+    assert rows["note"].startswith("no")
+    assert "tools.deny has note" in rows["note"]
+    listed = pal_command("tools", "list", "--session-key", GROUP, "--json").json
+    assert {tool["name"]: tool["allowed"] for tool in listed["tools"]}["read"] is False
+
+
+def test_a_tool_is_explained_layer_by_layer_under_any_of_its_names(pal_command: Pal) -> None:
+    shown = pal_command("tools", "explain", "file_read", "--session-key", GROUP)
+    lines = shown.out.splitlines()
+    assert lines[1].startswith("- profile")
+    assert lines[-1].startswith("read may not be used")
+    told = pal_command("tools", "explain", "read", "--json").json
+    assert (told["name"], told["verdict"]["allowed"]) == ("read", True)
+    assert [step["layer"] for step in told["verdict"]["chain"]][-1] == "restriction"
+
+
+def test_a_tool_that_there_is_not_is_one_clear_line(pal_command: Pal) -> None:
+    ended = pal_command("tools", "explain", "raed")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "pal: there is no tool 'raed' (`pal tools list` shows them)\n"
