@@ -1,0 +1,95 @@
+"""Programs that run what their arguments or files tell them to, so that allowing one of them allows more than it seems.
+
+People are told so before they allow one for longer. And for some the words that decide what is run have to be named by
+a grant: there a `*` does not stand for them. `git *` is for git's common commands, not for `git bisect run ./x`; and
+`awk *` is for nothing, because the first word of awk is a program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from palinurus.domain.plan import Invocation
+from palinurus.tools.commands.script import base_name, names
+from palinurus.tools.commands.wrappers import SHELLS, never
+from palinurus.tools.grants.grants import Grant, GrantDraft, covers
+from palinurus.tools.grants.patterns import REST, is_literal
+
+_INTERPRETERS = SHELLS | names(
+    """python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish Rscript java groovy scala julia guile
+    osascript pwsh irb ipython elixir escript"""
+)
+_LANGUAGES = names("awk gawk mawk nawk original-awk sed gsed jq m4")
+_EDITORS = names(
+    """vi vim vim.basic vim.tiny vim.nox nvim view vimdiff ex ed emacs nano less more most man info pager editor
+    sqlite3 psql mysql mariadb ftp sftp dc gnuplot lynx w3m mutt"""
+)
+_PACKAGERS = names("npm npx yarn yarnpkg pnpm pip pipx uv uvx poetry cargo go bundle gem composer mix dotnet")
+_BUILDERS = names(
+    """make gmake cmake ninja meson just task rake tox nox pytest rustc mvn gradle ant bazel pre-commit tsc webpack vite
+    jest gcc cc g++ c++ clang ld invoke fab ansible ansible-playbook"""
+)
+_ARCHIVERS = names("tar bsdtar gtar")
+_STEWARDS = names("docker podman kubectl helm systemctl ip apt apt-get brew snap flatpak crontab")
+_OPENERS = names("xdg-open open start run-mailcap see nc ncat netcat")
+_REPOSITORIES = names("git hg svn bzr gh")
+
+_REMARKS = {
+    "it runs whatever its script says, and the script may be changed later": _INTERPRETERS,
+    "its first word is a program, which can start others and write files": _LANGUAGES,
+    "it can start other programs by commands of its own": _EDITORS | _OPENERS | _STEWARDS,
+    "it runs what the files of the project tell it to": _PACKAGERS | _BUILDERS,
+    "it runs what the repository's config and hooks name": _REPOSITORIES,
+    "some of its options start other programs": _ARCHIVERS
+    | names(
+        """find fd fdfind cpio zip unzip 7z rsync scp rg ag env nice nohup timeout stdbuf ionice time chrt sort split
+        tcpdump nmap openssl wget dpkg rpm yum dnf pacman logrotate"""
+    ),
+}
+_REMARK = {name: remark for remark, group in _REMARKS.items() for name in group}
+
+_GIT = names(
+    """add apply archive blame branch cat-file checkout cherry cherry-pick clean clone commit describe diff diff-tree
+    fetch for-each-ref gc grep init log ls-files ls-remote ls-tree merge merge-base mv name-rev pull push range-diff
+    reflog remote reset restore rev-list rev-parse revert rm shortlog show show-ref stash status switch symbolic-ref tag
+    version whatchanged worktree"""
+)  # the others take programs as arguments, or are somebody's alias for anything
+_TRANSPORT = re.compile(r"[\w.+-]*::")  # addresses by which git starts a program, such as ext::./x
+
+_EVERY = 1_000_000
+_NAMED: Mapping[str, int] = {
+    # So many words are a script, the text of a program, or a command that may run anything. Tar's are old options,
+    # which need no dash: `tar xIf ./x a.tar` runs ./x.
+    **dict.fromkeys(_INTERPRETERS | _LANGUAGES | _PACKAGERS | _ARCHIVERS | _STEWARDS | (_REPOSITORIES - {"git"}), 1),
+    **dict.fromkeys(_EDITORS | _OPENERS, _EVERY),
+}
+_VERSION = re.compile(r"[-\d.]+$")
+
+
+def runs_other_programs(name: str) -> str:
+    """What to tell people before they allow this program for longer; empty for most."""
+    base = base_name(name)
+    return never(base) or _REMARK.get(base, "") or _REMARK.get(_VERSION.sub("", base), "")
+
+
+def allows(grant: Grant | GrantDraft, found: Invocation) -> bool:
+    """Whether the grant covers it, and by name where a `*` is not enough."""
+    return covers(grant, found) and not unnamed(grant, found)
+
+
+def unnamed(grant: Grant | GrantDraft, found: Invocation) -> str:
+    """The first argument that the grant would have to name and does not; empty when there is none."""
+    kinds = {base_name(found.binary), base_name(found.resolved)}
+    kinds |= {_VERSION.sub("", kind) for kind in kinds}
+    for place, arg in enumerate(found.args):
+        named = place < len(grant.args) and grant.args[place] != REST and is_literal(grant.args[place])
+        if not named and _has_to_be_named(kinds, place, arg):
+            return arg or "''"
+    return ""
+
+
+def _has_to_be_named(kinds: set[str], place: int, arg: str) -> bool:
+    if "git" in kinds and (_TRANSPORT.match(arg) or (place == 0 and arg not in _GIT)):
+        return True
+    return any(place < _NAMED.get(kind, 0) for kind in kinds)
