@@ -7,17 +7,17 @@ that does it. A door never reaches around it: the shell, the unix socket and lat
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, UnknownOperation
 from palinurus.operations.house import House
+from palinurus.operations.scopes import Scope as Scope
 
 P = TypeVar("P", bound=Struct)
 R = TypeVar("R")
-Scope = Literal["read", "write", "admin"]
 
 
 class Operation(Struct, Generic[P, R], frozen=True):
@@ -28,6 +28,7 @@ class Operation(Struct, Generic[P, R], frozen=True):
     result: Any  # a type or a union of types, as msgspec takes them
     scope: Scope
     handler: Callable[[House, P], Awaitable[R]]
+    local: bool = False  # only for those on the unix socket of the home, never by the gateway
 
 
 class Feed(Struct, Generic[P, R], frozen=True):

@@ -1,0 +1,221 @@
+"""`pal approvals`: decide about what waits, and look after what is allowed for longer."""
+
+from __future__ import annotations
+
+import sys
+from typing import get_args
+
+import click
+
+from palinurus.cli.approvals_text import answered_text, grants_text, list_text, preview_text, show_text, trial_lines
+from palinurus.cli.entrance import open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.errors import BadRequest
+from palinurus.domain.keys import SessionKey
+from palinurus.operations.approvals import (
+    ANSWER,
+    GRANT,
+    GRANTS,
+    LIST,
+    PREVIEW,
+    REVOKE,
+    SHOW,
+    AnswerApproval,
+    ListApprovals,
+    ListGrants,
+    MakeGrant,
+    PreviewRule,
+    RevokeGrant,
+    ShowApproval,
+)
+from palinurus.operations.table import Operation, P, R
+from palinurus.operations.trials import Trial
+from palinurus.tools.approvals.approval import Answer
+from palinurus.tools.approvals.rendering import visible
+from palinurus.tools.grants.grants import Scope, words
+
+_scope = click.option(
+    "--scope", type=click.Choice(get_args(Scope)), default="agent", show_default=True, help="Where the rule holds."
+)
+_days = click.option("--days", type=float, help="How long it holds. Default: tools.exec.grantDays, else 90.")
+_yes = click.option("--yes", is_flag=True, help="Give it without asking, whatever it would have let through.")
+
+
+@click.group()
+def approvals() -> None:
+    """Decide about what waits, and look after what is allowed for longer.
+
+    A rule is a program and a pattern for each of its arguments; a last * stands for any that follow. A pattern never
+    stands for a flag: rules name those.
+    """
+
+
+@approvals.command("list")
+@click.option("--session", default="", help="Only those of this session.")
+@click.option("--limit", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many that are settled.")
+@with_json
+@click.pass_obj
+def list_(shell: Shell, session: str, limit: int) -> None:
+    """List what waits for an answer, and what became of the last ones.
+
+    \b
+    Example:
+      pal approvals list
+    """
+    listed = _ask(shell, LIST, ListApprovals(session, limit))
+    shell.show(listed, lambda: list_text(shell, listed))
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@with_json
+@click.pass_obj
+def show(shell: Shell, approval_id: str) -> None:
+    """Show the exact plan, and what allowing it always would let through.
+
+    \b
+    Example:
+      pal approvals show k3m9xz
+    """
+    shown = _ask(shell, SHOW, ShowApproval(approval_id))
+    shell.show(shown, lambda: show_text(shown))
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@click.option("--always", is_flag=True, help="From now on as well: these very words, or those of --rule.")
+@click.option("--rule", default="", help='A wider rule that fits, such as "git diff *".')
+@_scope
+@_days
+@_yes
+@with_json
+@click.pass_obj
+def allow(shell: Shell, approval_id: str, always: bool, rule: str, scope: Scope, days: float | None, yes: bool) -> None:
+    """Allow one plan, once or always.
+
+    \b
+    Examples:
+      pal approvals allow k3m9xz
+      pal approvals allow k3m9xz --always --days 7
+      pal approvals allow k3m9xz --always --rule "git diff *"
+    """
+    if rule and not always:
+        raise BadRequest("a rule goes with --always", hint=f"pal approvals allow {approval_id} --always --rule …")
+    shown = _ask(shell, SHOW, ShowApproval(approval_id))
+    if always and not shown.why_not_always:
+        agent = SessionKey.parse(shown.approval.session_key).agent
+        trial = _ask(shell, PREVIEW, PreviewRule(rule, agent=agent)).trial if rule else shown.always
+        _confirm(shell, trial, yes)
+    answer: Answer = "allow-always" if always else "allow-once"
+    digest = shown.approval.digest
+    _decide(shell, AnswerApproval(shown.approval.id, answer, digest=digest, rule=rule, scope=scope, days=days))
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@with_json
+@click.pass_obj
+def deny(shell: Shell, approval_id: str) -> None:
+    """Say no. The agent is told.
+
+    \b
+    Example:
+      pal approvals deny k3m9xz
+    """
+    _decide(shell, AnswerApproval(approval_id, "deny"))
+
+
+@approvals.command()
+@click.option("--all", "ended", is_flag=True, help="Those that were revoked or have expired as well.")
+@with_json
+@click.pass_obj
+def grants(shell: Shell, ended: bool) -> None:
+    """List what is allowed for longer.
+
+    \b
+    Example:
+      pal approvals grants
+    """
+    listed = _ask(shell, GRANTS, ListGrants(ended))
+    shell.show(listed, lambda: grants_text(listed.grants))
+
+
+@approvals.command()
+@click.argument("rule", default="")
+@click.option("--like", multiple=True, help="A command to allow; of several the narrowest rule is made.")
+@click.option("--agent", default="", help="Whose rule it is. Default: the default agent.")
+@click.option("--session", default="", help="The session's key, for --scope session.")
+@click.option("--dry-run", is_flag=True, help="Only show what it would have let through.")
+@_scope
+@_days
+@_yes
+@with_json
+@click.pass_obj
+def grant(
+    shell: Shell,
+    rule: str,
+    like: tuple[str, ...],
+    agent: str,
+    session: str,
+    dry_run: bool,
+    scope: Scope,
+    days: float | None,
+    yes: bool,
+) -> None:
+    """Allow commands for longer, after a look at what the rule would have let through so far.
+
+    \b
+    Examples:
+      pal approvals grant "git diff *" --dry-run
+      pal approvals grant "git diff --stat *" --days 30
+      pal approvals grant --like "cat src/a.py" --like "cat src/b.py"
+    """
+    preview = _ask(shell, PREVIEW, PreviewRule(rule, like, agent))
+    if dry_run:
+        shell.show(preview, lambda: preview_text(preview))
+        return
+    _confirm(shell, preview.trial, yes)
+    made = _ask(shell, GRANT, MakeGrant(rule, like, agent, session, scope, days))
+    shell.show(made, lambda: grants_text(made.grants))
+
+
+@approvals.command()
+@click.argument("grant_id", metavar="ID")
+@with_json
+@click.pass_obj
+def revoke(shell: Shell, grant_id: str) -> None:
+    """Take a grant back. What it covered asks again.
+
+    \b
+    Example:
+      pal approvals revoke t7wq2c
+    """
+    gone = _ask(shell, REVOKE, RevokeGrant(grant_id))
+    shell.show(gone, lambda: f"{gone.id} no longer holds: {visible(words(gone))}")
+
+
+def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
+    async def ask() -> R:
+        async with open_door(shell) as door:
+            return await door.call(operation, params)
+
+    return run_async(ask())
+
+
+def _decide(shell: Shell, params: AnswerApproval) -> None:
+    answered = _ask(shell, ANSWER, params)
+    shell.show(answered, lambda: answered_text(answered))
+
+
+def _confirm(shell: Shell, trial: Trial | None, yes: bool) -> None:
+    """Nobody gives a rule that would have let something through that stands out without having been told."""
+    if trial is None or yes or not trial.sensitive_count:
+        return
+    if shell.as_json or not sys.stdin.isatty():
+        raise BadRequest(
+            f"the rule would have allowed {trial.sensitive_count} commands that stand out,"
+            f" such as {visible(trial.sensitive[0].command)} ({trial.sensitive[0].reasons[0]})",
+            hint="--dry-run shows them; --yes gives it all the same",
+        )
+    click.echo("\n".join(trial_lines(trial)), err=True)
+    click.confirm("Give it all the same?", abort=True, err=True)

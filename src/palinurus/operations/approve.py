@@ -1,0 +1,71 @@
+"""`/approve`: decide in the chat about what waits, or look at it. The owner only."""
+
+from __future__ import annotations
+
+from palinurus.domain.errors import PalinurusError
+from palinurus.tools.approvals.approval import Answer, Approval, Approvals, outcome
+from palinurus.tools.approvals.rendering import render_plan, visible
+from palinurus.tools.grants.grants import words
+
+USAGE = "/approve ID allow-once|allow-always|deny"
+ANSWERS: dict[str, Answer] = {
+    "allow-once": "allow-once",
+    "once": "allow-once",
+    "allow": "allow-once",
+    "yes": "allow-once",
+    "allow-always": "allow-always",
+    "always": "allow-always",
+    "deny": "deny",
+    "no": "deny",
+}
+
+
+async def answer_command(
+    approvals: Approvals, *, session_key: str, words: str, by: str, owner: bool, where: str = "chat"
+) -> str:
+    """What `/approve` answers. Never raises a PalinurusError: who types gets told."""
+    if not owner:
+        return "Only the owner decides about approvals."
+    try:
+        return await _answered(approvals, session_key, words.split(), by, where)
+    except PalinurusError as error:
+        return str(error)
+
+
+async def _answered(approvals: Approvals, session_key: str, said: list[str], by: str, where: str) -> str:
+    answers = [ANSWERS[word.lower()] for word in said if word.lower() in ANSWERS]
+    ids = [word for word in said if word.lower() not in ANSWERS]
+    if len(ids) > 1 or len(answers) > 1:
+        return f"That was not understood. {USAGE}"
+    if not answers:
+        return asked(await approvals.find(ids[0])) if ids else _listed(await approvals.pending())
+    if not ids:
+        # Saying no to the wrong one costs a question; saying yes to it could cost more, so yes needs the id.
+        here = await approvals.pending(session_key)
+        if answers[0] != "deny" or len(here) != 1:
+            return f"Say which one: {USAGE}\n\n{_listed(here or await approvals.pending())}"
+        ids = [here[0].id]
+    settled = await approvals.answer(ids[0], answers[0], by=by, where=where)
+    return await _told(approvals, settled)
+
+
+async def _told(approvals: Approvals, settled: Approval) -> str:
+    text = f"{settled.id}: {outcome(settled)}."
+    given = set(filter(None, settled.grant_id.split(",")))
+    rules = [
+        f"{grant.id}  {visible(words(grant))}" for grant in await approvals.granting.grants.all() if grant.id in given
+    ]
+    return "\n".join([text, *rules, "`pal approvals revoke ID` takes it back."]) if rules else text
+
+
+def asked(approval: Approval) -> str:
+    """One approval in full, as a person decides about it."""
+    waits = approval.status == "pending"
+    head = f"{approval.id}  {visible(approval.reason)}" + ("" if waits else f"  ({outcome(approval)})")
+    return "\n".join([head, *(f"  {line}" for line in render_plan(approval.plan))])
+
+
+def _listed(pending: list[Approval]) -> str:
+    if not pending:
+        return "Nothing waits for an approval."
+    return "\n\n".join([*map(asked, pending), USAGE])

@@ -1,0 +1,1 @@
+"""Asking a person: the exact plan, their answer, and what "always" would mean."""

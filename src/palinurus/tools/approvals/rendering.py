@@ -1,0 +1,116 @@
+"""A plan as a person reads it, line by line, the same at every door.
+
+Who decides must see what will happen: nothing is left out in silence, and characters that cannot be seen, or that turn
+the text around them, are written as escapes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from palinurus.domain.plan import Invocation, Plan
+
+MOST_SHOWN = 20_000  # characters of one command or argument
+MOST_BLANKS = 16  # a longer run of spaces could push the rest out of sight
+
+# Blank or without width although their category does not say so: fillers, joiners, selectors of variants.
+_BLANKS = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+_RUN = re.compile(f" {{{MOST_BLANKS + 1},}}")
+_PLACES = {"sandbox": "in the sandbox", "host": "on this machine, outside the sandbox", "": ""}
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+
+
+def visible(text: str) -> str:
+    """One line in which everything can be seen."""
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(char if _is_seen(char) else _escaped(char) for char in text)
+    return _RUN.sub(lambda found: f" [{len(found[0])} spaces] ", text)
+
+
+def render_plan(plan: Plan) -> list[str]:
+    """What will be done, where and with what, one label at the beginning of each line."""
+    lines = list(_deed(plan))
+    where = [part for part in (_PLACES[plan.where], "with the network" if plan.network else "") if part]
+    if where:
+        lines.append(f"where     {', '.join(where)}")
+    if plan.cwd:
+        lines.append(f"folder    {visible(plan.cwd)}")
+    if plan.argv and not plan.invocations:
+        lines.append("programs  not understood: it may start any program")
+    lines += dict.fromkeys(f"program   {_program(each)}" for each in plan.invocations)  # each once
+    if plan.env:
+        lines.append(f"variables {', '.join(map(visible, plan.env))}")
+    return lines
+
+
+def without_secrets(plan: Plan, redact: Callable[[str], str]) -> Plan:
+    """The plan as it may be kept and shown. Its digest is another one when something was taken out."""
+    return msgspec.convert(_cleaned(msgspec.to_builtins(plan), redact), Plan)
+
+
+def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _cleaned(item, redact) for key, item in value.items()}
+    return [_cleaned(item, redact) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _deed(plan: Plan) -> Iterator[str]:
+    argv = plan.argv
+    if len(argv) == 3 and argv[1] in ("-c", "-lc", "-ec") and argv[0].rpartition("/")[2] in _SHELLS:
+        yield from _lines("command", argv[2])
+        yield f"shell     {visible(shlex.join(argv[:2]))}"
+    else:
+        yield from _lines("command" if argv else "call", plan.summary)
+        if argv and not _says(plan.summary, argv):
+            yield from _lines("words", shlex.join(argv))
+    for name in sorted(plan.arguments):
+        value = plan.arguments[name]
+        yield from _lines(visible(name), value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _says(summary: str, argv: tuple[str, ...]) -> bool:
+    """Whether the summary is all of it. In a pipeline the operators are words as well."""
+    try:
+        return tuple(shlex.split(summary)) == argv
+    except ValueError:
+        return False
+
+
+def _lines(label: str, text: str) -> Iterator[str]:
+    """A text of several lines gets a bar before each: one that looks like the end of the plan is still inside."""
+    left_out = len(text) - MOST_SHOWN
+    if left_out > 0:
+        yield f"{label:<9} ATTENTION: {left_out:,} characters in the middle are not shown; --json shows all"
+        text = f"{text[: MOST_SHOWN // 2]}\n{text[-MOST_SHOWN // 2 :]}"
+    first, *others = text.split("\n")
+    if not others:
+        yield f"{label:<9} {visible(first)}"
+        return
+    if left_out <= 0:
+        yield f"{label:<9} {len(others) + 1} lines"
+    yield from (f"  | {visible(line)}" for line in (first, *others))
+
+
+def _program(invocation: Invocation) -> str:
+    if not invocation.binary:
+        return f"{visible(invocation.name)} (not found)"
+    same = invocation.resolved == invocation.binary
+    return visible(invocation.binary) + ("" if same else f" -> {visible(invocation.resolved)}")
+
+
+def _is_seen(char: str) -> bool:
+    return char == " " or (unicodedata.category(char) not in _UNSEEN and not _BLANKS.match(char))
+
+
+def _escaped(char: str) -> str:
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
+    return named or (f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
