@@ -18,6 +18,7 @@ from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.registry import Registry, tool
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
+NARROW = msgspec.structs.replace(RUN, max_characters=100)
 
 
 class Span(Struct, frozen=True):
@@ -162,9 +163,7 @@ async def test_a_long_result_keeps_head_and_tail_around_a_line_that_counts_the_c
 
 async def test_the_limit_counts_all_text_blocks_together_and_leaves_images() -> None:
     image = Image("aGk=", "image/png")
-    output = await Registry((said((Text("a" * 90), image, Text("b" * 90))),), max_characters=100).run(
-        RUN, ToolCall("1", "say", {})
-    )
+    output = await Registry((said((Text("a" * 90), image, Text("b" * 90))),)).run(NARROW, ToolCall("1", "say", {}))
     first, second, third = output.content
     assert (first, second) == (Text("a" * 90), image)
     assert isinstance(third, Text)
@@ -173,7 +172,7 @@ async def test_the_limit_counts_all_text_blocks_together_and_leaves_images() -> 
 
 @given(st.text(max_size=300))
 async def test_every_result_can_be_stored_and_is_bounded(text: str) -> None:
-    output = await Registry((said(text + "\udcff"),), max_characters=100).run(RUN, ToolCall("1", "say", {}))
+    output = await Registry((said(text + "\udcff"),)).run(NARROW, ToolCall("1", "say", {}))
     assert len(msgspec.json.decode(msgspec.json.encode(output.content))) < 250
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
+from palinurus.tools.files.reach import Reaching, reaching
 from palinurus.tools.registry import tool
 from palinurus.workspace.append import append_line
 from palinurus.workspace.files import WorkspaceFiles
@@ -15,15 +16,20 @@ from palinurus.workspace.files import WorkspaceFiles
 MAX_NOTE = 4_000
 
 
-def note_tool(files: WorkspaceFiles, clock: Clock) -> Tool:
+def note_tool(files: WorkspaceFiles | Reaching, clock: Clock) -> Tool:
+    reach = reaching(files)
+
     @tool("note", "Write one line into today's note. Use it whenever something should be remembered.")
     async def note(run: ToolRun, text: Annotated[str, "what to remember, understandable on its own"]) -> ToolOutput:
         if not run.private:
             raise WorkspaceError("notes are private memory, which only a private session may write")
+        here = await asyncio.to_thread(reach, run.key)
+        if not here.writable:
+            raise WorkspaceError(f"nothing can be noted: {here.why}")
         line = note_line(text)
         day = local_time(clock).date().isoformat()
         path = f"memory/{day}.md"
-        number = await asyncio.to_thread(append_line, files.boundary, path, line, heading=f"# {day}")
+        number = await asyncio.to_thread(append_line, here.files.boundary, path, line, heading=f"# {day}")
         return ToolOutput(f"noted in {path}#L{number}: {line}")
 
     return note

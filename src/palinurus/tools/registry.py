@@ -16,37 +16,68 @@ import inspect
 import logging
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import ConfigError, PalinurusError
-from palinurus.domain.messages import Image, Text, ToolCall
-from palinurus.domain.tool import MALFORMED, Tool, ToolOutput, ToolRun, ToolSpec
-
-MAX_CHARACTERS = 16_000
+from palinurus.domain.messages import ToolCall
+from palinurus.domain.tool import MALFORMED, Prepared, Tool, ToolOutput, ToolRun, ToolSpec
+from palinurus.tools.results import Clip, ResultShelf
 
 log = logging.getLogger(__name__)
 ToolFunction = Callable[..., Awaitable[ToolOutput]]
+PreparingFunction = Callable[..., Awaitable[Prepared | ToolOutput]]
+T = TypeVar("T")
 
 
 def tool(name: str, description: str) -> Callable[[ToolFunction], Tool]:
     """Make a tool of the function below. Works for closures; the types in the signature must be global names."""
 
     def make(function: ToolFunction) -> Tool:
-        arguments = _arguments_type(name, function)
-        spec = ToolSpec(name, description, _schema(arguments))
-
-        async def run(run: ToolRun, sent: Mapping[str, Any]) -> ToolOutput:
-            checked = _check(spec, arguments, sent)
-            if isinstance(checked, ToolOutput):
-                return checked
-            return await function(run, **{field: getattr(checked, field) for field in arguments.__struct_fields__})
-
+        spec, run = _checked(name, description, function)
         return Tool(spec, run)
 
     return make
+
+
+def prepared_tool(name: str, description: str) -> Callable[[PreparingFunction], Tool]:
+    """The same for a function that looks at a call and does not do it yet.
+
+    Run without a gate, the tool does only what nobody needs to be asked about.
+    """
+
+    def make(function: PreparingFunction) -> Tool:
+        spec, prepare = _checked(name, description, function)
+
+        async def run(run: ToolRun, sent: Mapping[str, Any]) -> ToolOutput:
+            prepared = await prepare(run, sent)
+            if isinstance(prepared, ToolOutput):
+                return prepared
+            if reason := prepared.refusal or prepared.ask or (run.untrusted and prepared.when_untrusted):
+                return failed(reason)
+            return await prepared.run()
+
+        return Tool(spec, run, prepare)
+
+    return make
+
+
+def _checked(
+    name: str, description: str, function: Callable[..., Awaitable[T]]
+) -> tuple[ToolSpec, Callable[[ToolRun, Mapping[str, Any]], Awaitable[T | ToolOutput]]]:
+    """What a model is told about a function, and the function behind a check of what the model sends."""
+    arguments = _arguments_type(name, function)
+    spec = ToolSpec(name, description, _schema(arguments))
+
+    async def call(run: ToolRun, sent: Mapping[str, Any]) -> T | ToolOutput:
+        checked = _check(spec, arguments, sent)
+        if isinstance(checked, ToolOutput):
+            return checked
+        return await function(run, **{field: getattr(checked, field) for field in arguments.__struct_fields__})
+
+    return spec, call
 
 
 def failed(text: str) -> ToolOutput:
@@ -56,9 +87,9 @@ def failed(text: str) -> ToolOutput:
 class Registry:
     """The tools of an agent, by name."""
 
-    def __init__(self, tools: Iterable[Tool] = (), *, max_characters: int = MAX_CHARACTERS) -> None:
+    def __init__(self, tools: Iterable[Tool] = (), *, shelf: ResultShelf | None = None) -> None:
         self._tools: dict[str, Tool] = {}
-        self._max_characters = max_characters
+        self._shelf = shelf  # where what is cut off can be read
         for each in sorted(tools, key=lambda tool: tool.spec.name):
             if each.spec.name in self._tools:
                 raise ConfigError(f"two tools are called {each.spec.name}", hint="rename or remove one of them")
@@ -72,14 +103,23 @@ class Registry:
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)
 
+    def all(self) -> tuple[Tool, ...]:
+        return tuple(self._tools.values())
+
+    def unknown(self, name: str) -> str:
+        return f"there is no tool called {name[:80]!r}; the tools are: {', '.join(self._tools) or 'none'}"
+
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
-        """Run one call. Raises nothing but cancellation; every failure is a result."""
+        """Run one call, whoever may. Raises nothing but cancellation; every failure is a result."""
         found = self.get(call.name)
         if found is None:
-            names = ", ".join(self._tools) or "none"
-            return failed(f"there is no tool called {call.name[:80]!r}; the tools are: {names}")
+            return failed(self.unknown(call.name))
+        return await self.execute(run, call, lambda: found.run(run, call.arguments))
+
+    async def execute(self, run: ToolRun, call: ToolCall, work: Callable[[], Awaitable[ToolOutput]]) -> ToolOutput:
+        """Do a tool's work and make a result of whatever comes of it. Raises nothing but cancellation."""
         try:
-            output = await found.run(run, call.arguments)
+            output = await work()
         except PalinurusError as error:
             output = failed(str(error))
         except asyncio.CancelledError:
@@ -90,7 +130,11 @@ class Registry:
             # A tool may be anyone's code. Its mistake costs this result, not the turn that asked for it.
             log.exception("the tool %s failed", call.name)
             output = failed(f"{call.name} failed by a mistake of its own: {type(error).__name__}: {error}")
-        return _clipped(output, self._max_characters)
+        return await Clip(run, call.name, outside=self._is_outside(call.name), shelf=self._shelf)(output)
+
+    def _is_outside(self, name: str) -> bool:
+        found = self.get(name)
+        return found is not None and found.outside
 
 
 def _is_cancelled() -> bool:
@@ -99,7 +143,7 @@ def _is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _arguments_type(name: str, function: ToolFunction) -> type[Struct]:
+def _arguments_type(name: str, function: Callable[..., Any]) -> type[Struct]:
     hints = typing.get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
@@ -175,25 +219,3 @@ def _usage(spec: ToolSpec) -> str:
         for name, about in spec.parameters["properties"].items()
     ]
     return f"Send one JSON object with: {', '.join(parts)}." if parts else "It takes no arguments: send {}."
-
-
-def _clipped(output: ToolOutput, limit: int) -> ToolOutput:
-    if isinstance(output.content, str):
-        return msgspec.structs.replace(output, content=_clip(output.content, limit))
-    blocks: list[Text | Image] = []
-    for block in output.content:
-        blocks.append(Text(_clip(block.text, limit)) if isinstance(block, Text) else block)
-        limit = max(limit - len(block.text), 0) if isinstance(block, Text) else limit
-    return msgspec.structs.replace(output, content=tuple(blocks))
-
-
-def _clip(text: str, limit: int) -> str:
-    """At most `limit` characters and the line that says what was cut; always text that can be encoded."""
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()  # names of files may hold bytes that are no character
-    if len(text) <= limit:
-        return text
-    tail = limit // 4
-    head = limit - tail
-    cut = f"[… {len(text) - limit:,} of {len(text):,} characters cut here; ask for a smaller part to read them …]"
-    return f"{text[:head]}\n{cut}\n{text[len(text) - tail :]}"

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image as Pillow
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import ToolCall
+from palinurus.domain.messages import Image, Text, ToolCall
 from palinurus.domain.tool import ToolRun
-from palinurus.tools.files import file_tools
+from palinurus.tools.files.reading import file_tools
+from palinurus.tools.files.search import search
 from palinurus.tools.note import note_tool
 from palinurus.tools.registry import Registry
-from palinurus.tools.search import search
+from palinurus.workspace import pictures
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -264,3 +268,55 @@ async def test_notes_taken_at_once_all_land(hands: Hands) -> None:
 @pytest.mark.parametrize("text", ["", " \n ", "x" * 4_001])
 async def test_an_empty_or_endless_note_is_refused(hands: Hands, text: str) -> None:
     assert "the note" in await hands.use("note", text=text, error=True)
+
+
+async def test_a_picture_is_shown_and_not_read_as_text(hands: Hands) -> None:
+    picture = BytesIO()
+    Pillow.new("RGB", (3000, 1500), "red").save(picture, "PNG")
+    (hands.root / "docs" / "red.txt").write_bytes(picture.getvalue())  # what it is counts, not what it is called
+    run = ToolRun(SessionKey.main(), "r", True)
+    output = await hands.registry.run(run, ToolCall("c", "read", {"path": "docs/red.txt"}))
+    assert isinstance(output.content, tuple)
+    about, image = output.content
+    assert about == Text(f"docs/red.txt (image/png, {len(picture.getvalue()):,} bytes)")
+    assert isinstance(image, Image)
+    assert Pillow.open(BytesIO(b64decode(image.data))).size == (1200, 600)
+
+
+async def test_a_picture_larger_than_a_text_may_be_is_shown(hands: Hands) -> None:
+    picture = BytesIO()
+    Pillow.effect_noise((1800, 1800), 100).save(picture, "PNG")
+    assert len(picture.getvalue()) > 2 * 1024 * 1024
+    (hands.root / "noise.png").write_bytes(picture.getvalue())
+    output = await hands.registry.run(
+        ToolRun(SessionKey.main(), "r", True), ToolCall("c", "read", {"path": "noise.png"})
+    )
+    assert not output.is_error
+
+
+async def test_without_pillow_a_small_picture_is_shown_as_it_is_and_a_large_one_says_what_is_missing(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "find_spec", lambda _: None)
+    small = b"\x89PNG\r\n\x1a\n" + bytes(100)
+    (hands.root / "small.png").write_bytes(small)
+    (hands.root / "large.png").write_bytes(small + bytes(6 * 1024 * 1024))
+    run = ToolRun(SessionKey.main(), "r", True)
+    output = await hands.registry.run(run, ToolCall("c", "read", {"path": "small.png"}))
+    assert output.content[1] == Image(b64encode(small).decode(), "image/png")
+    assert "pillow" in await hands.use("read", path="large.png", error=True)
+
+
+async def test_a_private_picture_is_not_shown_to_a_shared_session(hands: Hands) -> None:
+    (hands.root / "memory" / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    (hands.root / "docs" / "p.png").symlink_to("../memory/p.png")
+    for path in ("memory/p.png", "docs/p.png"):
+        assert "private" in await hands.use("read", path=path, private=False, error=True)
+
+
+async def test_read_fills_a_page_as_long_as_the_run_allows(hands: Hands) -> None:
+    (hands.root / "wide.md").write_text("".join("x" * 3_000 + "\n" for _ in range(20)))
+    run = ToolRun(SessionKey.main(), "r", True, max_characters=32_000)
+    output = await hands.registry.run(run, ToolCall("c", "read", {"path": "wide.md"}))
+    assert str(output.content).startswith("wide.md (lines 1-9 of 20)")
+    assert "cut here" not in str(output.content)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from palinurus.domain.errors import BadRequest
-from palinurus.tools import matcher
-from palinurus.tools.matcher import Hit, matching_lines
+from palinurus.tools.files import matcher
+from palinurus.tools.files.matcher import Hit, matching_lines
 
 MAX_PATTERN = 500
 SECONDS = 5.0

@@ -1,0 +1,176 @@
+"""Exact replacements in a text, what to say when there is nothing to replace, and the difference they made. Pure.
+
+Line endings are not the model's business: it writes `\\n` and sees none, so a line break in `old` matches either kind,
+and one in `new` becomes the kind that the file uses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from heapq import nlargest
+from itertools import islice
+
+from msgspec import Struct
+
+from palinurus.domain.errors import BadRequest, WorkspaceError
+
+MAX_OCCURRENCES = 1_000
+MAX_COMPARED = 10_000  # lines looked at for the nearest one
+MAX_CLOSE_LOOKS = 150
+MAX_DIFFERENT = 1_000  # lines; more than that are counted, not compared
+MAX_DIFF_LINES = 80
+_SHOWN = 160  # characters of a line
+
+_WORD = re.compile(r"\w+")
+_NUMBERED = re.compile(r"\d+\| ?")
+_HUNK = re.compile(r"\A@@ -(\d+)(.*) \+(\d+)(.*) @@")
+
+
+class Edit(Struct, frozen=True, forbid_unknown_fields=True):
+    # A docstring here would be sent to the model with every request.
+    old: str
+    new: str
+    all: bool = False  # everywhere, else where it is the only one
+
+
+def decode(path: str, data: bytes) -> str:
+    """The text of a file whose every byte can be written back; a byte order mark stays its first character."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise WorkspaceError(
+            f"{path} is not UTF-8 at byte {error.start}", hint="change it with a program that knows its encoding"
+        ) from error
+    if "\0" in text:
+        raise WorkspaceError(f"{path} is not a text file", hint="only text is edited here")
+    return text
+
+
+def encode(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"{what} holds half a character at {error.start}", hint="send whole ones") from error
+
+
+def line_break(text: str) -> str:
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+
+
+def apply_edits(path: str, text: str, edits: Sequence[Edit]) -> str:
+    """All edits, each on what the one before has left. Raises BadRequest, which says what to mend, and then none."""
+    for number, edit in enumerate(edits):
+        text = _apply(path, text, edit, f"edits[{number}]: " if len(edits) > 1 else "")
+    return text
+
+
+def _apply(path: str, text: str, edit: Edit, which: str) -> str:
+    old, new = edit.old.replace("\r\n", "\n"), edit.new.replace("\r\n", "\n")
+    if not old:
+        raise BadRequest(f"{which}old is empty", hint="give the text to replace; write makes a new file")
+    if old == new:
+        raise BadRequest(f"{which}old and new are the same", hint="nothing would change")
+    spots = list(islice(_occurrences(text, old, overlapping=not edit.all), MAX_OCCURRENCES + 1))
+    if not spots:
+        raise BadRequest(f"{which}old is not in {path}. {nearest(text, old)}")
+    if len(spots) > 1 and not edit.all:
+        raise BadRequest(
+            f"{which}old is in {path} {_times(len(spots))}, on {_line_numbers(text, spots)}",
+            hint="add lines around it to say which, or set all",
+        )
+    new = new.replace("\n", line_break(text))
+    parts, done = [], 0
+    for start, end in spots if not edit.all else _occurrences(text, old, overlapping=False):
+        parts += [text[done:start], new]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _occurrences(text: str, old: str, *, overlapping: bool) -> Iterator[tuple[int, int]]:
+    """Where it is. Overlapping ones count when one must be meant: `aa` is twice in `aaa`."""
+    pattern = re.compile(r"\r?\n".join(map(re.escape, old.split("\n"))))
+    at = 0
+    while found := pattern.search(text, at):
+        yield found.span()
+        at = found.start() + 1 if overlapping else found.end()
+
+
+def _times(count: int) -> str:
+    return f"more than {MAX_OCCURRENCES:,} times" if count > MAX_OCCURRENCES else f"{count} times"
+
+
+def _line_numbers(text: str, spots: list[tuple[int, int]]) -> str:
+    numbers = [str(text.count("\n", 0, start) + 1) for start, _ in spots[:10]]
+    return f"lines {', '.join(numbers)}{', …' if len(spots) > 10 else ''}"
+
+
+def nearest(text: str, old: str) -> str:
+    """What in the text `old` may have meant, and where the two part."""
+    wanted = old.split("\n")
+    if all(_NUMBERED.match(line) for line in wanted if line):
+        return "Leave out the line numbers that read puts before each line."
+    skipped = next((index for index, line in enumerate(wanted) if line.strip()), 0)
+    wanted = wanted[skipped:]
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    at = _anchor(lines, wanted)
+    if at is None:
+        return "Nothing in it is like that: read it again."
+    for index, (have, want) in enumerate(zip(lines[at:], wanted, strict=False)):
+        if have != want:
+            return f"Nearest is line {at + 1}; line {at + index + 1} is {_quoted(have)} where old has {_quoted(want)}."
+    return f"Nearest is line {at + 1}: {_quoted(lines[at])}. Compare blank lines and the end of the file."
+
+
+def _anchor(lines: list[str], wanted: list[str]) -> int | None:
+    """The line where most of the wanted lines would follow."""
+    first = wanted[0].strip()[:_SHOWN]
+    stripped = [line.strip()[:_SHOWN] for line in lines[:MAX_COMPARED]]
+    if first not in stripped:
+        close = difflib.get_close_matches(first, _candidates(first, stripped), n=1) if first else []
+        first = close[0] if close else first
+    places = [index for index, line in enumerate(stripped) if line == first][:100] if first else []
+    return max(places, key=lambda at: _agreement(lines[at:], wanted), default=None)
+
+
+def _candidates(first: str, lines: list[str]) -> list[str]:
+    """The few lines that are worth a close look, which is slow: those that share most words with it."""
+    words = set(_WORD.findall(first))
+    return nlargest(MAX_CLOSE_LOOKS, dict.fromkeys(lines), key=lambda line: len(words & set(_WORD.findall(line))))
+
+
+def _agreement(lines: list[str], wanted: list[str]) -> int:
+    return sum(have.strip() == want.strip() for have, want in zip(lines, wanted[:50], strict=False))
+
+
+def _quoted(line: str) -> str:
+    return repr(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
+
+
+def difference(before: str, after: str, *, context: int = 2) -> str:
+    """A unified diff of what changed, as short as can be; of a great change only its size."""
+    if before.endswith("\n") and after.endswith("\n"):  # neither has a last line without an end
+        before, after = before[:-1], after[:-1]
+    old, new = before.split("\n"), after.split("\n")
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    gone, come = len(old) - head - tail, len(new) - head - tail
+    if max(gone, come) > MAX_DIFFERENT:
+        return f"@@ from line {head + 1} @@\n[{gone:,} lines became {come:,}]"
+    start = max(head - context, 0)
+    was, now = (side[start : len(side) - max(tail - context, 0)] for side in (old, new))
+    lines = list(difflib.unified_diff(was, now, n=context, lineterm=""))[2:]
+    shown = [_HUNK.sub(lambda found: _moved(found, start), line.rstrip("\r")[:_SHOWN]) for line in lines]
+    if len(shown) > MAX_DIFF_LINES:
+        shown = [*shown[:MAX_DIFF_LINES], f"[{len(shown) - MAX_DIFF_LINES} more lines of the difference]"]
+    return "\n".join(shown)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _moved(found: re.Match[str], by: int) -> str:
+    old, old_size, new, new_size = found.groups()
+    return f"@@ -{int(old) + by}{old_size} +{int(new) + by}{new_size} @@"
