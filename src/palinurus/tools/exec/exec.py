@@ -1,0 +1,203 @@
+"""The tool `exec`: one command, looked at first and run as it was looked at.
+
+`prepare` finds the place (place.py), makes the plan and says whether somebody must be asked; it starts nothing. Inside
+the sandbox a shell string goes to a shell. Outside, a command that was understood (outside.py) is started by ourselves,
+program by program, without a shell, whether a grant covers it or a person has said yes to it; only what needs a shell
+gets one, and then it is exactly the string that the person was shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from palinurus.config.handling import ElevatedSettings, ExecSettings
+from palinurus.domain.clock import Clock
+from palinurus.domain.events import Notice
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Origin
+from palinurus.domain.plan import Plan
+from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
+from palinurus.sandbox.quarters import Quarters, clean_env, command_in
+from palinurus.sandbox.sandbox import Command, Limits, Sandbox
+from palinurus.tools.exec.call import Call, fault, working_directory
+from palinurus.tools.exec.fetchers import fetches
+from palinurus.tools.exec.outside import Grounds, Outside, look_outside
+from palinurus.tools.exec.place import Place, find_leave, find_place
+from palinurus.tools.exec.process import process_tool
+from palinurus.tools.exec.processes import About, Job, Processes
+from palinurus.tools.exec.variables import refused
+from palinurus.tools.grants.grants import GrantStore
+from palinurus.tools.registry import failed, prepared_tool
+
+RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
+NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
+GOES_ON = "(goes on in the background: see the tool process)"
+NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
+
+
+class ExecDesk(Struct, frozen=True):
+    """What the commands of one agent are run with."""
+
+    quarters: Callable[[SessionKey], Quarters]
+    sandbox: Sandbox
+    host: Sandbox
+    grants: GrantStore
+    settings: ExecSettings
+    elevated: ElevatedSettings
+    clock: Clock
+    processes: Processes  # one for the whole house
+    path: str  # where programs are looked for outside the sandbox
+    home: str = ""  # what commands outside the sandbox call HOME; empty: the workspace
+    furnish: Callable[[Quarters], object] = lambda _: None
+    """Called in a thread before a command runs in the sandbox: makes a private workspace that is not there yet. May
+    raise SandboxError."""
+
+
+def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
+    """exec and process."""
+    office = _Office(desk)
+
+    @prepared_tool("exec", "Run a command, sandboxed if possible.")
+    async def exec_(
+        run: ToolRun,
+        command: Annotated[str, "for /bin/sh"] = "",
+        argv: Annotated[tuple[str, ...], "instead of command"] = (),
+        workdir: Annotated[str, "default: workspace"] = "",
+        env: dict[str, str] = {},  # noqa: B006  never changed
+        timeout: Annotated[float, Meta(ge=0), "seconds"] = 0,
+        background: Annotated[bool, "answer at once"] = False,
+        yield_ms: Annotated[int, Meta(ge=0), "then background"] = 0,
+        pty: bool = False,
+        elevated: Annotated[bool, "outside the sandbox: network, whole machine; may ask the owner"] = False,
+    ) -> Prepared | ToolOutput:
+        call = Call(command, argv, workdir, env, timeout, background, yield_ms, pty, elevated)
+        wrong = fault(call)
+        return failed(wrong) if wrong else await office.prepare(run, call)
+
+    return exec_, process_tool(desk.processes, desk.settings)
+
+
+class _Office:
+    """Where calls of exec are made ready."""
+
+    def __init__(self, desk: ExecDesk) -> None:
+        self._desk = desk
+
+    async def prepare(self, run: ToolRun, call: Call) -> Prepared | ToolOutput:
+        desk = self._desk
+        quarters = desk.quarters(run.key)
+        walls = await desk.sandbox.check()
+        place = find_place(run, quarters, walls, desk.settings, desk.elevated, leave=call.elevated)
+        if place.refusal:
+            plan = Plan("exec", call.shown, place.where, call.started, env=tuple(sorted(call.env)))
+            return Prepared(plan, _never, refusal=place.refusal)
+        if wrong := refused(call.env, host=place.where == "host"):
+            return failed(f"exec: {wrong}.")
+        if call.background and not desk.processes.has_room(run.key.agent):
+            return failed(NO_ROOM)
+        inside = place.where == "sandbox"
+        cwd = await asyncio.to_thread(working_directory, call.workdir, quarters.workspace, within=inside)
+        if inside:
+            if quarters.sandboxed == "no":  # only a restriction has put it there; what holds outside does not hold here
+                quarters = replace(quarters, network=False)
+            return self._inside(run, call, quarters, cwd)
+        return await self._outside(run, call, place, quarters, cwd)
+
+    def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
+        argv, names = call.started, tuple(sorted(call.env))
+        plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
+        about = About(run.key, run.run_id, call.shown, "sandbox", Origin.OUTSIDE if quarters.network else Origin.AGENT)
+        command = command_in(quarters, argv, cwd, call.env, pty=call.pty)
+
+        async def go() -> ToolOutput:
+            await asyncio.to_thread(self._desk.furnish, quarters)
+            return await self._go(call, about, self._desk.sandbox, command)
+
+        return Prepared(plan, go)
+
+    async def _outside(
+        self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
+    ) -> Prepared | ToolOutput:
+        desk = self._desk
+        grants = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
+        grounds = Grounds(cwd, str(quarters.workspace), desk.path, desk.settings, grants)
+        found = await asyncio.to_thread(look_outside, call, grounds, shell=place.security == "full")
+        leave = find_leave(place, desk.settings.ask_fallback, found.judgement)
+        names, programs = tuple(sorted(call.env)), found.judgement.invocations
+        plan = Plan("exec", found.summary, "host", found.argv, cwd, names, network=True, invocations=programs)
+        free = place.security == "full" and place.ask != "always"
+        about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
+        env = {
+            **clean_env(desk.path, desk.home or grounds.workspace, pty=call.pty),
+            **quarters.env,
+            **call.env,
+            "PATH": desk.path,
+        }
+        command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS)
+
+        async def go() -> ToolOutput:
+            found.still_holds()
+            for grant in leave.granted:
+                await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
+            remark = self._remark(run, place)
+            told = await self._go(call, about, desk.host, command)
+            return replace(told, content=f"{remark}{told.content}")
+
+        return Prepared(plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted)
+
+    def _remark(self, run: ToolRun, place: Place) -> str:
+        """Said once: that there is no sandbox, and what to do about it."""
+        if not place.unwalled or self._desk.processes.walls_missed:
+            return ""
+        self._desk.processes.walls_missed = True
+        remark = f"commands run without a sandbox, and so they ask: {place.unwalled}"
+        run.emit(Notice(remark))
+        return f"[{remark}]\n"
+
+    async def _go(self, call: Call, about: About, sandbox: Sandbox, command: Command) -> ToolOutput:
+        if call.background and not self._desk.processes.has_room(
+            about.key.agent
+        ):  # it may have been asked about for long
+            return failed(NO_ROOM)
+        about = replace(about, terminal=call.pty, listens=call.pty or call.background)
+        command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
+        job = await self._desk.processes.start(about, lambda: sandbox.start(command))
+        try:
+            return await self._attend(job, call)
+        except asyncio.CancelledError:
+            await job.end()
+            raise
+
+    async def _attend(self, job: Job, call: Call) -> ToolOutput:
+        if not job.about.listens:
+            await job.end_input()
+        if not call.background and await self._ends(job, call.yield_ms or self._desk.settings.background_ms):
+            self._desk.processes.drop(job)
+            return job.told(job.news() or "(no output)")
+        job.background = True
+        return job.told(f"{job.news()}{GOES_ON}")
+
+    async def _ends(self, job: Job, patience_ms: int) -> bool:
+        """Whether it ends before we lose patience. While the background is full, we do not."""
+        while not await job.wait(max(patience_ms, 1) / 1000):
+            if self._desk.processes.has_room(job.about.key.agent):
+                return False
+        return True
+
+    def _seconds(self, call: Call) -> float:
+        """The settings' limit is the most that a model can have."""
+        most = self._desk.settings.timeout_sec
+        return min(call.timeout or most, most)
+
+
+def _origin(found: Outside) -> Origin:
+    return Origin.OUTSIDE if fetches(found.summary) else Origin.AGENT
+
+
+async def _never() -> ToolOutput:
+    raise AssertionError("a call that was refused is not run")

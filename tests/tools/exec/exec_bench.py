@@ -1,0 +1,168 @@
+"""A desk for exec with a real host and, where there is one, a real bubblewrap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from palinurus.config.handling import ElevatedSettings, ExecSettings
+from palinurus.domain.clock import SystemClock, random_id
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
+from palinurus.sandbox.bubblewrap import BubblewrapSandbox
+from palinurus.sandbox.host import HostSandbox
+from palinurus.sandbox.quarters import Quarters
+from palinurus.sandbox.sandbox import Command, Process, Sandbox, Walls
+from palinurus.testing.hands import MemoryGrants
+from palinurus.tools.exec.exec import ExecDesk, exec_tools
+from palinurus.tools.exec.processes import Processes
+from palinurus.tools.grants.grants import Grant
+from palinurus.tools.registry import Registry
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+FULL = ExecSettings(security="full", ask="off")
+SECONDS = 10.0
+
+
+class NoSandbox:
+    """A machine without a sandbox."""
+
+    name = "bubblewrap"
+
+    async def check(self) -> Walls:
+        return Walls(self.name, works=False, why="bwrap is not installed: apt install bubblewrap")
+
+    async def start(self, command: Command) -> Process:
+        raise AssertionError("nothing may be started in a sandbox that does not work")
+
+
+class Spy:
+    """Passes on what it is told to start, and remembers it."""
+
+    def __init__(self, inner: Sandbox) -> None:
+        self.inner = inner
+        self.started: list[Command] = []
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    async def check(self) -> Walls:
+        return await self.inner.check()
+
+    async def start(self, command: Command) -> Process:
+        self.started.append(command)
+        return await self.inner.start(command)
+
+
+async def working_bubblewrap() -> Sandbox:
+    sandbox = BubblewrapSandbox()
+    walls = await sandbox.check()
+    if not walls.works:
+        pytest.skip(f"bubblewrap does not work here: {walls.why}")
+    return sandbox
+
+
+class Bench:
+    """exec and process over one workspace."""
+
+    made: ClassVar[list[Bench]] = []  # whose commands end with the test
+
+    def __init__(
+        self,
+        workspace: Path,
+        settings: ExecSettings = FULL,
+        *,
+        sandboxed: Any = "no",
+        sandbox: Sandbox | None = None,
+        elevated: ElevatedSettings | None = None,
+        grants: Sequence[Grant] = (),
+        network: bool = False,
+    ) -> None:
+        self.made.append(self)
+        self.workspace = workspace
+        self.sandboxed = sandboxed
+        self.network = network
+        self.host = Spy(HostSandbox())
+        self.sandbox = Spy(sandbox or NoSandbox())
+        self.clock = SystemClock()
+        self.processes = Processes(self.clock, random_id)
+        self.grants = MemoryGrants(*grants)
+        self.desk = ExecDesk(
+            quarters=self._quarters,
+            sandbox=self.sandbox,
+            host=self.host,
+            grants=self.grants,
+            settings=settings,
+            elevated=elevated or ElevatedSettings(),
+            clock=self.clock,
+            processes=self.processes,
+            path=PATH,
+            home=str(workspace),
+        )
+        self.exec, self.process = exec_tools(self.desk)
+        self.registry = Registry((self.exec, self.process))
+
+    def _quarters(self, key: SessionKey) -> Quarters:
+        return Quarters(self.sandboxed, self.workspace, writable=True, network=self.network)
+
+    @property
+    def started(self) -> list[Command]:
+        return self.host.started + self.sandbox.started
+
+    async def prepare(self, run: ToolRun | None = None, **arguments: Any) -> Prepared:
+        assert self.exec.prepare is not None
+        prepared = await self.exec.prepare(run or a_run(), arguments)
+        assert isinstance(prepared, Prepared), prepared.content
+        return prepared
+
+    async def use(self, tool: Tool, run: ToolRun | None = None, **arguments: Any) -> ToolOutput:
+        return await asyncio.wait_for(tool.run(run or a_run(), arguments), SECONDS)
+
+    async def runs(self, command: str = "", **arguments: Any) -> str:
+        """The text of a command that must not fail."""
+        told = await self.use(self.exec, command=command, **arguments)
+        assert not told.is_error, told.content
+        return str(told.content)
+
+    async def approved(self, run: ToolRun | None = None, **arguments: Any) -> ToolOutput:
+        """The result after a person said yes."""
+        prepared = await self.prepare(run, **arguments)
+        assert prepared.ask, "nobody was asked"
+        return await asyncio.wait_for(prepared.run(), SECONDS)
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    yield
+    while Bench.made:
+        await Bench.made.pop().processes.close()
+
+
+def a_run(key: str = "agent:main:main", run_id: str = "r1", **more: Any) -> ToolRun:
+    return ToolRun(SessionKey.parse(key), run_id, private=True, **more)
+
+
+async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    async with asyncio.timeout(seconds):
+        while not (found := condition()):
+            await asyncio.sleep(0.005)
+    return found
+
+
+def sleepers(mark: str) -> list[int]:
+    """Those that sleep for so long, zombies excepted, wherever on this machine."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (place / "cmdline").read_bytes()
+            state = (place / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if line == f"sleep\0{mark}\0".encode() and state != "Z":
+            found.append(int(place.name))
+    return found
