@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from palinurus.agent.turn import Agent
+from palinurus.context.epoch import Route
 from palinurus.domain.messages import Usage, UserMessage
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.providers.keys.pool import CredentialState
-from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyFailed
+from palinurus.providers.provider import Head, ModelRequest, Notice, Provider, ReplyDone, ReplyFailed
 
 PROBE_HEAD = Head("You are being tested. Answer with the single word ok.")
 PROBE_TOKENS = 512  # a model that thinks spends some before it says a word
@@ -66,12 +67,12 @@ async def _status(house: House, params: AskModels) -> ModelStatus:
 
 
 async def _probe(house: House, params: ProbeModel) -> ProbeReport:
-    return await probe(house.agents.get(params.agent or house.agents.default), params.ref)
+    return await probe(house.agents.get(params.agent or house.agents.default).choose_model, params.ref)
 
 
-async def probe(agent: Agent, ref: str = "") -> ProbeReport:
+async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref: str = "") -> ProbeReport:
     """One tiny request. It is no part of any conversation and is not kept."""
-    provider, route = await agent.choose_model(ref)
+    provider, route = await choose(ref)
     asked = f"{route.provider}/{route.model}"
     request = ModelRequest(route.model, PROBE_HEAD, (UserMessage("Are you there?"),), max_tokens=PROBE_TOKENS)
     began, first, notices = time.monotonic(), 0, list[str]()

@@ -103,6 +103,9 @@ class Registry:
     def get(self, name: str) -> Tool | None:
         return self._tools.get(name)
 
+    def with_tools(self, more: Iterable[Tool]) -> Registry:
+        return Registry([*self._tools.values(), *more], shelf=self._shelf)
+
     def all(self) -> tuple[Tool, ...]:
         return tuple(self._tools.values())
 

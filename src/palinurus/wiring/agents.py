@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from palinurus.agent.turn import Agent
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, load_config
@@ -17,37 +19,69 @@ from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, 
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
 from palinurus.dispatch.queueing import QueueSettings, parse_mode
-from palinurus.domain.clock import Clock
+from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import ConfigError, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
+from palinurus.domain.tool import Tool
+from palinurus.ledger.audit import AuditLog
 from palinurus.providers.choose import key_variables
 from palinurus.providers.keys.credentials import Credentials, gather_credentials
 from palinurus.providers.keys.pool import CredentialPool, CredentialState
 from palinurus.providers.provider import ModelRef
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
-from palinurus.tools.files import file_tools
-from palinurus.tools.note import note_tool
-from palinurus.tools.registry import Registry
+from palinurus.tools.approvals.approval import Approvals, ApprovalStore
+from palinurus.tools.gate import Watch
+from palinurus.tools.grants.grants import GrantStore
+from palinurus.tools.mcp.servers import McpServers
+from palinurus.wiring.hands import Bench, Workshop, program_path
 from palinurus.wiring.models import Models
-from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.files import WorkspaceFiles
+from palinurus.wiring.policy import unknown_names
 
 log = logging.getLogger(__name__)
+
+
+class Keeping(Struct, frozen=True):
+    """The stores behind the hands, and the tools that reach into rooms above this one."""
+
+    approvals: ApprovalStore
+    grants: GrantStore
+    audit: AuditLog
+    new_id: NewId
+    tools: tuple[Tool, ...] = ()
 
 
 class ConfiguredAgents:
     """Implements dispatch.Agents. The config is one frozen object, replaced whole between turns when it changes."""
 
     def __init__(
-        self, home: Home, env: Mapping[str, str], loaded: Loaded, clock: Clock, sleep: Sleep = asyncio.sleep
+        self,
+        home: Home,
+        env: Mapping[str, str],
+        loaded: Loaded,
+        clock: Clock,
+        keeping: Keeping,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._home = home
         self._env = env
         self._clock = clock
         self._sleep = sleep
-        self._files: dict[Path, WorkspaceFiles] = {}  # outlives a reload: what was read of a workspace stays read
+        self.approvals = Approvals(
+            keeping.approvals,
+            keeping.grants,
+            clock,
+            keeping.new_id,
+            lambda agent: self.hands.settings(agent).exec,
+            redact=self.redact,
+            writable=self._writable,
+            path=program_path(loaded.env),
+        )
+        self._bench = Bench(
+            home, Watch(self.approvals, keeping.grants, keeping.audit, clock, self.redact), keeping.new_id
+        )
+        self._house_tools = keeping.tools
         self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
         self._retired: list[Models] = []  # a turn may still be speaking through them
         self._use(loaded)
@@ -59,6 +93,7 @@ class ConfiguredAgents:
         self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep)
         keys = [secret for known in self._credentials.values() for secret in known.secrets]
         self._redactor = Redactor((*loaded.secrets, *keys))
+        self.hands = Workshop(loaded, self._bench, self._house_tools)
         self._agents: dict[str, Agent] = {}
         self._seen = self._signature()
 
@@ -104,7 +139,22 @@ class ConfiguredAgents:
     @property
     def warnings(self) -> tuple[str, ...]:
         keys = dict.fromkeys(line for known in self._credentials.values() for line in known.troubles)
-        return (*self.loaded.warnings, *keys, *((self.trouble,) if self.trouble else ()))
+        return (
+            *self.loaded.warnings,
+            *keys,
+            *self._unknown_tools(),
+            *self._bench.mcp.warnings,
+            *((self.trouble,) if self.trouble else ()),
+        )
+
+    def _unknown_tools(self) -> tuple[str, ...]:
+        """Names in allow and deny lists that mean nothing here, of agents that were asked for."""
+        told: dict[str, None] = {}
+        for agent_id in self._agents:
+            made = self.hands.of(agent_id)
+            names = [tool.spec.name for tool in (*made.gate.tools.all(), *made.servers.listed)]
+            told |= dict.fromkeys(unknown_names(made.policy, names, agent_id))
+        return tuple(told)
 
     def get(self, agent_id: str) -> Agent:
         """Raises NotFound for an agent that config does not name, WorkspaceError when it has nowhere to live."""
@@ -143,15 +193,34 @@ class ConfiguredAgents:
         return agent_settings(self.loaded.config, self._home, agent_id).fallbacks
 
     async def close(self) -> None:
+        await self._bench.close()
         for models in (self.models, *self._retired):
             await models.close()
 
     def _make(self, settings: AgentSettings) -> Agent:
         check_workspace(settings.workspace)
-        files = self._files.setdefault(settings.workspace, WorkspaceFiles(Boundary(settings.workspace)))
-        tools = Registry([*file_tools(files), note_tool(files, self._clock)])
+        files = self._bench.files(settings.workspace)
+        hands = self.hands
+        hands.of(settings.agent_id)  # what is wrong with their config is told now, and not by a turn half-way
         choose = partial(self.models.choose, settings=settings)
-        return Agent(settings.agent_id, files, tools, _context(settings), choose, settings.timeout_seconds, self._cost)
+        context = _context(settings)
+        return Agent(settings.agent_id, files, hands.hands, context, choose, settings.timeout_seconds, self._cost)
+
+    async def stop_commands(self, run_id: str) -> None:
+        """What a run has started in the background ends with it when somebody stops it."""
+        await self._bench.processes.stop_run(run_id)
+
+    def servers(self, agent_id: str) -> McpServers:
+        return self.current_hands().of(agent_id).servers
+
+    def current_hands(self) -> Workshop:
+        self.refresh()
+        return self.hands
+
+    def _writable(self, agent_id: str) -> tuple[Path, ...]:
+        """Where an agent can put files of its own: no program there is ever allowed for good."""
+        agent = agent_settings(self.loaded.config, self._home, agent_id)
+        return agent.workspace, self.hands.settings(agent_id).sandbox.root
 
     def _cost(self, provider: str, model: str, usage: Usage) -> float | None:
         return self.models.catalog.cost(ModelRef(provider, model), usage)

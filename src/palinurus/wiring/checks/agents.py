@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded
@@ -15,9 +16,12 @@ from palinurus.operations.models import ProbeReport, probe
 from palinurus.providers.catalog import catalog_of
 from palinurus.providers.choose import key_variables
 from palinurus.providers.keys.credentials import gather_credentials
+from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.scout.scout import SCOUT
-from palinurus.wiring.agents import ConfiguredAgents, check_workspace
+from palinurus.wiring.agents import check_workspace
 from palinurus.wiring.checks.check import Check, bad, ok, warning
+from palinurus.wiring.models import Models
+from palinurus.wiring.redaction import redactor_of
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -79,16 +83,21 @@ def _keys(home: Home, loaded: Loaded, agent_id: str) -> Iterator[Check]:
 
 async def check_model(home: Home, env: Mapping[str, str], loaded: Loaded) -> Check:
     """One tiny request to what the default agent would ask."""
-    agents = ConfiguredAgents(home, env, loaded, SystemClock())
+    clock, main = SystemClock(), default_agent(loaded.config)
+    found = gather_credentials(loaded, home.root, main, main, key_variables(loaded.env))
+    redact = redactor_of(home, env).redact
+    models = Models(loaded, clock, lambda _: found, CredentialPool(clock), redact, asyncio.sleep)
+    settings = agent_settings(loaded.config, home, main)
     try:
+        check_workspace(settings.workspace)
         async with asyncio.timeout(PROBE_SECONDS):
-            return _probed(await probe(agents.get(agents.default)))
+            return _probed(await probe(partial(models.choose, settings=settings)))
     except TimeoutError:
         return bad("model", f"no answer within {PROBE_SECONDS:g} s", "", "`pal models test` shows more")
     except PalinurusError as error:  # no workspace: told above, and nothing to ask a model for
         return warning("model", f"not asked: {error.message}")
     finally:
-        await agents.close()
+        await models.close()
 
 
 def _probed(report: ProbeReport) -> Check:

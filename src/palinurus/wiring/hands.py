@@ -1,0 +1,220 @@
+"""The hands of each agent: tools, policy, walls and approvals, joined as the config says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from palinurus.agent.loop import Hands
+from palinurus.config.handling import HandsSettings, hands_settings
+from palinurus.config.home import Home
+from palinurus.config.load import Loaded, resolve_secret, secret_providers
+from palinurus.config.settings import AgentSettings, agent_settings
+from palinurus.context.epoch import Route
+from palinurus.domain.clock import NewId
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.tool import Tool
+from palinurus.sandbox.bubblewrap import BubblewrapSandbox
+from palinurus.sandbox.docker import DockerSandbox
+from palinurus.sandbox.host import HostSandbox
+from palinurus.sandbox.quarters import Quarters, prepare_private, quarters
+from palinurus.sandbox.sandbox import Sandbox
+from palinurus.tools.exec.exec import ExecDesk, exec_tools
+from palinurus.tools.exec.processes import Processes
+from palinurus.tools.files.edits import edit_tools
+from palinurus.tools.files.find import find_tool
+from palinurus.tools.files.patch import patch_tool
+from palinurus.tools.files.reach import Reach, closed_in
+from palinurus.tools.files.reading import file_tools
+from palinurus.tools.gate import Gate, Watch
+from palinurus.tools.mcp.servers import McpServers
+from palinurus.tools.note import note_tool
+from palinurus.tools.policy.decide import Policy
+from palinurus.tools.registry import Registry
+from palinurus.tools.results import ResultShelf, characters_for_window
+from palinurus.tools.web.tools import web_tools
+from palinurus.wiring.mcp import McpBench
+from palinurus.wiring.policy import policy_of
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.files import WorkspaceFiles
+
+# What lies in a home besides workspaces, for a workspace that is the home itself.
+OUR_FILES = (
+    *("palinurus.json", "config.lock", "home.sqlite", "home.sqlite-wal", "home.sqlite-shm", "lock", "pal.sock"),
+    *("agents", "credentials", "derived", "logs", "results", "sandboxes", "gateway.token", "gateway.json"),
+)
+
+
+class Bench:
+    """What outlives a change of config: running commands, places to run them, files that were read, kept results."""
+
+    def __init__(self, home: Home, watch: Watch, new_id: NewId) -> None:
+        self.home = home
+        self.watch = watch
+        self.host = HostSandbox()
+        self.bubblewrap = BubblewrapSandbox(home.root, home.user_home)
+        self.processes = Processes(watch.clock, new_id)
+        self.shelf = ResultShelf(home.root / "results", watch.redact, watch.clock)
+        self.mcp = McpBench(home, watch.clock, watch.redact)
+        self._files: dict[Path, WorkspaceFiles] = {}
+
+    def files(self, root: Path) -> WorkspaceFiles:
+        return self._files.setdefault(root, WorkspaceFiles(Boundary(root)))
+
+    async def close(self) -> None:
+        await self.processes.close()
+        await self.mcp.close()
+
+
+class AgentHands(Struct, frozen=True):
+    """One agent's, as one config makes them."""
+
+    gate: Gate  # without the tools of servers, which come and go
+    servers: McpServers
+    settings: HandsSettings
+    policy: Policy
+    quarters: Callable[[SessionKey], Quarters]
+    sandbox: Sandbox
+
+
+class Workshop:
+    """Implements operations.HandsDesk for one config."""
+
+    def __init__(self, loaded: Loaded, bench: Bench, house_tools: Sequence[Tool] = ()) -> None:
+        self._loaded = loaded
+        self._bench = bench
+        self._house_tools = house_tools  # those that reach into rooms above
+        self._made: dict[str, AgentHands] = {}
+        self._wider: dict[str, tuple[tuple[Tool, ...], Gate]] = {}  # with the tools of servers, as they were last
+
+    def of(self, agent_id: str) -> AgentHands:
+        if agent_id not in self._made:
+            self._made[agent_id] = self._make(agent_settings(self._loaded.config, self._bench.home, agent_id))
+        return self._made[agent_id]
+
+    async def hands(self, key: SessionKey, route: Route, window: int) -> Hands:
+        gate = await self._gate(key.agent)
+        return gate.hands(key, route.provider, route.model, characters_for_window(window))
+
+    async def tools(self, agent_id: str) -> Sequence[Tool]:
+        return (await self._gate(agent_id)).tools.all()
+
+    async def _gate(self, agent_id: str) -> Gate:
+        made = self.of(agent_id)
+        more = await made.servers.tools()
+        if not more:
+            return made.gate
+        known, gate = self._wider.get(agent_id, ((), made.gate))
+        if known is not more:
+            gate = made.gate.with_tools(more)
+            self._wider[agent_id] = (more, gate)
+        return gate
+
+    def policy(self, agent_id: str) -> Policy:
+        return self.of(agent_id).policy
+
+    def settings(self, agent_id: str) -> HandsSettings:
+        return self.of(agent_id).settings
+
+    def quarters(self, key: SessionKey) -> Quarters:
+        return self.of(key.agent).quarters(key)
+
+    def sandbox(self, agent_id: str) -> Sandbox:
+        return self.of(agent_id).sandbox
+
+    def _make(self, agent: AgentSettings) -> AgentHands:
+        config, bench = self._loaded.config, self._bench
+        settings = hands_settings(config, bench.home, agent.agent_id)
+        policy = policy_of(config, agent.agent_id)
+        sandbox: Sandbox = bench.bubblewrap
+        if settings.sandbox.backend == "docker":
+            sandbox = DockerSandbox(settings.sandbox.docker, bench.home.root, bench.home.user_home)
+
+        def place(key: SessionKey) -> Quarters:
+            return quarters(settings.sandbox, agent.workspace, key)
+
+        tools = [*self._file_tools(agent.workspace, place, settings), *self._web_tools(settings), *self._house_tools]
+        tools += exec_tools(
+            ExecDesk(
+                place,
+                sandbox,
+                bench.host,
+                bench.watch.grants,
+                settings.exec,
+                settings.elevated,
+                bench.watch.clock,
+                bench.processes,
+                program_path(self._loaded.env),
+                str(bench.home.user_home),
+                lambda room: prepare_private(room, agent.workspace),
+            )
+        )
+        gate = Gate(
+            Registry(tools, shelf=bench.shelf),
+            policy,
+            bench.watch,
+            sandboxed=lambda key: place(key).sandboxed == "required",
+            untrusted=settings.untrusted,
+        )
+        servers = bench.mcp.of(self._loaded, agent)
+        return AgentHands(gate, servers, settings, policy, place, sandbox)
+
+    def _file_tools(
+        self, workspace: Path, place: Callable[[SessionKey], Quarters], settings: HandsSettings
+    ) -> list[Tool]:
+        bench = self._bench
+        home = bench.home.root
+        own = [home / name for name in OUR_FILES] if workspace == home else [home]
+        closed = closed_in(workspace, own)
+
+        def reach(key: SessionKey) -> Reach:
+            room = place(key)
+            if room.workspace != workspace:
+                prepare_private(room, workspace)
+            why = "" if room.writable else "this session's sandbox may only read the workspace"
+            return Reach(bench.files(room.workspace), room.writable, why, closed if room.workspace == workspace else ())
+
+        clock = bench.watch.clock
+        tools = [*file_tools(reach, bench.shelf), *edit_tools(reach, clock), find_tool(reach)]
+        if settings.exec.patches:
+            tools.append(patch_tool(reach, clock))
+        return [*tools, note_tool(reach, clock)]
+
+    def _web_tools(self, settings: HandsSettings) -> tuple[Tool, ...]:
+        loaded = self._loaded
+        key = resolve_secret(settings.search.api_key, loaded.env, secret_providers(loaded))
+        return web_tools(settings.fetch, settings.search, api_key=key or "")
+
+
+class CurrentHands:
+    """Implements operations.HandsDesk: the workshop of whatever config holds now."""
+
+    def __init__(self, current: Callable[[], Workshop]) -> None:
+        self._current = current
+
+    async def tools(self, agent_id: str) -> Sequence[Tool]:
+        return await self._current().tools(agent_id)
+
+    def policy(self, agent_id: str) -> Policy:
+        return self._current().policy(agent_id)
+
+    def settings(self, agent_id: str) -> HandsSettings:
+        return self._current().settings(agent_id)
+
+    def quarters(self, key: SessionKey) -> Quarters:
+        return self._current().quarters(key)
+
+    def sandbox(self, agent_id: str) -> Sandbox:
+        return self._current().sandbox(agent_id)
+
+
+def program_path(env: Mapping[str, str]) -> str:
+    """Where programs are looked for outside the sandbox.
+
+    A relative entry would find programs in whatever folder a command runs in: the agent's own, for one.
+    """
+    folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if folder.startswith("/")]
+    return os.pathsep.join(folders or ["/usr/local/bin", "/usr/bin", "/bin"])
