@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -29,7 +30,10 @@ def words(body: Json) -> str:
 def model(body: Json) -> Behaviour:
     said = words(body)
     if body["messages"][-1]["role"] == "tool":
-        return Says("It is called Aster.")
+        refused = "the owner said no" in str(body["messages"][-1]["content"])
+        return Says("I leave it alone." if refused else "It is called Aster.")
+    if "clean" in said:
+        return Calls(("exec", {"command": "rm -rf build", "elevated": True}))
     if "tool" in said:
         return Calls(("read", {"path": "MEMORY.md"}))
     if "hang" in said:
@@ -79,6 +83,37 @@ async def test_a_tool_call_is_one_line_and_the_reply_goes_on_below(env: dict[str
         shown = await terminal.sees("· read MEMORY.md 0.0 s", "It is called Aster.")
         assert shown.index("· read MEMORY.md 0.0 s") < shown.index("It is called Aster.")
         assert "The boat is called" not in shown
+
+
+async def test_a_command_outside_the_sandbox_shows_its_exact_plan_and_a_no_is_obeyed(
+    env: dict[str, str], workspace: Path
+) -> None:
+    (workspace / "build").mkdir()
+    async with Terminal(env, "chat") as terminal:
+        await terminal.sees("of 32k tokens")
+        terminal.type("clean up" + ENTER)
+        shown = await terminal.sees("command   rm -rf build", "y allow once", "waits for you")
+        assert "outside the sandbox" in shown
+        assert "folder" in shown
+        terminal.type("n" + ENTER)
+        await terminal.sees("denied by owner", "I leave it alone.")
+        terminal.type(CTRL_D)
+        assert await terminal.ends() == 0
+    assert (workspace / "build").is_dir()
+    verify = [sys.executable, "-m", "palinurus", "audit", "verify", "--json"]
+    told = subprocess.run(verify, env={**os.environ, **env}, capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(told.stdout)["ok"] is True
+
+
+async def test_a_yes_runs_exactly_what_was_shown(env: dict[str, str], workspace: Path) -> None:
+    (workspace / "build").mkdir()
+    async with Terminal(env, "chat") as terminal:
+        await terminal.sees("of 32k tokens")
+        terminal.type("clean up" + ENTER)
+        await terminal.sees("y allow once")
+        terminal.type("y" + ENTER)
+        await terminal.sees("allowed once by owner", "It is called Aster.")
+    assert not (workspace / "build").exists()
 
 
 @pytest.mark.parametrize("keys", [CTRL_C, ESCAPE + ESCAPE, "/stop" + ENTER], ids=["Ctrl-C", "Esc Esc", "/stop"])

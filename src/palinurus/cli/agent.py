@@ -7,12 +7,14 @@ import sys
 
 import click
 
+from palinurus.cli.asking import Asking
 from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.lines import Lines
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
-from palinurus.domain.events import AssistantDelta, Notice, RunEvent, RunResult
+from palinurus.domain.events import ApprovalAsked, ApprovalSettled, AssistantDelta, Notice, RunEvent, RunResult
 from palinurus.operations.agents import STOP, SUBMIT, Accepted, StopRuns
 from palinurus.operations.converse import converse
 
@@ -21,11 +23,15 @@ from palinurus.operations.converse import converse
 @click.option("--message", "-m", required=True, help="What to say; - reads it from standard input.")
 @click.option("--session-key", default="", help="The conversation: a full key or a name of your own.")
 @click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@click.option("--ask", is_flag=True, help="Wait for approvals; another terminal can answer: pal approvals allow ID.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds to wait.")
 @with_json
 @click.pass_obj
-def agent(shell: Shell, message: str, session_key: str, agent_id: str, timeout: float) -> int:
+def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool, timeout: float) -> int:
     """Send one message and print the reply.
+
+    When the agent needs an approval you are asked if this is a terminal. Where nobody can be asked it goes on without,
+    unless --ask waits for an answer from elsewhere.
 
     \b
     Examples:
@@ -37,8 +43,9 @@ def agent(shell: Shell, message: str, session_key: str, agent_id: str, timeout: 
     if not text.strip():
         raise BadRequest("the message is empty", hint='pal agent --message "say something"')
     make_on_first_run(shell)
-    inbound = Inbound(text, random_id(), session_key=session_key, agent=agent_id)
-    result = run_async(_ask(shell, inbound, timeout))
+    here = sys.stdin.isatty() and sys.stderr.isatty()
+    inbound = Inbound(text, random_id(), session_key=session_key, agent=agent_id, attended=ask or here)
+    result = run_async(_ask(shell, inbound, timeout, here=here))
     if shell.as_json:
         shell.show(result, str)
     elif result.status != "ok":
@@ -46,7 +53,7 @@ def agent(shell: Shell, message: str, session_key: str, agent_id: str, timeout: 
     return 0 if result.status == "ok" else 1
 
 
-async def _ask(shell: Shell, inbound: Inbound, timeout: float) -> RunResult:
+async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) -> RunResult:
     run_ids: list[str] = []
     printed: list[str] = []
 
@@ -59,11 +66,17 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float) -> RunResult:
                 click.echo()
                 printed.clear()
             shell.warn(event.text)
+        elif isinstance(event, ApprovalAsked | ApprovalSettled):
+            if printed:
+                click.echo()
+                printed.clear()
+            asking.hear(event)
 
     def on_accepted(accepted: Accepted) -> None:
         run_ids.append(accepted.run_id)
 
     async with open_door(shell) as door:
+        asking = Asking(shell, door, Lines("") if here else None)
         try:
             async with asyncio.timeout(timeout):
                 result = await converse(door, inbound, on_event, on_accepted)

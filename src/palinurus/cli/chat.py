@@ -6,13 +6,14 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
 import click
 
+from palinurus.cli.asking import Asking
 from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.lines import Lines
 from palinurus.cli.shell import Shell, run_async
 from palinurus.cli.terminal.attachments import Places
 from palinurus.cli.terminal.completion import WorkspaceNames, completer_of
@@ -22,7 +23,16 @@ from palinurus.cli.terminal.screen import Screen
 from palinurus.dispatch.bindings import resolve
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ToolFinished
+from palinurus.domain.events import (
+    ApprovalAsked,
+    ApprovalSettled,
+    AssistantDelta,
+    Lifecycle,
+    Notice,
+    RunEvent,
+    RunResult,
+    ToolFinished,
+)
 from palinurus.operations.agents import STOP, StoppedRuns, StopRuns
 from palinurus.operations.converse import converse
 from palinurus.operations.status import STATUS, AskStatus, Status
@@ -99,18 +109,19 @@ def _say_goodbye(shell: Shell, door: Door, key: str) -> None:
 
 async def _line_by_line(shell: Shell, session_key: str, agent_id: str) -> int:
     terminal = sys.stdin.isatty()
-    lines = _Lines("you> " if terminal else "")
+    lines = Lines("you> " if terminal else "")
     failed = 0
     async with open_door(shell) as door:
         await door.enter()
         status = await door.call(STATUS, AskStatus(agent_id))
         for warning in status.warnings:
             shell.warn(warning)
-        talk = _Talk(shell, door)
+        talk = _Talk(shell, door, Asking(shell, door, lines if terminal else None))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
         while (line := await lines.next()) is not None:
             if line.strip():
-                result = await talk.exchange(Inbound(line, random_id(), session_key=session_key, agent=agent_id))
+                inbound = Inbound(line, random_id(), session_key=session_key, agent=agent_id, attended=terminal)
+                result = await talk.exchange(inbound)
                 failed += result.status == "error"
         if door.busy:
             shell.warn(f"finishing {door.busy} run(s) for another terminal")
@@ -120,9 +131,10 @@ async def _line_by_line(shell: Shell, session_key: str, agent_id: str) -> int:
 class _Talk:
     """Shows one exchange after the other."""
 
-    def __init__(self, shell: Shell, door: Door) -> None:
+    def __init__(self, shell: Shell, door: Door, asking: Asking) -> None:
         self._shell = shell
         self._door = door
+        self._asking = asking
         self._key = ""  # of the session in which something runs
         self._said = ""  # what of the reply is on the screen
         self._stopping: asyncio.Task[object] | None = None
@@ -156,6 +168,11 @@ class _Talk:
                     click.echo()
                     self._said = ""
                 self._shell.warn(event.text)
+            case ApprovalAsked() | ApprovalSettled():
+                if self._said:
+                    click.echo()
+                    self._said = ""
+                self._asking.hear(event)
             case Lifecycle(phase="accepted", detail=detail) if detail:
                 self._shell.warn(detail)
                 self._said = ""
@@ -166,39 +183,3 @@ class _Talk:
             self._stopping = asyncio.create_task(self._door.call(STOP, StopRuns(self._key)))
         else:
             click.echo(self._shell.dim("\n(Ctrl-D leaves)"), err=True)
-
-
-class _Lines:
-    """Lines of standard input, read beside the event loop.
-
-    A daemon thread: whoever leaves must not wait for a line that nobody will type.
-    """
-
-    def __init__(self, prompt: str) -> None:
-        self._prompt = prompt
-        self._loop = asyncio.get_running_loop()
-        if prompt:
-            import readline  # noqa: F401  # gives input() history and editing
-
-    async def next(self) -> str | None:
-        future: asyncio.Future[str | None] = self._loop.create_future()
-        threading.Thread(target=self._read, args=(future,), daemon=True).start()
-        return await future
-
-    def _read(self, future: asyncio.Future[str | None]) -> None:
-        try:
-            line: str | None = input(self._prompt) if self._prompt else _one_line()
-        except (EOFError, UnicodeDecodeError) as error:
-            line = None if isinstance(error, EOFError) else "\ufffd"
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_hand_over, future, line)
-
-
-def _one_line() -> str | None:
-    line = sys.stdin.readline()
-    return line.rstrip("\r\n") if line else None
-
-
-def _hand_over(future: asyncio.Future[str | None], line: str | None) -> None:
-    if not future.done():
-        future.set_result(line)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from palinurus.cli.asking import answer, meaning
 from palinurus.cli.terminal.attachments import Message, Places, attach
 from palinurus.cli.terminal.completion import Vocabulary
 from palinurus.cli.terminal.reply import Reply
@@ -23,13 +24,14 @@ from palinurus.dispatch.commands import COMMANDS, DIRECTIVES
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import PalinurusError
-from palinurus.domain.events import RunEvent
+from palinurus.domain.events import ApprovalAsked, RunEvent
 from palinurus.operations.agents import STOP, Accepted, StopRuns
 from palinurus.operations.converse import converse
 from palinurus.operations.sessions import LIST, SHOW, ListSessions, ShowSession
 from palinurus.operations.status import STANDING, AskContext, SessionStanding
 from palinurus.operations.table import Caller
 from palinurus.sessions.session import Session
+from palinurus.tools.approvals.approval import Answer
 
 RECENT = 20
 PAST_ENTRIES = 60  # looked through for the last exchanges of a session
@@ -43,6 +45,7 @@ KEYS = (
     ("Enter", "send, also while a run goes on"),
     ("Alt-Enter, \\ Enter", "a new line"),
     ("Ctrl-C, Esc Esc", "stop the run"),
+    ("y, a, n", "when asked: allow once, allow always, no"),
     ("@name", "name a file of the workspace, attach a picture"),
 )
 
@@ -107,6 +110,8 @@ class Conversation:
             self._paper.leave()
         elif word == "/resume":
             self._spawn(self._resume(text, rest.strip()))
+        elif (said := meaning(text)) and (asked := self._asked()):
+            self._spawn(self._decide(asked, said, text))
         else:
             self._spawn(self._exchange(text))
 
@@ -141,6 +146,21 @@ class Conversation:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _asked(self) -> list[ApprovalAsked]:
+        """What waits for an answer on this screen."""
+        return [asked for reply in self._replies.values() for asked in reply.asked.values()]
+
+    async def _decide(self, asked: list[ApprovalAsked], said: Answer, text: str) -> None:
+        """An answer belongs to one question: where several wait, it must name its own."""
+        if len(asked) > 1:
+            self.tell(f"{len(asked)} approvals wait: say /approve ID {said}")
+            self._paper.restore(text)
+            return
+        try:
+            await answer(self._caller, asked[0], said)
+        except PalinurusError as error:
+            self._complain(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from palinurus.cli.asking import CHOICES, question, settled
 from palinurus.cli.terminal.blocks import BlockStream
 from palinurus.cli.terminal.markdown import plain, render, render_text
 from palinurus.cli.terminal.spans import Line, harmless, wrap
 from palinurus.cli.terminal.told import argument, tool_line, tool_running
 from palinurus.domain.events import (
+    ApprovalAsked,
+    ApprovalSettled,
     AssistantDelta,
     Lifecycle,
     Notice,
@@ -20,7 +23,7 @@ from palinurus.domain.events import (
     ToolStarted,
 )
 
-Part = Literal["", "text", "tool", "thinking", "notice"]
+Part = Literal["", "text", "tool", "thinking", "notice", "question"]
 
 
 class Reply:
@@ -35,6 +38,7 @@ class Reply:
         self._last: Part = ""
         self._shown = False  # whether something of the attempt that goes on is on the screen for good
         self._said = False
+        self.asked: dict[str, ApprovalAsked] = {}  # what waits for an answer
         self.doing = ""
 
     @property
@@ -63,10 +67,10 @@ class Reply:
                 return closed
             case ToolFinished():
                 return self._finished(event, width)
-            case Notice(text=text, discard=True):
-                return self._given_up(text, width)
-            case Notice(text=text):
-                return [*self._close(width), *self._part("notice", _notice(text, width))]
+            case ApprovalAsked() | ApprovalSettled():
+                return self._approval(event, width)
+            case Notice():
+                return self._noticed(event, width)
         return []
 
     def open_lines(self, width: int) -> list[Line]:
@@ -117,10 +121,24 @@ class Reply:
         error = event.text.strip().splitlines()[0] if event.is_error and event.text.strip() else ""
         return [*closed, *self._part("tool", [tool_line(event.name, about, event.seconds, error, width)])]
 
+    def _noticed(self, event: Notice, width: int) -> list[Line]:
+        if event.discard:
+            return self._given_up(event.text, width)
+        return [*self._close(width), *self._part("notice", _notice(event.text, width))]
+
+    def _approval(self, event: ApprovalAsked | ApprovalSettled, width: int) -> list[Line]:
+        if isinstance(event, ApprovalAsked):
+            self.asked[event.id] = event
+            self.doing = "waits for you"
+            return [*self._close(width), *self._part("question", _question(event, width))]
+        self.asked.pop(event.id, None)
+        self.doing = ""
+        return self._part("question", wrap([("dim", harmless(settled(event)))], width, [("dim", "· ")]))
+
     def _given_up(self, why: str, width: int) -> list[Line]:
         """What was begun is not part of the reply: what is still open goes away, what is printed is called off."""
         begun = "  (what was begun above is given up)" if self._shown else ""
-        self._blocks, self._thoughts, self._tools = BlockStream(), "", {}
+        self._blocks, self._thoughts, self._tools, self.asked = BlockStream(), "", {}, {}
         self._shown = self._said = False
         return self._part("notice", _notice(why + begun, width))
 
@@ -139,6 +157,15 @@ class Reply:
             return []
         begins, self._last = part != self._last, part
         return [[], *lines] if begins else lines
+
+
+def _question(event: ApprovalAsked, width: int) -> list[Line]:
+    """The exact plan, with a bar beside it, and how to answer."""
+    headline, plan = question(event)
+    lines = wrap([("ask", harmless(headline))], width, [("ask", "? ")], [("", "  ")])
+    for text in plan:
+        lines += wrap([("", harmless(text))], width, [("ask", "│ ")], [("ask", "│ "), ("", "          ")])
+    return [*lines, [("ask", "│ "), ("dim", CHOICES)]]
 
 
 def _notice(text: str, width: int) -> list[Line]:

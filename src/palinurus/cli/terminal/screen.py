@@ -49,6 +49,7 @@ STYLE = {
     "tool": "dim bold",
     "failed": "ansired",
     "notice": "ansiyellow",
+    "ask": "ansimagenta bold",
     "you": "bold",
     "mark": "ansigreen bold",
     "status": "dim",
