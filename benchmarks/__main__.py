@@ -149,6 +149,23 @@ class Bench:
             for name in taken[0]
         ]
 
+    def hands(self) -> list[Figure]:
+        """What the gate adds to a tool call, and what the walls add to a command."""
+        home = self._home("hands")
+        process = Warm(PYTHON, "benchmarks.warm_hands", _env(home), home)
+        try:
+            taken = process.turns(self._rounds + 1)[1:]  # the first warms up
+        except Broken as error:
+            raise SystemExit(f"ours does not use its hands: {error}") from error
+        finally:
+            process.close()
+        figures = [Figure("hands: a call through gate and audit, beyond the tool", _p50(taken, "gate_ms"), {}, 1)]
+        if "walls_ms" not in taken[0]:
+            self.note("bubblewrap does not work here: sandboxed commands are left out")
+            return figures
+        host = {"on the host": _p50(taken, "host_ms")}
+        return [*figures, Figure("hands: sandboxed true", _p50(taken, "walls_ms"), host, 60)]
+
     def _home(self, name: str) -> Path:
         home = self._folder / name
         home.mkdir()
@@ -156,6 +173,10 @@ class Bench:
 
     def _command(self, name: str, argv: tuple[str, ...], home: Path, says: str = "") -> Command:
         return Command(name, argv, _env(home), home, says)
+
+
+def _p50(taken: Sequence[Mapping[str, float]], name: str) -> float:
+    return median(each[name] for each in taken)
 
 
 def _env(home: Path) -> dict[str, str]:
@@ -247,7 +268,7 @@ def main() -> None:
         bench = Bench(Path(folder), url, options.rounds)
         bench.note_load()
         peers = bench.present(() if options.no_peers else PEERS)
-        figures = [*bench.turns(peers), *bench.wires(), *bench.processes(peers)]
+        figures = [*bench.turns(peers), *bench.wires(), *bench.hands(), *bench.processes(peers)]
     print(render(figures))
     for text in bench.notes:
         print(f"note: {text}")
