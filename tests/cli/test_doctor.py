@@ -84,7 +84,8 @@ def test_a_damaged_database_is_wrong_and_left_alone(good: Pal, home: Home) -> No
 def test_a_damaged_index_is_no_loss_and_is_taken_away_when_asked(good: Pal, home: Home) -> None:
     index = home.root / "derived" / "transcripts.sqlite"
     index.write_bytes(b"no database" * 100)
-    assert [check["name"] for check in checks(good("doctor", "--json", "--no-model"), "warning")] == ["index"]
+    odd = {check["name"] for check in checks(good("doctor", "--json", "--no-model"), "warning")}
+    assert odd - {"sandbox"} == {"index"}  # which machines have bubblewrap is not the question here
     good("doctor", "--fix")
     assert not index.exists()
     assert "bicycle" in good("sessions", "search", "bicycle").out

@@ -17,6 +17,7 @@ from palinurus.wiring.checks.place import (
     check_modes,
     check_room,
 )
+from palinurus.wiring.checks.sandbox import check_sandbox
 
 
 async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_model: bool = True) -> list[Check]:
@@ -29,6 +30,7 @@ async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_
     checks += [*database, await check_index(home, entries, fix=fix)]
     if loaded is not None:
         checks += check_agents(home, loaded)
+        checks += [check async for check in check_sandbox(home, loaded)]
         if ask_model:
             checks.append(await check_model(home, env, loaded))
     return [*checks, check_room(home), check_git()]

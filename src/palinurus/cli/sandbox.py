@@ -1,0 +1,110 @@
+"""`pal sandbox`: where commands run, and whether the walls hold."""
+
+from __future__ import annotations
+
+import click
+
+from palinurus.cli.entrance import open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.operations.sandbox import EXPLAIN, TEST, AskSandbox, Explained, Tested
+from palinurus.operations.table import Operation, P, R
+
+_RUNS = {
+    "sandbox": "Commands run in a sandbox",
+    "host": "Commands run on the host, without walls",
+    "nowhere": "Commands do not run at all",
+}
+
+
+@click.group()
+def sandbox() -> None:
+    """Show where commands run, and try the walls."""
+
+
+@sandbox.command("explain")
+@click.option("--session-key", default="", help="Of this session. Default: the agent's main one.")
+@click.option("--agent", default="", help="Of this agent.")
+@with_json
+@click.pass_obj
+def explain(shell: Shell, session_key: str, agent: str) -> None:
+    """Show where the commands of a session run, what they see and may use, and why.
+
+    \b
+    Examples:
+      pal sandbox explain
+      pal sandbox explain --session-key agent:main:telegram:group:-1001
+    """
+    told = _ask(shell, EXPLAIN, AskSandbox(agent, session_key))
+    shell.show(told, lambda: _explained(shell, told))
+
+
+@sandbox.command("test")
+@click.option("--session-key", default="", help="With the sandbox of this session.")
+@click.option("--agent", default="", help="Of this agent.")
+@with_json
+@click.pass_obj
+def test(shell: Shell, session_key: str, agent: str) -> int:
+    """Try the walls with short commands. Exit code 1 when one does not hold.
+
+    Takes some seconds. Nothing is changed, and nothing is left running.
+
+    \b
+    Examples:
+      pal sandbox test
+      pal sandbox test --json
+    """
+    tested = _ask(shell, TEST, AskSandbox(agent, session_key))
+    shell.show(tested, lambda: _tested(shell, tested))
+    return 0 if tested.ok else 1
+
+
+def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
+    async def ask() -> R:
+        async with open_door(shell) as door:
+            return await door.call(operation, params)
+
+    return run_async(ask())
+
+
+def _explained(shell: Shell, told: Explained) -> str:
+    name = f" ({told.walls.name})" if told.runs == "sandbox" else ""
+    lines = [f"{told.session_key}: {_RUNS[told.runs]}{name}."]
+    lines += [shell.dim(f"  {reason}") for reason in told.why]
+    if told.runs == "sandbox":
+        lines += _walls(told)
+    elif told.runs == "host":
+        lines.append("What may run there is said by tools.exec; see `pal tools explain exec`.")
+    lines += [shell.dim(f"  note: {remark}") for remark in told.walls.remarks if told.runs == "sandbox"]
+    return "\n".join(lines)
+
+
+def _walls(told: Explained) -> list[str]:
+    width = max(len(seen.path) for seen in told.seen)
+    access = {True: "read-write", False: "read-only"}
+    rows = [f"{seen.path:<{width}}  {access[seen.writable]:<10}  {seen.what}" for seen in told.seen]
+    rows.append(f"network: {'the whole network of this machine, loopback included' if told.network else 'none'}")
+    most = f"{told.memory_mb:,} MiB of memory, {told.cpu_seconds:,} s of CPU, {told.file_mb:,} MiB a file"
+    rows += [f"each process: at most {most}", f"together: at most {told.processes} processes"]
+    rows.append(f"scope: {told.scope} shares one private workspace" if told.access == "none" else "")
+    rows.append(f"variables of the config: {', '.join(told.env)}" if told.env else "")
+    return [f"  {row}" for row in rows if row]
+
+
+def _tested(shell: Shell, tested: Tested) -> str:
+    if not tested.walls.works:
+        return f"{_sign(shell, False)} {tested.walls.name} does not work here: {tested.walls.why}"
+    if not tested.probes:
+        return f"{_sign(shell, False)} there are no walls to try on the {tested.walls.name}."
+    width = max(len(probe.name) for probe in tested.probes)
+    lines = [f"{tested.walls.name}:"]
+    for probe in tested.probes:
+        took = shell.dim(f"{probe.milliseconds:>6,} ms")
+        lines.append(f"{_sign(shell, probe.passed)} {probe.name:<{width}}  {took}  {probe.what}".rstrip())
+    failed = sum(not probe.passed for probe in tested.probes)
+    lines.append(f"{failed} of {len(tested.probes)} walls do not hold." if failed else "All walls hold.")
+    return "\n".join(lines)
+
+
+def _sign(shell: Shell, passed: bool) -> str:
+    sign = "✓" if passed else "✗"
+    return click.style(sign, fg="green" if passed else "red") if shell.color else sign

@@ -1,0 +1,147 @@
+"""Where the commands of a session run, what they see there, and whether the walls hold."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palinurus.config.handling import SandboxSettings
+from palinurus.dispatch.bindings import resolve
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.keys import SessionKey
+from palinurus.operations.house import House
+from palinurus.operations.table import Operation
+from palinurus.sandbox.probes import Probe, Probing
+from palinurus.sandbox.quarters import AGENT_PLACE, Quarters
+from palinurus.sandbox.sandbox import Walls
+
+_MODES = {
+    "auto": "no mode is set: commands run behind walls if this machine can make them, else on the host, where they ask",
+    "off": "sandbox.mode is off: commands run on the host",
+    "non-main": "sandbox.mode is non-main: every session but the agent's main one is sandboxed",
+    "all": "sandbox.mode is all: every session is sandboxed",
+}
+_ACCESS = {
+    "rw": "the agent's workspace, which it may change",
+    "ro": "the agent's workspace, read-only",
+    "none": "a private workspace, seeded with the agent's files and skills",
+}
+
+
+class AskSandbox(Struct, frozen=True):
+    agent: str = ""
+    session_key: str = ""  # the agent's main session when left out
+
+
+class Seen(Struct, frozen=True):
+    """One place that a command can see."""
+
+    path: str
+    writable: bool
+    what: str
+
+
+class Explained(Struct, frozen=True, rename="camel"):
+    session_key: str
+    runs: Literal["sandbox", "host", "nowhere"]
+    why: tuple[str, ...]
+    mode: str
+    scope: str
+    access: str
+    walls: Walls
+    seen: tuple[Seen, ...]
+    network: bool
+    memory_mb: int
+    cpu_seconds: int
+    processes: int
+    file_mb: int
+    env: tuple[str, ...]  # names only: a value may be a secret
+
+
+class Tested(Struct, frozen=True):
+    ok: bool
+    walls: Walls
+    probes: tuple[Probe, ...] = ()
+
+
+async def _explain(house: House, params: AskSandbox) -> Explained:
+    key = _key(house, params)
+    settings, place = house.hands.settings(key.agent).sandbox, house.hands.quarters(key)
+    walls = await house.hands.sandbox(key.agent).check()
+    runs = _runs(place, walls)
+    return Explained(
+        str(key),
+        runs,
+        tuple(_reasons(settings, place, walls)),
+        settings.mode,
+        settings.scope,
+        settings.access,
+        walls,
+        _seen(settings, place) if runs == "sandbox" else (),
+        place.network if runs == "sandbox" else runs == "host",
+        settings.memory_mb,
+        settings.cpu_seconds,
+        settings.processes,
+        settings.file_mb,
+        tuple(sorted(place.env)),
+    )
+
+
+async def _test(house: House, params: AskSandbox) -> Tested:
+    key = _key(house, params)
+    sandbox, place = house.hands.sandbox(key.agent), house.hands.quarters(key)
+    walls = await sandbox.check()
+    if not walls.works or walls.name == "host":  # a host has no walls to try
+        return Tested(False, walls)
+    with tempfile.TemporaryDirectory(prefix="pal-sandbox-") as spare:
+        # A private workspace is made when it is first used; trying the walls is no such use.
+        if place.sandboxed == "no" or not place.workspace.is_dir():
+            place = replace(place, workspace=Path(spare), network=False)
+        probes = tuple([probe async for probe in Probing(sandbox, place, house.home.root).run()])
+    return Tested(all(probe.passed for probe in probes), walls, probes)
+
+
+def _key(house: House, params: AskSandbox) -> SessionKey:
+    inbound = Inbound("", "", session_key=params.session_key, agent=params.agent)
+    return resolve(inbound, house.agents.ids, house.agents.default)
+
+
+def _runs(place: Quarters, walls: Walls) -> Literal["sandbox", "host", "nowhere"]:
+    if place.sandboxed == "no":
+        return "host"
+    if walls.works:
+        return "sandbox"
+    return "host" if place.sandboxed == "preferred" else "nowhere"
+
+
+def _reasons(settings: SandboxSettings, place: Quarters, walls: Walls) -> list[str]:
+    told = [_MODES[settings.mode]]
+    if settings.mode == "non-main" and place.sandboxed == "no":
+        told.append("this is the main session")
+    if place.sandboxed != "no":
+        if not walls.works:
+            told.append(f"{walls.name} does not work here: {walls.why}")
+            if place.sandboxed == "required":
+                told.append("a sandbox that was asked for and cannot be had is a refusal: no command runs")
+        told.append(f"sandbox.workspaceAccess is {settings.access}: inside is {_ACCESS[settings.access]}")
+    return told
+
+
+def _seen(settings: SandboxSettings, place: Quarters) -> tuple[Seen, ...]:
+    found = [Seen(str(place.workspace), place.writable, _ACCESS[settings.access])]
+    if place.agent_workspace is not None:
+        found.append(Seen(AGENT_PLACE, False, "the same once more"))
+    if settings.backend == "docker":
+        found.append(Seen("/", False, "the image's files"))
+    else:
+        found.append(Seen("/usr, /bin, /lib and a few files of /etc", False, "this machine's programs"))
+    return (*found, Seen("/tmp", True, "empty, in memory, gone with the command"))  # noqa: S108  the sandbox's
+
+
+EXPLAIN = Operation("sandbox.explain", AskSandbox, Explained, "read", _explain)
+TEST = Operation("sandbox.test", AskSandbox, Tested, "write", _test)
+OPERATIONS = (EXPLAIN, TEST)

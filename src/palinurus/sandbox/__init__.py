@@ -1,0 +1,1 @@
+"""Where commands run: on the host, or behind walls that the kernel keeps."""

@@ -1,0 +1,208 @@
+"""A command that runs: its streams, its end, its time.
+
+Nothing is buffered here. What the command writes stays in a pipe of the kernel until somebody reads, so a command
+that floods its output waits instead of filling our memory. Its end is told by a pidfd where there are pidfds, so that
+no thread waits and no signal handler is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from palinurus.domain.errors import BadRequest, SandboxError
+from palinurus.sandbox.sandbox import Ended, Process
+from palinurus.sandbox.spawn import Spawned
+
+LINGER_SECONDS = 0.2
+"""What a command left behind may hold its output open for ever; after its end nobody waits longer than this."""
+_END_OF_INPUT = b"\x04"  # what a terminal takes for the end of its input
+
+EndAll = Callable[[bool], Awaitable[list[int]]]
+"""Ends everything the command has started. Is told whether the command itself has ended; returns who is left."""
+
+
+class Running:
+    """A Process over file descriptors. To be made on the loop that will use it, by the thread that runs the loop.
+
+    All descriptors are given back when the output was read to its end and the command ended, or by `kill`.
+    """
+
+    def __init__(self, spawned: Spawned, end_all: EndAll, wall_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._child = spawned.child
+        self._output: int | None = spawned.output
+        self._input: int | None = spawned.input
+        self._terminal = spawned.terminal
+        self._end_all = end_all
+        self._rest = b""
+        self._reason = ""
+        self._ended: asyncio.Future[Ended] = self._loop.create_future()
+        self._killing: asyncio.Task[None] | None = None
+        self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        if wall_seconds:
+            self._timer = self._loop.call_later(wall_seconds, self._overdue, wall_seconds)
+        _watch(self._child, self._loop, self._on_end)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    async def read(self, size: int = 65_536) -> bytes:
+        async with self._reading:
+            while self._output is not None:
+                try:
+                    data = os.read(self._output, size)
+                except BlockingIOError:
+                    if await self._readable(self._output):
+                        continue
+                    data = b""
+                except OSError:  # EIO: the last one has closed the terminal
+                    data = b""
+                if data:
+                    return data
+                self._close_output()
+            data, self._rest = self._rest[:size], self._rest[size:]
+            return data
+
+    async def write(self, data: bytes, *, close: bool = False) -> None:
+        async with self._writing:
+            left = memoryview(data + _END_OF_INPUT if close and self._terminal else data)
+            while left:
+                if self._input is None:
+                    raise _deaf()
+                try:
+                    left = left[os.write(self._input, left) :]
+                except BlockingIOError:
+                    await self._writable(self._input)
+                except OSError:
+                    self._close_input()
+                    raise _deaf() from None
+            if close:
+                self._close_input()
+
+    async def wait(self) -> Ended:
+        return await asyncio.shield(self._ended)
+
+    async def kill(self, reason: str = "stopped") -> None:
+        if self._killing is None:
+            self._killing = self._loop.create_task(self._kill(reason))
+        await asyncio.shield(self._killing)  # whoever asked may be cancelled; the ending goes on
+
+    async def _kill(self, reason: str) -> None:
+        if self._child.poll() is None:  # one that has just ended by itself was not ended by us
+            self._reason = reason
+        left = await self._end_all(self._ended.done())
+        if left:
+            raise SandboxError(f"could not end process {', '.join(map(str, left))}", hint="end it by hand")
+        await asyncio.shield(self._ended)
+        self._drain()
+        self._close_input()
+
+    def _drain(self) -> None:
+        """Keep what the pipe still holds, at most its capacity, and give the descriptor back."""
+        while self._output is not None:
+            try:
+                data = os.read(self._output, 65_536)
+            except OSError:
+                data = b""
+            self._rest += data
+            if not data or len(self._rest) > 1_048_576:  # a writer that could not be found fills it again and again
+                self._close_output()
+
+    def _overdue(self, seconds: float) -> None:
+        if self._killing is None:
+            self._killing = self._loop.create_task(self._kill(f"took longer than {seconds:g} s"))
+
+    def _on_end(self) -> None:
+        code = self._child.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._close_input()
+        if not self._ended.done():
+            self._ended.set_result(Ended(code if code >= 0 else 128 - code, self._reason))
+
+    async def _readable(self, fd: int) -> bool:
+        """Wait until there is more, or False when the command has ended and nothing came for a moment."""
+        ready: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(fd, _settle, ready)
+        try:
+            if not self._ended.done():
+                await asyncio.wait((ready, self._ended), return_when=asyncio.FIRST_COMPLETED)
+                return True
+            done, _ = await asyncio.wait((ready,), timeout=LINGER_SECONDS)
+            return bool(done)
+        finally:
+            if self._output == fd:  # else it was closed meanwhile, and the number may be somebody else's
+                self._loop.remove_reader(fd)
+            ready.cancel()
+
+    async def _writable(self, fd: int) -> None:
+        ready: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_writer(fd, _settle, ready)
+        try:
+            await asyncio.wait((ready, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if self._input == fd:
+                self._loop.remove_writer(fd)
+            ready.cancel()
+
+    def _close_output(self) -> None:
+        if self._output is not None:
+            self._loop.remove_reader(self._output)
+            os.close(self._output)
+            self._output = None
+
+    def _close_input(self) -> None:
+        if self._input is not None:
+            self._loop.remove_writer(self._input)
+            os.close(self._input)
+            self._input = None
+
+
+async def read_whole(process: Process, most: int = 1_048_576) -> bytes:
+    """What it writes until it ends, for commands of ours that write little. What is beyond `most` is thrown away."""
+    said = b""
+    while piece := await process.read():
+        said = (said + piece)[:most]
+    await process.wait()
+    return said
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _deaf() -> BadRequest:
+    return BadRequest("the command no longer reads its standard input", hint="it has ended, or its input was closed")
+
+
+def _watch(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
+    """Have `told` called on the loop once the child has ended."""
+    try:
+        fd = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):  # no Linux, or an old one
+        _watch_in_thread(child, loop, told)
+        return
+
+    def ended() -> None:
+        loop.remove_reader(fd)
+        os.close(fd)
+        told()
+
+    loop.add_reader(fd, ended)
+
+
+def _watch_in_thread(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
+    def wait() -> None:
+        child.wait()
+        with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(told)
+
+    threading.Thread(target=wait, name=f"wait-{child.pid}", daemon=True).start()

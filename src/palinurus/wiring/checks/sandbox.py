@@ -1,0 +1,39 @@
+"""Whether the walls that the config asks for can be made on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from palinurus.config.handling import SandboxSettings, hands_settings
+from palinurus.config.home import Home
+from palinurus.config.load import Loaded
+from palinurus.config.settings import agent_ids
+from palinurus.sandbox.bubblewrap import BubblewrapSandbox
+from palinurus.sandbox.docker import DockerSandbox
+from palinurus.sandbox.sandbox import Sandbox
+from palinurus.wiring.checks.check import Check, bad, ok, warning
+
+
+async def check_sandbox(home: Home, loaded: Loaded) -> AsyncIterator[Check]:
+    """One line for each backend that some agent uses."""
+    wanted: dict[str, list[SandboxSettings]] = {}
+    for agent_id in agent_ids(loaded.config):
+        settings = hands_settings(loaded.config, home, agent_id).sandbox
+        if settings.mode != "off":
+            wanted.setdefault(settings.backend, []).append(settings)
+    if not wanted:
+        yield ok("sandbox", "switched off: commands run on the host, as tools.exec allows")
+    for backend, those in wanted.items():
+        walls = await _sandbox(backend, home, those[0]).check()
+        if walls.works:
+            yield ok("sandbox", f"{backend} works; `pal sandbox test` tries its walls")
+        elif any(each.mode != "auto" for each in those):
+            yield bad("sandbox", f"{backend} was asked for, so no command runs there: {walls.why}")
+        else:
+            yield warning("sandbox", f"none, so commands ask: {walls.why}")
+
+
+def _sandbox(backend: str, home: Home, settings: SandboxSettings) -> Sandbox:
+    if backend == "docker":
+        return DockerSandbox(settings.docker, home.root, home.user_home)
+    return BubblewrapSandbox(home.root, home.user_home)

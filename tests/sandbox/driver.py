@@ -1,0 +1,71 @@
+"""A process that starts sandboxes for the escape suite: one order a line on its input, one outcome on its output.
+
+It runs as root or as an ordinary user, as it was started; its own environment holds a secret that must not get inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from palinurus.domain.errors import PalinurusError
+from palinurus.sandbox.bubblewrap import BubblewrapSandbox
+from palinurus.sandbox.quarters import Quarters, command_in
+from palinurus.sandbox.sandbox import Limits, Process
+
+MOST = 100_000
+
+
+async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[str, Any]:
+    workspace = Path(order["workspace"])
+    place = Quarters("required", workspace, order.get("writable", True), network=order.get("network", False))
+    limits = Limits(**{"wall_seconds": 15.0, **order.get("limits", {})})
+    pty, env = order.get("pty", False), order.get("env", {})
+    process = await sandbox.start(command_in(place, order["argv"], env=env, pty=pty, limits=limits))
+    said, began = b"", monotonic()
+    try:
+        async with asyncio.timeout(20):
+            if until := order.get("stop_at", ""):
+                said = await until_said(process, until.encode())
+                began = monotonic()
+                await process.kill()
+            while len(said) < MOST and (piece := await process.read()):
+                said += piece
+            ended = await process.wait()
+    finally:
+        await process.kill()
+    return {
+        "said": said.decode(errors="replace"),
+        "code": ended.code,
+        "reason": ended.reason,
+        "seconds": monotonic() - began,
+    }
+
+
+async def until_said(process: Process, word: bytes) -> bytes:
+    said = b""
+    while word not in said and (piece := await process.read()):
+        said += piece
+    return said
+
+
+async def main() -> None:
+    home = Path(sys.argv[1])
+    sandbox = BubblewrapSandbox(home, home.parent)
+    walls = await sandbox.check()
+    print(json.dumps({"works": walls.works, "why": walls.why, "pid": os.getpid()}), flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        try:
+            outcome = await carry_out(sandbox, json.loads(line))
+        except (PalinurusError, TimeoutError) as error:
+            outcome = {"error": str(error) or type(error).__name__}
+        print(json.dumps(outcome), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
