@@ -149,3 +149,57 @@ async def test_many_writers_at_once_lose_nothing(store: SessionStore) -> None:
     for session in sessions:
         ids = [row.id for row in await store.rows(session.id)][1:]
         assert ids == [f"m{number}" for number in range(30)]
+
+
+async def test_an_archived_session_keeps_its_words_and_frees_its_key(store: SessionStore, clock: FakeClock) -> None:
+    first = await store.open(MAIN)
+    await store.append(first.id, [said("a")])
+    clock.advance(minutes=1)
+    ended = await store.archive(first.id, "mark")
+    assert (ended.id, ended.archived_at, ended.archive_mark) == (first.id, clock.now_ms(), "mark")
+    assert await store.find(MAIN) is None
+    assert await store.recent() == []
+    assert [row.id for row in await store.rows(first.id)][1:] == ["a"]
+    second = await store.open(MAIN)
+    assert second.id != first.id
+    assert len(await store.rows(second.id)) == 1
+    assert [session.id for session in await store.recent()] == [second.id]
+
+
+async def test_archiving_twice_is_archiving_once(store: SessionStore, clock: FakeClock) -> None:
+    session = await store.open(MAIN)
+    ended = await store.archive(session.id, "first")
+    clock.advance(minutes=1)
+    assert await store.archive(session.id, "second") == ended
+    with pytest.raises(NotFound):
+        await store.archive("nobody")
+
+
+async def test_earlier_conversations_of_a_key_come_newest_first(store: SessionStore, clock: FakeClock) -> None:
+    ended = []
+    for number in range(3):
+        session = await store.open(MAIN)
+        ended.append((await store.archive(session.id, f"m{number}")).id)
+        clock.advance(minutes=number)  # two of them within one millisecond
+    other = await store.open(SessionKey.main("work"))
+    await store.archive(other.id)
+    assert [session.id for session in await store.archived(MAIN)] == ended[::-1]
+
+
+async def test_what_is_appended_to_an_archived_session_leaves_its_key_alone(store: SessionStore) -> None:
+    first = await store.open(MAIN)
+    await store.archive(first.id)
+    late = await store.append(first.id, [said("late")])
+    assert late.archived_at is not None
+    assert await store.find(MAIN) is None
+    second = await store.open(MAIN)
+    await store.append(first.id, [said("later")])
+    assert (await store.open(MAIN)).id == second.id
+
+
+async def test_looking_while_it_is_archived_never_brings_it_back(store: SessionStore) -> None:
+    for _ in range(20):
+        session = await store.open(MAIN)
+        looks = [store.find(MAIN) for _ in range(5)]
+        await asyncio.gather(store.archive(session.id), *looks, store.append(session.id, [], SessionChange(label="x")))
+        assert await store.find(MAIN) is None

@@ -7,7 +7,7 @@ replaces the file, it is checked against the schema and against what the change 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -42,8 +42,8 @@ def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any) -> No
     makes no sense, and what `write_atomic` raises. After any of them the file is as it was.
     """
     path = parse_path(dotted)
-    text = _own_text(home)
-    _sound(home, text)
+    text = own_text(home)
+    sound(home, text)
     wanted = _plain(value, dotted)
     edited = put(text, path, wanted)
     _prove(text, edited, path, wanted)
@@ -55,8 +55,8 @@ def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any) -> No
 def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
     """Take one value out. Raises NotFound when the file does not hold it, else like `set_value`."""
     path = parse_path(dotted)
-    text = _own_text(home)
-    if path not in _sound(home, text).spans:
+    text = own_text(home)
+    if path not in sound(home, text).spans:
         raise NotFound(f"{dotted} is not set in {home.config_path}", hint=UNTOUCHED)
     edited = drop(text, path)
     _prove(text, edited, path, _NOTHING)
@@ -64,6 +64,21 @@ def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
     if still_there and isinstance(path[-1], str):  # in a list the next element moves up
         raise _included(path)
     _replace_file(home, edited)
+
+
+def replace_text(home: Home, env: Mapping[str, str], text: str, changes: Iterable[tuple[JsonPath, Any]] = ()) -> Loaded:
+    """Put a whole new text in the file's place, when it can be used.
+
+    `changes` are values that must be in force afterwards. Raises like `set_value`.
+    """
+    own_text(home)  # is it ours?
+    sound(home, text)
+    loaded = _checked(home, env, text)
+    for path, wanted in changes:
+        if _found(loaded.raw, path) != wanted:
+            raise _included(path)
+    _replace_file(home, text)
+    return loaded
 
 
 def _checked(home: Home, env: Mapping[str, str], text: str) -> Loaded:
@@ -134,7 +149,8 @@ def _plain(value: Any, dotted: str) -> Any:
     return json.loads(text)
 
 
-def _own_text(home: Home) -> str:
+def own_text(home: Home) -> str:
+    """The text of the file that is edited, an empty object when there is none. Raises ConfigError."""
     if not home.ours:
         raise ConfigError(
             f"{home.config_path} is not the config of this home, so it is only read",
@@ -144,7 +160,7 @@ def _own_text(home: Home) -> str:
     return "{}\n" if text is None else text
 
 
-def _sound(home: Home, text: str) -> SourceMap:
+def sound(home: Home, text: str) -> SourceMap:
     """The map of a text that can be edited. Raises ConfigError for one that must be mended by hand first."""
     name = home.config_path.name
     try:

@@ -12,8 +12,10 @@ from palinurus.config.section import Secret, Section, names
 class GatewayAuth(Section):
     foreign = names("allowTailscale trustedProxy rateLimit")
 
-    mode: Literal["token", "password", "none"] | None = Field(
-        None, description="How clients prove who they are. Default token; none is possible on loopback only."
+    mode: Literal["token", "password", "none", "trusted-proxy"] | None = Field(
+        None,
+        description="How clients prove who they are: token (default), password, or none, on loopback only. The gateway"
+        " does not start with OpenClaw's trusted-proxy.",
     )
     token: Secret | None = Field(
         None, description="A token that may do everything. Unset: one is made and kept in the home."
@@ -58,8 +60,10 @@ class GatewayOptions(Section):
     )
 
     port: int | None = Field(None, ge=0, le=65535, description="The port. Default 18790; 0 takes any.")
-    bind: Literal["loopback", "lan", "custom"] | None = Field(
-        None, description="Which addresses are listened on. Default loopback; others need authentication."
+    bind: Literal["loopback", "lan", "custom", "auto", "tailnet"] | None = Field(
+        None,
+        description="Which addresses are listened on: loopback (default; auto means it too), lan or custom, which need"
+        " authentication. The gateway does not start with OpenClaw's tailnet.",
     )
     custom_bind_host: str | None = Field(None, description="The address for bind custom.")
     allowed_hosts: tuple[str, ...] = Field(

@@ -164,15 +164,23 @@ def _checked(data: bytes, whole: Assembled) -> Config:
 def _secrets(config: Config, resolved: Any, env: Mapping[str, str]) -> tuple[tuple[str, ...], list[str]]:
     found = set(secret_values(resolved))
     complaints: list[str] = []
-    for provider in config.models.providers.values():
-        for value in (provider.api_key, *provider.headers.values()):
-            if isinstance(value, SecretRef):
-                try:
-                    found.update(worth_redacting(resolve_secret(value, env, _secret_providers(config)) or ""))
-                except ConfigError as error:
-                    complaints.append(str(error))
+    named = [
+        value
+        for provider in config.models.providers.values()
+        for value in (provider.api_key, *provider.headers.values())
+    ]
+    if config.gateway.auth is not None:
+        named += [config.gateway.auth.token, config.gateway.auth.password]
+    if config.diagnostics.otel is not None:
+        named += config.diagnostics.otel.headers.values()
+    for value in named:
+        if isinstance(value, SecretRef):
+            try:
+                found.update(worth_redacting(resolve_secret(value, env, _secret_providers(config)) or ""))
+            except ConfigError as error:
+                complaints.append(str(error))
     for name, value in env.items():
-        if name.endswith("_API_KEY"):  # taken when the config names no key
+        if name.endswith(("_API_KEY", "_GATEWAY_TOKEN", "_GATEWAY_PASSWORD")):  # taken when the config names no other
             found.update(worth_redacting(value))
     return tuple(sorted(found)), complaints
 

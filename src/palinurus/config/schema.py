@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from palinurus.config.diagnostics import DiagnosticsOptions
 from palinurus.config.gateway import GatewayOptions
 from palinurus.config.hands import AgentTools, McpOptions, SandboxOptions, Tools
 from palinurus.config.section import Secret, Section, names
@@ -292,7 +293,7 @@ class Config(Section):
     foreign = names(
         """$schema meta secrets auth bindings broadcast commands channels accessGroups skills plugins
         memory hooks cron discovery browser ui desktop talk tts audio acp approvals security logging
-        diagnostics telemetry audit update wizard worktreeRoot cloudWorkers surfaces transcripts attachments web
+        telemetry audit update wizard worktreeRoot cloudWorkers surfaces transcripts attachments web
         canvasHost nodeHost media"""
     )
 
@@ -312,6 +313,9 @@ class Config(Section):
         default_factory=GatewayOptions.model_construct, description="Where the gateway listens and who may come in."
     )
     mcp: McpOptions = Field(default_factory=McpOptions.model_construct, description="Servers that bring more tools.")
+    diagnostics: DiagnosticsOptions = Field(
+        default_factory=DiagnosticsOptions.model_construct, description="Watching the house from outside."
+    )
     env: EnvOptions = Field(default_factory=EnvOptions.model_construct, description="Variables for ${NAME}.")
 
 

@@ -34,6 +34,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}"),
     (("github_pat_",), r"(?<![A-Za-z0-9])github_pat_[A-Za-z0-9_]{30,}"),
     (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),  # Slack
+    (("pal_",), r"(?<![A-Za-z0-9])pal_[A-Za-z0-9_-]{43}"),  # our own gateway's
     (("AKIA", "ASIA"), r"(?<![A-Za-z0-9])A(?:K|S)IA[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
     (("AIza",), r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}"),  # Google
     ((":AA",), r"(?<!\d)\d{6,12}:AA[A-Za-z0-9_-]{32,}"),  # Telegram bots

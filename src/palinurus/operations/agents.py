@@ -10,6 +10,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import RunEvent, RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.operations.bounds import Position, Seconds
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed, Operation
 
@@ -24,12 +25,12 @@ class Accepted(Struct, frozen=True, rename="camel"):
 
 class Wait(Struct, frozen=True):
     run_id: str
-    timeout: float | None = None
+    timeout: Seconds | None = None
 
 
 class Follow(Struct, frozen=True):
     run_id: str
-    after: int = 0
+    after: Position = 0
 
 
 class StopRuns(Struct, frozen=True):
@@ -64,7 +65,8 @@ async def _stop(house: House, params: StopRuns) -> StoppedRuns:
     return StoppedRuns(house.dispatcher.stop(key, params.run_id))
 
 
-SUBMIT = Operation("agent.submit", Inbound, Accepted, "write", _submit)
+# Whose words they are is said by a door of this machine; the gateway has methods that say it for their callers.
+SUBMIT = Operation("agent.submit", Inbound, Accepted, "write", _submit, local=True)
 WAIT = Operation("agent.wait", Wait, RunResult, "read", _wait)
 EVENTS = Feed("agent.events", Follow, RunEvent, "read", _events)
 STOP = Operation("agent.stop", StopRuns, StoppedRuns, "write", _stop)

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
+from palinurus.operations.bounds import Count, Days
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.operations.trials import Trial, read_examples, try_rules
@@ -27,7 +28,7 @@ EXAMPLES = 50  # of the past, that a proposal is made from
 
 class ListApprovals(Struct, frozen=True):
     session: str = ""
-    limit: int = 20  # of those that are settled
+    limit: Count = 20  # of those that are settled
 
 
 class ApprovalList(Struct, frozen=True):
@@ -62,7 +63,7 @@ class AnswerApproval(Struct, frozen=True):
     digest: str = ""  # of the plan that was shown
     rule: str = ""  # with allow-always: a wider one
     scope: Scope = "agent"
-    days: float | None = None
+    days: Days | None = None
 
 
 class Answered(Struct, frozen=True):
@@ -97,7 +98,7 @@ class MakeGrant(Struct, frozen=True):
     agent: str = ""
     session: str = ""  # for scope session
     scope: Scope = "agent"
-    days: float | None = None
+    days: Days | None = None
 
 
 class RevokeGrant(Struct, frozen=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from palinurus.domain.errors import PalinurusError
+from palinurus.domain.keys import SessionKey
 from palinurus.tools.approvals.approval import Answer, Approval, Approvals, outcome
 from palinurus.tools.approvals.rendering import render_plan, visible
+from palinurus.tools.commands.hazards import runs_other_programs
 from palinurus.tools.grants.grants import words
 
 USAGE = "/approve ID allow-once|allow-always|deny"
@@ -38,15 +40,29 @@ async def _answered(approvals: Approvals, session_key: str, said: list[str], by:
     if len(ids) > 1 or len(answers) > 1:
         return f"That was not understood. {USAGE}"
     if not answers:
-        return asked(await approvals.find(ids[0])) if ids else _listed(await approvals.pending())
+        return await _looked(approvals, session_key, ids)
     if not ids:
         # Saying no to the wrong one costs a question; saying yes to it could cost more, so yes needs the id.
         here = await approvals.pending(session_key)
         if answers[0] != "deny" or len(here) != 1:
-            return f"Say which one: {USAGE}\n\n{_listed(here or await approvals.pending())}"
+            return f"Say which one: {USAGE}\n\n{_listed(here or await _shown_here(approvals, session_key))}"
         ids = [here[0].id]
     settled = await approvals.answer(ids[0], answers[0], by=by, where=where)
     return await _told(approvals, settled)
+
+
+async def _looked(approvals: Approvals, session_key: str, ids: list[str]) -> str:
+    if not ids:
+        return _listed(await _shown_here(approvals, session_key))
+    found = await approvals.find(ids[0])
+    if found.session_key != session_key and not SessionKey.parse(session_key).is_private:
+        return f"{found.id} belongs to another conversation; `pal approvals show {found.id}` shows it."
+    return asked(found)
+
+
+async def _shown_here(approvals: Approvals, session_key: str) -> list[Approval]:
+    """Where others listen, plans of other conversations are not shown."""
+    return await approvals.pending("" if SessionKey.parse(session_key).is_private else session_key)
 
 
 async def _told(approvals: Approvals, settled: Approval) -> str:
@@ -55,7 +71,9 @@ async def _told(approvals: Approvals, settled: Approval) -> str:
     rules = [
         f"{grant.id}  {visible(words(grant))}" for grant in await approvals.granting.grants.all() if grant.id in given
     ]
-    return "\n".join([text, *rules, "`pal approvals revoke ID` takes it back."]) if rules else text
+    names = dict.fromkeys(each.binary.rpartition("/")[2] for each in settled.plan.invocations)
+    notes = [f"note: {name}: {remark}" for name in names if (remark := runs_other_programs(name))]
+    return "\n".join([text, *rules, *notes, "`pal approvals revoke ID` takes it back."]) if rules else text
 
 
 def asked(approval: Approval) -> str:

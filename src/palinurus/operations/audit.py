@@ -9,6 +9,7 @@ from msgspec import Struct
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import AuditReport, AuditRow
+from palinurus.operations.bounds import Count, Position
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 
@@ -20,8 +21,8 @@ class ShowAudit(Struct, frozen=True):
     session_key: str = ""
     tool: str = ""
     run: str = ""  # a run's id or its beginning
-    limit: int = 50
-    before: int = 0  # only rows before this seq; 0: from the newest
+    limit: Count = 50
+    before: Position = 0  # only rows before this seq; 0: from the newest
 
 
 class AuditPage(Struct, frozen=True):
@@ -33,7 +34,7 @@ class VerifyAudit(Struct, frozen=True):
 
 
 class EraseAudit(Struct, frozen=True):
-    seqs: tuple[int, ...]
+    seqs: tuple[Position, ...]
 
 
 class Erased(Struct, frozen=True):

@@ -56,12 +56,12 @@ def config_get(ground: Ground, path: str) -> Any:
 
 
 def config_set(ground: Ground, path: str, value: Any) -> None:
-    with _one_editor(ground.home):
+    with one_editor(ground.home):
         set_value(ground.home, ground.env, path, value)
 
 
 def config_unset(ground: Ground, path: str) -> None:
-    with _one_editor(ground.home):
+    with one_editor(ground.home):
         unset_value(ground.home, ground.env, path)
 
 
@@ -106,7 +106,7 @@ def setup(ground: Ground) -> SetupReport:
 
 
 @contextmanager
-def _one_editor(home: Home) -> Iterator[None]:
+def one_editor(home: Home) -> Iterator[None]:
     """Two editors at once would each write what the other had not seen."""
     if not home.ours:  # refused below, with the reason
         yield

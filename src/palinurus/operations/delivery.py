@@ -7,6 +7,7 @@ from msgspec import Struct
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.parcel import Parcel, State
 from palinurus.domain.errors import BadRequest
+from palinurus.operations.bounds import Count
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 
@@ -15,7 +16,7 @@ MOST_LISTED = 1000
 
 class ListDeliveries(Struct, frozen=True):
     states: tuple[State, ...] = ()  # none: all of them
-    limit: int = 50
+    limit: Count = 50
 
 
 class DeliveryList(Struct, frozen=True):

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from palinurus.agent.turn import TurnRunner
+from palinurus.config.handling import HandsSettings
 from palinurus.config.home import Home
+from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.dispatcher import Agents, Dispatcher
-from palinurus.domain.clock import Clock
+from palinurus.dispatch.runs import Runs
+from palinurus.dispatch.traces import NoTraces, Tracer
+from palinurus.domain.clock import Clock, NewId, SystemClock, random_id
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.tool import Tool
+from palinurus.ledger.audit import AuditLog
 from palinurus.ledger.usage import UsageLedger
+from palinurus.operations.holder import Holder
+from palinurus.operations.register import Register
 from palinurus.providers.keys.pool import CredentialState
+from palinurus.sandbox.quarters import Quarters
+from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sessions.store import SessionStore, TranscriptIndex
+from palinurus.tools.approvals.approval import Approvals
+from palinurus.tools.grants.grants import GrantStore
+from palinurus.tools.mcp.servers import McpServers
+from palinurus.tools.policy.decide import Policy
 
 
 class ModelDesk(Protocol):
@@ -25,6 +41,30 @@ class ModelDesk(Protocol):
     def fallbacks(self, agent_id: str) -> Sequence[str]: ...
 
 
+class HandsDesk(Protocol):
+    """What can be said about the hands of an agent besides using them. Raises NotFound for an unknown agent."""
+
+    async def tools(self, agent_id: str) -> Sequence[Tool]:
+        """All that there are, whoever may use them, sorted by name."""
+
+    def policy(self, agent_id: str) -> Policy: ...
+
+    def settings(self, agent_id: str) -> HandsSettings: ...
+
+    def quarters(self, key: SessionKey) -> Quarters: ...
+
+    def sandbox(self, agent_id: str) -> Sandbox:
+        """The backend that its config names; the host is not one."""
+
+
+def _no_servers(_: str) -> McpServers:
+    return McpServers((), Path(), SystemClock())
+
+
+def _no_tracer() -> Tracer:
+    return Tracer(NoTraces(), SystemClock(), Runs())
+
+
 class House(Struct, frozen=True):
     home: Home
     dispatcher: Dispatcher
@@ -34,6 +74,18 @@ class House(Struct, frozen=True):
     index: TranscriptIndex
     usage: UsageLedger
     models: ModelDesk
+    hands: HandsDesk
+    approvals: Approvals
+    grants: GrantStore
+    audit: AuditLog
+    deliveries: Deliveries
     clock: Clock
     warnings: Callable[[], tuple[str, ...]]
     """What is odd about the config right now, one line each."""
+    new_id: NewId = random_id
+    mcp: Callable[[str], McpServers] = _no_servers
+    """The MCP servers of an agent. Raises NotFound for an unknown one."""
+    access: Register | None = None
+    """Who may come in by the gateway."""
+    holder: Holder = field(default_factory=Holder)
+    traces: Tracer = field(default_factory=_no_tracer)

@@ -96,6 +96,37 @@ def follow_logs(root: Path, wanted: LogFilter, wait: Callable[[], None]) -> Iter
             file.close()
 
 
+class LogTail(Struct, frozen=True, rename="camel"):
+    """A piece of the log from a cursor on: whole lines, as they were written."""
+
+    file: str
+    cursor: int  # where the next piece begins
+    size: int
+    lines: tuple[str, ...]
+    truncated: bool = False  # there were more before them than were asked for
+    reset: bool = False  # the log has begun a new file since that cursor was given
+
+
+def tail_logs(root: Path, *, cursor: int | None = None, limit: int = 500, max_bytes: int = 250_000) -> LogTail:
+    """What was written since the cursor, or the last lines. A line that is still being written comes next time."""
+    path = root / FOLDER / NAME
+    file = _opened(path)
+    if file is None:
+        return LogTail(str(path), 0, 0, ())
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        reset = cursor is not None and cursor > size
+        wanted = 0 if cursor is None or reset else cursor
+        start = max(wanted, size - max_bytes)
+        inside = start > 0 and start != cursor  # perhaps in the middle of a line
+        file.seek(start - 1 if inside else start)
+        data = file.read(size - file.tell())
+    whole, newline, rest = data.rpartition(b"\n")
+    lines = (whole + newline).decode("utf-8", "replace").splitlines()[1 if inside else 0 :]
+    left_out = (inside and start > wanted) or len(lines) > limit
+    return LogTail(str(path), size - len(rest), size, tuple(lines[-limit:]), left_out, reset)
+
+
 def _opened(path: Path) -> BinaryIO | None:
     try:
         return path.open("rb")

@@ -9,12 +9,15 @@ from msgspec import Struct
 from palinurus import __version__
 from palinurus.agent.turn import Agent, context_for, gather
 from palinurus.context.report import ContextReport, context_report
+from palinurus.dispatch.delivery import Standing
+from palinurus.dispatch.preferences import describe
+from palinurus.domain.clock import local_time
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.usage import grand_total
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
-from palinurus.sessions.session import Session
+from palinurus.sessions.session import Preferences, Session
 
 
 class AskStatus(Struct, frozen=True):
@@ -34,6 +37,7 @@ class Status(Struct, frozen=True, rename="camel"):
     busy: int
     sessions: tuple[Session, ...]
     warnings: tuple[str, ...]
+    deliveries: Standing = Standing()
 
 
 class AskContext(Struct, frozen=True):
@@ -68,6 +72,7 @@ async def _status(house: House, params: AskStatus) -> Status:
         busy=house.dispatcher.busy,
         sessions=tuple(await house.sessions.recent(limit=5)),
         warnings=house.warnings(),
+        deliveries=await house.deliveries.standing(),
     )
 
 
@@ -75,7 +80,8 @@ async def _context(house: House, params: AskContext) -> ContextReport:
     key, agent = _place(house, params.session_key)
     view = await house.turns.view_of(key)
     provider, route = await agent.choose_model(view.model)
-    gathered = gather(agent, key, route, house.clock)
+    hands = await agent.hands(key, route, provider.context_window(route.model))
+    gathered = gather(agent, key, hands.specs(), route, house.clock)
     return context_report(str(key), view, gathered, context_for(agent, key), provider.context_window(route.model))
 
 
@@ -95,6 +101,45 @@ async def _standing(house: House, params: AskContext) -> SessionStanding:
         unpriced=spent.unpriced,
         verbose=session.preferences.verbose_level,
     )
+
+
+async def session_report(house: House, key: SessionKey) -> str:
+    """A session at a glance: what `/status` says to a person, and session_status to a model."""
+    standing = await _standing(house, AskContext(str(key)))
+    session = await house.sessions.find(key)
+    view = await house.turns.view_of(key)
+    _, route = await house.agents.get(key.agent).choose_model(view.model)
+    preferences = session.preferences if session else Preferences()
+    lines = (
+        ("session", str(key)),
+        ("time", f"{local_time(house.clock):%a %Y-%m-%d %H:%M %Z}".strip()),
+        ("model", f"{standing.model} ({route.reason or 'chosen'}), thinking {view.thinking or route.thinking}"),
+        ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
+        ("used", _used(standing, session)),
+        ("running", f"{len(house.dispatcher.runs.active(key))} here, {house.dispatcher.busy} in all"),
+        ("chosen", describe(preferences, house.agents.queue("cli"))),
+        ("commands", await _where_commands_run(house, key)),
+    )
+    return "\n".join(f"{name:<8} {told}" for name, told in lines)
+
+
+def _used(standing: SessionStanding, session: Session | None) -> str:
+    if session is None:
+        return "nothing yet"
+    unpriced = f", {standing.unpriced:,} calls without a known price" if standing.unpriced else ""
+    return f"{session.input_tokens:,} tokens in, {session.output_tokens:,} out, ${standing.cost:.4f}{unpriced}"
+
+
+async def _where_commands_run(house: House, key: SessionKey) -> str:
+    place = house.hands.quarters(key)
+    if place.sandboxed == "no":
+        return "on the host"
+    walls = await house.hands.sandbox(key.agent).check()
+    if not walls.works:
+        without = "refused" if place.sandboxed == "required" else "on the host, where they ask"
+        return f"{without}: {walls.why}"
+    writes = "read-write" if place.writable else "read-only"
+    return f"in the sandbox ({walls.name}), workspace {writes}, {'with' if place.network else 'no'} network"
 
 
 def _place(house: House, session_key: str) -> tuple[SessionKey, Agent]:

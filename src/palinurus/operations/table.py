@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, UnknownOperation
 from palinurus.operations.house import House
-from palinurus.operations.scopes import Scope as Scope
+from palinurus.operations.scopes import Scope
 
 P = TypeVar("P", bound=Struct)
 R = TypeVar("R")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from palinurus.ledger.usage import By, UsageTotal, grand_total
+from palinurus.operations.bounds import WholeDays
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 
@@ -13,7 +14,7 @@ DAY_MS = 24 * 3600 * 1000
 
 class AskUsage(Struct, frozen=True):
     by: By = "day"
-    days: int = 30  # 0: everything
+    days: WholeDays = 30  # 0: everything
     agent: str = ""
 
 

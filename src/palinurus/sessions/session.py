@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.domain.envelope import Delivery
@@ -15,6 +16,7 @@ class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     verbose_level: str = ""  # off | on | full
     response_usage: str = ""  # off | tokens | cost | full
+    elevated_level: str = ""  # off | on | ask | full
     queue_mode: str = ""
     queue_debounce_ms: int | None = None
     queue_cap: int | None = None
@@ -45,6 +47,8 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     entry_count: int = 0
     delivery: Delivery | None = None
     preferences: Preferences = Preferences()
+    archived_at: int | None = None  # since then another conversation may go on under its key
+    archive_mark: str = ""  # who archives twice under one mark has archived once
 
 
 class SessionChange(Struct, frozen=True):
@@ -93,7 +97,16 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
         preferences=change.preferences or session.preferences,
+        archived_at=session.archived_at,
+        archive_mark=session.archive_mark,
     )
+
+
+def archived(session: Session, mark: str, *, now: int) -> Session:
+    """The row of a conversation that has ended; one that had ended before stays as it is."""
+    if session.archived_at is not None:
+        return session
+    return msgspec.structs.replace(session, updated_at=now, archived_at=now, archive_mark=mark)
 
 
 def new_session(session_id: str, key: SessionKey, now: int) -> Session:

@@ -37,6 +37,15 @@ class SessionStore(Protocol):
         may repeat what it had begun.
         """
 
+    async def archive(self, session_id: str, mark: str = "") -> Session:
+        """End the conversation: its key is free for a new one, and what was said stays. Raises NotFound.
+
+        One that was archived before is returned as it is.
+        """
+
+    async def archived(self, key: SessionKey) -> list[Session]:
+        """The earlier conversations of a key, newest first."""
+
 
 class Hit(Struct, frozen=True, rename="camel"):
     """A place in a transcript that matches a search."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 from palinurus.domain.messages import Image, Message, Text
 
 VERSION = 3  # of the JSON form: the last one of OpenClaw that is plain lines
+SENT = "-sent-"  # in the id of words that were sent into a session from another one: they answer nobody there
 
 
 class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,9 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 """Runs inside a transaction, on the writer's thread. What it raises reaches the caller and undoes its own writes."""
 
+OnCommit = Callable[[int, float], None]
+"""Told on the event loop how many writes a commit held and how many seconds it took. Must not raise."""
+
 Job = tuple[Work[Any], asyncio.Future[Any]]
 BATCH = 256  # functions that one commit may hold
 LINGER_SECONDS = 0.05  # how long a write that nobody waits for may wait for company
@@ -40,6 +44,7 @@ class Database:
             self._reader = _open_reader_alone(path) if readonly else _open_reader(path)
         self._write_thread = ThreadPoolExecutor(1, "pal-writer")
         self._read_thread = ThreadPoolExecutor(1, "pal-reader")
+        self.on_commit: OnCommit = _nobody
         self._jobs: deque[Job] = deque()  # touched on the event loop alone
         self._committing = False
         self._lingering: asyncio.TimerHandle | None = None
@@ -119,13 +124,18 @@ class Database:
             self._write_thread.submit(self._write, loop, batch)
 
     def _write(self, loop: asyncio.AbstractEventLoop, batch: list[Job]) -> None:
+        began = time.perf_counter()
         outcomes = self._commit([work for work, _ in batch])
+        seconds = time.perf_counter() - began
         if not loop.is_closed():
-            loop.call_soon_threadsafe(self._committed, loop, batch, outcomes)
+            loop.call_soon_threadsafe(self._committed, loop, batch, outcomes, seconds)
 
-    def _committed(self, loop: asyncio.AbstractEventLoop, batch: list[Job], outcomes: list[Any]) -> None:
+    def _committed(
+        self, loop: asyncio.AbstractEventLoop, batch: list[Job], outcomes: list[Any], seconds: float
+    ) -> None:
         _settle([future for _, future in batch], outcomes)
         self._commit_next(loop)
+        self.on_commit(len(batch), seconds)
 
     def _commit(self, works: list[Work[Any]]) -> list[Any]:
         connection = self._writer
@@ -142,6 +152,9 @@ class Database:
                     connection.execute("ROLLBACK")
             return [error] * len(works)
         return outcomes
+
+
+def _nobody(_: int, __: float) -> None: ...
 
 
 def _attempt(connection: apsw.Connection, work: Work[Any]) -> Any:

@@ -31,15 +31,21 @@ class RecentSessions:
         self._most = most
         self._kept: OrderedDict[str, _Kept] = OrderedDict()  # by session id, the one used last at the end
         self._ids: dict[str, str] = {}  # key -> session id
+        self._ended: set[str] = set()  # ids of sessions that were archived here
 
     async def open(self, key: SessionKey) -> Session:
-        return self._known(key) or self._keep(await self._store.open(key)).session
+        if known := self._known(key):
+            return known
+        while (found := await self._store.open(key)).id in self._ended:
+            pass  # it was archived while we read its row
+        return self._taken(key, found)
 
     async def find(self, key: SessionKey) -> Session | None:
-        known = self._known(key)
-        if known is None and (found := await self._store.find(key)):
-            return self._keep(found).session
-        return known
+        if known := self._known(key):
+            return known
+        while (found := await self._store.find(key)) and found.id in self._ended:
+            pass
+        return self._taken(key, found) if found else None
 
     async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
         return await self._store.recent(agent=agent, limit=limit)
@@ -61,6 +67,16 @@ class RecentSessions:
             self._keep(session).rows = _longer(kept.rows, entries, session.entry_count)
         return session
 
+    async def archive(self, session_id: str, mark: str = "") -> Session:
+        self._forget(session_id)
+        session = await self._store.archive(session_id, mark)
+        self._ended.add(session_id)
+        self._forget(session_id)  # somebody may have read it meanwhile
+        return session
+
+    async def archived(self, key: SessionKey) -> list[Session]:
+        return await self._store.archived(key)
+
     def _known(self, key: SessionKey) -> Session | None:
         kept = self._kept.get(self._ids.get(str(key), ""))
         if kept is None:
@@ -68,17 +84,22 @@ class RecentSessions:
         self._kept.move_to_end(kept.session.id)
         return kept.session
 
+    def _taken(self, key: SessionKey, found: Session) -> Session:
+        """What was read from the disk, unless a write has told us something newer meanwhile."""
+        return self._known(key) or self._keep(found).session
+
     def _keep(self, session: Session) -> _Kept:
         kept = self._kept[session.id] = _Kept(session)
-        self._ids[session.key] = session.id
+        if session.archived_at is None and session.id not in self._ended:
+            self._ids[session.key] = session.id
         while len(self._kept) > self._most:
             self._forget(next(iter(self._kept)))
         return kept
 
     def _forget(self, session_id: str) -> _Kept | None:
         kept = self._kept.pop(session_id, None)
-        if kept is not None:
-            self._ids.pop(kept.session.key, None)
+        if kept is not None and self._ids.get(kept.session.key) == session_id:
+            del self._ids[kept.session.key]
         return kept
 
 

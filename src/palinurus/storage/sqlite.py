@@ -9,14 +9,16 @@ import apsw
 import msgspec
 
 from palinurus.dispatch.inbox import RunRecord
+from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound, StorageDamaged
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, changed, new_session
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, archived, changed, new_session
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.storage.database import Database
+from palinurus.storage.outbox import add_reply
 from palinurus.storage.queries import load_queries
 from palinurus.storage.usage import add_usage
 
@@ -51,6 +53,12 @@ class SqliteSessions:
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         return await self._database.write(lambda connection: self._append(connection, session_id, entries, change))
 
+    async def archive(self, session_id: str, mark: str = "") -> Session:
+        return await self._database.write(lambda connection: self._archive(connection, session_id, mark))
+
+    async def archived(self, key: SessionKey) -> list[Session]:
+        return [_session(row) for (row,) in await self._read("sessions_archived", key=str(key))]
+
     async def _read(self, query: str, **values: Any) -> Any:
         return await self._database.read(lambda connection: connection.execute(SQL[query], values).fetchall())
 
@@ -69,15 +77,21 @@ class SqliteSessions:
     def _append(
         self, connection: apsw.Connection, session_id: str, entries: Sequence[Entry], change: SessionChange
     ) -> Session:
-        row = connection.execute(SQL["session_by_id"], {"id": session_id}).get
-        if row is None:
-            raise NotFound(f"there is no session {session_id!r}")
+        before = _by_id(connection, session_id)
         added = sum(_add(connection, session_id, entry) for entry in entries)
         if change.spent is not None:
             add_usage(connection, change.spent)
         now = self._clock.now_ms()
-        session = changed(_session(row), change, now=now, entries=added)
+        session = changed(before, change, now=now, entries=added)
         connection.execute(SQL["change_session"], {"id": session_id, "now": now, "row": _encode(session).decode()})
+        return session
+
+    def _archive(self, connection: apsw.Connection, session_id: str, mark: str) -> Session:
+        before, now = _by_id(connection, session_id), self._clock.now_ms()
+        session = archived(before, mark, now=now)
+        if session is not before:
+            row = _encode(session).decode()
+            connection.execute(SQL["archive_session"], {"id": session_id, "now": now, "row": row})
         return session
 
 
@@ -108,9 +122,15 @@ class SqliteInbox:
     async def begin(self, run_id: str) -> None:
         await self._database.write(lambda connection: connection.execute(SQL["begin_run"], {"run_id": run_id}))
 
-    async def finish(self, result: RunResult) -> None:
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
         values = {"run_id": result.run_id, "result": _encode(result).decode()}
-        await self._database.write(lambda connection: connection.execute(SQL["finish_run"], values))
+
+        def work(connection: apsw.Connection) -> Parcel | None:
+            connection.execute(SQL["finish_run"], values)
+            first = bool(connection.changes())
+            return add_reply(connection, parcel) if first and parcel is not None else None
+
+        return await self._database.write(work)
 
     async def find(self, run_id: str) -> RunRecord | None:
         rows = await self._database.read(
@@ -136,6 +156,13 @@ def _add(connection: apsw.Connection, session_id: str, entry: Entry) -> int:
         },
     )
     return connection.changes()
+
+
+def _by_id(connection: apsw.Connection, session_id: str) -> Session:
+    row = connection.execute(SQL["session_by_id"], {"id": session_id}).get
+    if row is None:
+        raise NotFound(f"there is no session {session_id!r}")
+    return _session(row)
 
 
 def _session(row: Any) -> Session:

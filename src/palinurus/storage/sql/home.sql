@@ -13,6 +13,14 @@ ON CONFLICT (key) WHERE archived_at IS NULL DO NOTHING;
 -- change_session --
 UPDATE sessions SET row = :row, updated_at = :now WHERE id = :id;
 
+-- archive_session --
+-- It ends; from now on its key belongs to whoever speaks next.
+UPDATE sessions SET row = :row, updated_at = :now, archived_at = :now WHERE id = :id;
+
+-- sessions_archived --
+-- Earlier conversations under a key, newest first.
+SELECT row FROM sessions WHERE key = :key AND archived_at IS NOT NULL ORDER BY archived_at DESC, rowid DESC;
+
 -- sessions_by_time --
 -- What was spoken in last comes first; an empty agent means every agent.
 SELECT row FROM sessions

@@ -1,0 +1,292 @@
+"""Change a session from any door: how it is called and run, start it over, end it, put words into it.
+
+What a model reads is changed in the session's lane, between two turns. An idempotency key makes asking twice harmless,
+also after a crash: what is written carries an id that is made of the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from palinurus.dispatch.directives import ELEVATED, THINKING, USAGE, VERBOSE
+from palinurus.dispatch.dispatcher import MAX_TEXT
+from palinurus.dispatch.queueing import DROPS, parse_mode
+from palinurus.domain.errors import BadRequest, NotFound, Stale
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import AssistantMessage, Text
+from palinurus.operations.house import House
+from palinurus.operations.table import Operation
+from palinurus.sessions.session import Preferences, Session, SessionChange
+from palinurus.sessions.transcript import SENT
+
+MAX_LABEL = 512
+MAX_QUEUE = 100
+MAX_DEBOUNCE_MS = 600_000
+
+Choice = str | None | UnsetType
+"""A value, None to go back to what the config says, or UNSET to leave it as it is."""
+
+
+class PatchSession(Struct, frozen=True, rename="camel", omit_defaults=True):
+    key: str
+    label: Choice = UNSET
+    model: Choice = UNSET  # provider/model or a short name
+    thinking_level: Choice = UNSET
+    verbose_level: Choice = UNSET
+    response_usage: Choice = UNSET
+    elevated_level: Choice = UNSET
+    queue_mode: Choice = UNSET
+    queue_debounce_ms: int | UnsetType | None = UNSET
+    queue_cap: int | UnsetType | None = UNSET
+    queue_drop: Choice = UNSET
+    expected_session_id: str = ""
+    idempotency_key: str = ""
+
+
+class Resolved(Struct, frozen=True, rename="camel"):
+    """What answers in the session from now on."""
+
+    model_provider: str
+    model: str
+    thinking_level: str
+
+
+class Patched(Struct, frozen=True):
+    key: str
+    entry: Session
+    resolved: Resolved
+    ok: bool = True
+
+
+class ResetSession(Struct, frozen=True, rename="camel", omit_defaults=True):
+    key: str
+    reason: Literal["new", "reset"] = "reset"
+    expected_session_id: str = ""
+    idempotency_key: str = ""
+
+
+class WasReset(Struct, frozen=True):
+    key: str
+    entry: Session
+    ok: bool = True
+
+
+class DeleteSession(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Its words are archived, never removed; the key is free for a new conversation."""
+
+    key: str
+    expected_session_id: str = ""
+    idempotency_key: str = ""
+
+
+class Deleted(Struct, frozen=True, rename="camel"):
+    key: str
+    deleted: bool  # False: there was no such session
+    archived: tuple[str, ...] = ()  # the id of the session that has ended
+    ok: bool = True
+
+
+class InjectMessage(Struct, frozen=True, rename="camel", omit_defaults=True):
+    session_key: str
+    message: str
+    label: str = ""
+    idempotency_key: str = ""
+
+
+class Injected(Struct, frozen=True, rename="camel"):
+    message_id: str
+    text: str  # as it was kept
+    ok: bool = True
+
+
+async def _patch(house: House, params: PatchSession) -> Patched:
+    key = _known(house, params.key)
+    before = await house.turns.preferences(key)
+    after = _preferred(before, params)
+    label = _label(params.label)
+    model = await _model(house, key, params.model)
+    thinking = _one_of("thinkingLevel", params.thinking_level, THINKING)
+    mark = mark_of(house, "sessions.patch", params.idempotency_key)
+
+    async def work() -> Session:
+        session = await _expected(house, key, params.expected_session_id)
+        if model is not None or thinking is not None:
+            await house.turns.choose(key, mark, model=model, thinking=thinking)
+        change = SessionChange(label=label, preferences=after if after != before else None)
+        return await house.sessions.append(session.id, (), change)
+
+    reads = model is not None or thinking is not None
+    entry = await (house.dispatcher.in_lane(key, work) if reads else work())
+    return Patched(str(key), entry, await _resolved(house, key))
+
+
+async def _reset(house: House, params: ResetSession) -> WasReset:
+    key = _known(house, params.key)
+    mark = mark_of(house, "sessions.reset", params.idempotency_key)
+
+    async def work() -> Session:
+        session = await _expected(house, key, params.expected_session_id)
+        if f"{mark}-reset" in {row.id for row in await house.sessions.rows(session.id)}:
+            return session  # asked for again: what was said since then is not put away
+        await house.turns.reset(key, params.reason, mark)
+        return await house.sessions.open(key)
+
+    return WasReset(str(key), await house.dispatcher.in_lane(key, work))
+
+
+async def _delete(house: House, params: DeleteSession) -> Deleted:
+    key = SessionKey.parse(params.key)
+    mark = mark_of(house, "sessions.delete", params.idempotency_key)
+
+    async def work() -> Deleted:
+        if earlier := await _archived_as(house, key, mark):
+            return earlier
+        session = await house.sessions.find(key)
+        if session is None:
+            return Deleted(str(key), deleted=False)
+        _check_id(session, params.expected_session_id)
+        return _ended(await house.sessions.archive(session.id, mark))
+
+    if earlier := await _archived_as(house, key, mark):
+        return earlier  # before anything is stopped that belongs to the conversation after it
+    current = await house.sessions.find(key)
+    if current is not None:
+        _check_id(current, params.expected_session_id)
+    house.dispatcher.stop(key)
+    return await house.dispatcher.in_lane(key, work)
+
+
+async def _inject(house: House, params: InjectMessage) -> Injected:
+    key = _known(house, params.session_key)
+    text = _words(params)
+    entry_id = f"{mark_of(house, 'chat.inject', params.idempotency_key)}{SENT}inject"
+
+    async def work() -> str:
+        session = await house.sessions.find(key)
+        if session is None:
+            raise NotFound(f"there is no session {str(key)!r}", hint="`pal sessions list` shows them")
+        view = await house.turns.view(session)
+        journal = house.turns.journal(session, view)
+        words = AssistantMessage((Text(journal.redact(text)),), timestamp=house.clock.now_ms())
+        await journal.write([journal.message(words, entry_id=entry_id)])
+        return words.text
+
+    return Injected(entry_id, await house.dispatcher.in_lane(key, work))
+
+
+def mark_of(house: House, name: str, idempotency_key: str) -> str:
+    """The id under which something is written: the same for the same key, a fresh one when there is none."""
+    if not idempotency_key:
+        return house.new_id()
+    return hashlib.sha256(f"{name}\0{idempotency_key}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _known(house: House, text: str) -> SessionKey:
+    """The key of a session whose agent exists. Raises BadRequest or NotFound."""
+    key = SessionKey.parse(text)
+    if key.agent not in house.agents.ids:
+        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
+    return key
+
+
+async def _expected(house: House, key: SessionKey, session_id: str) -> Session:
+    session = await house.sessions.open(key)
+    _check_id(session, session_id)
+    return session
+
+
+def _check_id(session: Session, expected: str) -> None:
+    if expected and session.id != expected:
+        raise Stale(f"{session.key} is another conversation by now", hint="look again, then decide")
+
+
+async def _archived_as(house: House, key: SessionKey, mark: str) -> Deleted | None:
+    return next((_ended(each) for each in await house.sessions.archived(key) if each.archive_mark == mark), None)
+
+
+def _ended(session: Session) -> Deleted:
+    return Deleted(session.key, deleted=True, archived=(session.id,))
+
+
+async def _resolved(house: House, key: SessionKey) -> Resolved:
+    view = await house.turns.view_of(key)
+    _, route = await house.agents.get(key.agent).choose_model(view.model)
+    return Resolved(route.provider, route.model, view.thinking or route.thinking)
+
+
+async def _model(house: House, key: SessionKey, wanted: Choice) -> str | None:
+    """The whole name of a model; "" for the agent's own, None for no change."""
+    if wanted is UNSET or not wanted:
+        return None if wanted is UNSET else ""
+    _, route = await house.agents.get(key.agent).choose_model(wanted)
+    if not route.provider or not route.model:
+        raise BadRequest(f"{wanted[:80]!r} is no model", hint="provider/model, or a short name of models.list")
+    return f"{route.provider}/{route.model}"
+
+
+def _preferred(before: Preferences, params: PatchSession) -> Preferences:
+    usage = "tokens" if params.response_usage == "on" else params.response_usage  # OpenClaw's older word
+    mode = params.queue_mode
+    if isinstance(mode, str) and mode:
+        mode = parse_mode(mode) or mode
+    wanted: dict[str, str | None] = {
+        "verbose_level": _one_of("verboseLevel", params.verbose_level, VERBOSE),
+        "response_usage": _one_of("responseUsage", usage, USAGE),
+        "elevated_level": _one_of("elevatedLevel", params.elevated_level, ELEVATED),
+        "queue_mode": _one_of("queueMode", mode, ("steer", "followup", "collect", "interrupt")),
+        "queue_drop": _one_of("queueDrop", params.queue_drop, DROPS),
+    }
+    after = msgspec.structs.replace(before, **{name: value for name, value in wanted.items() if value is not None})
+    if params.queue_debounce_ms is not UNSET:
+        after = msgspec.structs.replace(
+            after, queue_debounce_ms=_bounded("queueDebounceMs", params.queue_debounce_ms, 0, MAX_DEBOUNCE_MS)
+        )
+    if params.queue_cap is not UNSET:
+        after = msgspec.structs.replace(after, queue_cap=_bounded("queueCap", params.queue_cap, 1, MAX_QUEUE))
+    return after
+
+
+def _one_of(name: str, wanted: Choice, allowed: tuple[str, ...]) -> str | None:
+    """The value; "" for what the config says, None for no change."""
+    if wanted is UNSET:
+        return None
+    if wanted is None or wanted == "":
+        return ""
+    if wanted.lower() not in allowed:
+        raise BadRequest(f"{name} cannot be {wanted[:80]!r}", hint=", ".join(allowed))
+    return wanted.lower()
+
+
+def _bounded(name: str, wanted: int | None, least: int, most: int) -> int | None:
+    if wanted is not None and not least <= wanted <= most:
+        raise BadRequest(f"{name} cannot be {str(wanted)[:20]}", hint=f"{least} to {most}")
+    return wanted
+
+
+def _label(wanted: Choice) -> str | None:
+    if wanted is UNSET:
+        return None
+    label = " ".join((wanted or "").split())
+    if len(label) > MAX_LABEL:
+        raise BadRequest(f"the name has {len(label)} characters, the limit is {MAX_LABEL}", hint="a few words will do")
+    return label
+
+
+def _words(params: InjectMessage) -> str:
+    if not params.message.strip():
+        raise BadRequest("the message is empty", hint="say something")
+    if len(params.message) > MAX_TEXT:
+        raise BadRequest(f"the message has {len(params.message):,} characters, the limit is {MAX_TEXT:,}")
+    label = _label(params.label)
+    return f"[{label}]\n\n{params.message}" if label else params.message
+
+
+PATCH = Operation("sessions.patch", PatchSession, Patched, "write", _patch)
+RESET = Operation("sessions.reset", ResetSession, WasReset, "write", _reset)
+DELETE = Operation("sessions.delete", DeleteSession, Deleted, "write", _delete)
+INJECT = Operation("chat.inject", InjectMessage, Injected, "write", _inject)
+OPERATIONS = (PATCH, RESET, DELETE, INJECT)
