@@ -13,11 +13,19 @@ from palinurus.agent import loop as loop_module
 from palinurus.agent.loop import STOPPED, Loop, Stop, Stopped
 from palinurus.context.assemble import violations
 from palinurus.domain.errors import Failure, ProviderError
-from palinurus.domain.events import AssistantDelta, RunEvent, ThinkingDelta, ToolFinished, ToolStarted
+from palinurus.domain.events import (
+    AssistantDelta,
+    ModelAnswered,
+    ModelCalled,
+    RunEvent,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Text, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Text, ToolResult, Usage, UserMessage
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.providers.provider import Head, ModelRequest, ReplyDone, ReplyEvent, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyEvent, TextDelta, ThinkingTextDelta
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, fails
 from palinurus.tools.registry import Registry, tool
@@ -64,7 +72,8 @@ class Scene:
         self.events: list[RunEvent] = []
         self.stop = Stop()
         self.provider = provider
-        self.loop = Loop(provider, Registry(tools), RUN, self.stop, self.events.append, FakeClock(), pen, Nobody())
+        self.clock = FakeClock()
+        self.loop = Loop(provider, Registry(tools), RUN, self.stop, self.events.append, self.clock, pen, Nobody())
         self.heard: list[AssistantMessage | ToolResult] = []
 
     async def play(self) -> list[AssistantMessage | ToolResult]:
@@ -83,7 +92,30 @@ async def test_a_reply_without_calls_ends_the_loop() -> None:
     scene = Scene(ScriptedProvider("Hello there."))
     await scene.play()
     assert [message.text for message in scene.heard] == ["Hello there."]
-    assert scene.events == [AssistantDelta("Hello "), AssistantDelta("there.")]
+    assert scene.events[1:-1] == [AssistantDelta("Hello "), AssistantDelta("there.")]
+
+
+async def test_a_model_call_is_told_with_who_answered_how_soon_and_for_how_much() -> None:
+    class Other(ScriptedProvider):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+            scene.clock.advance(seconds=1)
+            yield TextDelta("I beg")
+            yield Notice("overloaded; going on with local/small", discard=True)
+            scene.clock.advance(seconds=2)
+            yield ThinkingTextDelta("hm")
+            scene.clock.advance(seconds=4)
+            yield ReplyDone(AssistantMessage((Text("yes"),), "local", "small", usage=Usage(7, 3), stop_reason="length"))
+
+    scene = Scene(Other())
+    await scene.play()
+    assert scene.events[0] == ModelCalled("scripted", "m")
+    assert scene.events[-1] == ModelAnswered("local", "small", 7.0, 3.0, Usage(7, 3), "length")
+
+
+async def test_a_model_call_that_failed_is_told_with_its_kind() -> None:
+    scene = Scene(ScriptedProvider(fails(Failure.BILLING)))
+    await scene.play()
+    assert scene.events[-1] == ModelAnswered("scripted", "m", 0.0, stop_reason="error", error="billing")
 
 
 async def test_calls_are_run_in_their_order_and_the_model_reads_the_results() -> None:
@@ -93,7 +125,7 @@ async def test_calls_are_run_in_their_order_and_the_model_reads_the_results() ->
     assert ran == ["Crete", "Sicily"]
     assert [first.text, second.text, last.text] == ["sailed to Crete", "sailed to Sicily", "Done."]
     assert provider.requests[1].messages == (*REQUEST.messages, reply, first, second)
-    assert [type(event) for event in scene.events[:4]] == [ToolStarted, ToolFinished, ToolStarted, ToolFinished]
+    assert [type(event) for event in scene.events[2:6]] == [ToolStarted, ToolFinished, ToolStarted, ToolFinished]
 
 
 async def test_the_consumer_has_stored_each_message_before_the_next_thing_happens() -> None:
@@ -145,7 +177,7 @@ async def test_thinking_is_told_apart_from_words() -> None:
 
     scene = Scene(Thoughtful())
     await scene.play()
-    assert scene.events == [ThinkingDelta("hm")]
+    assert scene.events[1:-1] == [ThinkingDelta("hm")]
 
 
 async def test_a_model_that_goes_round_in_circles_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,8 +185,10 @@ def another_wire(pal: Harness) -> None:
 
 
 def another_tool(pal: Harness) -> None:
-    tools = Registry([sail])
-    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, tools=tools)
+    async def hands(*_: object) -> Registry:
+        return Registry([sail])
+
+    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, hands=hands)
 
 
 def another_limit(pal: Harness) -> None:

@@ -1,7 +1,8 @@
 """The model-and-tools loop: ask, run what was asked for, ask again, until there is nothing more to run.
 
 It *yields* finished messages and stores nothing; the turn stores each before the loop goes on. Failures are
-messages too: a reply that failed or was stopped ends the loop with a stop reason that says so.
+messages too: a reply that failed or was stopped ends the loop with a stop reason that says so. A call of a tool that
+the client does ends it too: the call stays open, and the client's result opens the next turn.
 """
 
 from __future__ import annotations
@@ -15,12 +16,21 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.agent.streamed import Streamed
-from palinurus.context.assemble import answered
+from palinurus.context.assemble import answered, unanswered
 from palinurus.domain.clock import Clock
-from palinurus.domain.events import AssistantDelta, RunEvent, ThinkingDelta, ToolFinished, ToolStarted
+from palinurus.domain.events import (
+    AssistantDelta,
+    ModelAnswered,
+    ModelCalled,
+    RunEvent,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+)
 from palinurus.domain.events import Notice as NoticeEvent
-from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.messages import AssistantMessage, Origin, Text, ToolCall, ToolResult, UserMessage
+from palinurus.domain.plan import Where
+from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.providers.provider import (
     ModelRequest,
     Notice,
@@ -30,7 +40,6 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.tools.registry import Registry
 
 MAX_STEPS = 100  # a model that has not finished after so many calls is going round in circles
 STOPPED = "Stopped before it ended."
@@ -45,6 +54,15 @@ class Pen(Protocol):
     def clean(self, message: M) -> M: ...
 
     def redact(self, text: str) -> str: ...
+
+
+class Hands(Protocol):
+    """The tools of a turn."""
+
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
+        """Run one call. Raises nothing but cancellation; every failure is a result."""
 
 
 class Interjection(Struct, frozen=True):
@@ -109,20 +127,37 @@ class Stop:
             self._inside, self._cancelled = None, False
 
 
+def tainted(run: ToolRun, origin: Origin) -> ToolRun:
+    """The run after it has read a text of this origin. Trust only ever gets less within a turn (promise 18)."""
+    return msgspec.structs.replace(run, origin=Origin.OUTSIDE) if origin == Origin.OUTSIDE else run
+
+
+class _Heard(Struct):
+    """What is worth knowing about a model call besides its reply."""
+
+    first: int | None = None  # when its first word or thought came, in milliseconds
+    failure: str = ""
+
+
 class Loop(Struct, frozen=True):
     """What the loop works with during one turn."""
 
     provider: Provider
-    tools: Registry
+    tools: Hands
     run: ToolRun
     stop: Stop
     emit: Emit
     clock: Clock
     pen: Pen
     steer: Steer
+    asked: frozenset[str] = frozenset()  # names of the tools that the client does
 
     async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult | Interjection]:
-        """Yield replies, results and interjections in the order in which the model reads them. A reply is the last."""
+        """Yield replies, results and interjections in the order in which the model reads them.
+
+        A reply without calls is the last, or one with a call that waits for the client and the results of the others.
+        """
+        run = self.run
         for _ in range(MAX_STEPS):
             reply = self.pen.clean(await self._reply(request))
             yield reply
@@ -130,36 +165,60 @@ class Loop(Struct, frozen=True):
                 return
             results: list[ToolResult] = []
             for call in reply.calls:
-                result = self._skipped(call) if self.steer.waiting() else await self._result(call)
+                if call.name in self.asked and not self.steer.waiting():
+                    continue
+                result = self._skipped(call) if self.steer.waiting() else await self._result(run, call)
                 yield result
+                results.append(result)
+                run = tainted(run, result.origin)
+            if (waiting := unanswered((reply, *results))) and not self.stop.requested:
+                return
+            for call in waiting:
+                yield (result := await self._result(run, call))  # that it was stopped
                 results.append(result)
             # As the next turn will read them from the store: a model may give two calls one id.
             messages = [*request.messages, *answered(reply, results)]
             if interjection := self.steer.take():
                 yield interjection
                 messages.append(interjection.message)
+                run = tainted(run, interjection.message.origin)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
     async def _reply(self, request: ModelRequest) -> AssistantMessage:
+        began, heard = self.clock.now_ms(), _Heard()
+        self.emit(ModelCalled(self.provider.name, request.model))
+        reply = await self._streamed(request, heard)
+        seconds = (self.clock.now_ms() - began) / 1000
+        first = None if heard.first is None else (heard.first - began) / 1000
+        self.emit(
+            ModelAnswered(reply.provider, reply.model, seconds, first, reply.usage, reply.stop_reason, heard.failure)
+        )
+        return reply
+
+    async def _streamed(self, request: ModelRequest, heard: _Heard) -> AssistantMessage:
         streamed = Streamed(self.pen.redact, lambda text: self.emit(AssistantDelta(text)))
         reply: AssistantMessage | None = None
         try:
             with self.stop.interruptible():
                 # To the very end of the stream: leaving a generator half-way leaves its connection open.
                 async for event in self.provider.stream(request):
+                    if heard.first is None and isinstance(event, TextDelta | ThinkingTextDelta):
+                        heard.first = self.clock.now_ms()
                     match event:
                         case TextDelta():
                             streamed.hear(event.text)
                         case ThinkingTextDelta():
                             self.emit(ThinkingDelta(self.pen.redact(event.text)))
                         case Notice():
+                            heard.first = None  # another attempt begins
                             if event.discard:
                                 streamed.discard()
                             self.emit(NoticeEvent(event.text, event.discard))
                         case ReplyDone():
                             reply = event.message
                         case ReplyFailed():
+                            heard.failure = event.error.kind
                             reply = self._cut(request, "error", f"{event.error.kind}: {event.error}", event.partial)
         except Stopped:
             streamed.end()
@@ -181,21 +240,28 @@ class Loop(Struct, frozen=True):
             timestamp=self.clock.now_ms(),
         )
 
-    async def _result(self, call: ToolCall) -> ToolResult:
+    async def _result(self, run: ToolRun, call: ToolCall) -> ToolResult:
         started = self.clock.now_ms()
         self.emit(ToolStarted(call.id, call.name, call.arguments))  # of a reply that is clean already
         try:
             with self.stop.interruptible():
-                output = await self.tools.run(self.run, call)
+                output = await self.tools.run(run, call)
         except Stopped:
             output = ToolOutput(STOPPED, is_error=True)
         ended = self.clock.now_ms()
         result = self.pen.clean(
             ToolResult(call.id, call.name, output.content, output.is_error, ended, output.origin, output.details)
         )
-        self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, (ended - started) / 1000))
+        seconds, where = (ended - started) / 1000, _where(output)
+        self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, seconds, where))
         return result
 
     def _skipped(self, call: ToolCall) -> ToolResult:
         self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
         return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())
+
+
+def _where(output: ToolOutput) -> Where:
+    """Where a command ran, as its tool says; details of tools from elsewhere may say anything."""
+    told = (output.details or {}).get("where")
+    return "sandbox" if told == "sandbox" else "host" if told == "host" else ""

@@ -7,23 +7,25 @@ goes on from wherever it broke off.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from itertools import pairwise
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.agent.loop import Emit, Interjection, Loop, Steer, Stop
+from palinurus.agent import clients
+from palinurus.agent.earlier import answered_before, origins_so_far
+from palinurus.agent.loop import Emit, Hands, Interjection, Loop, Steer, Stop
+from palinurus.context.assemble import unanswered
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, closing, open_turn, said
-from palinurus.context.view import Line, View, fold
+from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, closing, heard, open_turn
+from palinurus.context.view import View, fold
 from palinurus.domain.clock import Clock, NewId, local_time
-from palinurus.domain.envelope import Delivery, Inbound
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import Failure
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
-from palinurus.domain.tool import ToolRun
+from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, Usage
+from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.sessions.journal import Journal, Redact, redacted
@@ -32,7 +34,7 @@ from palinurus.sessions.reset import ResetPolicy, reset_due
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry
-from palinurus.tools.registry import Registry
+from palinurus.tools.results import characters_for_window
 from palinurus.workspace.files import HEARTBEAT, Mode, WorkspaceFiles
 
 
@@ -41,7 +43,8 @@ class Agent(Struct, frozen=True):
 
     id: str
     files: WorkspaceFiles
-    tools: Registry
+    hands: Callable[[SessionKey, Route, int], Awaitable[Hands]]
+    """The tools that a session may use with this model, whose window is so large. Must not raise."""
     context: ContextSettings
     choose_model: Callable[[str], Awaitable[tuple[Provider, Route]]]
     """Gives the provider for the session's own choice of model ("" for the agent's).
@@ -78,24 +81,41 @@ class TurnRunner:
         session = await self._sessions.open(key)
         view = await self.view(session)
         journal = self.journal(session, view)
-        view = await self._reset_if_due(key, journal, view, spoken.run_id)
-        if earlier := _answered_before(view, spoken.run_id):
-            return self._result(key, session, spoken.run_id, earlier, earlier.usage, began)
+        view = await self._reset_if_due(key, journal, view, spoken)
+        if earlier := answered_before(view, spoken.run_id, {spec.name for spec in spoken.inbound.client_tools}):
+            return self._result(key, session, spoken.run_id, earlier, None, began)
 
-        provider, route = await agent.choose_model(view.model)
+        provider, route = await agent.choose_model(spoken.inbound.model or view.model)
         route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
-        gathered = gather(agent, key, route, self._clock, heartbeat=spoken.inbound.channel == "heartbeat")
+        window = provider.context_window(route.model)
+        hands = await agent.hands(key, route, window)
+        specs, asked = clients.offered(hands.specs(), spoken.inbound.client_tools)
+        heartbeat = spoken.inbound.channel == "heartbeat"
+        gathered = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
+        run = _on_behalf(key, spoken, route, session.preferences, view, emit)
+        if spoken.inbound.results:
+            spoken = await self._brought(view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
         await journal.write(opening.entries, _spoke(spoken.inbound, route))
 
-        run = ToolRun(key, spoken.run_id, key.is_private)
-        loop = Loop(provider, agent.tools, run, stop, emit, self._clock, journal, steer)
+        loop = Loop(provider, hands, run, stop, emit, self._clock, journal, steer, asked)
         usage = Usage()
+        answer: list[Message] = []
         async for message in loop.messages(opening.request):
             await self._keep(journal, message, opening, run, agent)
             if isinstance(message, AssistantMessage):
-                answer, usage = message, usage + message.usage
+                answer, usage = [message], usage + message.usage
+            elif isinstance(message, ToolResult):
+                answer.append(message)
         return self._result(key, session, spoken.run_id, answer, usage, began)
+
+    async def _brought(self, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
+        """With the client's results as they are stored. Raises BadRequest when nothing waits for them any more."""
+        if spoken.run_id not in view.said:
+            clients.check_waited_for(view, spoken.inbound.results)
+        run = msgspec.structs.replace(run, max_characters=characters_for_window(window))
+        inbound = await clients.brought(spoken.inbound, run, self._clock.now_ms())
+        return msgspec.structs.replace(spoken, inbound=inbound)
 
     async def view(self, session: Session) -> View:
         return fold(await self._reader.entries(session.id))
@@ -126,9 +146,9 @@ class TurnRunner:
         if spoken.run_id in view.said:
             return
         journal = self.journal(session, view)
-        entry = journal.message(said(spoken, local_time(self._clock)), entry_id=spoken.run_id)
+        entries = heard(spoken, local_time(self._clock), journal, spoken.inbound.notes)
         reply = AssistantMessage((), stop_reason="error", error_message=why, timestamp=self._clock.now_ms())
-        await journal.write([entry, journal.message(reply)])
+        await journal.write([*entries, journal.message(reply)])
 
     async def choose(self, key: SessionKey, run_id: str, *, model: str | None, thinking: str | None) -> None:
         """Keep a choice of model or thinking for the session. Twice for one run is once."""
@@ -151,10 +171,10 @@ class TurnRunner:
         session = await self._sessions.find(key)
         return session.preferences if session else Preferences()
 
-    async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, run_id: str) -> View:
+    async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, spoken: Spoken) -> View:
         policy = self._reset_policy(key)
         reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
-        if not reason or run_id in view.said:
+        if not reason or spoken.run_id in view.said or spoken.inbound.results:
             return view
         entry = journal.reset(reason)
         await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
@@ -197,8 +217,11 @@ class TurnRunner:
         )
 
     def _result(
-        self, key: SessionKey, session: Session, run_id: str, reply: AssistantMessage, usage: Usage, began: int
+        self, key: SessionKey, session: Session, run_id: str, answer: Sequence[Message], usage: Usage | None, began: int
     ) -> RunResult:
+        """`answer`: the last reply, and the results behind it when it waits for its client."""
+        reply = answer[0]
+        assert isinstance(reply, AssistantMessage)  # noqa: S101  # every way out of the loop ends with one
         kind, why = _failure(reply.error_message or "")
         failed = reply.stop_reason in ("error", "aborted")
         return RunResult(
@@ -208,10 +231,12 @@ class TurnRunner:
             status="ok" if not failed else "aborted" if reply.stop_reason == "aborted" else "error",
             text=reply.text,
             model=f"{reply.provider}/{reply.model}",
-            usage=usage,
+            usage=reply.usage if usage is None else usage,
             error=why,
             error_kind=kind,
             duration_ms=self._clock.now_ms() - began,
+            stop_reason=reply.stop_reason,
+            calls=unanswered(answer),
         )
 
 
@@ -221,13 +246,38 @@ def _failure(message: str) -> tuple[str, str]:
     return (kind, why) if kind in set(Failure) else ("", message)
 
 
-def gather(agent: Agent, key: SessionKey, route: Route, clock: Clock, *, heartbeat: bool = False) -> Gathered:
+def _on_behalf(
+    key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
+) -> ToolRun:
+    """For whom the tools of this turn run, and how far the words that led to it can be trusted."""
+    inbound = spoken.inbound
+    origins = [inbound.origin, *(note.origin for note in inbound.notes), *origins_so_far(view, spoken.run_id)]
+    outside = Origin.OUTSIDE in origins or bool(inbound.results)
+    return ToolRun(
+        key,
+        spoken.run_id,
+        key.is_private,
+        owner=inbound.origin == Origin.OWNER,
+        channel=inbound.channel,
+        sender=inbound.sender,
+        provider=route.provider,
+        model=route.model,
+        origin=Origin.OUTSIDE if outside else inbound.origin,
+        attended=inbound.attended,
+        elevated=preferences.elevated_level,
+        emit=emit,
+    )
+
+
+def gather(
+    agent: Agent, key: SessionKey, tools: tuple[ToolSpec, ...], route: Route, clock: Clock, *, heartbeat: bool = False
+) -> Gathered:
     """What the next request is made of besides the transcript."""
     mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
     files = agent.files.bootstrap_files(mode, private=key.is_private, extra=agent.context.prompt.extra_files)
     always = tuple(file for file in files if file.name != HEARTBEAT)
     now_only = next((file for file in files if file.name == HEARTBEAT), None)
-    return Gathered(always, agent.tools.specs(), route, local_time(clock), now_only)
+    return Gathered(always, tools, route, local_time(clock), now_only)
 
 
 def context_for(agent: Agent, key: SessionKey) -> ContextSettings:
@@ -243,38 +293,5 @@ def _spoke(inbound: Inbound, route: Route) -> SessionChange:
         interaction=inbound.channel not in ("heartbeat", "cron"),
         provider=route.provider,
         model=route.model,
-        delivery=Delivery(inbound.channel, inbound.sender),
+        delivery=inbound.place,
     )
-
-
-def _answered_before(view: View, run_id: str) -> AssistantMessage | None:
-    """The reply that this run had already been given when the process died, or the disk failed, if it had.
-
-    When the conversation has gone on since then it is too late for one.
-    """
-    if run_id not in view.said:
-        return None
-    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), None)
-    if at is None:  # it stands before a reset
-        return _TOO_LATE
-    later = [line.message for line in view.lines[at:]]
-    # Who speaks right behind a tool's result speaks into the turn; anybody else opens the next one.
-    opens = (
-        index
-        for index, (before, message) in enumerate(pairwise(later))
-        if isinstance(message, UserMessage) and not isinstance(before, ToolResult)
-    )
-    next_turn = next(opens, None)
-    own = later[1:] if next_turn is None else later[1 : next_turn + 1]
-    if own and isinstance(last := own[-1], AssistantMessage) and not last.calls:
-        return last
-    return None if next_turn is None else _TOO_LATE
-
-
-def _holds(line: Line, run_id: str) -> bool:
-    return line.id == run_id or (isinstance(line.message, UserMessage) and run_id in line.message.also)
-
-
-_TOO_LATE = AssistantMessage(
-    (), stop_reason="error", error_message="the conversation went on before this could be answered"
-)

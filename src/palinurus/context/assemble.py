@@ -73,6 +73,19 @@ def _cleaned(message: AssistantMessage, kept_calls: set[int]) -> AssistantMessag
     return AssistantMessage(content, message.provider, message.model, message.api, stop_reason=message.stop_reason)
 
 
+def unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last reply that have no result yet; none when the story has gone on since."""
+    has_result: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            calls = {call.id: call for call in reversed(message.calls)}
+            return tuple(call for call in message.calls if calls[call.id] is call and call.id not in has_result)
+        if isinstance(message, UserMessage):
+            break
+        has_result.add(message.tool_call_id)
+    return ()
+
+
 def _missing(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, NO_RESULT, is_error=True)
 

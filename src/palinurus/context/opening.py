@@ -22,7 +22,7 @@ from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.journal import Journal
-from palinurus.sessions.transcript import Entry
+from palinurus.sessions.transcript import Entry, MessageEntry
 from palinurus.workspace.files import BootstrapFile
 
 Injection = Literal["always", "continuation-skip", "never"]
@@ -78,10 +78,11 @@ def open_turn(view: View, gathered: Gathered, settings: ContextSettings, journal
         told = epoch.files if reason else view.told
         edits_ride = settings.injection == "always" or (settings.injection != "never" and not view.bootstrapped)
         edits = _edits(told, gathered.files, settings.prompt) if edits_ride else ()
-        notes = (*edits, *_heartbeat(gathered.heartbeat, settings.prompt), *spoken.notes)
-        entry = journal.message(said(spoken, gathered.now, notes), entry_id=spoken.run_id)
-        entries.append(entry)
-        messages.append(entry.message)
+        beside = (*spoken.notes, *_news(view, spoken.inbound.notes))
+        notes = (*edits, *_heartbeat(gathered.heartbeat, settings.prompt), *beside)
+        came = heard(spoken, gathered.now, journal, notes)
+        entries += came
+        messages += [entry.message for entry in came]
     request = ModelRequest(
         model=gathered.route.model,
         head=epoch.head,
@@ -107,6 +108,19 @@ def closing(journal: Journal, opening: Opening) -> tuple[Entry, ...]:
     return (journal.custom(BOOTSTRAPPED),) if opening.first_of_epoch else ()
 
 
+def heard(spoken: Spoken, now: datetime, journal: Journal, notes: tuple[ContextNote, ...] = ()) -> list[MessageEntry]:
+    """What came in, as it enters the transcript: results of the client's tools, then words. The last has the run's id.
+
+    Where there are no words there is no place for notes either: they ride with the next ones.
+    """
+    inbound, run_id = spoken.inbound, spoken.run_id
+    messages: list[Message] = [*inbound.results]
+    if inbound.text or inbound.images or not inbound.results:
+        messages.append(said(spoken, now, notes))
+    ids = [*(f"{run_id}-{number}" for number in range(1, len(messages))), run_id]
+    return [journal.message(message, entry_id=entry_id) for message, entry_id in zip(messages, ids, strict=True)]
+
+
 def said(spoken: Spoken, now: datetime, notes: tuple[ContextNote, ...] = ()) -> UserMessage:
     """The message as it enters the transcript."""
     inbound = spoken.inbound
@@ -116,6 +130,20 @@ def said(spoken: Spoken, now: datetime, notes: tuple[ContextNote, ...] = ()) -> 
 
 def _time(now: datetime) -> ContextNote:
     return ContextNote("time", f"{now:%a %Y-%m-%d %H:%M %Z}".strip())
+
+
+def _news(view: View, notes: Sequence[ContextNote]) -> tuple[ContextNote, ...]:
+    """Notes without those that say what the model was last told under the same name."""
+    return tuple(note for note in notes if not note.digest or note.digest != _last_told(view, note))
+
+
+def _last_told(view: View, note: ContextNote) -> str:
+    for line in reversed(view.lines):
+        if isinstance(line.message, UserMessage):
+            for told in line.message.context:
+                if told.name == note.name and told.kind == note.kind:
+                    return told.digest
+    return ""
 
 
 def _edits(

@@ -83,7 +83,7 @@ class _Fold:
             case CustomMessageEntry():
                 self.lines.append(Line(entry.id, UserMessage(entry.content, origin=Origin.SYSTEM)))
             case ModelChange():
-                self.model = f"{entry.provider}/{entry.model_id}"
+                self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's own
             case ThinkingLevelChange():
                 self.thinking = entry.thinking_level
             case Broken():

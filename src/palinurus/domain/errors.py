@@ -13,6 +13,8 @@
         HolderLost          the holder went away in mid-operation; asking again may work
       UnknownOperation      nobody answers to that operation's name
       BadRequest            the caller's arguments make no sense
+        Stale               what the caller goes by has changed since it looked
+      NotOffered            this release cannot do that yet
       NotFound              there is no such session, run, agent or file
       QueueFull             the lane already holds as many messages as it may
       WaitTimeout           the wait ended before the work did; the work goes on
@@ -102,6 +104,14 @@ class BadRequest(PalinurusError):
     """The caller's arguments make no sense."""
 
     exit_code = 2
+
+
+class Stale(BadRequest):
+    """What the caller goes by has changed since it looked."""
+
+
+class NotOffered(PalinurusError):
+    """This release cannot do that yet."""
 
 
 class NotFound(PalinurusError):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from palinurus.domain.messages import ToolCall, Usage
-from palinurus.domain.plan import Plan
+from palinurus.domain.plan import Plan, Where
 
 
 class Lifecycle(Struct, frozen=True, tag_field="stream", tag="lifecycle", omit_defaults=True):
@@ -33,18 +33,38 @@ class Notice(Struct, frozen=True, tag_field="stream", tag="notice", omit_default
     discard: bool = False
 
 
+class ModelCalled(Struct, frozen=True, tag_field="stream", tag="model.start"):
+    """A model is asked: the one that comes first in line."""
+
+    provider: str
+    model: str
+
+
+class ModelAnswered(Struct, frozen=True, tag_field="stream", tag="model.end", rename="camel", omit_defaults=True):
+    """A model call has ended, well or badly: who was asked last, how long it took, what it used."""
+
+    provider: str
+    model: str
+    seconds: float
+    first_token: float | None = None  # seconds until the first word or thought of the attempt that counted
+    usage: Usage = Usage()
+    stop_reason: str = "stop"
+    error: str = ""  # domain/errors.py: Failure
+
+
 class ToolStarted(Struct, frozen=True, tag_field="stream", tag="tool.start"):
     id: str
     name: str
     arguments: dict[str, Any]
 
 
-class ToolFinished(Struct, frozen=True, tag_field="stream", tag="tool.end"):
+class ToolFinished(Struct, frozen=True, tag_field="stream", tag="tool.end", omit_defaults=True):
     id: str
     name: str
     text: str
     is_error: bool
     seconds: float
+    where: Where = ""  # for what runs commands
 
 
 class ApprovalAsked(Struct, frozen=True, tag_field="stream", tag="approval.asked", rename="camel"):
@@ -64,7 +84,16 @@ class ApprovalSettled(Struct, frozen=True, tag_field="stream", tag="approval.set
 
 
 RunEvent = (
-    Lifecycle | AssistantDelta | ThinkingDelta | Notice | ToolStarted | ToolFinished | ApprovalAsked | ApprovalSettled
+    Lifecycle
+    | AssistantDelta
+    | ThinkingDelta
+    | Notice
+    | ModelCalled
+    | ModelAnswered
+    | ToolStarted
+    | ToolFinished
+    | ApprovalAsked
+    | ApprovalSettled
 )
 
 

@@ -82,6 +82,22 @@ class SessionKey(Struct, frozen=True):
             raise BadRequest(f"not an agent's id: {agent!r} in session key {text!r}", hint="letters, digits, - and _")
         return _read(agent, rest, text)
 
+    @classmethod
+    def recipient(cls, text: str, agent: str) -> SessionKey:
+        """Whom a message goes to: a whole key, or in short, for this agent, `main`, `telegram:42`, `telegram:group:7`
+        or the name of a session. Raises BadRequest for what can be none."""
+        named = text.strip()
+        if not named or not named.isprintable():
+            raise BadRequest(f"not a recipient: {text[:80]!r}", hint="for example telegram:42")
+        parts = named.lower().split(":")
+        if parts[0] == "agent":
+            return cls.parse(named)
+        if len(parts) == 1 and parts[0] != "main":
+            parts.insert(0, "explicit")
+        elif len(parts) == 2 and parts[0] not in (*PEER_KINDS, *RUN_KINDS, "dm", "main"):
+            parts.insert(1, "direct")
+        return cls.parse(":".join(("agent", agent, *parts)))
+
 
 def _read(agent: str, rest: list[str], text: str) -> SessionKey:
     room, thread_kind, thread = _thread(rest)

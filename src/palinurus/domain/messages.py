@@ -74,7 +74,8 @@ class ContextNote(Struct, frozen=True, omit_defaults=True):
     kind: str  # time | file | notice
     text: str
     name: str = ""
-    digest: str = ""  # of a file: what the model has been shown
+    digest: str = ""  # of what may change: what the model has been shown
+    origin: Origin = Origin.OWNER
 
 
 class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):

@@ -1,0 +1,69 @@
+"""What a run had already done when its process died or the disk failed: read off the transcript. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from palinurus.agent.clients import is_clients
+from palinurus.context.assemble import unanswered
+from palinurus.context.view import Line, View
+from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
+from palinurus.sessions.transcript import SENT
+
+_TOO_LATE = AssistantMessage(
+    (), stop_reason="error", error_message="the conversation went on before this could be answered"
+)
+
+
+def answered_before(view: View, run_id: str, asked: Collection[str] = ()) -> list[Message]:
+    """The reply that this run had already been given, and the results behind it when it waits for its client.
+
+    Nothing when it had been given none. `asked` are the tools that its client does.
+
+    When the conversation has gone on since then it is too late for one.
+    """
+    if run_id not in view.said:
+        return []
+    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), None)
+    if at is None:  # it stands before a reset
+        return [_TOO_LATE]
+    own, went_on = _own([line.message for line in view.lines[at:] if SENT not in line.id])
+    if own and isinstance(last := own[-1], AssistantMessage) and not last.calls:
+        return [last]
+    waiting = unanswered(own)
+    if waiting and all(call.name in asked for call in waiting):
+        at = max(index for index, message in enumerate(own) if isinstance(message, AssistantMessage))
+        return own[at:]
+    return [_TOO_LATE] if went_on else []
+
+
+def origins_so_far(view: View, run_id: str) -> list[Origin]:
+    """Of what the turn had read when it was cut off."""
+    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), len(view.lines))
+    return [line.message.origin for line in view.lines[at:] if not isinstance(line.message, AssistantMessage)]
+
+
+def _own(later: Sequence[Message]) -> tuple[list[Message], bool]:
+    """What belongs to the turn that the first message opens, and whether another has followed.
+
+    Who speaks right behind the results of all calls speaks into the turn; anybody else opens the next one, and so does
+    the client that brings a result of its own.
+    """
+    own: list[Message] = []
+    waiting: set[str] = set()
+    for before, message in pairwise(later):
+        if isinstance(message, UserMessage) and (waiting or not isinstance(before, ToolResult)):
+            return own, True
+        if isinstance(message, ToolResult) and is_clients(message):
+            return own, True
+        if isinstance(message, AssistantMessage):
+            waiting = {call.id for call in message.calls}
+        elif isinstance(message, ToolResult):
+            waiting.discard(message.tool_call_id)
+        own.append(message)
+    return own, False
+
+
+def _holds(line: Line, run_id: str) -> bool:
+    return line.id == run_id or (isinstance(line.message, UserMessage) and run_id in line.message.also)
