@@ -12,6 +12,7 @@ import pytest
 from palinurus.dispatch.dispatcher import MAX_RESUMES, MAX_TEXT, RESUME_WITHIN_MS
 from palinurus.dispatch.inbox import RunRecord
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, QueueFull, StorageError
 from palinurus.domain.events import RunResult
@@ -276,11 +277,11 @@ class FailingOnce(MemoryInbox):
         super().__init__()
         self.failures = 1
 
-    async def finish(self, result: RunResult) -> None:
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
         if self.failures:
             self.failures -= 1
             raise StorageError("the disk is full")
-        await super().finish(result)
+        return await super().finish(result, parcel)
 
 
 async def test_a_result_that_could_not_be_stored_is_given_when_asked_again(workspace: Path) -> None:

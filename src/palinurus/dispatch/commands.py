@@ -1,7 +1,7 @@
 """Slash commands: what is answered before the model hears of it.
 
-What only looks (/status, /context, /help) and what stops pass by the lane and are answered at once, even while a run
-goes on. What changes a session (/new, /reset) waits its turn in the lane like any message.
+What only looks (/status, /context, /help), what stops and what decides (/approve) pass by the lane and are answered at
+once, even while a run goes on. What changes a session (/new, /reset) waits its turn in the lane like any message.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Described] = {
     "new": Described("/new, /reset [message]", "start over; what was said stays in the transcript"),
     "stop": Described("/stop", "stop what is running in this session"),
     "status": Described("/status", "model, tokens and state of this session"),
+    "approve": Described("/approve [id] [allow-once|allow-always|deny]", "what waits for your yes; decide about it"),
     "context": Described("/context", "what the prompt is made of and what it costs"),
     "help": Described("/help", "this list"),
 }
@@ -39,6 +40,7 @@ DIRECTIVES: dict[str, Described] = {
     "think": Described("/think [off … max]", "how hard it thinks; inside a message for that message only"),
     "queue": Described("/queue [mode]", "messages that come meanwhile: steer, followup, collect or interrupt"),
     "verbose": Described("/verbose [off|on|full]", "how much of the work is shown"),
+    "elevated": Described("/elevated [off|on|ask|full]", "whether commands may leave the sandbox"),
     "usage": Described("/usage [off|tokens|cost|full]", "what is shown below each reply"),
 }
 STOP_WORDS = frozenset({"stop", "/stop", "abort", "/abort"})

@@ -16,6 +16,7 @@ from palinurus.dispatch.queueing import QueueChange, parse_queue
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max")
 VERBOSE = ("off", "on", "full")
 USAGE = ("off", "tokens", "cost", "full")
+ELEVATED = ("off", "on", "ask", "full")
 _NAMES = {
     "think": "think",
     "thinking": "think",
@@ -25,6 +26,8 @@ _NAMES = {
     "usage": "usage",
     "model": "model",
     "queue": "queue",
+    "elevated": "elevated",
+    "elev": "elevated",
 }
 _WORD = re.compile(rf"(?<!\S)/(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?=[\s:]|$)", re.IGNORECASE)
 _MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[\w.:+@/-]+)?")
@@ -38,6 +41,7 @@ class Directives(Struct, frozen=True):
     usage: str | None = None
     model: str | None = None
     queue: QueueChange | None = None
+    elevated: str | None = None
     asked: tuple[str, ...] = ()  # directives without a value: what holds now?
 
     @property
@@ -46,8 +50,8 @@ class Directives(Struct, frozen=True):
 
     @property
     def preferences(self) -> bool:
-        """Whether it changes how things are queued or shown."""
-        return any(value is not None for value in (self.verbose, self.usage, self.queue))
+        """Whether it changes how things are queued, shown or done."""
+        return any(value is not None for value in (self.verbose, self.usage, self.queue, self.elevated))
 
     @property
     def at_once(self) -> bool:
@@ -91,7 +95,7 @@ def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
     if match is None:
         return None, start
     value = match[1].lower() if name != "model" else match[1]
-    allowed = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE}.get(name)
+    allowed = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE, "elevated": ELEVATED}.get(name)
     good = value in allowed if allowed else bool(_MODEL.fullmatch(value))
     return (value, match.end()) if good else (None, start)
 
@@ -103,5 +107,6 @@ def _directives(found: dict[str, str], asked: tuple[str, ...]) -> Directives:
         usage=found.get("usage"),
         model=found.get("model"),
         queue=parse_queue(found["queue"])[0] if "queue" in found else None,
+        elevated=found.get("elevated"),
         asked=asked,
     )

@@ -7,9 +7,8 @@ dead process had accepted and not finished is taken up again by `recover`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -17,10 +16,13 @@ from palinurus.agent.streamed import SILENT
 from palinurus.agent.turn import Agent, TurnRunner
 from palinurus.context.opening import Spoken
 from palinurus.dispatch import bindings, commands
+from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.directives import Directives, parse_directives
+from palinurus.dispatch.errands import run_errand
 from palinurus.dispatch.guests import Guests
 from palinurus.dispatch.inbox import Inbox, RunRecord
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.patience import TimeLimit
 from palinurus.dispatch.preferences import changed_preferences, describe, preferred, usage_line
 from palinurus.dispatch.queueing import QueueSettings, overflow_note
 from palinurus.dispatch.runs import Run, Runs
@@ -29,12 +31,15 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import ContextNote
+from palinurus.domain.messages import ContextNote, Origin
+
+T = TypeVar("T")
 
 RESUME_WITHIN_MS = 15 * 60 * 1000  # an older message that was never answered is kept, and no model is called for it
 MAX_RESUMES = 5  # a message that brings the house down is not tried for ever; bystanders of a crash count too
 MAX_TEXT = 1_000_000
 ALONE = QueueSettings("followup")
+IN_LINE = QueueSettings("followup", cap=100, drop="new")  # programs wait their turn, or are told that it is full
 
 
 class Agents(Protocol):
@@ -55,22 +60,31 @@ class Agents(Protocol):
         """What happens to messages of this channel that come while their session is busy."""
 
 
-Answer = Callable[[SessionKey, str], Awaitable[str]]
-"""Answers a command that only looks: the session it was asked in, and the words behind the command."""
+Answer = Callable[[SessionKey, str, Inbound], Awaitable[str]]
+"""Answers a command beside the lane: the session it was asked in, the words behind the command, and who asked."""
 
 
 class Dispatcher:
     def __init__(
-        self, inbox: Inbox, turns: TurnRunner, agents: Agents, lanes: Lanes, clock: Clock, new_id: NewId
+        self,
+        inbox: Inbox,
+        turns: TurnRunner,
+        agents: Agents,
+        lanes: Lanes,
+        clock: Clock,
+        new_id: NewId,
+        deliveries: Deliveries | None = None,
     ) -> None:
         self.runs = Runs()
-        self.answers: dict[str, Answer] = {}  # filled by wiring: /status, /context
+        self.answers: dict[str, Answer] = {}  # filled by wiring: /status, /context, /approve
+        self.when_stopped: Callable[[str], Awaitable[object]] = _nothing  # filled by wiring: ends what a run left
         self._inbox = inbox
         self._turns = turns
         self._agents = agents
         self._lanes = lanes
         self._clock = clock
         self._new_id = new_id
+        self._deliveries = deliveries  # None: every door fetches its replies itself
         self._left_out: dict[str, list[str]] = {}  # session key -> messages that the next turn is told of
         self._leaving = False
 
@@ -80,16 +94,15 @@ class Dispatcher:
         if self._leaving:
             raise HolderLost("this process is leaving", hint="ask again")
         key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
-        command = commands.parse(inbound.text, self._agents.reset_triggers)
+        command = self._command(inbound)
         if command and not command.waits:
-            return await self._answer(key, command)
+            return await self._answer(key, command, inbound)
         if waiting := self.runs.asked_before(inbound.idempotency_key):
             return waiting
-        directives, words = parse_directives(inbound.text)
+        directives, words = _directives(inbound)
         if directives.at_once and not words and not inbound.images:
-            return await self._prefer(key, directives)
-        preferences = await self._turns.preferences(key)
-        queue = preferred(self._agents.queue(inbound.channel), preferences)
+            return await self._prefer(key, directives, inbound)
+        queue = IN_LINE if inbound.plain else await self._queue(key, inbound)
         record = RunRecord(
             run_id=self._new_id(),
             idempotency_key=inbound.idempotency_key,
@@ -130,10 +143,21 @@ class Dispatcher:
             (run.host or run).stop.request()
         return len(runs)
 
+    async def in_lane(self, key: SessionKey, work: Callable[[], Awaitable[T]]) -> T:
+        """Do short work on a session between two of its turns. Raises what it raises, QueueFull or WaitTimeout."""
+        if self._leaving:
+            raise HolderLost("this process is leaving", hint="ask again")
+        return await run_errand(self._lanes, str(key), work)
+
     async def leave(self) -> None:
         """Accept nothing more and finish what was accepted."""
         self._leaving = True
         await self._lanes.idle()
+
+    async def abandon(self) -> None:
+        """Drop what does not end, as a crash would: the rows stay, and the next holder takes them up."""
+        self._leaving = True
+        await self._lanes.cancel()
 
     async def idle(self) -> None:
         await self._lanes.idle()
@@ -141,6 +165,12 @@ class Dispatcher:
     @property
     def busy(self) -> int:
         return self._lanes.busy
+
+    def _command(self, inbound: Inbound) -> commands.Command | None:
+        return None if inbound.plain else commands.parse(inbound.text, self._agents.reset_triggers)
+
+    async def _queue(self, key: SessionKey, inbound: Inbound) -> QueueSettings:
+        return preferred(self._agents.queue(inbound.channel), await self._turns.preferences(key))
 
     def _known(self, record: RunRecord) -> Run | None:
         run = self.runs.get(record.run_id)
@@ -186,6 +216,8 @@ class Dispatcher:
             if resumed:  # the first time, the row that accepted it says enough
                 await self._inbox.begin(run.id)
             result = await self._story(run, record.inbound)
+            if result.status == "aborted":
+                await self.when_stopped(run.id)
         except StorageError as error:
             self._unfinished((run, *run.guests), str(error))
             return
@@ -193,12 +225,16 @@ class Dispatcher:
         await asyncio.gather(*(self._finish(ended, one) for ended, one in ((run, result), *shared)))
 
     async def _finish(self, run: Run, result: RunResult) -> None:
+        deliveries, inbound = self._deliveries, run.inbound
+        parcel = deliveries.reply(inbound, result) if deliveries and inbound else None
         try:
-            await self._inbox.finish(result)
+            kept = await self._inbox.finish(result, parcel)
         except StorageError as error:
             self._unfinished((run,), str(error))
         else:
             run.end(result)
+            if deliveries and kept:
+                deliveries.expect(kept)
 
     def _unfinished(self, runs: Iterable[Run], why: str) -> None:
         """The messages stay in the inbox, for whoever asks again and for the next holder."""
@@ -207,13 +243,13 @@ class Dispatcher:
             run.end(self._failed(run, why))
 
     async def _story(self, run: Run, inbound: Inbound) -> RunResult:
-        command = commands.parse(inbound.text, self._agents.reset_triggers)
+        command = self._command(inbound)
         if command and command.name == "new":
             await self._turns.reset(run.key, "new", run.id)
             if not command.rest:
                 return self._said(run, "A fresh start. What was said before stays in the transcript.")
             inbound = msgspec.structs.replace(inbound, text=command.rest)
-        directives, words = parse_directives(inbound.text)
+        directives, words = _directives(inbound)
         spoken = Spoken(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
         try:
             agent = self._agents.get(run.key.agent)
@@ -231,10 +267,11 @@ class Dispatcher:
     async def _answered(self, run: Run, agent: Agent, spoken: Spoken) -> RunResult:
         guests = Guests(self.runs, run, self._clock)
         spoken = await guests.collect(spoken)
-        if not run.stop.requested and (left_out := self._left_out.pop(str(run.key), None)):
+        heard = bool(spoken.inbound.text) and not run.stop.requested
+        if heard and (left_out := self._left_out.pop(str(run.key), None)):
             spoken = msgspec.structs.replace(spoken, notes=(ContextNote("notice", overflow_note(left_out)),))
-        with _time_limit(run, agent.timeout_seconds):
-            result = await self._turns.run(agent, run.key, spoken, run.stop, run.emit, guests)
+        with TimeLimit(run, agent.timeout_seconds) as limit:
+            result = await self._turns.run(agent, run.key, spoken, run.stop, limit.emit, guests)
         if result.text.strip().upper() == SILENT:
             return msgspec.structs.replace(result, text="")
         shown = (await self._turns.preferences(run.key)).response_usage
@@ -259,11 +296,11 @@ class Dispatcher:
             said.append(await self._keep_preferences(run.key, directives))
         return f"For this session: {', '.join(said)}."
 
-    async def _prefer(self, key: SessionKey, directives: Directives) -> Run:
+    async def _prefer(self, key: SessionKey, directives: Directives, inbound: Inbound) -> Run:
         """What changes nothing that a model reads is answered at once, also while a run goes on."""
         run = Run(self._new_id(), key, self._clock.now_ms())
-        run.end(self._said(run, f"For this session: {await self._keep_preferences(key, directives)}."))
-        return self.runs.add(run)
+        said = f"For this session: {await self._keep_preferences(key, directives)}."
+        return await self._answered_at_once(run, said, inbound)
 
     async def _keep_preferences(self, key: SessionKey, directives: Directives) -> str:
         before = await self._turns.preferences(key)
@@ -272,17 +309,25 @@ class Dispatcher:
             await self._turns.prefer(key, after)
         return describe(after, self._agents.queue("cli"))
 
-    async def _answer(self, key: SessionKey, command: commands.Command) -> Run:
+    async def _answer(self, key: SessionKey, command: commands.Command, inbound: Inbound) -> Run:
         run = Run(self._new_id(), key, self._clock.now_ms())
         if command.name == "stop":
             stopped = self.stop(key)
             text = f"Stopped {stopped} run{'s' if stopped != 1 else ''}." if stopped else "Nothing was running."
         elif command.name in self.answers:
-            text = await self.answers[command.name](key, command.rest)
+            text = await self.answers[command.name](key, command.rest, inbound)
         else:
             text = commands.help_text()
-        run.end(self._said(run, text))
-        return self.runs.add(run)
+        return await self._answered_at_once(run, text, inbound)
+
+    async def _answered_at_once(self, run: Run, text: str, inbound: Inbound) -> Run:
+        """Such a run has no row; its answer is told, and sent once however often it was asked for."""
+        result = self._said(run, text)
+        if self._deliveries:
+            await self._deliveries.answer(inbound, result)
+        self.runs.add(run)  # before its end, so that whoever listens hears it
+        run.end(result)
+        return run
 
     def _said(self, run: Run, text: str) -> RunResult:
         return RunResult(run.id, str(run.key), "", "ok", text, duration_ms=self._clock.now_ms() - run.accepted_at)
@@ -291,22 +336,18 @@ class Dispatcher:
         return RunResult(run.id, str(run.key), "", "error", error=why)
 
 
-@contextmanager
-def _time_limit(run: Run, seconds: float) -> Iterator[None]:
-    """A turn that takes too long is stopped like one that somebody stops: what it had said is kept."""
-    if seconds <= 0:
-        yield
-        return
-    reason = f"took longer than {seconds:g} s"
-    alarm = asyncio.get_running_loop().call_later(seconds, run.stop.request, reason)
-    try:
-        yield
-    finally:
-        alarm.cancel()
+async def _nothing(_: str) -> None: ...
+
+
+def _directives(inbound: Inbound) -> tuple[Directives, str]:
+    """Only the owner's words change how a session is run; in the mouth of others they are words."""
+    if inbound.plain or inbound.origin != Origin.OWNER:
+        return Directives(), inbound.text
+    return parse_directives(inbound.text)
 
 
 def _check(inbound: Inbound) -> None:
-    if not inbound.text.strip() and not inbound.images:
+    if not inbound.text.strip() and not inbound.images and not inbound.results:
         raise BadRequest("the message is empty", hint="say something")
     if len(inbound.text) > MAX_TEXT:
         raise BadRequest(

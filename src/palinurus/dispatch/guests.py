@@ -65,6 +65,7 @@ class Guests:
         return (
             run.queue.mode == mode
             and run.inbound is not None
+            and not run.inbound.plain
             and not run.stop.requested
             and _plain(run.inbound)
             and _same_speaker(run.inbound, self._host.inbound)

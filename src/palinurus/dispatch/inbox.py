@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult
 
@@ -34,8 +35,12 @@ class Inbox(Protocol):
     async def begin(self, run_id: str) -> None:
         """A run that another process had left is taken up again: one more attempt."""
 
-    async def finish(self, result: RunResult) -> None:
-        """The run is over. The first result stays."""
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
+        """The run is over. The first result stays.
+
+        The parcel with its reply enters the outbox in the same breath: there is no result whose reply is lost. What
+        was kept of it is given back; where its recipient has no room left it is kept as failed.
+        """
 
     async def find(self, run_id: str) -> RunRecord | None: ...
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 
 from palinurus.domain.errors import QueueFull
 
@@ -28,7 +28,7 @@ class Lanes:
     def __init__(self, *, at_once: int, cap: int = 100) -> None:
         self._free = asyncio.Semaphore(at_once)
         self._cap = cap
-        self._waiting: dict[str, deque[tuple[Job, OnBreak]]] = {}
+        self._waiting: dict[str, deque[tuple[Job, OnBreak, AbstractAsyncContextManager[None]]]] = {}
         self._coming: Counter[str] = Counter()  # places held for messages that are being accepted
         self._workers: set[asyncio.Task[None]] = set()
 
@@ -47,13 +47,17 @@ class Lanes:
             if not self._coming[key]:
                 del self._coming[key]
 
-    def start(self, key: str, job: Job, on_break: OnBreak) -> None:
-        """Put the job at the end of its lane; it runs when all before it in the lane have ended."""
+    def start(self, key: str, job: Job, on_break: OnBreak, *, counted: bool = True) -> None:
+        """Put the job at the end of its lane; it runs when all before it in the lane have ended.
+
+        One that is not counted needs none of the places in the house: it is no turn, and is over in a moment.
+        """
+        waits = (job, on_break, self._free if counted else nullcontext())
         lane = self._waiting.get(key)
         if lane is not None:
-            lane.append((job, on_break))
+            lane.append(waits)
             return
-        self._waiting[key] = deque([(job, on_break)])
+        self._waiting[key] = deque([waits])
         worker = asyncio.create_task(self._work(key), name=f"lane {key}")
         self._workers.add(worker)
         worker.add_done_callback(self._workers.discard)
@@ -61,8 +65,8 @@ class Lanes:
     async def _work(self, key: str) -> None:
         lane = self._waiting[key]
         while lane:
-            job, on_break = lane[0]
-            async with self._free:
+            job, on_break, place = lane[0]
+            async with place:
                 try:
                     await job()
                 except asyncio.CancelledError as error:
