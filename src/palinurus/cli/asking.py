@@ -6,11 +6,12 @@ import asyncio
 
 import click
 
+from palinurus.cli.approvals_text import trial_lines
 from palinurus.cli.lines import Lines
 from palinurus.cli.shell import Shell
-from palinurus.domain.errors import PalinurusError
+from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled
-from palinurus.operations.approvals import ANSWER, AnswerApproval
+from palinurus.operations.approvals import ANSWER, SHOW, AnswerApproval, ShowApproval
 from palinurus.operations.table import Caller
 from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.approvals.rendering import render_plan, visible
@@ -57,6 +58,7 @@ class Asking:
         self._caller = caller
         self._lines = lines
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._warned: set[str] = set()
 
     def hear(self, event: ApprovalAsked | ApprovalSettled) -> None:
         if isinstance(event, ApprovalSettled):
@@ -77,12 +79,21 @@ class Asking:
                 click.echo(f"  {CHOICES}", err=True)
                 continue
             try:
-                return await answer(self._caller, event, said)
+                return await answer(self._caller, event, said, self._warned)
             except PalinurusError as error:
                 self._shell.warn(str(error))
         return None
 
 
-async def answer(caller: Caller, event: ApprovalAsked, said: Answer) -> None:
-    """Hand the answer in, for the very plan that was shown. Raises what the operation raises."""
+async def answer(caller: Caller, event: ApprovalAsked, said: Answer, warned: set[str]) -> None:
+    """Hand the answer in, for the very plan that was shown. Raises what the operation raises.
+
+    A first "always" that would let through what stands out, or a program that runs others, raises BadRequest with what
+    it means, and puts the approval among the `warned`; said again, it is meant.
+    """
+    if said == "allow-always" and event.id not in warned:
+        trial = (await caller.call(SHOW, ShowApproval(event.id))).always
+        if trial is not None and (trial.remarks or trial.sensitive_count):
+            warned.add(event.id)
+            raise BadRequest("\n".join(["always would mean:", *trial_lines(trial)]), hint="say it again to allow it")
     await caller.call(ANSWER, AnswerApproval(event.id, said, where="terminal", digest=event.digest))

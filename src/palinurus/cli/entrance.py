@@ -26,8 +26,8 @@ def make_on_first_run(shell: Shell) -> bool:
     return True
 
 
-def open_door(shell: Shell, tell: Callable[[str], None] | None = None) -> Door:
+def open_door(shell: Shell, tell: Callable[[str], None] | None = None, *, verbose: bool = False) -> Door:
     """`tell` shows one line to the person, where standard error is not the place for it."""
     tell = tell or shell.warn
-    logs = Logs(shell.home, os.environ, tell)
+    logs = Logs(shell.home, os.environ, tell, verbose=verbose)
     return Door(shell.home, os.environ, " ".join(["pal", *sys.argv[1:2]]), warn=tell, logs=logs)

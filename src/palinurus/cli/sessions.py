@@ -1,14 +1,25 @@
-"""`pal sessions`: look at conversations."""
+"""`pal sessions`: look at conversations, name them, start them over, end them."""
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 
 import click
 
 from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.clock import random_id
+from palinurus.domain.errors import BadRequest
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
+from palinurus.operations.session_changes import (
+    DELETE,
+    PATCH,
+    RESET,
+    DeleteSession,
+    PatchSession,
+    ResetSession,
+)
 from palinurus.operations.sessions import (
     LIST,
     SEARCH,
@@ -26,7 +37,7 @@ from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, 
 
 @click.group()
 def sessions() -> None:
-    """List, show and search conversations."""
+    """List, show, search and tidy conversations."""
 
 
 @sessions.command("list")
@@ -75,6 +86,59 @@ def search_sessions(shell: Shell, query: str, agent: str, limit: int) -> None:
     """
     found = _ask(shell, SEARCH, SearchSessions(query, agent, limit))
     shell.show(found, lambda: _found_text(shell, found))
+
+
+@sessions.command("reset")
+@click.argument("key")
+@with_json
+@click.pass_obj
+def reset_session(shell: Shell, key: str) -> None:
+    """Start a conversation over, as /new does. What was said stays in the transcript.
+
+    \b
+    Example:
+      pal sessions reset agent:main:main
+    """
+    done = _ask(shell, RESET, ResetSession(key, idempotency_key=random_id()))
+    shell.show(done, lambda: f"{done.key} starts over with the next message.")
+
+
+@sessions.command("rename")
+@click.argument("key")
+@click.argument("name")
+@with_json
+@click.pass_obj
+def rename_session(shell: Shell, key: str, name: str) -> None:
+    """Give a conversation a name; an empty one takes it away.
+
+    \b
+    Example:
+      pal sessions rename agent:main:main "The boat"
+    """
+    done = _ask(shell, PATCH, PatchSession(key, label=name, idempotency_key=random_id()))
+    called = f"is called {done.entry.label!r}" if done.entry.label else "has no name"
+    shell.show(done, lambda: f"{done.key} {called}.")
+
+
+@sessions.command("delete")
+@click.argument("key")
+@click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
+@with_json
+@click.pass_obj
+def delete_session(shell: Shell, key: str, yes: bool) -> None:
+    """End a conversation and stop what runs in it. Its words are archived; the key begins a new one.
+
+    \b
+    Example:
+      pal sessions delete agent:main:direct:anna --yes
+    """
+    if not yes:
+        if not sys.stdin.isatty():
+            raise BadRequest(f"nobody is here to be asked whether to end {key}", hint="say --yes")
+        click.confirm(f"End {key}? What was said there stays, and can be searched.", abort=True, err=True)
+    done = _ask(shell, DELETE, DeleteSession(key, idempotency_key=random_id()))
+    ended = f"{done.key} has ended; its words are archived." if done.deleted else f"There is no session {done.key}."
+    shell.show(done, lambda: ended)
 
 
 def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:

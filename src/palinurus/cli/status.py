@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from palinurus.cli.delivery import standing_text
 from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.context.report import ContextReport, render
@@ -59,6 +60,7 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         ("workspace", report.workspace),
         ("model", f"{report.model} ({report.model_reason})"),
         *(("session", f"{session.key} · {session.total_tokens:,} tokens") for session in report.sessions),
+        *(("delivery", told) for told in (standing_text(report.deliveries),) if told),
         *(("warning", warning) for warning in report.warnings),
     ]
     return "\n".join(f"{name:<10} {value}" for name, value in rows)

@@ -2,7 +2,8 @@
 
 Whoever gets the lock runs the house in process and answers the others on a unix socket; the others ask it. When the
 holder goes away, whoever asks next takes the lock or finds the successor, and asks again: every operation may be asked
-twice, because what has effects carries an idempotency key.
+twice, because what has effects carries an idempotency key. A gateway that starts asks a chat to hand the home over: the
+chat finishes what runs, lets go, and becomes a client like any other.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from palinurus.config.home import Home
-from palinurus.domain.errors import HolderLost, HomeHeld, PalinurusError, StorageFull, StorageReadOnly
+from palinurus.domain.errors import (
+    HolderLost,
+    HomeHeld,
+    PalinurusError,
+    StorageFull,
+    StorageReadOnly,
+    UnknownOperation,
+)
+from palinurus.operations.gateway import HAND_OVER, AskGateway
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Feed, LocalCaller, Operation, P, R
 from palinurus.wiring.lock import HomeLock
@@ -25,6 +35,9 @@ from palinurus.wiring.runtime import TABLE, Runtime, make_home
 log = logging.getLogger(__name__)
 
 REACH_SECONDS = 10.0  # how long a holder may be out of reach: it may be starting, or just have died
+HAND_OVER_SECONDS = 900.0  # that a holder may take to finish what runs
+YIELD_SECONDS = 5.0  # that a holder which handed over leaves the lock to the one who asked for it
+INSIDE_SECONDS = 5.0  # that a question of our own, asked before the home was handed over, may still take
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 
 
@@ -54,6 +67,11 @@ class Door:
         self._caller: LocalCaller | RemoteCaller | None = None
         self._reader: Runtime | None = None
         self._entering = asyncio.Lock()
+        self._handing: asyncio.Task[None] | None = None
+        self._yields_until = 0.0
+        self._questions = 0  # of our own, that are being answered
+        self._quiet = asyncio.Event()
+        self._quiet.set()
 
     async def __aenter__(self) -> Self:
         if self._logs is not None:
@@ -82,7 +100,8 @@ class Door:
         while True:
             caller = await self._enter(reading=operation.scope == "read")
             try:
-                return await caller.call(operation, params)
+                with self._inside():
+                    return await caller.call(operation, params)
             except HolderLost:
                 await self._lose(caller)
                 await patience.pause()
@@ -99,19 +118,46 @@ class Door:
 
     async def close(self) -> None:
         """Finish what was accepted, then let the next one in."""
+        if self._handing is not None:
+            await asyncio.wait([self._handing])
         if isinstance(self._caller, RemoteCaller):
             await self._caller.close()
-        if self._runtime is not None:
-            await self._runtime.close()
-        if self._server is not None:
-            await self._server.close()
         if self._reader is not None:
             await self._reader.close()
-        if self._runtime is not None:
-            log.info("lets go of the home: %s", self._command)
-        self._lock.release()
+        await self._let_go()
         if self._logs is not None:
             self._logs.stop()
+
+    async def hold(self) -> Runtime:
+        """Come in as the one who holds the home, for a process that serves others.
+
+        A chat that holds it is asked to hand it over. Raises HomeHeld when a gateway holds it, or nobody lets go.
+        """
+        make_home(self._home.root)
+        reach, patience, asked = _Patience(self._reach_seconds), _Patience(HAND_OVER_SECONDS), ""
+        async with self._entering:
+            while not self._lock.acquire(self._command):
+                holder = self._lock.holder()
+                if holder != asked and await self._ask_for_home():
+                    asked = holder
+                await patience.pause()
+                if patience.over or (not asked and reach.over):
+                    raise _unmoved(holder, self._home)
+            self._caller = await self._hold()
+            assert self._runtime is not None  # noqa: S101  # what holding means
+            return self._runtime
+
+    async def reach(self) -> RemoteCaller | None:
+        """The one who holds the home, if there is one; this process itself never comes in. The caller closes it."""
+        patience = _Patience(self._reach_seconds)
+        while not patience.over:
+            try:
+                return await RemoteCaller.connect(self._socket, self._hello(), timeout=self._reach_seconds / 2)
+            except HolderLost:  # it is leaving just now, or it is stuck
+                await patience.pause()
+            except OSError:  # no home, or nobody listens in it
+                return None
+        raise _unmoved(self._lock.holder(), self._home)
 
     async def _enter(self, *, reading: bool) -> LocalCaller | RemoteCaller:
         async with self._entering:
@@ -127,32 +173,96 @@ class Door:
     async def _hold_or_connect(self) -> LocalCaller | RemoteCaller:
         make_home(self._home.root)
         patience = _Patience(self._reach_seconds)
-        while not self._lock.acquire(self._command):
+        while time.monotonic() < self._yields_until or not self._lock.acquire(self._command):
             try:
-                return await RemoteCaller.connect(self._socket, self._hello(), timeout=self._reach_seconds / 2)
+                found = await RemoteCaller.connect(self._socket, self._hello(), timeout=self._reach_seconds / 2)
             except (OSError, HolderLost):  # it is starting, or it has just died
                 await patience.pause()
+            else:
+                self._yields_until = 0.0  # somebody has taken it
+                return found
             if patience.over:
-                raise HomeHeld(
-                    f"{self._lock.holder()} holds the home {self._home.root} and does not answer",
-                    hint="end it, or wait until it is done",
-                )
+                raise _unmoved(self._lock.holder(), self._home)
         return await self._hold()
 
     async def _hold(self) -> LocalCaller:
         try:
             self._runtime = Runtime(self._home, self._env)
-            await self._runtime.house.dispatcher.recover()
+            await self._runtime.recover()
             self._server = Server(self._runtime.house, TABLE, self._hello())
             await self._server.start(self._socket)
         except BaseException:
             self._runtime = None
             self._lock.release()
             raise
+        self._runtime.house.holder.hand_over = self._hand_over
         if self._logs is not None:
             self._logs.redact = self._runtime.agents.redact  # it hears of new keys
         log.info("holds the home: %s", self._command)
         return LocalCaller(self._runtime.house)
+
+    async def _let_go(self) -> None:
+        try:
+            if self._runtime is not None:
+                await self._runtime.close()
+                log.info("lets go of the home: %s", self._command)
+            if self._server is not None:
+                await self._server.close()
+        finally:
+            self._runtime, self._server, self._caller = None, None, None
+            self._lock.release()
+
+    async def _ask_for_home(self) -> bool:
+        """Whether the holder was reached. Raises HomeHeld when it will not let go."""
+        try:
+            holder = await RemoteCaller.connect(self._socket, self._hello(), timeout=self._reach_seconds / 2)
+        except (OSError, HolderLost):
+            return False
+        try:
+            told = await asyncio.wait_for(holder.call(HAND_OVER, AskGateway()), self._reach_seconds)
+        except (HolderLost, TimeoutError):
+            return True  # it is leaving already
+        except UnknownOperation:
+            raise HomeHeld(f"{self._lock.holder()} holds the home and is of another release", hint="end it") from None
+        finally:
+            await holder.close()
+        finishing = f", once it has finished {told.busy} run(s)" if told.busy else ""
+        self._warn(f"pid {told.pid} ({holder.holder.command}) hands the home over{finishing}")
+        return True
+
+    async def _hand_over(self) -> int:
+        """Implements operations.Holder.hand_over."""
+        if self._handing is None:
+            self._handing = asyncio.create_task(self._pass_on(), name="hand over")
+        return self.busy
+
+    async def _pass_on(self) -> None:
+        """Finish what runs, let go, and leave the lock to the one who asked: the next question goes to it."""
+        if self._runtime is None:
+            return
+        log.info("hands the home over: %s", self._command)
+        try:
+            await self._runtime.drain()  # our own person may still look and stop
+            async with self._entering:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._quiet.wait(), INSIDE_SECONDS)
+                self._yields_until = time.monotonic() + YIELD_SECONDS
+                await self._let_go()
+        except PalinurusError as error:
+            log.warning("the home was handed over in trouble: %s", error)
+        finally:
+            self._handing = None
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        self._questions += 1
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            self._questions -= 1
+            if not self._questions:
+                self._quiet.set()
 
     def _only_read(self, why: PalinurusError) -> LocalCaller:
         """Nobody can write for us; what is stored may still be looked at."""
@@ -172,6 +282,10 @@ class Door:
         workspace = self._home.workspace_override
         identity = Identity(str(self._home.config_path), str(workspace or ""))
         return Hello(identity, os.getpid(), self._command)
+
+
+def _unmoved(holder: str, home: Home) -> HomeHeld:
+    return HomeHeld(f"{holder} holds the home {home.root} and does not answer", hint="end it, or wait until it is done")
 
 
 class _Patience:

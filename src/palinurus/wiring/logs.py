@@ -1,8 +1,9 @@
 """What a process says about itself: JSON lines into the home's log, and one line to the person for what went wrong.
 
-Records come from Python's own `logging`; `extra={"run": …, "session": …}` ties one to a run. The file has mode 0600 and
-is rotated by size, whichever process finds it full; secrets are taken out of every line. Tracebacks go to the file
-only. What belongs to a run is not told to the person here: the events of the run tell it.
+Records come from Python's own `logging`; `extra={"run": …, "session": …}` ties one to a run, `stack` is kept beside
+it, and what is `quiet` is not told to the person. The file has mode 0600 and is rotated by size, whichever process
+finds it full; secrets are taken out of every line. Tracebacks go to the file only. What belongs to a run is not told to
+the person here: the events of the run tell it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ Redact = Callable[[str], str]
 
 
 class Logs:
-    """The log of one process. `tell` shows one line to whoever sits before it."""
+    """The log of one process. `tell` shows one line to whoever sits before it; `verbose` tells everything."""
 
-    def __init__(self, home: Home, env: Mapping[str, str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, home: Home, env: Mapping[str, str], tell: Callable[[str], None], *, verbose: bool = False
+    ) -> None:
         self.tell = tell
         self.redact: Redact = _Lazy(home, env)
         file = _FileHandler(home.root / FOLDER / NAME, self._clean)
-        self._handlers: tuple[logging.Handler, ...] = (file, _PersonHandler(self._tell))
+        self._handlers: tuple[logging.Handler, ...] = (file, _PersonHandler(self._tell, verbose=verbose))
 
     def start(self) -> None:
         logging.getLogger(OURS).setLevel(logging.INFO)
@@ -67,12 +70,13 @@ class _Lazy:
 
 
 class _PersonHandler(logging.Handler):
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, tell: Callable[[str], None], *, verbose: bool) -> None:
+        super().__init__(logging.INFO if verbose else logging.WARNING)
         self._tell = tell
+        self._verbose = verbose
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not getattr(record, "run", ""):
+        if self._verbose or not (getattr(record, "run", "") or getattr(record, "quiet", False)):
             self._tell(" ".join(_said(record).split()))
 
 
@@ -95,7 +99,7 @@ class _FileHandler(logging.Handler):
         super().close()
 
     def _line(self, record: logging.LogRecord) -> LogLine:
-        trace = ""
+        trace = self._redact(str(getattr(record, "stack", "")))
         if record.exc_info:
             trace = self._redact(logging.Formatter().formatException(record.exc_info))
         return LogLine(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,23 +12,60 @@ from palinurus.config.home import Home
 from palinurus.config.load import load_config
 from palinurus.config.settings import agent_settings
 from palinurus.context.report import render
+from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.dispatcher import Dispatcher
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.messages import SessionMessages
+from palinurus.dispatch.traces import Tracer
 from palinurus.domain.clock import SystemClock, random_id
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import StorageReadOnly
 from palinurus.domain.keys import SessionKey
-from palinurus.operations import agents, models, sessions, status, usage
+from palinurus.domain.messages import Origin
+from palinurus.domain.tool import ToolRun
+from palinurus.ledger.chain import random_salt
+from palinurus.operations import (
+    agent_files,
+    agents,
+    approvals,
+    audit,
+    delivery,
+    gateway,
+    mcp,
+    models,
+    runs,
+    sandbox,
+    session_changes,
+    sessions,
+    status,
+    tools,
+    usage,
+)
+from palinurus.operations.approve import answer_command
 from palinurus.operations.house import House
+from palinurus.operations.register import Register
 from palinurus.operations.table import Table
 from palinurus.providers.relay import Sleep
-from palinurus.storage.database import Database
+from palinurus.storage.access import SqliteAccess
+from palinurus.storage.approvals import SqliteApprovals, SqliteGrants
+from palinurus.storage.audit import SqliteAudit
+from palinurus.storage.database import Database, OnCommit
+from palinurus.storage.outbox import SqliteOutbox
 from palinurus.storage.recent import RecentSessions
 from palinurus.storage.sqlite import SqliteInbox, SqliteSessions
+from palinurus.storage.traces import SqliteTraces
 from palinurus.storage.transcripts import SqliteTranscriptIndex
 from palinurus.storage.usage import SqliteUsage
-from palinurus.wiring.agents import ConfiguredAgents
+from palinurus.tools.message import Outgoing, message_tool
+from palinurus.tools.session_status import session_status_tool
+from palinurus.wiring.agents import ConfiguredAgents, Keeping
+from palinurus.wiring.hands import CurrentHands
 
-TABLE = Table((*agents.OPERATIONS, *sessions.OPERATIONS, *status.OPERATIONS, *models.OPERATIONS, *usage.OPERATIONS))
+ROOMS = (
+    agents, agent_files, sessions, session_changes, status, models, usage, tools, approvals, audit, sandbox, mcp,
+    gateway, delivery, runs,
+)  # fmt: skip
+TABLE = Table(row for room in ROOMS for row in room.OPERATIONS)
 
 
 class Runtime:
@@ -39,14 +77,27 @@ class Runtime:
         loaded = load_config(home, env)
         settings = agent_settings(loaded.config, home)
         clock = SystemClock(settings.zone)
-        self.agents = ConfiguredAgents(home, env, loaded, clock, sleep)
         self._database = Database(home.root / "home.sqlite", "home", readonly=readonly)
+        audit = SqliteAudit(self._database, clock, random_salt)
+        grants = SqliteGrants(self._database)
+        own = (
+            session_status_tool(lambda key: status.session_report(self.house, key)),
+            message_tool(self._send, self._knows),
+        )
+        keeping = Keeping(SqliteApprovals(self._database), grants, audit, random_id, own)
+        self.agents = ConfiguredAgents(home, env, loaded, clock, keeping, sleep)
         self._index = SqliteTranscriptIndex(self._database, home.root / "derived" / "transcripts.sqlite")
         on_disk = SqliteSessions(self._database, clock, random_id)
         store = on_disk if readonly else RecentSessions(on_disk)  # only the holder may trust its memory
         turns = TurnRunner(store, self.agents.reset_policy, clock, random_id, self.agents.redact)
         lanes = Lanes(at_once=settings.max_concurrent)
-        dispatcher = Dispatcher(SqliteInbox(self._database), turns, self.agents, lanes, clock, random_id)
+        outbox = SqliteOutbox(self._database)
+        deliveries = Deliveries(outbox, clock, random_id, random.random, redact=self.agents.redact)
+        inbox = SqliteInbox(self._database)
+        dispatcher = Dispatcher(inbox, turns, self.agents, lanes, clock, random_id, deliveries)
+        tracer = Tracer(SqliteTraces(self._database), clock, dispatcher.runs)
+        dispatcher.runs.listen(tracer)
+        self._messages = SessionMessages(store, turns, lanes, self.agents, clock)
         self.house = House(
             home=home,
             dispatcher=dispatcher,
@@ -56,28 +107,61 @@ class Runtime:
             index=self._index,
             usage=SqliteUsage(self._database),
             models=self.agents,
+            hands=CurrentHands(self.agents.current_hands),
+            approvals=self.agents.approvals,
+            grants=grants,
+            audit=audit,
+            deliveries=deliveries,
+            mcp=self.agents.servers,
             clock=clock,
             warnings=lambda: self.agents.warnings,
+            access=Register(SqliteAccess(self._database), clock, random_id),
+            traces=tracer,
         )
-        dispatcher.answers |= {"status": self._say_status, "context": self._say_context}
+        dispatcher.when_stopped = self.agents.stop_commands
+        dispatcher.answers |= {
+            "status": self._say_status,
+            "context": self._say_context,
+            "approve": self._approve,
+        }
+
+    def when_committed(self, told: OnCommit) -> None:
+        self._database.on_commit = told
+
+    async def recover(self) -> None:
+        """Take up what a process that died had left: first the questions that nobody hears the answers of."""
+        await self.agents.approvals.recover()
+        await self.house.deliveries.start()
+        await self.house.dispatcher.recover()
+
+    async def drain(self) -> None:
+        """Accept nothing more, and finish what was accepted."""
+        await self.agents.approvals.release()  # nobody can answer here any more
+        await self.house.dispatcher.leave()
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of everything."""
-        await self.house.dispatcher.leave()
+        await self.drain()
+        await self.house.deliveries.close()
         await self.agents.close()
         await self._index.close()
         await self._database.close()
 
-    async def _say_status(self, key: SessionKey, _: str) -> str:
-        report = await status.STATUS.handler(self.house, status.AskStatus(key.agent))
-        session = await self.house.sessions.find(key)
-        lines = [f"model    {report.model} ({report.model_reason})", f"session  {key}"]
-        if session is not None:
-            lines.append(f"tokens   {session.input_tokens:,} in, {session.output_tokens:,} out")
-            lines.append(f"context  {session.context_tokens:,} tokens at the last call")
-        return "\n".join([*lines, f"running  {report.busy}"])
+    async def _send(self, run: ToolRun, letter: Outgoing) -> str:
+        return await self._messages.send(run, letter)
 
-    async def _say_context(self, key: SessionKey, _: str) -> str:
+    async def _knows(self, run: ToolRun, to: str) -> bool:
+        return await self._messages.known(run, to)
+
+    async def _approve(self, key: SessionKey, words: str, inbound: Inbound) -> str:
+        owner = inbound.origin == Origin.OWNER
+        by = inbound.sender if inbound.channel == "cli" else f"{inbound.channel}:{inbound.sender}"
+        return await answer_command(self.agents.approvals, session_key=str(key), words=words, by=by, owner=owner)
+
+    async def _say_status(self, key: SessionKey, _: str, __: Inbound) -> str:
+        return await status.session_report(self.house, key)
+
+    async def _say_context(self, key: SessionKey, _: str, __: Inbound) -> str:
         return render(await status.CONTEXT.handler(self.house, status.AskContext(str(key))))
 
 

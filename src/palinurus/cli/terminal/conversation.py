@@ -89,6 +89,7 @@ class Conversation:
         self._standing: SessionStanding | None = None
         self._recent: tuple[Session, ...] = ()
         self._ticking = False
+        self._warned: set[str] = set()  # approvals of which it was told what always would mean
 
     async def look(self) -> None:
         """Ask how the session stands. What cannot be answered now is asked again after the next run."""
@@ -158,7 +159,7 @@ class Conversation:
             self._paper.restore(text)
             return
         try:
-            await answer(self._caller, asked[0], said)
+            await answer(self._caller, asked[0], said, self._warned)
         except PalinurusError as error:
             self._complain(error)
 

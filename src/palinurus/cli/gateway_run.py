@@ -1,0 +1,55 @@
+"""`pal gateway run`: the process that holds the home and serves everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import click
+
+from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.config.listening import GatewaySettings, gateway_settings
+from palinurus.config.load import load_config
+from palinurus.wiring.gateway import Gateway
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), help="The port. Default: gateway.port, else 18790; 0 takes any.")
+@click.option("--bind", type=click.Choice(["loopback", "lan"]), help="This machine only, or the network too.")
+@click.option("--verbose", is_flag=True, help="Show everything that is logged.")
+@with_json
+@click.pass_obj
+def run(shell: Shell, port: int | None, bind: str | None, verbose: bool) -> None:
+    """Serve the home until it is ended.
+
+    A `pal chat` that holds the home hands it over and goes on as a client. Ctrl-C or SIGTERM ends the gateway once it
+    has finished what runs; a second one stops what runs.
+
+    \b
+    Examples:
+      pal gateway run
+      pal gateway run --port 0 --verbose
+      pal gateway run --bind lan
+    """
+    make_on_first_run(shell)
+    settings = gateway_settings(load_config(shell.home, os.environ).config.gateway, port=port, bind=bind)
+    if not settings.is_near:
+        shell.warn("listening on the network without TLS: whoever listens there can read tokens and talk")
+    run_async(_serve(shell, settings, verbose=verbose))
+
+
+async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> None:
+    async with open_door(shell, verbose=verbose) as door:
+        gateway = Gateway(await door.hold(), ground_of(shell), settings)
+        try:
+            await gateway.start()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, gateway.leave)
+            shell.show(gateway.standing(), lambda: f"pal gateway at {gateway.url} · token: {gateway.token_from}")
+            await gateway.left()
+            if door.busy:
+                shell.warn(f"finishing {door.busy} run(s); once more stops them")
+        finally:
+            await gateway.close()

@@ -1,0 +1,16 @@
+"""The families of methods besides talking: sessions, agents, config, models, tools, approvals, usage, health, logs.
+
+Each module is one family in OpenClaw's shapes, over the operations of the house; `FAMILIES` joins them. Field names are
+OpenClaw's where it has the field. What a family cannot do here it says in one sentence, and never pretends.
+"""
+
+from __future__ import annotations
+
+from palinurus.gateway.families import agents, approvals, config, health, logs, models, sessions, tools, usage
+from palinurus.gateway.methods import Method
+
+FAMILIES: tuple[Method, ...] = tuple(
+    method
+    for family in (sessions, agents, config, models, tools, approvals, usage, health, logs)
+    for method in family.METHODS
+)

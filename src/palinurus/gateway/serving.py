@@ -1,0 +1,117 @@
+"""Listen and serve: the application on a port, in the event loop that is running already."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator, Sequence
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from palinurus.domain.errors import ConfigError
+from palinurus.gateway.connections import Config, Connection, Http
+from palinurus.gateway.protocol import MAX_FRAME
+
+BACKLOG = 1024
+START_SECONDS = 10.0
+DATE_SECONDS = 1.0  # how exact the Date header is
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to the process, which has more to close than this server, and sleeps while nothing happens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leave = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # sets the Date header
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_SECONDS):
+                    await self._leave.wait()
+
+    def leave(self) -> None:
+        self.should_exit = True
+        self._leave.set()
+
+
+class Listening:
+    """A server that runs until `close`. Bound when it is made, so that a port that is taken is told in one line."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], port: int) -> None:
+        self.host = hosts[0]
+        self._sockets = [_bind(self.host, port)]
+        self.port: int = self._sockets[0].getsockname()[1]
+        for host in hosts[1:]:  # ::1 beside 127.0.0.1: where there is none, or it is taken, the first one is enough
+            with contextlib.suppress(ConfigError):
+                self._sockets.append(_bind(host, self.port))
+        config = Config(
+            app,
+            http=Http,
+            ws=Connection,
+            ws_max_size=MAX_FRAME,
+            ws_ping_interval=None,  # the protocol has ticks of its own
+            ws_per_message_deflate=False,  # memory for each client, and little to gain on loopback
+            lifespan="off",
+            log_config=None,
+            log_level="critical",  # strangers decide how often it would complain; our own errors are caught before it
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # anybody could say where he comes from
+            timeout_graceful_shutdown=5,
+        )
+        self._server = _Quiet(config)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(each.getsockname()[0] for each in self._sockets)
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._server.serve(sockets=self._sockets))
+        async with asyncio.timeout(START_SECONDS):
+            while not self._server.started:
+                if self._task.done():
+                    await self._task
+                    raise ConfigError(f"the gateway could not start at {self.host}:{self.port}")
+                await asyncio.sleep(0.001)
+
+    async def close(self) -> None:
+        self._server.leave()
+        if self._task is not None:
+            await self._task
+        for each in self._sockets:
+            each.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        # Named, because asyncio switches Nagle off only for a socket that says it is TCP: 40 ms for each reply.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise _cannot(host, port, error) from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise _cannot(host, port, error) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _cannot(host: str, port: int, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the gateway cannot listen at {host}:{port}: {error.strerror or error}",
+        hint="another program may be there: gateway.port names another port",
+    )

@@ -1,0 +1,227 @@
+"""The gateway, joined: a runtime that holds the home, the guard, the methods and routes, and a port to listen on.
+
+A new family of methods is one line in METHODS; a new module of routes is one line in ROUTES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from starlette.routing import BaseRoute
+
+from palinurus import __version__
+from palinurus.config.atomic import write_atomic
+from palinurus.config.listening import GatewaySettings
+from palinurus.config.load import Loaded
+from palinurus.domain.clock import random_id
+from palinurus.domain.errors import ConfigError, StorageError
+from palinurus.gateway import conversing, invoke, metrics, pairing
+from palinurus.gateway.app import make_app
+from palinurus.gateway.desk import Desk, Endpoints
+from palinurus.gateway.documented import Documented
+from palinurus.gateway.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.families import FAMILIES
+from palinurus.gateway.guard import Guard, place_of
+from palinurus.gateway.health import Stage, health_routes, reading_routes
+from palinurus.gateway.hub import Hub
+from palinurus.gateway.methods import Method, Methods
+from palinurus.gateway.openai import routes as openai
+from palinurus.gateway.publishing import Publisher
+from palinurus.gateway.serving import Listening
+from palinurus.gateway.socket import EVENTS, Sockets
+from palinurus.operations.config import Ground
+from palinurus.operations.holder import GatewayStanding
+from palinurus.operations.register import Register
+from palinurus.wiring.runtime import TABLE, Runtime
+from palinurus.wiring.secret import SHORT, OwnerSecret
+from palinurus.wiring.watching import Watching
+
+log = logging.getLogger(__name__)
+
+METHODS: tuple[Method, ...] = (*conversing.METHODS, *FAMILIES, *pairing.METHODS)
+ROUTES: tuple[tuple[Callable[[Desk], Sequence[BaseRoute]], Sequence[Documented]], ...] = (
+    (openai.routes, openai.DOCUMENTED),
+    (invoke.routes, invoke.DOCUMENTED),
+)
+
+STATE_FILE = "gateway.json"
+LOOK_SECONDS = 1.0  # how soon a secret that was changed on the disk closes those who only listen
+FLUSH_LOOKS = 60
+STOP_SECONDS = 10.0  # that runs may take to stop when they are told to
+
+
+class Running(Struct, frozen=True, rename="camel"):
+    """What `gateway.json` in the home says, for people and scripts. The unix socket knows better who is alive."""
+
+    pid: int
+    url: str
+    started_at: int
+    version: str = __version__
+
+
+class Gateway:
+    def __init__(self, runtime: Runtime, ground: Ground, settings: GatewaySettings) -> None:
+        """Raises ConfigError for what must not be started: no secret, one that can be guessed, a port that is taken."""
+        self.settings = settings
+        self._runtime = runtime
+        self._house = runtime.house
+        self._stage: Stage = "starting"
+        self._leave = asyncio.Event()
+        self._hurry = asyncio.Event()
+        secret = OwnerSecret(self._config, ground.env, ground.home.root, settings.mode)
+        self.token_from = "nowhere: the door is open" if settings.mode == "none" else secret.prepare()
+        _check_length(secret, settings)
+        register = self._house.access
+        assert register is not None  # noqa: S101  # a runtime has one
+        self._register: Register = register
+        clock = self._house.clock
+        self._guard = Guard(register, place_of(0), secret, clock, open_door=settings.mode == "none")
+        hub = Hub()
+        self._desk = Desk(
+            house=self._house,
+            ground=ground,
+            table=TABLE,
+            guard=self._guard,
+            hub=hub,
+            new_id=random_id,
+            endpoints=Endpoints(
+                settings.chat_completions, settings.responses, settings.invoke_allow, settings.invoke_deny
+            ),
+            started_at=clock.now_ms(),
+        )
+        methods = Methods(METHODS, TABLE)
+        self._sockets = Sockets(self._desk, methods, DeviceDoorkeeper(self._guard, hub, clock, random_id))
+        self._watching = Watching(self._house, runtime.agents.loaded, ground.env)
+        runtime.when_committed(self._watching.meter.committed)
+        app = self._watching.around(make_app(self._desk, self._sockets, self._routes(methods)))
+        self._listening = Listening(app, settings.hosts, settings.port)
+        self._guard.place = place_of(
+            self._listening.port, settings.names, settings.origins, any_address=not settings.is_near
+        )
+        self._house.dispatcher.runs.listen(Publisher(hub, clock))
+        self._watch: asyncio.Task[None] | None = None
+
+    def _routes(self, methods: Methods) -> list[BaseRoute]:
+        routes = [
+            *health_routes(lambda: self._stage),
+            *self._watching.routes(self._desk, lambda: self._sockets.count),
+            *(route for make, _ in ROUTES for route in make(self._desk)),
+        ]
+        told = [*metrics.DOCUMENTED, *(row for _, rows in ROUTES for row in rows)]
+        return [*routes, *reading_routes(methods, routes, told, EVENTS)]
+
+    @property
+    def url(self) -> str:
+        host = self._listening.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._listening.port}"
+
+    @property
+    def port(self) -> int:
+        return self._listening.port
+
+    async def start(self) -> None:
+        await self._register.load()
+        self._guard.look()
+        await self._listening.start()
+        self._watching.start()
+        self._watch = asyncio.create_task(self._look())
+        self._house.holder.gateway = self.standing
+        self._house.holder.end = self.leave
+        running = Running(os.getpid(), self.url, self._desk.started_at)
+        write_atomic(self._state_file, msgspec.json.format(msgspec.json.encode(running)) + b"\n")
+        self._stage = "ready"
+        log.info("the gateway listens at %s", self.url)
+
+    def standing(self) -> GatewayStanding:
+        return GatewayStanding(
+            running=True,
+            pid=os.getpid(),
+            url=self.url,
+            bind=self.settings.bind,
+            auth=self.settings.mode,
+            token_from=self.token_from,
+            version=__version__,
+            started_at=self._desk.started_at,
+            uptime_ms=self._house.clock.now_ms() - self._desk.started_at,
+            clients=self._sockets.count,
+            busy=self._house.dispatcher.busy,
+            ready=self._stage == "ready",
+        )
+
+    def leave(self) -> None:
+        """Ask it to leave: `left` returns. Asked again, it hurries: what runs is stopped."""
+        if self._leave.is_set():
+            self._hurry.set()
+        self._leave.set()
+
+    async def left(self) -> None:
+        await self._leave.wait()
+
+    async def close(self, reason: str = "the gateway is shutting down") -> None:
+        """Take nothing new, finish what runs while clients still hear of it, then say good-bye."""
+        self._stage = "leaving"
+        draining = asyncio.create_task(self._runtime.drain())
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)
+        if not draining.done():
+            self._stop_runs()
+            await asyncio.wait([draining], timeout=STOP_SECONDS)
+        if not draining.done():
+            log.warning("%d run(s) did not stop and are left to the next start", self._house.dispatcher.busy)
+            await self._house.dispatcher.abandon()
+        for task in (draining, hurry, self._watch):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(draining, hurry, *((self._watch,) if self._watch else ()), return_exceptions=True)
+        await self._sockets.shut(reason)
+        await self._listening.close()
+        await self._watching.close()
+        self._house.holder.gateway = self._house.holder.end = None
+        with suppress(StorageError):  # when a token was last used is not worth a failure at the end
+            await self._register.flush()
+        self._remove_state()
+
+    def _stop_runs(self) -> None:
+        for run in self._house.dispatcher.runs.active():
+            run.stop.request("the gateway is shutting down")
+
+    async def _look(self) -> None:
+        """The configured secret is asked for with every request; those who only listen are looked after here."""
+        looks = 0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            looks += 1
+            self._guard.look()
+            if looks % FLUSH_LOOKS == 0:
+                with suppress(StorageError):
+                    await self._register.flush()
+
+    def _config(self) -> Loaded:
+        self._runtime.agents.refresh()
+        return self._runtime.agents.loaded
+
+    @property
+    def _state_file(self) -> Path:
+        return self._house.home.root / STATE_FILE
+
+    def _remove_state(self) -> None:
+        with suppress(OSError):
+            self._state_file.unlink()
+
+
+def _check_length(secret: OwnerSecret, settings: GatewaySettings) -> None:
+    if settings.mode == "none" or not secret.is_short():
+        return
+    if not settings.is_near:
+        raise ConfigError(
+            f"the gateway's {settings.mode} has less than {SHORT} characters and could be guessed from outside",
+            hint="choose a longer one, or bind to loopback",
+        )
+    log.warning("the gateway's %s has less than %d characters and could be guessed", settings.mode, SHORT)

@@ -1,0 +1,111 @@
+"""Approvals through the gateway: seen, decided once, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from family_asking import WAIT, Asking
+
+from palinurus.config.home import Home
+from palinurus.dispatch.runs import Run
+from palinurus.domain.errors import BadRequest, NotFound, NotOffered
+from palinurus.domain.events import ApprovalAsked
+from palinurus.domain.plan import Plan
+from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
+from palinurus.testing.harness import Harness
+from palinurus.testing.provider import call, calls
+from palinurus.tools.registry import prepared_tool
+
+MAIN = "agent:main:main"
+
+
+@prepared_tool("launch", "Launches the boat.")
+async def launch(run: ToolRun) -> Prepared | ToolOutput:
+    plan = Plan("launch", "launch the boat", where="host", cwd="/harbour")
+
+    async def work() -> ToolOutput:
+        return ToolOutput("afloat")
+
+    return Prepared(plan, work, ask="it is a boat")
+
+
+@pytest.fixture
+async def asks(workspace: Path, home: Home) -> AsyncIterator[Asking]:
+    async with Harness(workspace, tools=[launch]) as pal:
+        yield Asking(pal, home)
+
+
+async def waiting(ask: Asking) -> tuple[Run, str]:
+    """A run that waits for a yes, and the id of its approval."""
+    ask.pal.model.says(calls(call("launch")), "Done.")
+    run = await ask.pal.submits("launch it")
+    async with asyncio.timeout(WAIT):
+        async for event in run.events():
+            if isinstance(event, ApprovalAsked):
+                return run, event.id
+    raise AssertionError("nobody asked")
+
+
+async def test_what_waits_is_listed_and_shown_in_openclaw_s_shape(asks: Asking) -> None:
+    run, approval = await waiting(asks)
+    (listed,) = await asks("exec.approval.list", ("approvals",))
+    assert (listed["id"], listed["approvalKind"]) == (approval, "tool")
+    assert listed["request"]["command"] == "launch the boat"
+    assert (listed["request"]["cwd"], listed["request"]["sessionKey"]) == ("/harbour", MAIN)
+    assert listed["expiresAtMs"] > listed["createdAtMs"]
+    shown = await asks("exec.approval.get", id=approval[:3])
+    assert (shown["id"], shown["commandText"], shown["status"]) == (approval, "launch the boat", "pending")
+    assert "deny" in shown["allowedDecisions"]
+    assert await asks("exec.approval.list", sessionKey="agent:main:direct:x") == []
+    await asks("exec.approval.resolve", id=approval, decision="deny")
+    assert (await run.wait(WAIT)).text == "Done."
+
+
+@pytest.mark.parametrize(("decision", "error"), [("allow-once", False), ("deny", True)])
+async def test_a_decision_is_heard_by_the_run_and_by_who_waits_for_it(asks: Asking, decision: str, error: bool) -> None:
+    run, approval = await waiting(asks)
+    wait = asyncio.create_task(asks("exec.approval.waitDecision", id=approval))
+    await asyncio.sleep(0)
+    assert await asks("exec.approval.resolve", id=approval, decision=decision) == {"ok": True}
+    told = await asyncio.wait_for(wait, WAIT)
+    assert (told["id"], told["decision"]) == (approval, decision)
+    await run.wait(WAIT)
+    (result,) = await asks.pal.tool_results()
+    assert result.is_error is error
+    assert (await asks("exec.approval.waitDecision", id=approval))["decision"] == decision
+    with pytest.raises(BadRequest, match="settled"):
+        await asks("exec.approval.resolve", id=approval, decision="allow-once")
+
+
+async def test_a_run_that_is_stopped_ends_the_wait_without_a_decision(asks: Asking) -> None:
+    run, approval = await waiting(asks)
+    wait = asyncio.create_task(asks("exec.approval.waitDecision", id=approval))
+    await asyncio.sleep(0)
+    await asks("chat.abort", sessionKey=MAIN)
+    assert (await asyncio.wait_for(wait, WAIT))["decision"] is None
+    await run.wait(WAIT)
+    assert asks.hub.listeners == 0
+
+
+async def test_a_decision_for_another_plan_releases_nothing(asks: Asking) -> None:
+    run, approval = await waiting(asks)
+    with pytest.raises(BadRequest, match="another plan"):
+        await asks("exec.approval.resolve", id=approval, decision="allow-once", digest="0" * 64)
+    with pytest.raises(BadRequest):
+        await asks("exec.approval.resolve", id=approval, decision="perhaps")
+    with pytest.raises(NotFound):
+        await asks("exec.approval.resolve", id="zzzzzz", decision="deny")
+    (listed,) = await asks("exec.approval.list")
+    await asks("exec.approval.resolve", id=approval, decision="allow-once", digest=listed["digest"])
+    await run.wait(WAIT)
+
+
+async def test_what_may_run_unasked_is_shown_and_not_set(asks: Asking) -> None:
+    told = await asks("exec.approvals.get")
+    main = told["file"]["agents"]["main"]
+    assert (main["security"], main["ask"], main["askFallback"]) == ("allowlist", "on-miss", "deny")
+    with pytest.raises(NotOffered, match="not set by a call"):
+        await asks("exec.approvals.set", file={"version": 1}, baseHash=told["hash"])

@@ -1,0 +1,155 @@
+"""The config through the gateway: by its hash, without its secrets, and never a program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from family_asking import Asking
+
+from palinurus.domain.errors import BadRequest, ConfigError, Stale
+from palinurus.gateway.guard import Refused
+
+TEXT = """{
+  // The owner's own words.
+  agents: {defaults: {model: 'embedded/scout'}},
+  models: {providers: {house: {baseUrl: "http://127.0.0.1:1/v1", apiKey: "sk-very-secret-1234567890"}}},
+  mystery: {kept: true}, // unknown to us
+}
+"""
+
+
+@pytest.fixture
+def config(ask: Asking) -> Asking:
+    ask.home.config_path.write_text(TEXT)
+    return ask
+
+
+def text(ask: Asking) -> str:
+    return ask.home.config_path.read_text()
+
+
+async def base(ask: Asking) -> str:
+    told: str = (await ask("config.get"))["hash"]
+    return told
+
+
+async def test_the_config_is_shown_with_its_hash_and_without_its_secrets(config: Asking) -> None:
+    told = await config("config.get")
+    assert told["hash"] == hashlib.sha256(TEXT.encode()).hexdigest()
+    assert (told["exists"], told["valid"], told["issues"]) == (True, True, [])
+    assert told["raw"] == TEXT.replace("sk-very-secret-1234567890", "***")
+    assert told["parsed"]["models"]["providers"]["house"]["apiKey"] == "***"
+    assert "very-secret" not in json.dumps(told)
+    assert any("mystery" in warning for warning in told["warnings"])
+
+
+async def test_a_config_that_does_not_exist_or_is_broken_is_told(ask: Asking) -> None:
+    ask.home.config_path.unlink()
+    told = await ask("config.get")
+    assert (told["exists"], told["raw"], told["hash"]) == (False, None, "")
+    ask.home.config_path.write_text('{"gateway": {"port": "many"}, "token": "sk-very-secret-1234567890", ')
+    told = await ask("config.get")
+    assert (told["valid"], told["raw"]) == (False, None)
+    assert told["issues"][0]["message"]
+    assert "very-secret" not in json.dumps(told)
+
+
+async def test_a_patch_keeps_comments_unknown_keys_and_secrets(config: Asking) -> None:
+    patch = {"agents": {"defaults": {"model": "embedded/other", "timeoutSeconds": 30}}, "new": {"a": 1}}
+    done = await config("config.patch", raw=json.dumps(patch), baseHash=await base(config))
+    assert (done["ok"], done["noop"], done["hash"]) == (True, False, await base(config))
+    assert "very-secret" not in json.dumps(done)
+    assert "// The owner's own words." in text(config)
+    assert "// unknown to us" in text(config)
+    assert 'apiKey: "sk-very-secret-1234567890"' in text(config)
+    assert '"embedded/other"' in text(config)
+    await config("config.patch", raw='{"new": null}', baseHash=await base(config))
+    assert "new" not in (await config("config.get"))["parsed"]
+
+
+async def test_what_was_shown_can_be_sent_back(config: Asking) -> None:
+    told = await config("config.get")
+    done = await config("config.set", raw=told["raw"], baseHash=told["hash"])
+    assert (done["noop"], text(config)) == (True, TEXT)
+    changed = told["raw"].replace("embedded/scout", "embedded/other")
+    await config("config.set", raw=changed, baseHash=told["hash"])
+    assert text(config) == TEXT.replace("embedded/scout", "embedded/other")
+    done = await config("config.patch", raw=json.dumps(told["parsed"]), baseHash=await base(config))
+    assert text(config).replace('"embedded/scout"', "'embedded/scout'") == TEXT
+
+
+async def test_a_new_secret_is_written_and_a_stray_mark_is_refused(config: Asking) -> None:
+    patch = {"models": {"providers": {"house": {"apiKey": "sk-another-secret-098765"}}}}
+    done = await config("config.patch", raw=json.dumps(patch), baseHash=await base(config))
+    assert "another-secret" in text(config)
+    assert "another-secret" not in json.dumps(done)
+    stray = {"models": {"providers": {"evil": {"baseUrl": "http://127.0.0.1:2", "apiKey": "***"}}}}
+    with pytest.raises(BadRequest, match="nothing of before"):
+        await config("config.patch", raw=json.dumps(stray), baseHash=await base(config))
+
+
+async def test_who_goes_by_an_older_text_is_told_and_nothing_is_written(config: Asking) -> None:
+    old = await base(config)
+    config.home.config_path.write_text(TEXT + "// edited by hand\n")
+    for method, raw in (("config.set", "{}"), ("config.patch", '{"a": 1}')):
+        with pytest.raises(Stale, match="changed"):
+            await config(method, raw=raw, baseHash=old)
+        with pytest.raises(BadRequest, match="missing"):
+            await config(method, raw=raw)
+    assert text(config).endswith("// edited by hand\n")
+
+
+async def test_the_first_config_needs_no_hash(ask: Asking) -> None:
+    ask.home.config_path.unlink()
+    await ask("config.patch", raw='{"agents": {"defaults": {"model": "embedded/scout"}}}')
+    assert (await ask("config.get"))["parsed"] == {"agents": {"defaults": {"model": "embedded/scout"}}}
+
+
+@pytest.mark.parametrize("raw", ["", "{", "[]", "1", "null", '{"a": "\\ud800"}', "{a: 1, a: 2}"])
+async def test_what_is_no_config_is_refused(config: Asking, raw: str) -> None:
+    for method in ("config.set", "config.patch"):
+        if method == "config.patch" and raw == "{a: 1, a: 2}":
+            continue  # as a patch it says a: 2
+        with pytest.raises((BadRequest, ConfigError)):
+            await config(method, raw=raw, baseHash=await base(config))
+    assert text(config) == TEXT
+
+
+async def test_a_config_that_could_not_be_used_is_not_written(config: Asking) -> None:
+    with pytest.raises(ConfigError, match="maxConcurrent"):
+        await config(
+            "config.patch", raw='{"agents": {"defaults": {"maxConcurrent": "x"}}}', baseHash=await base(config)
+        )
+    assert text(config) == TEXT
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"mcp": {"servers": {"x": {"command": "/bin/sh", "args": ["-c", "evil"]}}}},
+        {"tools": {"exec": {"security": "full"}}},
+        {"env": {"vars": {"PATH": "/tmp/evil"}}},
+        {"agents": {"defaults": {"workspace": "/"}}},
+        {"agents": {"list": [{"id": "x", "workspace": "/"}]}},
+        {"gateway": {"auth": {"mode": "none"}}},
+        {"$include": "/etc/passwd"},
+        {"models": {"providers": {"x": {"apiKey": {"source": "file", "id": "/etc/passwd"}}}}},
+    ],
+)
+async def test_programs_places_and_locks_are_not_set_by_a_call(config: Asking, patch: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="cannot be set by a call"):
+        await config("config.patch", raw=json.dumps(patch), baseHash=await base(config))
+    whole = {**(await config("config.get"))["parsed"], **patch}
+    with pytest.raises(Refused, match="cannot be set by a call"):
+        await config("config.set", raw=json.dumps(whole), baseHash=await base(config))
+    assert text(config) == TEXT
+
+
+async def test_the_schema_of_the_config_is_told(ask: Asking) -> None:
+    told = await ask("config.schema")
+    assert "agents" in told["schema"]["properties"]
+    assert told["uiHints"] == {}
+    assert told["version"]

@@ -1,0 +1,190 @@
+"""Tools that the client does: the call ends the turn, the result goes on with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from speaking import Served, events, tool
+
+from palinurus.context.assemble import NO_RESULT, violations
+from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
+from palinurus.testing.provider import call, calls
+
+ASK = calls(call("weather", "c1", place="Ostia"))
+
+
+def _asked(answer: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    return choice["message"], choice["message"]["tool_calls"]
+
+
+def _result(call: dict[str, Any], text: str = "sunny") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call["id"], "content": text}
+
+
+async def test_a_call_of_a_clients_tool_ends_the_turn_and_its_result_goes_on(served: Served) -> None:
+    served.pal.model.says(ASK, "It is sunny in Ostia.")
+    message, (asked,) = _asked((await served.chat("weather?", tools=[tool()])).json())
+    assert message["content"] is None
+    assert asked["function"] == {"name": "weather", "arguments": '{"place":"Ostia"}'}
+    question = {"role": "user", "content": "weather?"}
+    answer = (await served.chat(question, message, _result(asked), tools=[tool()])).json()
+    assert answer["choices"][0]["message"]["content"] == "It is sunny in Ostia."
+    (key,) = await served.keys()
+    said = await served.pal.messages(key)
+    assert [type(each) for each in said] == [UserMessage, AssistantMessage, ToolResult, AssistantMessage]
+    assert said[2].text == "sunny"
+    assert said[2].tool_call_id == "c1"
+    assert said[2].origin == Origin.OUTSIDE
+
+
+async def test_the_prompt_of_the_second_turn_goes_on_with_the_first(served: Served) -> None:
+    served.pal.model.says(ASK, "Sunny.")
+    _, (asked,) = _asked((await served.chat("weather?", tools=[tool()], user="a")).json())
+    await served.chat(_result(asked), tools=[tool()], user="a")
+    first, second = served.pal.model.requests
+    assert first.head == second.head
+    assert "weather" in {spec.name for spec in first.head.tools}
+    assert second.messages[: len(first.messages)] == first.messages
+    assert violations(second.messages) == []
+
+
+async def test_a_stream_tells_the_calls_in_its_last_chunks(served: Served) -> None:
+    served.pal.model.says(
+        calls(call("weather", place="Ostia"), call("weather", "c2", place="Roma"), text="Let me see.")
+    )
+    *chunks, _ = events((await served.chat("weather?", tools=[tool()], stream=True)).text)
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert "".join(delta.get("content", "") for delta in deltas) == "Let me see."
+    (told,) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+    assert [(each["index"], each["function"]["arguments"]) for each in told] == [
+        (0, '{"place":"Ostia"}'),
+        (1, '{"place":"Roma"}'),
+    ]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_our_own_tools_are_run_beside_the_clients(served: Served) -> None:
+    both = calls(call("read", "mine", path="SOUL.md"), call("weather", "yours", place="Ostia"))
+    served.pal.model.says(both, "Done.")
+    _, told = _asked((await served.chat("go", tools=[tool()], user="a")).json())
+    assert [each["function"]["name"] for each in told] == ["weather"]
+    await served.chat(_result(told[0]), tools=[tool()], user="a")
+    messages = served.pal.model.requests[-1].messages
+    assert violations(messages) == []
+    results = [each for each in messages if isinstance(each, ToolResult)]
+    assert "Curious and calm" in results[0].text
+    assert results[1].text == "sunny"
+
+
+async def test_a_call_that_nobody_answers_is_closed_when_somebody_speaks(served: Served) -> None:
+    served.pal.model.says(ASK, "Never mind then.", "Too late.")
+    _, (asked,) = _asked((await served.chat("weather?", tools=[tool()], user="a")).json())
+    await served.chat("forget it", user="a")
+    messages = served.pal.model.requests[-1].messages
+    assert violations(messages) == []
+    assert [each.text for each in messages if isinstance(each, ToolResult)] == [NO_RESULT]
+    late = await served.chat(_result(asked), tools=[tool()], user="a")
+    assert late.status_code == 200  # as labelled text: nobody waits for it any more
+    last = served.pal.model.requests[-1].messages
+    assert violations(last) == []
+    (note,) = [note for note in last[-1].context if note.kind == "history"]
+    assert note.text == "Tool:tool: sunny"
+    assert note.origin == Origin.OUTSIDE
+
+
+async def test_a_result_may_come_after_a_restart_and_with_further_words(served: Served) -> None:
+    served.pal.model.says(ASK, "Sunny, and yes.")
+    message, (asked,) = _asked((await served.chat("weather?", tools=[tool()])).json())
+    served.pal.dispatcher.runs._ended.clear()  # as after a restart: only the rows know of the run
+    history = [{"role": "user", "content": "weather?"}, message, _result(asked)]
+    answer = await served.chat(*history, "and is it warm?", tools=[tool()])
+    assert answer.json()["choices"][0]["message"]["content"] == "Sunny, and yes."
+    last = served.pal.model.requests[-1].messages
+    assert [type(each) for each in last] == [UserMessage, AssistantMessage, ToolResult, UserMessage]
+    assert last[-1].text == "and is it warm?"
+    assert violations(last) == []
+
+
+async def test_a_part_of_the_results_is_not_enough(served: Served) -> None:
+    served.pal.model.says(calls(call("weather", "a", place="x"), call("weather", "b", place="y")))
+    _, (first, _) = _asked((await served.chat("weather?", tools=[tool()])).json())
+    answer = await served.chat(_result(first), tools=[tool()])
+    assert answer.status_code == 400
+    assert "has no result" in answer.json()["error"]["message"]
+
+
+async def test_a_result_that_nobody_asked_for_is_read_as_history(served: Served) -> None:
+    history = [
+        {"role": "user", "content": "weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "call_elsewhere", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_elsewhere", "content": "rainy"},
+    ]
+    answer = await served.chat(*history, tools=[tool()])
+    assert answer.status_code == 200
+    (message,) = served.pal.model.requests[0].messages
+    (note,) = [note for note in message.context if note.kind == "history"]
+    assert note.text == "User: weather?\n\nAssistant: [called weather({})]\n\nTool:weather: rainy"
+
+
+async def test_names_that_are_taken_or_wrong_are_refused(served: Served) -> None:
+    for tools in (
+        [tool("read")],
+        [tool(), tool()],
+        [tool("no spaces")],
+        [{"type": "web_search"}],
+        [{"type": "function"}],
+        [tool(f"t{n}") for n in range(200)],
+    ):
+        answer = await served.chat("hi", tools=tools)
+        assert answer.status_code == 400, tools[0]
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"properties": {"x": deep}}
+    odd = {"type": "function", "function": {"name": "deep", "parameters": deep}}
+    assert (await served.chat("hi", tools=[odd])).status_code == 400
+    assert served.pal.model.requests == []
+
+
+async def test_tool_choice_none_offers_none_and_others_are_passed_on_as_words(served: Served) -> None:
+    await served.chat("hi", tools=[tool()], tool_choice="none")
+    assert "weather" not in {spec.name for spec in served.pal.model.requests[0].head.tools}
+    await served.chat("hi", tools=[tool()], tool_choice={"type": "function", "function": {"name": "weather"}})
+    notes = served.pal.model.requests[1].messages[0].context
+    assert [note.text for note in notes if note.kind == "notice"] == ["Call the tool weather before you answer."]
+
+
+async def test_a_turn_that_asked_its_client_gives_the_same_answer_twice(served: Served) -> None:
+    served.pal.model.says(ASK)
+    first = await served.chat("weather?", tools=[tool()], headers={"idempotency-key": "k"})
+    again = await served.chat("weather?", tools=[tool()], headers={"idempotency-key": "k"})
+    assert again.json() == first.json()
+    assert len(served.pal.model.requests) == 1
+
+
+async def test_of_two_clients_with_the_same_result_one_goes_on(served: Served) -> None:
+    served.pal.model.says(ASK)
+    message, (asked,) = _asked((await served.chat("weather?", tools=[tool()])).json())
+    history = [{"role": "user", "content": "weather?"}, message, _result(asked)]
+    answers = await asyncio.gather(*(served.chat(*history, tools=[tool()]) for _ in range(4)))
+    assert any(answer.status_code == 200 for answer in answers)
+    assert all(answer.status_code in (200, 500) for answer in answers)
+    for request in served.pal.model.requests:
+        assert violations(request.messages) == []
+
+
+async def test_a_long_result_is_cut_to_what_the_model_can_use(served: Served) -> None:
+    served.pal.model.says(ASK)
+    _, (asked,) = _asked((await served.chat("weather?", tools=[tool()])).json())
+    await served.chat(_result(asked, "sun " * 100_000), tools=[tool()])
+    (result,) = [each for each in served.pal.model.requests[-1].messages if isinstance(each, ToolResult)]
+    assert len(result.text) < 17_000
+    assert "characters cut here" in result.text
