@@ -122,10 +122,14 @@ async def test_a_message_is_submitted_followed_and_waited_for(caller: Caller, pa
     assert [type(event).__name__ for event in events] == [
         "Lifecycle",
         "Lifecycle",
+        "ModelCalled",
+        "ModelAnswered",
         "ToolStarted",
         "ToolFinished",
+        "ModelCalled",
         "AssistantDelta",
         "AssistantDelta",
+        "ModelAnswered",
         "Lifecycle",
     ]
     assert (events[0], events[-1]) == (Lifecycle("accepted"), Lifecycle("end"))

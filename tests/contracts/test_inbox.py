@@ -10,29 +10,44 @@ import msgspec
 import pytest
 
 from palinurus.dispatch.inbox import Inbox, RunRecord
-from palinurus.domain.envelope import Inbound
+from palinurus.dispatch.outbox import Outbox
+from palinurus.dispatch.parcel import MOST_WAITING, Parcel
+from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.events import RunResult
 from palinurus.domain.messages import Image, Origin, Usage
 from palinurus.storage.database import Database
+from palinurus.storage.outbox import SqliteOutbox
 from palinurus.storage.sqlite import SqliteInbox
+from palinurus.testing.outbox import MemoryOutbox
 from palinurus.testing.stores import MemoryInbox
 
 MAIN = "agent:main:main"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def inbox(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Inbox]:
+async def both(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Inbox, Outbox]]:
+    """An inbox and the outbox that its results reach."""
     if request.param == "memory":
-        yield MemoryInbox()
+        outbox = MemoryOutbox()
+        yield MemoryInbox(outbox), outbox
         return
     database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteInbox(database)
+    yield SqliteInbox(database), SqliteOutbox(database)
     await database.close()
+
+
+@pytest.fixture
+def inbox(both: tuple[Inbox, Outbox]) -> Inbox:
+    return both[0]
 
 
 def record(number: int, key: str = "") -> RunRecord:
     inbound = Inbound(
-        f"message {number}", key or f"k{number}", images=(Image("aGk=", "image/png"),), origin=Origin.OUTSIDE
+        f"message {number}",
+        key or f"k{number}",
+        images=(Image("aGk=", "image/png"),),
+        origin=Origin.OUTSIDE,
+        reply_to=Delivery("telegram", "42", thread="9"),
     )
     return RunRecord(f"r{number}", inbound.idempotency_key, MAIN, inbound, 1000 + number)
 
@@ -90,4 +105,30 @@ async def test_attempts_are_counted(inbox: Inbox) -> None:
 
 async def test_a_run_that_does_not_exist_is_none(inbox: Inbox) -> None:
     assert await inbox.find("ghost") is None
+    assert await inbox.pending() == []
+
+
+def parcel(number: int) -> Parcel:
+    return Parcel(f"p{number}", f"r{number}", "telegram", "42", "done", run_id=f"r{number}")
+
+
+async def test_a_reply_enters_the_outbox_with_the_first_result(both: tuple[Inbox, Outbox]) -> None:
+    inbox, outbox = both
+    await inbox.accept(record(1))
+    assert await inbox.finish(result(1), parcel(1)) == parcel(1)
+    assert await outbox.recent() == [parcel(1)]
+    other = msgspec.structs.replace(parcel(2), idempotency_key="other")
+    assert await inbox.finish(result(1, "second"), other) is None
+    assert await outbox.recent() == [parcel(1)]
+
+
+async def test_a_result_is_kept_also_when_its_reply_finds_no_room(both: tuple[Inbox, Outbox]) -> None:
+    inbox, outbox = both
+    for number in range(100, 100 + MOST_WAITING):
+        await outbox.add(parcel(number))
+    await inbox.accept(record(1))
+    kept = await inbox.finish(result(1), parcel(1))
+    assert kept is not None
+    assert (kept.state, kept.trouble) == ("failed", f"{MOST_WAITING} parcels already wait for telegram:42")
+    assert await outbox.recent(states=["failed"]) == [kept]
     assert await inbox.pending() == []

@@ -26,7 +26,8 @@ async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[s
     place = Quarters("required", workspace, order.get("writable", True), network=order.get("network", False))
     limits = Limits(**{"wall_seconds": 15.0, **order.get("limits", {})})
     pty, env = order.get("pty", False), order.get("env", {})
-    process = await sandbox.start(command_in(place, order["argv"], env=env, pty=pty, limits=limits))
+    covers = {"private": order.get("private", True), "guarded": order.get("guarded", False)}
+    process = await sandbox.start(command_in(place, order["argv"], env=env, pty=pty, limits=limits, **covers))
     said, began = b"", monotonic()
     try:
         async with asyncio.timeout(20):

@@ -272,6 +272,45 @@ def test_no_core_is_dumped(room: Starter) -> None:
     assert [path.name for path in room.workspace.iterdir()] == ["notes.md"]
 
 
+# What is covered
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_where_others_listen_what_is_the_owners_alone_is_not_there(room: Starter, writable: bool) -> None:
+    for name in ("MEMORY.md", "user.MD", "memory/2026-11-01.md", ".git/objects/old", ".pal/backups/x", "real.md"):
+        (room.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (room.workspace / name).write_text(room.word)
+    (room.workspace / "USER.md").symlink_to("real.md")
+    line = (
+        "grep -rsh secret- . ; cat MEMORY.md USER.md user.MD real.md memory/* .git/objects/old .pal/backups/x;"
+        " mv memory m2; mv MEMORY.md m3; rm MEMORY.md; umount memory; echo x > MEMORY.md; echo x > memory/x;"
+        " cat notes.md"
+    )
+    tried = room.tries(f"( {line} ) 2>/dev/null", private=False, writable=writable)
+    assert tried.said == "in the workspace\n"
+    assert (room.workspace / "MEMORY.md").read_text() == room.word
+    assert [path.name for path in (room.workspace / "memory").iterdir()] == ["2026-11-01.md"]
+    assert room.tries("cat MEMORY.md memory/*").said == room.word * 2
+
+
+def test_what_conversations_begin_with_can_be_neither_changed_nor_made_by_a_guarded_command(room: Starter) -> None:
+    (room.workspace / "AGENTS.md").write_text("as the owner wrote it\n")
+    (room.workspace / "skills" / "pdf").mkdir(parents=True)
+    (room.workspace / "skills" / "pdf" / "SKILL.md").write_text("as the owner wrote it\n")
+    line = (
+        "cat AGENTS.md; for f in AGENTS.md SOUL.md BOOTSTRAP.md MEMORY.md skills/pdf/SKILL.md skills/x; do"
+        " echo obey > $f; ln -sf /tmp/x $f; rm -f $f; mv notes.md $f; done;"
+        " mv skills s2; rm -rf skills; mkdir skills/new; echo fine > other; cat other"
+    )
+    tried = room.tries(f"( {line} ) 2>/dev/null", guarded=True)
+    assert tried.said == "as the owner wrote it\nfine\n"
+    for name in ("AGENTS.md", "skills/pdf/SKILL.md"):
+        assert (room.workspace / name).read_text() == "as the owner wrote it\n"
+    for name in ("SOUL.md", "BOOTSTRAP.md", "MEMORY.md"):
+        assert (room.workspace / name).read_bytes() == b""  # an empty file stands where none may be made
+    assert room.tries("echo mine > SOUL.md && cat SOUL.md").said == "mine\n"
+
+
 # Processes
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from palinurus.context.assemble import violations
+from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.errors import StorageFull, WorkspaceError
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
@@ -35,10 +36,10 @@ class FullAtTimes(MemorySessions):
 class FullAtTheEnd(MemoryInbox):
     full = False
 
-    async def finish(self, result: RunResult) -> None:
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
         if self.full:
             raise StorageFull("the disk is full")
-        await super().finish(result)
+        return await super().finish(result, parcel)
 
 
 async def said(pal: Harness) -> list[str]:

@@ -16,6 +16,7 @@ from palinurus.context.epoch import Epoch
 from palinurus.dispatch.dispatcher import Dispatcher
 from palinurus.dispatch.inbox import RunRecord
 from palinurus.dispatch.lanes import Lanes
+from palinurus.dispatch.parcel import Parcel
 from palinurus.dispatch.runs import Run
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.events import RunResult
@@ -24,6 +25,7 @@ from palinurus.providers.provider import Head
 from palinurus.sessions import journal
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.transcript import Entry
+from palinurus.testing.hands import MemoryAudit
 from palinurus.testing.simulator import in_memory, main, simulate
 from palinurus.testing.stores import MemoryInbox, MemorySessions
 from palinurus.testing.virtual import Deadlock
@@ -48,7 +50,7 @@ def found(shelf: MakeShelf = in_memory, lives: int = LIVES) -> int:
 
 def shelf_of(sessions: type[MemorySessions] = MemorySessions, inbox: type[MemoryInbox] = MemoryInbox) -> MakeShelf:
     def make(clock: Clock, new_id: NewId, home: Path) -> Shelf:
-        return Shelf(sessions(clock, new_id), inbox())
+        return Shelf(sessions(clock, new_id), inbox(), MemoryAudit(clock, new_id))
 
     return make
 
@@ -78,9 +80,8 @@ class Forgets(MemoryInbox):
             self.records.pop(kept.run_id, None)
         return kept
 
-    async def finish(self, result: RunResult) -> None:
-        if result.run_id in self.records:
-            await super().finish(result)
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
+        return await super().finish(result, parcel) if result.run_id in self.records else None
 
 
 class TakesDuplicates(MemoryInbox):
@@ -177,11 +178,11 @@ def test_a_stop_that_only_nods_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_answer_that_belongs_to_another_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def last_reply(view: Any, run_id: str) -> Any:
-        last = view.lines[-1].message if view.lines and run_id in view.ids else None
-        return last if last and last.__struct_config__.tag == "assistant" and not last.calls else None
+    def last_reply(view: Any, run_id: str, asked: Any = ()) -> Any:
+        last = view.lines[-1].message if view.lines and run_id in view.said else None
+        return [last] if last and last.__struct_config__.tag == "assistant" and not last.calls else []
 
-    monkeypatch.setattr("palinurus.agent.turn._answered_before", last_reply)
+    monkeypatch.setattr("palinurus.agent.turn.answered_before", last_reply)
     assert found() in (10, 7, 20)
 
 

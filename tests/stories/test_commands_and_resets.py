@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.sessions.reset import ResetPolicy
@@ -57,7 +58,7 @@ async def test_a_fresh_start_that_a_crash_cut_off_is_made_once(pal: Harness) -> 
 
 
 async def test_help_status_and_context_are_answered_without_a_model_or_an_entry(pal: Harness) -> None:
-    async def say(key: SessionKey, rest: str) -> str:
+    async def say(key: SessionKey, rest: str, _: Inbound) -> str:
         return f"{key} {rest}".strip()
 
     pal.dispatcher.answers |= {"status": say, "context": say}

@@ -203,6 +203,36 @@ async def test_a_turn_that_read_text_from_outside_needs_a_person_for_what_is_del
     assert len(bench.asked) == asked
 
 
+async def test_deny_in_an_untrusted_turn_is_a_no_although_the_tool_would_ask_a_person() -> None:
+    async def prepare(run: ToolRun, sent: Any) -> Prepared:
+        return Prepared(
+            Plan("leave", "leave"), lambda: look.run(run, {}), ask="not allowed yet", when_untrusted="it leaves"
+        )
+
+    bench = Bench(untrusted="deny")
+    bench.answers = lambda _: "allow-once"
+    look = bench.tools()[1]
+    bench.gate = bench.gate.with_tools([Tool(spec("leave"), look.run, prepare=prepare)])
+    output = await bench.call("leave", ToolRun(MAIN, "run", private=True, origin=Origin.OUTSIDE))
+    assert "it leaves" in str(output.content)
+    assert (bench.asked, bench.outcomes) == ([], [("decision", "denied: untrusted")])
+    assert not (await bench.call("leave")).is_error  # a trusted turn asks
+
+
+async def test_a_call_that_ran_is_never_said_not_to_have_run_whatever_its_details() -> None:
+    deep: Any = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+
+    async def run(_: ToolRun, __: Any) -> ToolOutput:
+        return ToolOutput("done", details=deep)
+
+    bench = Bench()
+    bench.gate = bench.gate.with_tools([Tool(spec("odd"), run)])
+    assert (await bench.call("odd")).content == "done"
+    assert bench.outcomes == [("call", "allowed: profile"), ("result", "ok")]
+
+
 async def test_a_trusted_turn_is_not_asked_about_the_same() -> None:
     bench = Bench()
     await bench.call("config")

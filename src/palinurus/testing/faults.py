@@ -10,15 +10,18 @@ import asyncio
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 
 from palinurus.dispatch.inbox import Inbox, RunRecord
+from palinurus.dispatch.outbox import Outbox
+from palinurus.dispatch.parcel import Parcel, Recipient, State
 from palinurus.domain.errors import StorageError, StorageFull
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.ledger.audit import AuditEvent, AuditLog
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, Row
@@ -149,6 +152,30 @@ class FaultySessions:
             f"append {session_id} {ids}", lambda: self._inner.append(session_id, entries, change)
         )
 
+    async def archive(self, session_id: str, mark: str = "") -> Session:
+        return await self._border.cross(f"archive {session_id}", lambda: self._inner.archive(session_id, mark))
+
+    async def archived(self, key: SessionKey) -> list[Session]:
+        return await self._border.cross(f"archived {key}", lambda: self._inner.archived(key))
+
+
+class FaultyAudit:
+    """Implements ledger.audit.AuditLog over another one."""
+
+    def __init__(self, inner: AuditLog, border: Border) -> None:
+        self._inner = inner
+        self._border = border
+        self.note = inner.note
+        self.rows = inner.rows
+        self.commands = inner.commands
+        self.verify = inner.verify
+        self.erase = inner.erase
+        self.settled = inner.settled
+
+    async def record(self, event: AuditEvent) -> None:
+        what = f"record {event.kind} {event.tool} {event.outcome}"
+        await self._border.cross(what, lambda: self._inner.record(event))
+
 
 class FaultyInbox:
     """Implements dispatch.inbox.Inbox over another one."""
@@ -163,11 +190,48 @@ class FaultyInbox:
     async def begin(self, run_id: str) -> None:
         await self._border.cross(f"begin {run_id}", lambda: self._inner.begin(run_id))
 
-    async def finish(self, result: RunResult) -> None:
-        await self._border.cross(f"finish {result.run_id} {result.status}", lambda: self._inner.finish(result))
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
+        what = f"finish {result.run_id} {result.status}"
+        return await self._border.cross(what, lambda: self._inner.finish(result, parcel))
 
     async def find(self, run_id: str) -> RunRecord | None:
         return await self._border.cross(f"find {run_id}", lambda: self._inner.find(run_id))
 
     async def pending(self) -> list[RunRecord]:
         return await self._border.cross("pending", self._inner.pending)
+
+
+class FaultyOutbox:
+    """Implements dispatch.outbox.Outbox over another one."""
+
+    def __init__(self, inner: Outbox, border: Border) -> None:
+        self._inner = inner
+        self._border = border
+
+    async def add(self, parcel: Parcel) -> Parcel:
+        return await self._border.cross(f"add {parcel.idempotency_key}", lambda: self._inner.add(parcel))
+
+    async def change(self, parcel: Parcel) -> Parcel | None:
+        what = f"change {parcel.idempotency_key} {parcel.state}"
+        return await self._border.cross(what, lambda: self._inner.change(parcel))
+
+    async def next(self, recipient: Recipient) -> Parcel | None:
+        return await self._border.cross(f"next {recipient}", lambda: self._inner.next(recipient))
+
+    async def recipients(self, channel: str = "") -> list[Recipient]:
+        return await self._border.cross(f"recipients {channel}", lambda: self._inner.recipients(channel))
+
+    async def unfinished(self) -> list[Parcel]:
+        return await self._border.cross("unfinished", self._inner.unfinished)
+
+    async def find(self, beginning: str) -> list[Parcel]:
+        return await self._border.cross(f"find {beginning}", lambda: self._inner.find(beginning))
+
+    async def recent(self, *, states: Collection[State] = (), limit: int = 50) -> list[Parcel]:
+        return await self._border.cross("recent", lambda: self._inner.recent(states=states, limit=limit))
+
+    async def counts(self) -> dict[tuple[str, State], int]:
+        return await self._border.cross("counts", self._inner.counts)
+
+    async def forget(self, before: int) -> int:
+        return await self._border.cross("forget", lambda: self._inner.forget(before))

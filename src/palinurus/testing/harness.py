@@ -15,12 +15,22 @@ from typing import Any, Self
 
 import msgspec
 
+from palinurus.agent.loop import Hands
 from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.config.handling import (
+    ElevatedSettings,
+    ExecSettings,
+    FetchSettings,
+    HandsSettings,
+    SandboxSettings,
+    SearchSettings,
+)
 from palinurus.config.home import Home
 from palinurus.config.secrets import Redactor
 from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
+from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.dispatcher import Dispatcher
 from palinurus.dispatch.inbox import Inbox
 from palinurus.dispatch.lanes import Lanes
@@ -35,19 +45,28 @@ from palinurus.domain.tool import Tool
 from palinurus.operations.house import House
 from palinurus.providers.keys.pool import CredentialState
 from palinurus.providers.provider import Provider
+from palinurus.sandbox.host import HostSandbox
+from palinurus.sandbox.quarters import Quarters, quarters
+from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import decode_row, messages_of
 from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.hands import MemoryApprovals, MemoryAudit, MemoryGrants
+from palinurus.testing.outbox import MemoryOutbox
 from palinurus.testing.provider import ScriptedProvider
 from palinurus.testing.stores import MemoryInbox, MemoryIndex, MemorySessions
-from palinurus.tools.files import file_tools
+from palinurus.tools.approvals.approval import Approvals
+from palinurus.tools.files.reading import file_tools
+from palinurus.tools.gate import Gate, Watch
 from palinurus.tools.note import note_tool
+from palinurus.tools.policy.decide import Policy, Rules
 from palinurus.tools.registry import Registry
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
 WAIT = 5.0
+FULL = Policy(everybody=Rules(profile="full"))
 
 
 class FixedAgents:
@@ -79,6 +98,30 @@ class FixedAgents:
         return []
 
 
+class FixedHands:
+    """Implements operations.HandsDesk: what the harness has, and the defaults of the product."""
+
+    def __init__(self, pal: Harness, home: Home) -> None:
+        self._pal = pal
+        self._home = home
+
+    async def tools(self, agent_id: str) -> Sequence[Tool]:
+        return self._pal.tools.all()
+
+    def policy(self, agent_id: str) -> Policy:
+        return self._pal.policy
+
+    def settings(self, agent_id: str) -> HandsSettings:
+        sandbox = SandboxSettings(self._home.root / "sandboxes")
+        return HandsSettings(self._pal.exec, ElevatedSettings(), sandbox, SearchSettings(), FetchSettings())
+
+    def quarters(self, key: SessionKey) -> Quarters:
+        return quarters(self.settings(key.agent).sandbox, self._pal.files.boundary.root, key)
+
+    def sandbox(self, agent_id: str) -> Sandbox:
+        return HostSandbox()
+
+
 class Harness:
     def __init__(
         self,
@@ -86,6 +129,7 @@ class Harness:
         *,
         model: Provider | None = None,
         tools: Sequence[Tool] = (),
+        policy: Policy | None = None,
         sessions: SessionStore | None = None,
         inbox: Inbox | None = None,
         context: ContextSettings | None = None,
@@ -101,10 +145,16 @@ class Harness:
         self.files = WorkspaceFiles(Boundary(workspace))
         self.sessions = sessions or MemorySessions(self.clock, self.new_id)
         self.inbox = inbox or MemoryInbox()
+        self.outbox = self.inbox.outbox if isinstance(self.inbox, MemoryInbox) else MemoryOutbox()
         self.resets = resets or ResetPolicy()
         self.tools = Registry([*file_tools(self.files), note_tool(self.files, self.clock), *tools])
+        self.exec = ExecSettings()
+        self.audit = MemoryAudit(self.clock, self.new_id)
+        self.grants = MemoryGrants()
+        self.approval_rows = MemoryApprovals()
+        self.policy = policy or FULL
         settings = context or ContextSettings(PromptSettings(workspace=str(workspace)))
-        self.agents = FixedAgents(Agent("main", self.files, self.tools, settings, self._choose))
+        self.agents = FixedAgents(Agent("main", self.files, self._hands, settings, self._choose))
         self._secrets = secrets
         self._at_once = at_once
         self.start()
@@ -112,13 +162,21 @@ class Harness:
     def start(self) -> None:
         """Build the house on the stores that are there: what a process does when it starts."""
         redact = Redactor(self._secrets).redact
+        self.approvals = Approvals(
+            self.approval_rows, self.grants, self.clock, self.new_id, lambda _: self.exec, redact=redact
+        )
+        self.gate = Gate(self.tools, self.policy, Watch(self.approvals, self.grants, self.audit, self.clock, redact))
         self.turns = TurnRunner(self.sessions, lambda _: self.resets, self.clock, self.new_id, redact)
         self.lanes = Lanes(at_once=self._at_once)
-        self.dispatcher = Dispatcher(self.inbox, self.turns, self.agents, self.lanes, self.clock, self.new_id)
+        self.deliveries = Deliveries(self.outbox, self.clock, self.new_id, lambda: 0.5, redact=redact)
+        self.dispatcher = Dispatcher(
+            self.inbox, self.turns, self.agents, self.lanes, self.clock, self.new_id, self.deliveries
+        )
 
     async def crash(self) -> None:
         """Drop everything that only lives in the process, and start again on what was stored."""
         await self.lanes.cancel()
+        await self.deliveries.close()
         self.start()
         await self.dispatcher.recover()
 
@@ -134,8 +192,14 @@ class Harness:
             index=MemoryIndex(memory),
             usage=memory.usage,
             models=self.agents,
+            hands=FixedHands(self, home),
+            approvals=self.approvals,
+            grants=self.grants,
+            audit=self.audit,
+            deliveries=self.deliveries,
             clock=self.clock,
             warnings=lambda: (),
+            new_id=self.new_id,
         )
 
     async def submits(self, text: str, *, key: str = "", idempotency_key: str = "", sender: str = "owner") -> Run:
@@ -165,6 +229,9 @@ class Harness:
         context = msgspec.structs.replace(self.agents.agent.context, **settings)
         self.agents.agent = msgspec.structs.replace(self.agents.agent, context=context)
 
+    async def _hands(self, key: SessionKey, route: Route, window: int) -> Hands:
+        return self.gate.hands(key, route.provider, route.model)
+
     async def _choose(self, wanted: str) -> tuple[Provider, Route]:
         return self.model, Route(self.model.name, wanted.partition("/")[2] or self.model_name, self.model.wire)
 
@@ -173,3 +240,4 @@ class Harness:
 
     async def __aexit__(self, *_: object) -> None:
         await self.lanes.cancel()
+        await self.deliveries.close()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from palinurus.agent.loop import Hands
 from palinurus.agent.turn import Agent, TurnRunner
 from palinurus.config.secrets import Redactor
 from palinurus.context.epoch import Route
@@ -21,13 +22,18 @@ from palinurus.dispatch.lanes import Lanes
 from palinurus.dispatch.queueing import MODES, QueueSettings
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import WorkspaceError
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool
+from palinurus.ledger.audit import AuditLog
 from palinurus.providers.provider import Provider
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
-from palinurus.testing.faults import Border, FaultyInbox, FaultySessions
-from palinurus.testing.harness import FixedAgents
+from palinurus.testing.faults import Border, FaultyAudit, FaultyInbox, FaultySessions
+from palinurus.testing.harness import FULL, FixedAgents
 from palinurus.testing.liar import SECRETS, LyingModel, Received
+from palinurus.tools.approvals.approval import Approvals
+from palinurus.tools.gate import Gate, Watch
+from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.registry import Registry
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -59,6 +65,9 @@ class Outlives(Struct, frozen=True):
     files: WorkspaceFiles
     clock: Clock
     new_id: NewId
+    audit: AuditLog
+    approvals: Approvals
+    grants: GrantStore
     received: Received
     tools: tuple[Tool, ...]  # making them costs more than a turn, so lives share them
 
@@ -84,6 +93,9 @@ class Life:
         self.border = border
         self._outlives = outlives
         self._settings = settings
+        redact = Redactor(SECRETS).redact
+        audit = FaultyAudit(outlives.audit, border)
+        self._watch = Watch(outlives.approvals, outlives.grants, audit, outlives.clock, redact)
         self._calls: dict[asyncio.Task[Any], None] = {}  # a set would have another order in each run
         self._agents = _Agents(self._agent(), border)
         self._agents.queueing = settings.queue
@@ -92,7 +104,7 @@ class Life:
             lambda _: self._settings.resets,
             outlives.clock,
             outlives.new_id,
-            Redactor(SECRETS).redact,
+            redact,
         )
         self._lanes = Lanes(at_once=AT_ONCE, cap=LANE_CAP)
         inbox = FaultyInbox(outlives.inbox, border)
@@ -138,11 +150,15 @@ class Life:
         return Agent(
             "main",
             files,
-            Registry(self._outlives.tools[:4] if settings.few_tools else self._outlives.tools),
+            self._hands,
             ContextSettings(prompt, settings.injection),
             self._choose,
             TURN_SECONDS,
         )
+
+    async def _hands(self, key: SessionKey, route: Route, window: int) -> Hands:
+        tools = self._outlives.tools[:4] if self._settings.few_tools else self._outlives.tools
+        return Gate(Registry(tools), FULL, self._watch).hands(key, route.provider, route.model)
 
     async def _choose(self, wanted: str) -> tuple[Provider, Route]:
         settings = self._settings

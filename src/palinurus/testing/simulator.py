@@ -22,9 +22,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock, NewId
+from palinurus.storage.audit import SqliteAudit
 from palinurus.storage.database import Database
 from palinurus.storage.sqlite import SqliteInbox, SqliteSessions
 from palinurus.testing.faults import Trace
+from palinurus.testing.hands import MemoryAudit
 from palinurus.testing.stores import MemoryInbox, MemorySessions
 from palinurus.testing.virtual import Deadlock, Livelock, OnTheSpot, run_virtually
 from palinurus.testing.world import MakeShelf, PromiseBroken, Shelf, World
@@ -47,7 +49,7 @@ class Report(Struct, frozen=True):
 
 
 def in_memory(clock: Clock, new_id: NewId, home: Path) -> Shelf:
-    return Shelf(MemorySessions(clock, new_id), MemoryInbox())
+    return Shelf(MemorySessions(clock, new_id), MemoryInbox(), MemoryAudit(clock, new_id))
 
 
 class _DatabaseOnTheSpot(Database):
@@ -60,7 +62,8 @@ class _DatabaseOnTheSpot(Database):
 
 def on_disk(clock: Clock, new_id: NewId, home: Path) -> Shelf:
     database = _DatabaseOnTheSpot(home / "home.sqlite", "home")
-    return Shelf(SqliteSessions(database, clock, new_id), SqliteInbox(database), database.close)
+    sessions, inbox = SqliteSessions(database, clock, new_id), SqliteInbox(database)
+    return Shelf(sessions, inbox, SqliteAudit(database, clock, new_id), database.close)
 
 
 def simulate(seed: int, steps: int = STEPS, *, shelf: MakeShelf = in_memory) -> Report:

@@ -9,16 +9,18 @@ from datetime import tzinfo
 import msgspec
 
 from palinurus.dispatch.inbox import RunRecord
+from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import NotFound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.usage import By, UsageRow, UsageTotal, total_by
-from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, changed, new_session
+from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, archived, changed, new_session
 from palinurus.sessions.store import Hit
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.sessions.words import index_text, match_query
 from palinurus.storage.transcripts import said
+from palinurus.testing.outbox import MemoryOutbox
 
 
 class MemorySessions:
@@ -48,7 +50,8 @@ class MemorySessions:
 
     async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
         await asyncio.sleep(0)
-        known = [session for session in self.sessions.values() if agent in ("", session.agent)]
+        going_on = [session for session in self.sessions.values() if session.archived_at is None]
+        known = [session for session in going_on if agent in ("", session.agent)]
         return sorted(known, key=lambda session: (-session.updated_at, session.key))[:limit]
 
     async def rows(self, session_id: str) -> list[Row]:
@@ -69,8 +72,23 @@ class MemorySessions:
         self.sessions[session_id] = session
         return session
 
+    async def archive(self, session_id: str, mark: str = "") -> Session:
+        await asyncio.sleep(0)
+        if session_id not in self.sessions:
+            raise NotFound(f"there is no session {session_id!r}")
+        session = archived(self.sessions[session_id], mark, now=self._clock.now_ms())
+        self.sessions[session_id] = session
+        return session
+
+    async def archived(self, key: SessionKey) -> list[Session]:
+        await asyncio.sleep(0)
+        ended = [each for each in self.sessions.values() if each.key == str(key) and each.archived_at is not None]
+        ended.reverse()  # of those that ended at the same moment the later one comes first
+        return sorted(ended, key=lambda session: -(session.archived_at or 0))
+
     def _by_key(self, key: SessionKey) -> Session | None:
-        return next((session for session in self.sessions.values() if session.key == str(key)), None)
+        going_on = (session for session in self.sessions.values() if session.archived_at is None)
+        return next((session for session in going_on if session.key == str(key)), None)
 
 
 class MemoryUsage:
@@ -97,7 +115,8 @@ class MemoryUsage:
 class MemoryInbox:
     """Implements dispatch.inbox.Inbox."""
 
-    def __init__(self) -> None:
+    def __init__(self, outbox: MemoryOutbox | None = None) -> None:
+        self.outbox = outbox or MemoryOutbox()
         self.records: dict[str, RunRecord] = {}  # by run id, in the order of acceptance
 
     async def accept(self, record: RunRecord) -> RunRecord:
@@ -113,11 +132,13 @@ class MemoryInbox:
         record = self.records[run_id]
         self.records[run_id] = msgspec.structs.replace(record, attempts=record.attempts + 1)
 
-    async def finish(self, result: RunResult) -> None:
+    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
         await asyncio.sleep(0)
         record = self.records[result.run_id]
-        if record.result is None:
-            self.records[result.run_id] = msgspec.structs.replace(record, result=result)
+        if record.result is not None:
+            return None
+        self.records[result.run_id] = msgspec.structs.replace(record, result=result)
+        return self.outbox.put_reply(parcel) if parcel is not None else None
 
     async def find(self, run_id: str) -> RunRecord | None:
         await asyncio.sleep(0)

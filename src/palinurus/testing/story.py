@@ -77,6 +77,10 @@ class Story:
                 before = entry.message
         return reply
 
+    def results(self) -> list[ToolResult]:
+        messages = [entry.message for entry in self.entries if isinstance(entry, MessageEntry)]
+        return [message for message in messages if isinstance(message, ToolResult)]
+
 
 def _also(message: Message) -> tuple[str, ...]:
     return message.also if isinstance(message, UserMessage) else ()

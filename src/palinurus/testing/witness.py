@@ -17,6 +17,7 @@ from palinurus.dispatch.inbox import Inbox
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, UserMessage
+from palinurus.ledger.audit import AuditLog
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, Entry, MessageEntry
@@ -26,12 +27,13 @@ CANARY = "yellow canary"  # stands in every private file and nowhere else
 
 
 class Witness:
-    def __init__(self, sessions: SessionStore, inbox: Inbox, secrets: tuple[str, ...]) -> None:
+    def __init__(self, sessions: SessionStore, inbox: Inbox, secrets: tuple[str, ...], audit: AuditLog) -> None:
         self.broken: list[str] = []
         self.letters: list[Letter] = []
         self.requests = 0
         self._sessions = sessions
         self._inbox = inbox
+        self._audit = audit
         self._redact = Redactor(secrets).redact
         self._secrets = [form for secret in secrets for form in (secret, msgspec.json.encode(secret)[1:-1].decode())]
         self._stories: dict[str, Story] = {}  # by session key
@@ -195,6 +197,20 @@ class Witness:
                 continue
             self._holds_no_secret(f"the row of run {letter.run_id}", msgspec.json.encode(kept).decode())
             self._answer_is_its_own(letter, kept.result)
+
+    async def all_is_written_down(self) -> None:
+        """(16) Whatever a tool answered stands behind a row of the audit log, whose chain is whole. (19) No secrets."""
+        report = await self._audit.verify()
+        if not report.ok:
+            self._breaks(16, f"the audit log does not verify: {report.trouble}")
+        rows = await self._audit.rows(limit=1_000_000)
+        for row in rows:
+            self._holds_no_secret(f"row {row.seq} of the audit log", msgspec.json.encode(row).decode())
+        known = {(row.session_key, row.call_id) for row in rows}
+        for key, story in self._stories.items():
+            for message in story.results():
+                if not message.is_error and (key, message.tool_call_id) not in known:
+                    self._breaks(16, f"{message.tool_name} of {key} ran, and the audit log does not know")
 
     def _answer_is_its_own(self, letter: Letter, result: RunResult) -> None:
         story = self._stories.get(letter.key, Story())

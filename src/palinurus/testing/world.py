@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from palinurus.config.handling import ExecSettings
 from palinurus.dispatch.inbox import Inbox
 from palinurus.dispatch.runs import Run
 from palinurus.domain.clock import Clock, NewId
@@ -18,15 +19,18 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import HolderLost, QueueFull, StorageError, WaitTimeout
 from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.ledger.audit import AuditLog
 from palinurus.sessions.store import SessionStore
 from palinurus.testing.clock import SeededIds
 from palinurus.testing.faults import CALM, Border, Power, Trace, Weather, dice_for
+from palinurus.testing.hands import MemoryApprovals, MemoryGrants
 from palinurus.testing.liar import LONE_SURROGATE, SECRETS, lying_tools, words
 from palinurus.testing.life import TURN_SECONDS, Life, Outlives, Settings, changed_at_random
 from palinurus.testing.story import Letter
 from palinurus.testing.virtual import VirtualClock
 from palinurus.testing.witness import CANARY, Witness
-from palinurus.tools.files import file_tools
+from palinurus.tools.approvals.approval import Approvals
+from palinurus.tools.files.reading import file_tools
 from palinurus.tools.note import note_tool
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
@@ -53,6 +57,7 @@ class Shelf(Struct, frozen=True):
 
     sessions: SessionStore
     inbox: Inbox
+    audit: AuditLog
     close: Callable[[], Awaitable[None]] | None = None
 
 
@@ -72,10 +77,23 @@ class World:
         self._clock = VirtualClock(asyncio.get_running_loop())
         ids = SeededIds(seed)
         self.shelf = shelf = make_shelf(self._clock, ids, home)
-        self.witness = Witness(shelf.sessions, shelf.inbox, SECRETS)
+        self.witness = Witness(shelf.sessions, shelf.inbox, SECRETS, shelf.audit)
         files = WorkspaceFiles(Boundary(self._workspace))
         tools = (*file_tools(files), note_tool(files, self._clock), *lying_tools(lambda: self._life.border))
-        self._outlives = Outlives(shelf.sessions, shelf.inbox, files, self._clock, ids, self.witness.received, tools)
+        grants = MemoryGrants()
+        approvals = Approvals(MemoryApprovals(), grants, self._clock, ids, lambda _: ExecSettings())
+        self._outlives = Outlives(
+            shelf.sessions,
+            shelf.inbox,
+            files,
+            self._clock,
+            ids,
+            shelf.audit,
+            approvals,
+            grants,
+            self.witness.received,
+            tools,
+        )
         self._settings = Settings()
         self._life = self._new_life()
         self._clients: set[asyncio.Task[None]] = set()
@@ -302,6 +320,7 @@ class World:
             raise PromiseBroken(f"promise 10: no rest after {REST:g} seconds") from None
         await self._check()
         await self.witness.at_rest()
+        await self.witness.all_is_written_down()
         self._raise_if_broken()
         await self._life.crash()
 

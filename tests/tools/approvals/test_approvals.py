@@ -27,6 +27,7 @@ from palinurus.tools.approvals.rendering import render_plan, visible
 from palinurus.tools.grants.grants import GrantDraft, words
 
 WAIT = 5.0
+GROUP = "agent:main:telegram:group:7"
 RM = Invocation("rm", "/usr/bin/rm", "/usr/bin/rm", ("-rf", "build"))
 WC = Invocation("wc", "/usr/bin/wc", "/usr/bin/wc", ("-l",))
 CAT = Invocation("cat", "/usr/bin/cat", "/usr/bin/cat", ("notes/*.md",))
@@ -299,6 +300,11 @@ async def test_a_wider_rule_must_fit_what_was_asked_and_the_rest_is_granted_exac
         (plan_of(Invocation("x", "/tmp/x", "/tmp/x")), "lies where the agent can write"),
         (plan_of(RM, env=("GIT_PAGER",)), "sets variables"),
         (plan_of(RM, cwd="/home/me"), "outside the workspace"),
+        (
+            plan_of(Invocation("python3", "/usr/bin/python3", "/usr/bin/python3.12", ("x.py",))),
+            "runs files that the agent",
+        ),
+        (plan_of(Invocation("sh", "/usr/bin/sh", "/usr/bin/dash", ("build.sh",))), "runs files that the agent"),
     ],
 )
 async def test_what_cannot_be_allowed_always_says_why_and_can_be_allowed_once(desk: Desk, plan: Plan, why: str) -> None:
@@ -356,8 +362,28 @@ async def test_only_the_owner_decides_and_looks(desk: Desk) -> None:
     await within(task)
 
 
-async def approve(desk: Desk, said: str, *, owner: bool = True) -> str:
-    return await answer_command(desk.approvals, session_key="agent:main:main", words=said, by="owner", owner=owner)
+async def test_where_others_listen_no_plan_of_another_conversation_is_shown(desk: Desk) -> None:
+    task, event = await desk.asked(plan_of(RM))
+    for said in ("", "once", event.id):
+        shown = await approve(desk, said, key=GROUP)
+        assert "rm" not in shown.replace("another conversation", "").split()
+        assert "build" not in shown
+    here, own = await desk.asked(plan_of(CAT), key=GROUP)
+    assert own.id in await approve(desk, "", key=GROUP)
+    assert "cat" in await approve(desk, own.id, key=GROUP)
+    assert await approve(desk, f"{event.id} no", key=GROUP) == f"{event.id}: denied by owner (chat)."
+    await approve(desk, f"{own.id} no")
+    await asyncio.gather(task, here)
+
+
+async def test_who_allows_a_program_always_that_runs_others_is_told_so(desk: Desk) -> None:
+    task, event = await desk.asked(plan_of(Invocation("make", "/usr/bin/make", "/usr/bin/make", ("test",))))
+    assert "note: make: it runs what the files of the project tell it to" in await approve(desk, f"{event.id} always")
+    await within(task)
+
+
+async def approve(desk: Desk, said: str, *, owner: bool = True, key: str = "agent:main:main") -> str:
+    return await answer_command(desk.approvals, session_key=key, words=said, by="owner", owner=owner)
 
 
 def test_a_plan_is_shown_in_full() -> None:

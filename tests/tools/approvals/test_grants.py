@@ -18,7 +18,7 @@ from palinurus.tools.grants.grants import (
     holds,
     words,
 )
-from palinurus.tools.grants.patterns import is_literal, matches, split_rule, unescape
+from palinurus.tools.grants.patterns import escape, is_literal, matches, split_rule, unescape
 
 GIT = ("/usr/bin/git", "/usr/bin/git")
 
@@ -190,6 +190,18 @@ def test_a_wildcard_never_leads_out_of_where_it_stands(pattern: str, argument: s
     if matches(pattern, argument) and not is_literal(pattern):
         assert ".." not in argument.split("/")
         assert not argument.startswith(("/", "~")) or pattern[0] in "/~["
+
+
+@pytest.mark.parametrize("argument", ["|touch x", " | touch x", "touch x|", "touch x |", "!touch x", "<x", ">x", "> x"])
+def test_what_some_programs_open_as_a_command_or_a_file_has_to_be_named(argument: str) -> None:
+    assert not matches("*", argument)
+    assert not matches("?*", argument)
+    assert matches(escape(argument), argument)
+
+
+def test_a_bar_inside_an_argument_is_plain_text() -> None:
+    assert matches("*", "a|b")
+    assert matches("a*|", "ab|")
 
 
 @given(ARGUMENTS)

@@ -17,9 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palinurus.config.handling import ElevatedSettings, ExecSettings
+from palinurus.domain.errors import SandboxError
 from palinurus.domain.events import Notice
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.tool import Restriction
+from palinurus.domain.tool import Restriction, ToolRun
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.tools.exec.running import Step, helper_argv, read_steps
 from palinurus.tools.grants.grants import Grant
@@ -464,6 +466,76 @@ async def test_a_program_that_was_swapped_after_the_yes_does_not_run(place: Path
     with pytest.raises(Exception, match="is no longer"):
         await prepared.run()
     assert not bench.started
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("./tool a", "tool"),
+        ("sh tool a", "tool"),
+        ("nice sh tool", "tool"),
+        ("python3 tool", "tool"),
+        ("ls|./tool", "tool"),
+    ],
+)
+async def test_a_program_or_script_that_was_changed_after_it_was_shown_does_not_run(
+    place: Path, command: str, file: str
+) -> None:
+    bench = Bench(place, ALLOWLIST)
+    (place / file).write_text("#!/bin/sh\necho good\n")
+    (place / file).chmod(0o755)
+    before = (place / file).stat()
+    prepared = await bench.prepare(command=command)
+    (place / file).write_text("#!/bin/sh\necho evil\n")
+    os.utime(place / file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert prepared.ask
+    with pytest.raises(SandboxError, match="was changed since it was looked at"):
+        await prepared.run()
+    assert not bench.started
+
+
+async def test_an_argument_that_became_a_link_out_after_it_was_shown_is_not_followed(place: Path) -> None:
+    bench = Bench(place, ALLOWLIST)
+    (place / "notes").write_text("")
+    prepared = await bench.prepare(command="cat notes")
+    (place / "notes").unlink()
+    (place / "notes").symlink_to("/etc/passwd")
+    with pytest.raises(SandboxError, match="notes leads elsewhere"):
+        await prepared.run()
+    told = await bench.approved(command="cat notes")  # now that it was told, a person may want it
+    assert "root" in str(told.content)
+
+
+async def test_a_repository_of_the_agents_own_making_is_no_way_out_of_the_sandbox(
+    place: Path, bubblewrap: Sandbox
+) -> None:
+    bench = Bench(place, ALLOWLIST, sandboxed="required", sandbox=bubblewrap)
+    made = f"git init -q sub && cd sub && git config core.fsmonitor 'touch {place}/../escaped; false' && echo made"
+    assert "made" in await bench.runs(made)
+    prepared = await bench.prepare(command="git status", workdir="sub", elevated=True)
+    assert "lies where the agent can write" in prepared.ask
+    assert not bench.host.started
+
+
+async def test_what_is_the_owners_alone_is_not_seen_by_commands_of_a_group(place: Path, bubblewrap: Sandbox) -> None:
+    (place / "MEMORY.md").write_text("the owner likes figs")
+    bench = Bench(place, sandboxed="required", sandbox=bubblewrap)
+    group = ToolRun(SessionKey.parse("agent:main:telegram:group:7"), "r", private=False)
+    assert "figs" not in str((await bench.use(bench.exec, group, command="cat MEMORY.md; grep -r figs .")).content)
+    assert "figs" in await bench.runs("cat MEMORY.md")
+
+
+async def test_a_command_of_an_untrusted_turn_cannot_speak_to_later_conversations(
+    place: Path, bubblewrap: Sandbox
+) -> None:
+    bench = Bench(place, sandboxed="required", sandbox=bubblewrap)
+    (place / "AGENTS.md").write_text("mine")
+    write = "echo obey > AGENTS.md; echo obey > BOOTSTRAP.md; mkdir -p skills/x; echo fine > plan.md"
+    await bench.use(bench.exec, a_run(origin=Origin.OUTSIDE), command=write)
+    assert ((place / "AGENTS.md").read_text(), (place / "BOOTSTRAP.md").read_text()) == ("mine", "")
+    assert ((place / "skills" / "x").exists(), (place / "plan.md").read_text()) == (False, "fine\n")
+    await bench.runs("echo ours > AGENTS.md")
+    assert (place / "AGENTS.md").read_text() == "ours\n"
 
 
 async def test_a_grant_covers_its_command_and_its_use_is_noted(place: Path) -> None:

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.tool import Prepared, ToolRun
+from palinurus.domain.tool import Prepared, Restriction, ToolRun
 from palinurus.testing.clock import FakeClock
 from palinurus.tools.exec.output import Output
+from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import BACKGROUND, REMEMBERED, Processes
 
 __all__ = ["nothing_is_left"]  # a fixture for all of them
@@ -194,10 +195,42 @@ async def test_where_commands_are_free_input_is_too_except_in_an_untrusted_turn(
     assert prepared.when_untrusted
 
 
+async def writes(bench: Bench, name: str, **run: Any) -> Prepared:
+    assert bench.process.prepare is not None
+    prepared = await bench.process.prepare(a_run(**run), _call("write", name, text="x"))
+    assert isinstance(prepared, Prepared)
+    return prepared
+
+
+async def test_what_the_owner_set_free_is_free_for_the_owner_alone_and_as_long_as_they_want(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ExecSettings())
+    name = await start(bench, "sh", a_run(elevated="full"), elevated=True)
+    assert not (await writes(bench, name, elevated="full")).ask
+    for run in ({"elevated": "full", "owner": False}, {"elevated": "off"}, {"elevated": "ask"}, {}):
+        assert "as good as a command" in (await writes(bench, name, **run)).ask
+
+
+async def test_nothing_is_written_to_the_host_where_commands_may_not_run_there(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FULL)
+    name = await start(bench, "cat")
+    caged = Restriction("skill:pdf", "it is somebody else's", sandboxed=True)
+    assert "it is somebody else's (skill:pdf)" in (await writes(bench, name, restrictions=(caged,))).refusal
+    bench.process = process_tool(bench.processes, ExecSettings(security="deny"))
+    assert "switched off" in (await writes(bench, name)).refusal
+
+
 async def test_inside_the_sandbox_nobody_is_asked(tmp_path: Path) -> None:
     bench = Bench(tmp_path, ExecSettings(), sandboxed="required", sandbox=await working_bubblewrap())
-    prepared = await written(bench)
+    prepared = await written(bench, a_run(origin=Origin.OUTSIDE))
     assert (prepared.ask, prepared.when_untrusted, prepared.refusal) == ("", "", "")
+
+
+async def test_an_untrusted_turn_does_not_type_into_what_was_started_before_it(tmp_path: Path) -> None:
+    """A command that an untrusted turn starts cannot change AGENTS.md; a shell from before could."""
+    bench = Bench(tmp_path, ExecSettings(), sandboxed="required", sandbox=await working_bubblewrap())
+    prepared = await written(bench)
+    assert (prepared.ask, prepared.refusal) == ("", "")
+    assert "started before this turn" in prepared.when_untrusted
 
 
 async def test_what_a_fetcher_wrote_is_from_outside_when_it_is_polled(bench: Bench) -> None:

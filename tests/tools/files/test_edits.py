@@ -189,6 +189,16 @@ async def test_a_link_swapped_in_after_the_plan_was_shown_does_not_reach_the_ins
     assert not (hands.root / "AGENTS.md").exists()
 
 
+async def test_the_plan_of_a_long_write_says_what_is_not_shown(hands: Hands) -> None:
+    write = next(each for each in hands.tools if each.spec.name == "write")
+    assert write.prepare is not None
+    run = ToolRun(SessionKey.main(), "r", True)
+    for length, told in ((2_000, None), (3_500, "the last 1,500 characters")):
+        prepared = await write.prepare(run, {"path": "a.md", "content": "x" * length})
+        assert isinstance(prepared, Prepared)
+        assert prepared.plan.arguments.get("notShown") == told
+
+
 async def test_the_plan_of_a_write_names_the_true_place_and_covers_every_byte(hands: Hands) -> None:
     (hands.root / "link.md").symlink_to("docs/real.md")
     write = next(each for each in hands.tools if each.spec.name == "write")

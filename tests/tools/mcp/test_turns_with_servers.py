@@ -12,7 +12,6 @@ from palinurus.domain.messages import Origin
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
 from palinurus.tools.mcp.settings import ServerSettings
-from palinurus.tools.registry import Registry
 
 
 async def test_changed_tools_begin_an_epoch_and_the_same_tools_do_not(
@@ -22,10 +21,10 @@ async def test_changed_tools_begin_an_epoch_and_the_same_tools_do_not(
     tools.write_text(json.dumps([{"name": "old", "inputSchema": {"type": "object"}}]))
     made = make(plain(tools=tools))
     async with Harness(workspace) as pal:
-        own = pal.tools.all()
+        own = pal.gate
 
         async def turn(text: str) -> None:
-            pal.tools = pal.gate.tools = Registry([*own, *await made.servers.tools()])
+            pal.gate = own.with_tools(await made.servers.tools())
             await pal.hears(text)
 
         pal.model.says(calls(call("plain__old", text="hi")), "Done.")
