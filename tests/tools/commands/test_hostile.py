@@ -452,10 +452,10 @@ HOSTILE: dict[str, list[str]] = {
         "../bin/no-such status",
         "ls/ src",
         "/ src",
-        "-ls src",
         "%1",
         "nice .. ls",
     ],
+    "takes for options": ["-ls src", "-x\nls src", "-s", "+x", "sh -c '-x\nls src'", "sh -c +x"],
     "a program without a name": ["'' src", '""', "ls src | ''"],
     "no program beside an operator": [
         "; ls",

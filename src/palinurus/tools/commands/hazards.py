@@ -18,7 +18,7 @@ from palinurus.tools.grants.patterns import REST, is_literal
 
 _INTERPRETERS = SHELLS | names(
     """python pypy perl ruby node nodejs deno bun php lua luajit tclsh wish Rscript java groovy scala julia guile
-    osascript pwsh irb ipython elixir escript"""
+    osascript pwsh irb ipython elixir escript octave R ghci ocaml racket sbcl clisp gs"""
 )
 _LANGUAGES = names("awk gawk mawk nawk original-awk sed gsed jq m4")
 _EDITORS = names(
@@ -51,10 +51,13 @@ _REMARK = {name: remark for remark, group in _REMARKS.items() for name in group}
 
 _GIT = names(
     """add apply archive blame branch cat-file checkout cherry cherry-pick clean clone commit describe diff diff-tree
-    fetch for-each-ref gc grep init log ls-files ls-remote ls-tree merge merge-base mv name-rev pull push range-diff
-    reflog remote reset restore rev-list rev-parse revert rm shortlog show show-ref stash status switch symbolic-ref tag
+    fetch for-each-ref gc grep init log ls-files ls-remote ls-tree merge merge-base mv name-rev pull range-diff
+    reflog reset restore rev-list rev-parse revert rm shortlog show show-ref stash status switch symbolic-ref tag
     version whatchanged worktree"""
-)  # the others take programs as arguments, or are somebody's alias for anything
+)  # the others take programs as arguments, or are somebody's alias for anything; a push runs hooks where it arrives
+_GIT_ELSEWHERE = names(
+    "push fetch pull clone ls-remote"
+)  # where to is named too: it may be a repository of the agent's
 _TRANSPORT = re.compile(r"[\w.+-]*::")  # addresses by which git starts a program, such as ext::./x
 
 _EVERY = 1_000_000
@@ -65,12 +68,24 @@ _NAMED: Mapping[str, int] = {
     **dict.fromkeys(_EDITORS | _OPENERS, _EVERY),
 }
 _VERSION = re.compile(r"[-\d.]+$")
+_LISTENERS = _INTERPRETERS | _EDITORS | names("m4 crontab")  # without a file they do what their standard input says
 
 
 def runs_other_programs(name: str) -> str:
     """What to tell people before they allow this program for longer; empty for most."""
     base = base_name(name)
     return never(base) or _REMARK.get(base, "") or _REMARK.get(_VERSION.sub("", base), "")
+
+
+def runs_scripts(name: str) -> bool:
+    """Whether a file among its arguments says what it does."""
+    base = base_name(name)
+    return base in _INTERPRETERS or _VERSION.sub("", base) in _INTERPRETERS
+
+
+def reads_program(found: Invocation) -> bool:
+    """Whether what it does is written on its standard input: then no words of the command say what it will be."""
+    return bool(_kinds(found) & _LISTENERS) and found.args in ((), ("-",))
 
 
 def allows(grant: Grant | GrantDraft, found: Invocation) -> bool:
@@ -80,16 +95,23 @@ def allows(grant: Grant | GrantDraft, found: Invocation) -> bool:
 
 def unnamed(grant: Grant | GrantDraft, found: Invocation) -> str:
     """The first argument that the grant would have to name and does not; empty when there is none."""
-    kinds = {base_name(found.binary), base_name(found.resolved)}
-    kinds |= {_VERSION.sub("", kind) for kind in kinds}
+    kinds = _kinds(found)
     for place, arg in enumerate(found.args):
         named = place < len(grant.args) and grant.args[place] != REST and is_literal(grant.args[place])
-        if not named and _has_to_be_named(kinds, place, arg):
+        if not named and _has_to_be_named(kinds, place, found.args):
             return arg or "''"
     return ""
 
 
-def _has_to_be_named(kinds: set[str], place: int, arg: str) -> bool:
-    if "git" in kinds and (_TRANSPORT.match(arg) or (place == 0 and arg not in _GIT)):
+def _kinds(found: Invocation) -> set[str]:
+    """What it is called, with and without its version."""
+    called = {base_name(found.binary), base_name(found.resolved)}
+    return called | {_VERSION.sub("", each) for each in called}
+
+
+def _has_to_be_named(kinds: set[str], place: int, args: tuple[str, ...]) -> bool:
+    if "git" in kinds and (_TRANSPORT.match(args[place]) or (place == 0 and args[0] not in _GIT)):
+        return True
+    if "git" in kinds and place == 1 and args[0] in _GIT_ELSEWHERE:
         return True
     return any(place < _NAMED.get(kind, 0) for kind in kinds)

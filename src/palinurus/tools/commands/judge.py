@@ -1,7 +1,8 @@
 """Judges a command: is every program that it would start allowed, with these very arguments?
 
 Each segment of each pipeline is looked through to the programs that it starts. Each of those has to be a safe filter,
-or covered by a line of the config's allowlist, or by a grant. One that is not makes the whole command ask.
+or covered by a line of the config's allowlist, or by a grant. One that is not makes the whole command ask. So does one
+for which the agent could have changed what a grant means: a repository of its own making, a link out of the workspace.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from msgspec import Struct
 
 from palinurus.domain.plan import Invocation
 from palinurus.tools.commands.allowlist import configured
-from palinurus.tools.commands.hazards import allows, unnamed
-from palinurus.tools.commands.resolve import is_systems_own, lies_within, resolve
+from palinurus.tools.commands.hazards import allows, reads_program, unnamed
+from palinurus.tools.commands.repositories import distrust
+from palinurus.tools.commands.resolve import is_systems_own, leads_out, lies_within, resolve
 from palinurus.tools.commands.safe_bins import is_safe
 from palinurus.tools.commands.script import MAX_PROGRAMS, Argv, Opaque, Script, base_name, quoted, too_many
 from palinurus.tools.commands.wrappers import Unwrapped, unwrap
@@ -26,6 +28,7 @@ class Surroundings(Struct, frozen=True):
     cwd: str
     path: str  # the clean PATH that it gets
     writable: tuple[str, ...] = ()  # where the agent may write: the workspace, /tmp
+    workspace: str = ""
     variables: tuple[str, ...] = ()  # names that the model sets and that may change what a program does
 
 
@@ -94,12 +97,26 @@ def _cover(found: Invocation, allowed: Allowed, where: Surroundings) -> list[str
     if is_safe(found, allowed.safe_bins):
         return []
     lines = list(configured(allowed.allowlist, found, cwd=where.cwd, path=where.path))
-    if any(allows(line, found) for line in lines):
-        return []
-    for grant in allowed.grants:
-        if allows(grant, found):
-            return [grant.id]
-    return Opaque(_miss(found, [*lines, *allowed.grants]))
+    covering = next((rule for rule in (*lines, *allowed.grants) if allows(rule, found)), None)
+    if covering is None:
+        astray = _astray(found, where)
+        return Opaque(_miss(found, [*lines, *allowed.grants]) + (f"; {astray}" if astray else ""))
+    if why := changed_meaning(found, where):
+        return Opaque(why)
+    return [] if covering in lines else [covering.id]
+
+
+def changed_meaning(found: Invocation, where: Surroundings) -> str:
+    """Why these words may do something else here than whoever allowed them meant; empty when they do not."""
+    if reads_program(found):
+        return f"{quoted(found.name)} does what its standard input says"
+    repository = distrust(found, cwd=where.cwd, workspace=where.workspace, writable=where.writable)
+    return _astray(found, where) or repository
+
+
+def _astray(found: Invocation, where: Surroundings) -> str:
+    astray = leads_out(found.args, cwd=where.cwd, workspace=where.workspace) if where.workspace else None
+    return f"{quoted(astray.arg)} leads out of the workspace by a link, to {quoted(astray.real)}" if astray else ""
 
 
 def _miss(found: Invocation, near: Sequence[Grant]) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from palinurus.domain.plan import Invocation
 from palinurus.tools.commands.script import Argv
 
+LONGEST_PATH = 4096
+_SPLIT = re.compile("[=:@,]")
 SYSTEM = frozenset({Path("/bin"), Path("/usr/bin")})
 
 
@@ -31,6 +35,30 @@ def lies_within(found: Invocation, roots: Iterable[str]) -> bool:
     """Whether the program, or the link to it, lies in one of these directories."""
     places = (Path(found.binary), Path(found.resolved))
     return any(place.is_relative_to(os.path.realpath(root)) for root in roots for place in places)
+
+
+class Astray(NamedTuple):
+    """An argument, and where it really leads."""
+
+    arg: str
+    real: str
+
+
+def leads_out(args: Iterable[str], *, cwd: str, workspace: str) -> Astray | None:
+    """The first argument that may be a path in the workspace and leads out of it by a link.
+
+    The agent can make links where it works, and a program that was allowed to read `notes.md` would follow one.
+    """
+    root = os.path.realpath(workspace)
+    for arg in args:
+        for part in sorted({arg, arg[2:] if arg.startswith("-") else "", *_SPLIT.split(arg)} - {""}):
+            if part.startswith(("/", "~")) or len(part) >= LONGEST_PATH:
+                continue
+            meant = os.path.join(cwd, part)  # noqa: PTH118  as text: a Path would tidy it up
+            real = os.path.realpath(meant)
+            if real != os.path.normpath(meant) and not Path(real).is_relative_to(root):
+                return Astray(arg, real)
+    return None
 
 
 def _places(name: str, cwd: str, path: str) -> Iterator[Path]:

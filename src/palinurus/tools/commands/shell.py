@@ -92,6 +92,8 @@ def parse(text: str) -> Script | Opaque:
     """Linear in the length of the text."""
     if len(text) > MAX_CHARACTERS:
         return too_long()
+    if text[:1] in ("-", "+"):
+        return Opaque(f"it begins with {text[0]}, which a shell takes for options")
     try:
         _refuse_unseen(text)
         return _script(_tokens(text))

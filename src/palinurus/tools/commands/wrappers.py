@@ -21,15 +21,18 @@ _PLAIN_SHELLS = names("sh bash dash")  # the others read files of their own firs
 _ASKS = {
     "it runs a program as somebody else, or in another place": names(
         """sudo sudoedit doas su runuser setpriv pkexec gosu su-exec capsh chroot unshare nsenter proot fakeroot
-        fakechroot bwrap firejail systemd-run machinectl ssh mosh slogin rsh dbus-run-session"""
+        fakechroot bwrap firejail systemd-run machinectl ssh mosh slogin rsh dbus-run-session run0 sg newgrp schroot
+        aa-exec runcon chpst flatpak-spawn distrobox-host-exec toolbox"""
     ),
     "what it starts comes from elsewhere, or is started later": names(
         """xargs parallel watch entr at batch expect unbuffer script screen tmux setsid daemonize start-stop-daemon
-        flock run-parts busybox toybox"""
+        flock run-parts busybox toybox sem chronic ifne hyperfine watchexec nodemon direnv ssh-agent gpg-agent
+        dbus-launch systemd-inhibit systemd-cat caffeinate tini dumb-init logsave"""
     ),
     "it starts a program under another one": names(
         """strace ltrace gdb gdbserver lldb valgrind perf rlwrap prlimit taskset numactl cgexec setarch linux32 linux64
-        i386 x86_64 faketime xvfb-run torsocks proxychains proxychains4 socat"""
+        i386 x86_64 faketime xvfb-run torsocks proxychains proxychains4 socat choom
+        uclampset eatmydata catchsegv rr uftrace heaptrack"""
     ),
 }
 _NEVER = {name: reason for reason, group in _ASKS.items() for name in group}

@@ -1,0 +1,158 @@
+"""Whether git may be run here because of a grant: is the repository one that the agent cannot have written?
+
+git takes programs from the repository it is started in, hooks and a dozen settings, and in one that the agent has made
+`git status` is whatever the agent wants. So a grant counts where there is no repository, in one out of the agent's
+reach, and in the workspace's own, as long as that names no program: the sandbox shows its `.git` read-only, and the
+file tools do not write there. Everywhere else git asks, whatever is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from palinurus.domain.plan import Invocation
+from palinurus.tools.commands.script import base_name, names
+
+_GIT = names("git gh glab hub tig lazygit git-lfs")  # the others start git in the same place
+_OTHERS = {"hg": ".hg", "jj": ".jj"}  # these we do not read: theirs is always asked about
+_PLAIN_OPTIONS = names("--no-pager -P --version -v")  # before a sub-command; others name a place or a setting
+
+_HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]\s*(.*)')
+_SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?")
+_HARMLESS = re.compile(
+    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf"
+    r"|eol|safecrlf|quotepath|untrackedcache|preloadindex|abbrev|compression|whitespace|longpaths|commentchar)"
+    r"|(?:user|author|committer)\.(?:name|email)"
+    r"|remote\.(?:url|pushurl|fetch|push|prune|prunetags|tagopt|mirror|skipdefaultupdate|skipfetchall|gh-resolved)"
+    r"|branch\.(?:remote|merge|rebase|pushremote|description|vscode-merge-base|github-pr-owner-number)"
+    r"|pull\.(?:rebase|ff)|push\.(?:default|autosetupremote|followtags)|fetch\.(?:prune|prunetags|parallel|all)"
+    r"|diff\.(?:algorithm|renames|colormoved|mnemonicprefix|noprefix|context)|merge\.(?:ff|conflictstyle|renames|stat)"
+    r"|rebase\.(?:autostash|autosquash)|rerere\.(?:enabled|autoupdate)|gc\.auto|init\.defaultbranch|tag\.sort"
+    r"|lfs\.repositoryformatversion|(?:color|column|advice|status)\.[\w-]+"
+)
+_FAR = re.compile(r"(?:https?|ssh|git)://[^-]|(?:[\w.-]+@)?[\w][\w.-]*:(?!:|//)[^-]")  # a path here may be a repository
+_MOST_CONFIG, _MOST_INDEX = 256 * 1024, 32 * 1024 * 1024
+_PLAIN_FILES = (0o100000, 0o120000)  # files and links; the rest is somebody's repository, or a folder left out
+
+
+def distrust(found: Invocation, *, cwd: str, workspace: str, writable: Sequence[str]) -> str:
+    """Why no grant counts for this program in this place; empty when one may, and for most programs."""
+    kinds = {base_name(found.binary), base_name(found.resolved)}
+    reach = [os.path.realpath(root) for root in (workspace, *writable) if root]
+    for kind, mark in _OTHERS.items():
+        folder = next(_above(Path(cwd), mark), None) if kind in kinds else None
+        if folder and _within(folder, reach):
+            return _writable(folder / mark)
+    return _git(found, cwd, workspace, reach) if kinds & _GIT else ""
+
+
+def _git(found: Invocation, cwd: str, workspace: str, reach: Sequence[str]) -> str:
+    if found.args and found.args[0].startswith("-") and found.args[0] not in _PLAIN_OPTIONS:
+        return f"{found.name} is told of another place or setting ({found.args[0]})"
+    place = _repository(Path(cwd))
+    if place is None or not _within(place, reach):
+        return ""
+    own = Path(os.path.realpath(workspace), ".git") if workspace else None
+    if place != own or not stat.S_ISDIR(place.lstat().st_mode):
+        return _writable(place)
+    named = next(_programs(place), "")
+    return f"the repository names programs that git would run ({named})" if named else ""
+
+
+def _writable(place: Path) -> str:
+    return f"{place} lies where the agent can write, and may name any program"
+
+
+def _repository(cwd: Path) -> Path | None:
+    """What git would take, or something that is in its way. A folder may be one without being called so."""
+    for folder in (cwd, *cwd.parents):
+        if _there(folder / "HEAD") and (_there(folder / "objects") or _there(folder / "commondir")):
+            return folder
+        if _there(folder / ".git"):
+            return folder / ".git"
+    return None
+
+
+def _above(cwd: Path, mark: str) -> Iterator[Path]:
+    return (folder for folder in (cwd, *cwd.parents) if _there(folder / mark))
+
+
+def _programs(place: Path) -> Iterator[str]:
+    """What in a repository makes git start something, or reach into another repository."""
+    try:
+        yield from _settings(place / "config")
+        hooks = place / "hooks"
+        if hooks.is_symlink() or _there(place / "commondir"):
+            yield "a link to another repository"
+        if hooks.is_dir():
+            yield from (f"the hook {each.name}" for each in sorted(hooks.iterdir()) if _is_hook(each))
+        if _there(place / "index") and _has_repositories(_read(place / "index", _MOST_INDEX)):
+            yield "a repository inside it"
+    except (OSError, ValueError) as error:
+        yield f"it cannot be looked at: {error}"
+
+
+def _settings(config: Path) -> Iterator[str]:
+    """Those that are not known to be harmless. What this does not understand is one of them."""
+    section = ""
+    for line in _read(config, _MOST_CONFIG).decode().splitlines() if _there(config) else ():
+        text = line.strip()
+        if header := _HEADER.fullmatch(text):
+            section, text = header[1].lower(), header[2]
+        if not text or text[0] in "#;":
+            continue
+        setting = _SETTING.fullmatch(text)
+        if setting is None or text.endswith("\\") or not _is_harmless(section, setting[1].lower(), setting[2] or ""):
+            yield f"{section}.{setting[1]}" if setting else text[:80]
+
+
+def _is_harmless(section: str, key: str, value: str) -> bool:
+    if not _HARMLESS.fullmatch(f"{section}.{key}"):
+        return False
+    return key not in ("url", "pushurl") or bool(_FAR.match(value))
+
+
+def _is_hook(path: Path) -> bool:
+    return path.suffix != ".sample" and (path.is_symlink() or os.access(path, os.X_OK))
+
+
+def _has_repositories(index: bytes) -> bool:
+    """Whether an index holds more than files: git goes into a submodule with the submodule's own settings."""
+    signature, version, count = struct.unpack(">4sLL", index[:12]) if len(index) > 32 else (b"", 0, 0)
+    if signature != b"DIRC" or version not in (2, 3):
+        return True
+    at = 12
+    for _ in range(count):
+        mode, flags = int.from_bytes(index[at + 24 : at + 28]), int.from_bytes(index[at + 60 : at + 62])
+        end = index.find(b"\0", at + (64 if flags & 0x4000 else 62))
+        if mode & 0o170000 not in _PLAIN_FILES or end < 0:
+            return True
+        at += ((end - at) // 8 + 1) * 8
+    while at + 8 <= len(index) - 20:
+        if index[at : at + 4] == b"link":  # the rest of it stands in another file
+            return True
+        at += 8 + int.from_bytes(index[at + 4 : at + 8])
+    return False
+
+
+def _read(path: Path, most: int) -> bytes:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError(f"{path.name} is no plain file")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path.name} is too large")
+    return data
+
+
+def _there(path: Path) -> bool:
+    return os.path.lexists(path)
+
+
+def _within(path: Path, roots: Sequence[str]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
