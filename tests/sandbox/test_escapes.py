@@ -108,6 +108,14 @@ def test_what_the_owners_git_would_run_cannot_be_written(room: Starter) -> None:
     assert not git.is_symlink()
 
 
+def test_the_pointer_to_a_repository_elsewhere_cannot_be_turned(room: Starter) -> None:
+    """In a worktree `.git` is a file that says where the repository is."""
+    (room.workspace / ".git").write_text("gitdir: /srv/repository/.git/worktrees/w\n")
+    os.chown(room.workspace / ".git", room.workspace.stat().st_uid, room.workspace.stat().st_gid)
+    room.tries("echo 'gitdir: evil' > .git; rm -f .git; mv .git away; mkdir evil; ln -sfn evil .git")
+    assert (room.workspace / ".git").read_text() == "gitdir: /srv/repository/.git/worktrees/w\n"
+
+
 def test_only_the_standard_streams_are_open(room: Starter) -> None:
     tried = room.tries("for f in /proc/self/fd/*; do readlink $f; done")
     links = [line for line in tried.said.splitlines() if not line.startswith("/proc/")]

@@ -30,6 +30,7 @@ _ACCESS = {
     "ro": "the agent's workspace, read-only",
     "none": "a private workspace, seeded with the agent's files and skills",
 }
+_NOT_PRIVATE = "others may listen: MEMORY.md, USER.md, memory/, .git and .pal of the workspace are not shown"
 
 
 class AskSandbox(Struct, frozen=True):
@@ -76,7 +77,7 @@ async def _explain(house: House, params: AskSandbox) -> Explained:
     return Explained(
         str(key),
         runs,
-        tuple(_reasons(settings, place, walls)),
+        (*_reasons(settings, place, walls), *((_NOT_PRIVATE,) if runs == "sandbox" and not key.is_private else ())),
         settings.mode,
         settings.scope,
         settings.access,

@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from palinurus.domain.errors import PalinurusError, SandboxError
+from palinurus.sandbox.covers import covered, make_room
 from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, Relative, alive, descendants, gone, signal_all
 from palinurus.sandbox.gate import Gate
 from palinurus.sandbox.limits import as_rlimits, lower
@@ -110,9 +111,17 @@ class BubblewrapSandbox:
 
     async def _start(self, command: Command) -> Running:
         mounts = real_mounts(command.mounts, self._hidden)
+        for mount in (each for each in mounts if each.guarded):
+            await asyncio.to_thread(make_room, mount)
         orders = _orders(command, mounts) if os.geteuid() == 0 else None
         shown = [
-            Shown(each.source, f"{STAGE}/{number}" if orders else str(each.source), each.target, each.writable)
+            Shown(
+                each.source,
+                f"{STAGE}/{number}" if orders else str(each.source),
+                each.target,
+                each.writable,
+                covered(each),
+            )
             for number, each in enumerate(mounts)
         ]
         closed = repositories(shown)

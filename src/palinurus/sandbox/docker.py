@@ -20,9 +20,10 @@ import msgspec
 
 from palinurus.config.hands import DockerOptions
 from palinurus.domain.errors import PalinurusError, SandboxError
+from palinurus.sandbox.covers import Cover, covered, make_room
 from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, alive, gone, signal_all
 from palinurus.sandbox.process import Running, read_whole
-from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Walls
+from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
 from palinurus.sandbox.spawn import held, spawn
 from palinurus.sandbox.view import Hidden, covers, real_mounts
 
@@ -82,6 +83,8 @@ class DockerSandbox:
             if covers(mount.source, self._hidden):
                 raise SandboxError(f"{mount.source} holds the home of pal", hint="use another workspace")
         command = msgspec.structs.replace(command, mounts=tuple(real_mounts(command.mounts, self._hidden)))
+        for mount in (each for each in command.mounts if each.guarded):
+            await asyncio.to_thread(make_room, mount)
         # Variables go through a file that nobody else can open: every user of the machine can read an argument.
         with held(variables_file(command.env)) as (fd,):
             argv = run_arguments(self._program, self._options, command, name, f"/dev/fd/{fd}")
@@ -139,6 +142,8 @@ def run_arguments(program: str, options: DockerOptions, command: Command, name: 
     asked += [*_resources(options, limits), *_scratch(limits)]
     for mount in command.mounts:
         asked += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
+        for cover in covered(mount):
+            asked += ["--mount", _covered(mount, cover)]
     return [*asked, "--entrypoint", command.argv[0], options.image or IMAGE, *command.argv[1:]]
 
 
@@ -197,6 +202,13 @@ def _mount(source: str, target: str, *, writable: bool) -> str:
     if "," in source + target or '"' in source + target:
         raise SandboxError(f"docker cannot show {source}: its name has a comma or a quote", hint="rename it")
     return f"type=bind,source={source},target={target}{'' if writable else ',readonly'}"
+
+
+def _covered(mount: Mount, cover: Cover) -> str:
+    place = f"{mount.target}/{cover.name}"
+    if cover.how == "empty directory":
+        return f"type=tmpfs,target={place},tmpfs-mode=0555"
+    return _mount(f"{mount.source}/{cover.name}" if cover.how == "as it is" else "/dev/null", place, writable=False)
 
 
 def _own_env() -> dict[str, str]:

@@ -63,12 +63,17 @@ def command_in(
     *,
     pty: bool = False,
     limits: Limits | None = None,
+    private: bool = True,
+    guarded: bool = False,
 ) -> Command:
-    """What to start in a sandbox: with the workspace, a clean environment, and nothing of ours."""
+    """What to start in a sandbox: with the workspace, a clean environment, and nothing of ours.
+
+    `private` and `guarded` are as in Mount.
+    """
     workspace = str(place.workspace)
-    mounts = [Mount(place.workspace, workspace, place.writable)]
+    mounts = [Mount(place.workspace, workspace, place.writable, private, guarded)]
     if place.agent_workspace is not None:
-        mounts.append(Mount(place.agent_workspace, AGENT_PLACE))
+        mounts.append(Mount(place.agent_workspace, AGENT_PLACE, private=private))
     home = workspace if place.writable else SCRATCH
     return Command(
         tuple(argv),

@@ -28,6 +28,8 @@ class Mount(Struct, frozen=True):
     source: Path
     target: str  # where it stands inside
     writable: bool = False
+    private: bool = True  # whether what belongs to the owner alone is shown: see covers.py
+    guarded: bool = False  # whether what conversations begin with can only be read
 
 
 class Command(Struct, frozen=True):

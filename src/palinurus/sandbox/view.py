@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.domain.errors import SandboxError
+from palinurus.sandbox.covers import Cover
 from palinurus.sandbox.sandbox import MIB, Command, Mount
 
 USER, USER_ID = "pal", 1000
@@ -42,6 +44,7 @@ _ROOTS = (
     _TEMPORARY,
 )  # fmt: skip
 _SCRATCH = 512 * MIB
+_NOTHING = "/dev/null"  # as a file inside: devices do not work there, so it can be neither read nor written
 
 
 class Dialect(Struct, frozen=True):
@@ -65,6 +68,7 @@ class Shown(Struct, frozen=True):
     found_at: str
     target: str
     writable: bool
+    covers: tuple[Cover, ...] = ()
 
 
 def real_mounts(mounts: Iterable[Mount], hidden: Hidden) -> list[Mount]:
@@ -76,7 +80,7 @@ def real_mounts(mounts: Iterable[Mount], hidden: Hidden) -> list[Mount]:
             raise SandboxError(f"there is no directory {mount.source} to show in the sandbox", hint="make it first")
         _check(source, hidden)
         _check_target(mount.target)
-        found.append(Mount(source, mount.target, mount.writable))
+        found.append(replace(mount, source=source))
     return sorted(found, key=lambda mount: mount.target.count("/"))
 
 
@@ -133,6 +137,8 @@ def directories(shown: Sequence[Shown], hidden: Hidden, closed: Collection[str] 
     for each in shown:
         asked += ["--bind" if each.writable else "--ro-bind", each.found_at, each.target]
         asked += _mask(each, hidden)
+        for cover in each.covers:
+            asked += _cover(each, cover)
         if f"{each.target}/.git" in closed:
             asked += ["--ro-bind", f"{each.found_at}/.git", f"{each.target}/.git"]
     return [*asked, "--remount-ro", "/"]
@@ -148,7 +154,8 @@ def repositories(shown: Sequence[Shown]) -> dict[str, tuple[int, int]]:
     for each in shown:
         with suppress(OSError):
             seen = (each.source / ".git").lstat()
-            if each.writable and stat.S_ISDIR(seen.st_mode):
+            hidden = any(cover.name == ".git" for cover in each.covers)
+            if each.writable and not hidden and not stat.S_ISLNK(seen.st_mode):  # a file points to one elsewhere
                 found[f"{each.target}/.git"] = (seen.st_dev, seen.st_ino)
     return found
 
@@ -164,7 +171,18 @@ def _mask(shown: Shown, hidden: Hidden) -> list[str]:
     home = covers(shown.source, hidden)
     if home is None:
         return []
-    place = os.path.join(shown.target, home.relative_to(shown.source))  # noqa: PTH118  a path inside
+    return _nothing_in(os.path.join(shown.target, home.relative_to(shown.source)))  # noqa: PTH118  a path inside
+
+
+def _cover(shown: Shown, cover: Cover) -> list[str]:
+    place = f"{shown.target}/{cover.name}"
+    if cover.how == "empty directory":
+        return _nothing_in(place)
+    source = f"{shown.found_at}/{cover.name}" if cover.how == "as it is" else _NOTHING
+    return ["--ro-bind", source, place]
+
+
+def _nothing_in(place: str) -> list[str]:
     return ["--perms", "0755", "--tmpfs", place, "--remount-ro", place]
 
 
