@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pseudo_terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, ESCAPE, TAB, UP, Terminal, pasted
@@ -100,9 +101,47 @@ async def test_a_command_outside_the_sandbox_shows_its_exact_plan_and_a_no_is_ob
         terminal.type(CTRL_D)
         assert await terminal.ends() == 0
     assert (workspace / "build").is_dir()
+    assert verified(env)["ok"] is True
+    flip_a_byte_of_the_log(Path(env["PALINURUS_HOME"]) / "home.sqlite")
+    assert verified(env)["ok"] is False
+
+
+def verified(env: dict[str, str]) -> dict[str, Any]:
     verify = [sys.executable, "-m", "palinurus", "audit", "verify", "--json"]
-    told = subprocess.run(verify, env={**os.environ, **env}, capture_output=True, text=True, timeout=30, check=True)
-    assert json.loads(told.stdout)["ok"] is True
+    told = subprocess.run(verify, env={**os.environ, **env}, capture_output=True, text=True, timeout=30, check=False)
+    report: dict[str, Any] = json.loads(told.stdout)
+    assert told.returncode == (0 if report["ok"] else 1)
+    return report
+
+
+def flip_a_byte_of_the_log(file: Path) -> None:
+    """In the file itself, as a careless hand or a bad disk would: one bit of what was decided."""
+    data = file.read_bytes()
+    at = data.index(b"rm -rf build is not on the allowlist")
+    while at >= 0:  # wherever it stands: in the log, and in the table of approvals, which the chain does not cover
+        data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        at = data.find(b"rm -rf build is not on the allowlist")
+    file.write_bytes(data)
+
+
+async def test_always_is_given_only_after_the_person_heard_what_stands_out(
+    env: dict[str, str], workspace: Path
+) -> None:
+    (workspace / "build").mkdir()
+    async with Terminal(env, "chat") as terminal:
+        await terminal.sees("of 32k tokens")
+        terminal.type("clean up" + ENTER)
+        await terminal.sees("y allow once")
+        terminal.type("n" + ENTER)
+        await terminal.sees("I leave it alone.")
+        terminal.type("clean up" + ENTER)
+        await terminal.sees("waits for you")
+        terminal.type("a" + ENTER)
+        await terminal.sees("would have allowed 1 of 1 past commands", "removes files", "say it again")
+        assert (workspace / "build").is_dir()
+        terminal.type("a" + ENTER)
+        await terminal.sees("allowed always by owner", "It is called Aster.")
+    assert not (workspace / "build").exists()
 
 
 async def test_a_yes_runs_exactly_what_was_shown(env: dict[str, str], workspace: Path) -> None:

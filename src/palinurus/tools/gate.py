@@ -27,6 +27,7 @@ from palinurus.tools.grants.grants import GrantStore, covers_call
 from palinurus.tools.policy.decide import Asked, Policy, decide, must_ask, offered
 from palinurus.tools.registry import Registry, failed
 
+REMEMBERED = 1_000  # sessions whose tools are known without looking again
 KEPT_OF_A_RESULT = 2_000  # characters in the audit log; the transcript holds what the model read
 
 Untrusted = Literal["ask", "deny", "allow"]
@@ -59,6 +60,7 @@ class Gate:
         self.watch = watch
         self.sandboxed = sandboxed
         self.untrusted = untrusted
+        self._offered: dict[tuple[SessionKey, str, str], tuple[ToolSpec, ...]] = {}  # a gate never changes its mind
 
     def with_tools(self, more: Sequence[Tool]) -> Gate:
         """The same gate before more tools."""
@@ -67,8 +69,13 @@ class Gate:
 
     def hands(self, key: SessionKey, provider: str = "", model: str = "", characters: int = MAX_CHARACTERS) -> Hands:
         """What a session may use with a model, the same whoever speaks: what narrows further narrows at the call."""
-        asked = Asked("", key, provider=provider, model=model, sandboxed=self.sandboxed(key))
-        return Hands(self, tuple(tool.spec for tool in offered(self.policy, self.tools.all(), asked)), characters)
+        place = (key, provider, model)
+        if place not in self._offered:
+            if len(self._offered) >= REMEMBERED:
+                self._offered.clear()
+            asked = Asked("", key, provider=provider, model=model, sandboxed=self.sandboxed(key))
+            self._offered[place] = tuple(tool.spec for tool in offered(self.policy, self.tools.all(), asked))
+        return Hands(self, self._offered[place], characters)
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
         """Run one call. Raises nothing but cancellation; every failure is a result."""
@@ -119,9 +126,10 @@ class _Passage:
             return prepared
         if prepared.refusal:
             return await self._refuse("denied: plan", prepared.refusal, prepared.plan)
+        if self._run.untrusted and prepared.when_untrusted and self._gate.untrusted == "deny":
+            why = f"{tool.spec.name} was not run: {prepared.when_untrusted}"
+            return await self._refuse("denied: untrusted", why, prepared.plan)
         reason = await self._reason_to_ask(tool, prepared)
-        if reason and self._run.untrusted and self._gate.untrusted == "deny" and not prepared.ask:
-            return await self._refuse("denied: untrusted", f"{tool.spec.name} was not run: {reason}", prepared.plan)
         if reason:
             approval = await self._watch.asker.ask(self._run, prepared, reason)
             allowed = _allows(approval, prepared, reason)
@@ -197,7 +205,12 @@ class _Passage:
         details: dict[str, Any] = {"text": text, "origin": str(output.origin)}
         if output.details:
             details["details"] = output.details
-        self._watch.audit.note(self._event("result", "error" if output.is_error else "ok", details))
+        outcome = "error" if output.is_error else "ok"
+        try:
+            event = self._event("result", outcome, details)
+        except (RecursionError, UnicodeError):  # it has run, whatever its details are: that is written down
+            event = self._event("result", outcome, {"text": text, "unreadable": "details"})
+        self._watch.audit.note(event)
 
     def _event(self, kind: Kind, outcome: str, details: dict[str, Any]) -> AuditEvent:
         run, call = self._run, self._call

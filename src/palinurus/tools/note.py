@@ -14,6 +14,7 @@ from palinurus.workspace.append import append_line
 from palinurus.workspace.files import WorkspaceFiles
 
 MAX_NOTE = 4_000
+OUTSIDE = " (noted in a turn that had read text from outside)"  # the origin of a memory is part of it
 
 
 def note_tool(files: WorkspaceFiles | Reaching, clock: Clock) -> Tool:
@@ -26,7 +27,7 @@ def note_tool(files: WorkspaceFiles | Reaching, clock: Clock) -> Tool:
         here = await asyncio.to_thread(reach, run.key)
         if not here.writable:
             raise WorkspaceError(f"nothing can be noted: {here.why}")
-        line = note_line(text)
+        line = note_line(text) + (OUTSIDE if run.untrusted else "")
         day = local_time(clock).date().isoformat()
         path = f"memory/{day}.md"
         number = await asyncio.to_thread(append_line, here.files.boundary, path, line, heading=f"# {day}")

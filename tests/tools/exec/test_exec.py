@@ -242,6 +242,8 @@ def test_steps_are_read_as_they_were_written(steps: list[Step]) -> None:
         ({"command": "  "}, "either command"),
         ({"command": "ls", "argv": ["ls"]}, "either command"),
         ({"argv": [""]}, "names the program"),
+        ({"command": "-s"}, "for options"),
+        ({"command": "+x\nls"}, "for options"),
         ({"argv": ["echo", "a\0b"]}, "NUL"),
         ({"command": "echo \ud800"}, "half a character"),
         ({"command": "x" * 70_000}, "65536"),
@@ -399,6 +401,12 @@ async def test_a_call_is_judged_before_anything_happens(place: Path, case: Case)
         assert prepared.plan.where == verdict
         assert bool(prepared.when_untrusted) == (verdict == "host")
     assert not bench.started
+
+
+async def test_full_is_not_to_be_had_where_others_speak(place: Path) -> None:
+    bench = Bench(place, ALLOWLIST, sandboxed="required", sandbox=PaperWalls())
+    group = ToolRun(SessionKey.parse("agent:main:telegram:group:7"), "r", private=False, elevated="full")
+    assert "rm -rf build" in (await bench.prepare(group, command="rm -rf build", elevated=True)).ask
 
 
 @pytest.mark.parametrize(

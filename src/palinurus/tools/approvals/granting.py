@@ -16,7 +16,7 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.plan import Plan
 from palinurus.tools.commands.allowlist import problem
-from palinurus.tools.commands.hazards import allows
+from palinurus.tools.commands.hazards import allows, runs_scripts
 from palinurus.tools.commands.resolve import resolve
 from palinurus.tools.exec.variables import telling
 from palinurus.tools.grants.grants import (
@@ -77,6 +77,10 @@ class Granting:
                 return f"the program {each.name} was not found"
             if self._replaceable((each.binary, each.resolved), agent, plan.cwd):
                 return f"{each.binary} lies where the agent can write, and may be another program next time"
+            if runs_scripts(each.binary) or runs_scripts(each.resolved):
+                return (
+                    f"{each.name} runs files that the agent can write; `pal approvals grant` makes such a rule by hand"
+                )
         return ""
 
     def read(self, rule: str, agent: str) -> GrantDraft:

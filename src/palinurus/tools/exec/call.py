@@ -45,6 +45,8 @@ def fault(call: Call) -> str:
     """What the model has to mend; empty when nothing."""
     if bool(call.command.strip()) == bool(call.argv):
         return "exec: give either command, a string for a shell, or argv, a list of words."
+    if call.command[:1] in ("-", "+"):
+        return "exec: a shell takes a command that begins with - or + for options. Give it as argv."
     if call.argv and not call.argv[0]:
         return "exec: the first word of argv names the program; it is empty."
     texts = (call.command, *call.argv, *call.env, *call.env.values(), call.workdir)

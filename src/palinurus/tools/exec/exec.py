@@ -111,8 +111,9 @@ class _Office:
     def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
         argv, names = call.started, tuple(sorted(call.env))
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
-        about = About(run.key, run.run_id, call.shown, "sandbox", Origin.OUTSIDE if quarters.network else Origin.AGENT)
-        command = command_in(quarters, argv, cwd, call.env, pty=call.pty)
+        origin = Origin.OUTSIDE if quarters.network else Origin.AGENT
+        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=run.untrusted)
+        command = command_in(quarters, argv, cwd, call.env, pty=call.pty, private=run.private, guarded=run.untrusted)
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self._desk.furnish, quarters)
@@ -141,7 +142,7 @@ class _Office:
         command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS)
 
         async def go() -> ToolOutput:
-            found.still_holds()
+            await asyncio.to_thread(found.still_holds)
             for grant in leave.granted:
                 await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
             remark = self._remark(run, place)

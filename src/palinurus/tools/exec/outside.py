@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.domain.plan import Invocation
+from palinurus.tools.commands.hazards import runs_scripts
 from palinurus.tools.commands.judge import Allowed, Judgement, Surroundings, judge
-from palinurus.tools.commands.resolve import resolve
+from palinurus.tools.commands.resolve import Astray, leads_out, resolve
 from palinurus.tools.commands.script import Opaque, Script, of_argv, render
 from palinurus.tools.commands.shell import parse
 from palinurus.tools.exec.call import Call
@@ -21,7 +25,9 @@ from palinurus.tools.exec.variables import telling
 from palinurus.tools.grants.grants import Grant
 
 _WHEN = {"": "always", ";": "always", "&&": "and", "||": "or"}
-_TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  nothing is written there: it is what anybody could have written
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  anybody can write there
+
+Identity: TypeAlias = tuple[int, int, int, int, int]
 
 
 class Grounds(Struct, frozen=True):
@@ -41,13 +47,22 @@ class Outside(Struct, frozen=True):
     summary: str
     argv: tuple[str, ...]  # for a person
     started: tuple[str, ...]  # for the kernel
+    grounds: Grounds | None = None
     programs: tuple[Invocation, ...] = ()
+    seen: Mapping[str, Identity] = {}  # files that decide what is done, as they were
+    astray: frozenset[Astray] = frozenset()  # arguments that lead out of the workspace, as was told
 
     def still_holds(self) -> None:
-        """Raises SandboxError when a name has come to mean another program since it was looked at."""
+        """Raises SandboxError when a name has come to mean another program since it was looked at, a program or script
+        was changed, or an argument leads elsewhere. Somebody may have taken half an hour to say yes."""
         for program in self.programs:
             if os.path.realpath(program.binary) != program.resolved:
                 raise SandboxError(f"{program.binary} is no longer {program.resolved}", hint="look at it and ask again")
+        for path, identity in self.seen.items():
+            if identity_of(path) != identity:
+                raise SandboxError(f"{path} was changed since it was looked at", hint="look at it and ask again")
+        if self.grounds and (led := _astray(self.judgement, self.grounds) - self.astray):
+            raise SandboxError(f"{min(led).arg} leads elsewhere by now", hint="look at it and ask again")
 
 
 def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
@@ -62,12 +77,42 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
     programs = tuple(resolve(segment.argv, cwd=grounds.cwd, path=grounds.path) for segment in script.segments)
     if missing := [each.name for each in programs if not each.binary]:
         raise BadRequest(f"there is no program {missing[0]!r}", hint="is it installed, and on the PATH?")
-    return Outside(judgement, render(script), _words(script), _started(script, programs), programs)
+    seen = {path: identity for path in _deciding(judgement, programs, grounds.cwd) if (identity := identity_of(path))}
+    astray = _astray(judgement, grounds)
+    return Outside(
+        judgement, render(script), _words(script), _started(script, programs), grounds, programs, seen, astray
+    )
+
+
+def identity_of(path: str) -> Identity | None:
+    """What changes with a regular file; None for anything else. The time of its last change nobody can set back."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  a Path of odd text raises
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _astray(judgement: Judgement, grounds: Grounds) -> frozenset[Astray]:
+    found = (leads_out(each.args, cwd=grounds.cwd, workspace=grounds.workspace) for each in judgement.invocations)
+    return frozenset(each for each in found if each)
+
+
+def _deciding(judgement: Judgement, programs: Sequence[Invocation], cwd: str) -> Iterator[str]:
+    """The programs, and of each that runs a script the first argument that is a file."""
+    for each in (*programs, *judgement.invocations):
+        yield each.resolved
+        if runs_scripts(each.binary) or runs_scripts(each.resolved):
+            files = (os.path.join(cwd, arg) for arg in each.args)  # noqa: PTH118
+            yield from islice(filter(identity_of, files), 1)
 
 
 def _judged(script: Script | Opaque, call: Call, grounds: Grounds) -> Judgement:
     settings = grounds.settings
-    where = Surroundings(grounds.cwd, grounds.path, (grounds.workspace, *_TEMPORARY), tuple(telling(call.env)))
+    reach = (grounds.workspace, *_TEMPORARY)
+    where = Surroundings(grounds.cwd, grounds.path, reach, grounds.workspace, tuple(telling(call.env)))
     judgement = judge(script, Allowed(grounds.grants, settings.allowlist, settings.safe_bins), where)
     if judgement.covered and not Path(grounds.cwd).is_relative_to(os.path.realpath(grounds.workspace)):
         # A grant does not name a directory, and what a program does may depend on where it is started.

@@ -45,7 +45,7 @@ def find_place(
     walled = quarters.sandboxed != "no" or confined is not None
     barred = _barred(run, elevated, confined)
     host = Place("host", security=settings.security, ask=settings.ask)
-    if leave and not barred and run.elevated == "full" and run.owner:
+    if leave and not barred and is_set_free(run):
         host = Place("host", security="full", ask="off")
     if not walled:
         return host
@@ -56,6 +56,11 @@ def find_place(
     if quarters.sandboxed == "required" or confined:
         return Place("sandbox", refusal=f"commands of this session run in a sandbox, and there is none: {walls.why}")
     return Place("host", security=settings.security, ask=settings.ask, unwalled=walls.why)
+
+
+def is_set_free(run: ToolRun) -> bool:
+    """Whether `/elevated full` holds: for the owner, where nobody else's words stand in the conversation."""
+    return run.elevated == "full" and run.owner and run.private
 
 
 def find_leave(place: Place, fallback: Security, judgement: Judgement) -> Leave:

@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
+from palinurus.tools.exec.place import is_set_free
 from palinurus.tools.exec.processes import Job, Processes
 from palinurus.tools.registry import failed, prepared_tool
 
@@ -25,6 +26,13 @@ MAX_WAIT_MS = 30_000
 MAX_WRITE = 100_000
 WRITE_SECONDS = 10.0
 WROTE_OUTSIDE = "input for a program outside the sandbox, asked for in a turn that has read text from outside"
+WROTE_UNGUARDED = "input for a program that was started before this turn had read text from outside"
+AS_GOOD_AS_A_COMMAND = "what is typed into a program outside the sandbox is as good as a command there"
+
+
+class _Input(Struct, frozen=True):
+    text: str
+    close: bool
 
 
 def process_tool(processes: Processes, settings: ExecSettings) -> Tool:
@@ -49,7 +57,7 @@ def process_tool(processes: Processes, settings: ExecSettings) -> Tool:
             return _free(f"end process {job.id}", lambda: _killed(job))
         if not (text or close) or len(text) > MAX_WRITE:
             return failed(f"process: give text, at most {MAX_WRITE} characters of it, or close to end the input.")
-        return _writing(job, text, close, settings)
+        return _writing(run, job, _Input(text, close), settings)
 
     return process
 
@@ -58,23 +66,35 @@ def _free(summary: str, work: Callable[[], Awaitable[ToolOutput]]) -> Prepared:
     return Prepared(Plan("process", summary), work)
 
 
-def _writing(job: Job, text: str, close: bool, settings: ExecSettings) -> Prepared:
-    about = job.about
-    arguments = {"processId": job.id, "command": about.command, "text": text, "close": close}
+def _writing(run: ToolRun, job: Job, given: _Input, settings: ExecSettings) -> Prepared:
+    about, text = job.about, given.text
+    arguments = {"processId": job.id, "command": about.command, "text": text, "close": given.close}
     plan = Plan("process", f"write {text!r} to {about.command}", where=about.where, arguments=arguments)
     if about.where != "host":
-        return Prepared(plan, lambda: _written(job, text, close))
-    ask = "" if about.free else "what is typed into a program outside the sandbox is as good as a command there"
+        return Prepared(plan, lambda: _written(job, given), when_untrusted="" if about.guarded else WROTE_UNGUARDED)
+    ask = "" if _is_free(run, job, settings) else AS_GOOD_AS_A_COMMAND
     return Prepared(
         plan,
-        lambda: _written(job, text, close),
-        refusal=f"process: nothing was written, because nobody may be asked: {ask}"
-        if settings.ask == "off" and ask
-        else "",
+        lambda: _written(job, given),
+        refusal=_refusal(run, settings, ask),
         ask=ask,
         when_untrusted=WROTE_OUTSIDE,
         unanswered=settings.ask_fallback == "full",
     )
+
+
+def _is_free(run: ToolRun, job: Job, settings: ExecSettings) -> bool:
+    """Whether who speaks now could start such a command without being asked: another may have started this one."""
+    everybody = settings.security == "full" and settings.ask != "always"
+    return everybody or (job.about.free and is_set_free(run))
+
+
+def _refusal(run: ToolRun, settings: ExecSettings, ask: str) -> str:
+    if confined := next((each for each in run.restrictions if each.sandboxed), None):
+        return f"process: nothing leaves the sandbox here: {confined.reason} ({confined.source})"
+    if settings.security == "deny":
+        return "process: commands outside the sandbox are switched off (tools.exec.security is deny)"
+    return f"process: nothing was written, because nobody may be asked: {ask}" if settings.ask == "off" and ask else ""
 
 
 async def _listed(jobs: list[Job]) -> ToolOutput:
@@ -92,10 +112,10 @@ async def _logged(job: Job, lines: int) -> ToolOutput:
     return job.told("\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text)
 
 
-async def _written(job: Job, text: str, close: bool) -> ToolOutput:
+async def _written(job: Job, given: _Input) -> ToolOutput:
     try:
         async with asyncio.timeout(WRITE_SECONDS):
-            await job.write(text.encode("utf-8", "replace"), close=close)
+            await job.write(given.text.encode("utf-8", "replace"), close=given.close)
     except TimeoutError:
         return failed(f"process: {job.id} does not read; only a part of the text was written")
     return job.told("written")

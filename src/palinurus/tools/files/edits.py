@@ -196,9 +196,10 @@ def _editing(path: str, edits: tuple[Edit, ...]) -> Change:
 
 
 def shown(place: str, text: str) -> dict[str, Any]:
-    """What the plan tells of a text: enough to judge it, and a digest that covers it whole."""
+    """What the plan tells of a text: enough to judge it, what is left out of it, and a digest that covers it whole."""
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    return {"path": place, "text": text[:MAX_PLANNED], "sha256": digest}
+    left_out = {"notShown": f"the last {len(text) - MAX_PLANNED:,} characters"} if len(text) > MAX_PLANNED else {}
+    return {"path": place, "text": text[:MAX_PLANNED], "sha256": digest, **left_out}
 
 
 def _wrote(saved: Saved) -> str:

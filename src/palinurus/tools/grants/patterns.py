@@ -2,9 +2,10 @@
 
 `*`, `?` and `[...]` stand for characters inside one argument, never for a part of two. Because programs act on some
 arguments rather than only look at them, a wildcard does not stand for what begins one of those. A pattern has to name
-it: `-` (a flag, or `--`), `+` and `@` (options and response files of some programs), `NAME=` (an assignment), and the
-beginning of an absolute path or of a home, also behind `=`, `:`, `@` or `,`. An argument with `..` among its parts is
-matched only by the same words: `src/*` is no way out of src.
+it: `-` (a flag, or `--`), `+` and `@` (options and response files of some programs), `|`, `!`, `<` and `>` (which some
+take for a command or a file to open, `|` also at the end), `NAME=` (an assignment), and the beginning of an absolute
+path or of a home, also behind `=`, `:`, `@` or `,`. An argument with `..` among its parts is matched only by the same
+words: `src/*` is no way out of src.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from palinurus.domain.errors import BadRequest
 Patterns: TypeAlias = tuple[str, ...]
 REST = "**"  # as the last of several: any further arguments
 
-_ACTS = re.compile(r"[-+@]|[\w.-]+=")
+_ACTS = re.compile(r"[-+@]|\s*[|!<>](?=\s*\S)|[\w.-]+=")
 _ROOT = re.compile(r"(?:^|(?<=[=:@,]))[/~]")
 _CLASS = re.compile(r"\[!?+\]?+[^\]]*+\]")  # as fnmatch finds its end
 
@@ -46,8 +47,14 @@ def matches(pattern: str, argument: str) -> bool:
         argument.startswith(head.text)
         and fnmatchcase(argument, pattern)
         and ".." not in re.split(r"[/=:@,]", argument)
+        and not (_ends_piped(argument) and not _ends_piped(pattern))
         and not _begins_unnamed(argument, len(head.text))
     )
+
+
+def _ends_piped(text: str) -> bool:
+    """Perl's open runs what stands before such an end."""
+    return text.rstrip().endswith("|") and text.strip() != "|"
 
 
 def escape(argument: str) -> str:
