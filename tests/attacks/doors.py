@@ -1,0 +1,86 @@
+"""Every door of the gateway and the scope that it needs, written down by hand.
+
+A route or method that is added, or whose scope changes, fails the suite until somebody has put it here on purpose.
+"""
+
+from __future__ import annotations
+
+OPEN = "open"
+
+ROUTES: dict[str, tuple[str, ...]] = {
+    OPEN: (
+        "GET /healthz",
+        "GET /health",
+        "GET /readyz",
+        "GET /ready",
+        "GET /startupz",
+        "GET /schema",
+        "GET /openapi.json",
+        "WEBSOCKET /",  # which lets nobody do anything before `connect`
+        "WEBSOCKET /ws",
+    ),
+    "read": (
+        "GET /metrics",
+        "GET /v1/models",
+        "GET /v1/models/{model:path}",
+    ),
+    "write": (
+        "POST /v1/chat/completions",
+        "POST /v1/responses",
+        "POST /v1/embeddings",
+        "POST /tools/invoke",
+    ),
+    "approvals": (),
+    "admin": (),
+}
+
+METHODS: dict[str, str] = {
+    "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
+        approvals.grants approvals.list approvals.preview approvals.show audit.show audit.verify chat.history
+        context.show delivery.list health logs.tail mcp.list models.list models.status runs.list runs.show
+        sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
+        sessions.show sessions.subscribe status status.session tools.catalog tools.effective tools.explain tools.list
+        usage.cost usage.status usage.totals""",
+    "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry mcp.test models.test
+        sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch sessions.reset sessions.send
+        tools.invoke""",
+    "approvals": """approvals.answer approvals.grant approvals.revoke exec.approval.get exec.approval.list
+        exec.approval.resolve exec.approval.waitDecision""",
+    "admin": """agents.create agents.delete agents.files.set agents.update audit.erase config.get config.patch
+        config.schema config.set device.pair.approve device.pair.list device.pair.reject device.pair.remove
+        device.token.revoke device.token.rotate devices.approve devices.list devices.revoke exec.approvals.get
+        exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
+        gateway.tokens.rotate""",
+}
+LOCAL = ("agent.submit", "gateway.stop", "house.hand_over")  # for those on the machine, by the unix socket
+
+# What includes what.
+HOLDS: dict[str, frozenset[str]] = {
+    "read": frozenset({"read"}),
+    "write": frozenset({"read", "write"}),
+    "approvals": frozenset({"approvals"}),
+    "admin": frozenset({"read", "write", "approvals", "admin"}),
+}
+
+# What the server says about a message, and no caller.
+BOUND = {
+    "origin", "sender", "channel", "replyTo", "reply_to", "clientTools", "client_tools", "attended", "notes", "plain",
+    "results", "owner", "by", "where", "account", "thread", "principal",
+}  # fmt: skip
+# Questions about a sender that might be, an answer's door that is overwritten, and a grouping of figures.
+NOT_BELIEVED = {
+    "tools.list": {"sender"},
+    "tools.explain": {"sender"},
+    "approvals.answer": {"where"},
+    "usage.totals": {"by"},
+}
+
+
+def routes(*scopes: str) -> list[tuple[str, str, str]]:
+    """Scope, method and a path that can be asked for, without the WebSockets."""
+    named = ((scope, *door.split()) for scope in scopes or tuple(ROUTES) for door in ROUTES[scope])
+    return [(scope, verb, path.replace("{model:path}", "x")) for scope, verb, path in named if verb != "WEBSOCKET"]
+
+
+def methods(*scopes: str) -> list[tuple[str, str]]:
+    return [(scope, name) for scope in scopes or tuple(METHODS) for name in METHODS[scope].split()]
