@@ -1,8 +1,9 @@
 """Measure everything in one run and print one table.
 
-    python -m benchmarks                    about three minutes; the first run installs the peers
+    python -m benchmarks                    about ten minutes; the first run installs the peers
     python -m benchmarks --rounds 20 --out figures.json
     python -m benchmarks --no-peers         ours alone
+    python -m benchmarks --only gateway
 
 Every home is made anew in a temporary directory; the model is a process on loopback that answers at once.
 """
@@ -10,6 +11,7 @@ Every home is made anew in a temporary directory; the model is a process on loop
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
@@ -24,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.figures import Figure, render
+from benchmarks.gateway import Gateways
 from benchmarks.model import loopback_model
 from benchmarks.peers import PEERS, Peer, PeerMissing, furnish, install
 from benchmarks.processes import ROOT, Broken, Command, Timing, Warm, interleaved
@@ -166,6 +169,11 @@ class Bench:
         host = {"on the host": _p50(taken, "host_ms")}
         return [*figures, Figure("hands: sandboxed true", _p50(taken, "walls_ms"), host, 60)]
 
+    def gateway(self, *, peers: bool) -> list[Figure]:
+        """Servers side by side. OpenClaw is among them when `sh tools/openclaw` has installed it."""
+        gateways = Gateways(PAL, self._folder, self._base_url, _env, self.note)
+        return asyncio.run(gateways.measure(peers=peers))
+
     def _home(self, name: str) -> Path:
         home = self._folder / name
         home.mkdir()
@@ -260,6 +268,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="how often each is measured; the median counts")
     parser.add_argument("--out", type=Path, help="write the figures as JSON to this file")
     parser.add_argument("--no-peers", action="store_true", help="measure ours alone")
+    parser.add_argument("--only", choices=("turns", "wires", "hands", "processes", "gateway"), help="one part")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="pal-bench-", ignore_cleanup_errors=True) as folder,
@@ -268,7 +277,14 @@ def main() -> None:
         bench = Bench(Path(folder), url, options.rounds)
         bench.note_load()
         peers = bench.present(() if options.no_peers else PEERS)
-        figures = [*bench.turns(peers), *bench.wires(), *bench.hands(), *bench.processes(peers)]
+        parts = {
+            "turns": lambda: bench.turns(peers),
+            "wires": bench.wires,
+            "hands": bench.hands,
+            "gateway": lambda: bench.gateway(peers=not options.no_peers),
+            "processes": lambda: bench.processes(peers),
+        }
+        figures = [figure for name, part in parts.items() if options.only in (None, name) for figure in part()]
     print(render(figures))
     for text in bench.notes:
         print(f"note: {text}")

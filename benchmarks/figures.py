@@ -9,35 +9,48 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """Milliseconds of ours and of others. `limit` is milliseconds, or times the best of the others."""
+    """What was measured of ours and of others, in milliseconds where no unit is told.
+
+    `limit` is in the same unit, or times the one that it is compared `against`: the best of the others, if not named.
+    """
 
     name: str
     ours: float
     others: Mapping[str, float]
     limit: float | None = None
     limit_is_ratio: bool = False
+    unit: str = "ms"
+    more_is_better: bool = False
+    against: str = ""
 
     @property
-    def best(self) -> tuple[str, float] | None:
-        return min(self.others.items(), key=lambda item: item[1]) if self.others else None
+    def compared(self) -> float | None:
+        """The figure that ours is compared with."""
+        if self.against:
+            return self.others.get(self.against)
+        best = max if self.more_is_better else min
+        return best(self.others.values(), default=None)
 
     @property
     def ratio(self) -> float | None:
-        return self.ours / self.best[1] if self.best else None
+        return self.ours / self.compared if self.compared else None
 
     @property
     def met(self) -> bool | None:
         """None when there is no target, or nobody to compare with."""
-        if self.limit is None:
-            return None
         value = self.ratio if self.limit_is_ratio else self.ours
-        return None if value is None else value <= self.limit
+        if self.limit is None or value is None:
+            return None
+        return value >= self.limit if self.more_is_better else value <= self.limit
 
     @property
     def target(self) -> str:
         if self.limit is None:
             return ""
-        return f"≤ {self.limit:g}×" if self.limit_is_ratio else f"≤ {self.limit:g} ms"
+        sign, unit = "≥" if self.more_is_better else "≤", f" {self.unit}".rstrip()
+        if not self.limit_is_ratio:
+            return f"{sign} {self.limit:g}{unit}"
+        return f"{sign} {self.limit:.3g}×" + (f" {self.against}" if self.against else "")
 
     def record(self) -> dict[str, Any]:
         return {**asdict(self), "others": dict(self.others), "ratio": self.ratio, "met": self.met}
@@ -57,4 +70,5 @@ def render(figures: Sequence[Figure]) -> str:
 def _row(figure: Figure) -> tuple[str, ...]:
     others = ", ".join(f"{name} {value:,.1f}" for name, value in figure.others.items())
     ratio = f"{figure.ratio:.2f}×" if figure.ratio is not None else ""
-    return figure.name, f"{figure.ours:,.1f}", others, ratio, figure.target, _VERDICT[figure.met]
+    unit = "" if figure.unit == "ms" else f" {figure.unit}"
+    return figure.name, f"{figure.ours:,.1f}{unit}", others, ratio, figure.target, _VERDICT[figure.met]

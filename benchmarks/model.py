@@ -19,10 +19,14 @@ from palinurus.testing.wire import Behaviour, Json, Says, WireServer
 
 DELTAS = "deltas wanted: "
 _WANTED = re.compile(rf"{DELTAS}(\d+)")
+_TURN = re.compile(r"turn (\d+) of session (\w+)")
 
 
 def _arrived(body: Json) -> Behaviour:
-    if wanted := _WANTED.search(msgspec.json.encode(body).decode()):
+    text = msgspec.json.encode(body).decode()
+    if shown := _TURN.findall(text):
+        return Says(f"turns {' '.join(number for number, _ in shown)} of session {shown[-1][1]}")
+    if wanted := _WANTED.search(text):
         pieces = int(wanted[1])
         return Says("word " * pieces, chunks=pieces)
     return Says(f"arrived {time.monotonic_ns()}")

@@ -27,6 +27,7 @@ class Peer:
     config: str
     ask: tuple[str, ...]  # the one-shot, from the venv's bin directory
     warm: str  # the module that runs its turns in one process
+    extra: str = ""  # of the package, for its server
 
     @property
     def bin(self) -> Path:
@@ -54,6 +55,7 @@ PEERS = (
         config=_NANOBOT_CONFIG,
         ask=("nanobot", "agent", "--no-markdown", "-m", "hi"),
         warm="benchmarks.warm_nanobot",
+        extra="[api]",
     ),
     Peer(
         name="hermes",
@@ -74,18 +76,18 @@ class PeerMissing(Exception):
 def install(peer: Peer) -> None:
     """Make its venv, unless it stands there already in the release that we name. Raises PeerMissing."""
     mark = FOLDER / peer.package / ".installed"
-    if mark.exists() and mark.read_text(encoding="utf-8") == peer.version:
+    if mark.exists() and mark.read_text(encoding="utf-8") == f"{peer.version}{peer.extra}":
         return
     print(f"installing {peer.package} {peer.version}", file=sys.stderr)
     python = peer.bin / "python"
     _do([sys.executable, "-m", "venv", "--clear", str(FOLDER / peer.package)])
     # With its bytecode, as ours has: the first run of a peer should not pay for compiling it.
-    wanted = f"{peer.package}=={peer.version}"
+    wanted = f"{peer.package}{peer.extra}=={peer.version}"
     if importlib.util.find_spec("uv"):
         _do([sys.executable, "-m", "uv", "pip", "install", "-q", "--compile-bytecode", "--python", str(python), wanted])
     else:
         _do([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", wanted])
-    mark.write_text(peer.version, encoding="utf-8")
+    mark.write_text(f"{peer.version}{peer.extra}", encoding="utf-8")
 
 
 def furnish(peer: Peer, home: Path, base_url: str) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
 from crowd import talk_all_at_once
+from delivering import deliver_again_and_again
 from killing import kill_again_and_again
 
 
@@ -27,6 +28,9 @@ def say(text: str) -> None:
 
 
 async def soak(options: argparse.Namespace, folder: Path) -> None:
+    if options.kills:
+        await deliver_again_and_again(folder / "delivers", kills=options.kills, seed=options.seed, progress=say)
+        say(f"{options.kills} kills of one who delivers: each parcel came once or is marked as ambiguous")
     for queue in ("followup", "steer"):  # each message a turn of its own, and the mode that people have by default
         if options.kills:
             home = folder / f"killed-{queue}"

@@ -175,9 +175,10 @@ class PalHome:
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / "palinurus.json").write_text(json.dumps(config), encoding="utf-8")
 
-    def set_up(self, base_url: str, *, queue: str = "followup") -> None:
-        """What `pal setup` does, without the time that a process takes to start."""
-        self.configure(base_url, messages={"queue": {"mode": queue}})
+    def set_up(self, base_url: str, *, queue: str = "followup", agents: Mapping[str, Any] | None = None) -> None:
+        """What `pal setup` does, without the time that a process takes to start. `agents` are their defaults."""
+        defaults = {"model": "wire/test", **(agents or {})}
+        self.configure(base_url, messages={"queue": {"mode": queue}}, agents={"defaults": defaults})
         setup(Ground(find_home(self.env), self.env))
 
     async def pal(self, *arguments: str, said: str = "") -> Ended:
