@@ -34,10 +34,12 @@ check: setup  ## what is quick: style, types, floors of the house, fast tests
 	$(BIN)/pytest -q -m "not slow and not real" tests/domain tests/sessions tests/context tests/dispatch tests/agent tests/docs
 
 test: setup packages  ## everything but browsers and real peers
-	$(BIN)/pytest -q -m "not real"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not real"
+	$(BIN)/pytest -q -m "slow and not real"
 
 test-real: setup packages  ## what needs a browser, a real peer or the small embedded model
 	@$(BIN)/pal models install embedded || echo "Its tests are skipped."
+	@timeout 240 sh tools/openclaw $(BIN) || echo "OpenClaw could not be installed: its tests are skipped."
 	$(BIN)/pytest -q -m real || [ $$? -eq 5 ]
 
 bench: setup  ## what the program exists for, measured beside peers

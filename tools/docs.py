@@ -19,11 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "palinurus"
 # From the doors down to the ground: the layers of pyproject.toml.
 FLOORS = (
-    ("Doors", ("cli", "testing", "wiring", "storage")),
+    ("Doors", ("cli", "testing", "wiring", "gateway", "storage")),
     ("Operations", ("operations",)),
     ("Desk", ("dispatch",)),
     ("Study", ("agent", "context")),
-    ("Shelves", ("tools", "providers", "sessions", "ledger", "workspace")),
+    ("Shelves", ("tools", "sandbox", "providers", "sessions", "ledger", "workspace")),
     ("Ground", ("config", "domain")),
 )
 

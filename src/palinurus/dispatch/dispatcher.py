@@ -216,7 +216,7 @@ class Dispatcher:
             if resumed:  # the first time, the row that accepted it says enough
                 await self._inbox.begin(run.id)
             result = await self._story(run, record.inbound)
-            if result.status == "aborted":
+            if run.stop.requested or result.status == "aborted":  # it may have ended before the stop reached it
                 await self.when_stopped(run.id)
         except StorageError as error:
             self._unfinished((run, *run.guests), str(error))
