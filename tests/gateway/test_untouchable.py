@@ -93,9 +93,9 @@ def test_programs_their_surroundings_and_the_locks_are_not_changed_by_a_call(pat
         ("agents/entries/work/name", "Labour"),
         ("agents/entries/work", None),
         ("agents/entries/new", {"name": "New", "tools": {"profile": "minimal"}}),
-        ("models/providers/p/baseUrl", "http://y/"),
+        ("models/providers/p/baseUrl", "http://127.0.0.1:9/"),
         ("models/providers/p/apiKey", "plain-key"),
-        ("models/providers/q", {"baseUrl": "http://z/", "models": [{"id": "m"}]}),
+        ("models/providers/q", {"baseUrl": "http://localhost:9/v1", "models": [{"id": "m"}]}),
         ("mcp/servers/notes", None),
         ("mcp/servers/notes/enabled", False),
         ("mcp/servers/web/url", "http://y/"),
@@ -113,3 +113,24 @@ def test_the_rest_may_be_changed(path: str, value: Any) -> None:
 def test_no_change_is_no_harm() -> None:
     check_change(BEFORE, BEFORE)
     check_change({}, {})
+
+
+@pytest.mark.parametrize(
+    ("address", "may"),
+    [
+        ("http://127.0.0.1:8080/v1", True),
+        ("http://localhost:11434/v1", True),
+        ("https://collector.example/v1", False),
+        ("http://127.0.0.1.example/v1", False),
+        ("http://localhost@collector.example/", False),
+    ],
+)
+def test_no_call_has_the_keys_of_this_machine_sent_elsewhere(address: str, may: bool) -> None:
+    before = {"models": {"providers": {"openai": {"apiKey": "kept"}}}}
+    after = {"models": {"providers": {"openai": {"apiKey": "kept", "baseUrl": address}}}}
+    if may:
+        check_change(before, after)
+    else:
+        with pytest.raises(Refused, match="would be sent"):
+            check_change(before, after)
+    check_change(after, before)

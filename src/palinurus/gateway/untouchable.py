@@ -72,6 +72,9 @@ PROGRAM_NAMES = re.compile(
     r"|program|script|shell|interpreter|module|setupCommand|dockerfile|entrypoint|\$include",
     re.IGNORECASE,
 )
+# Where keys go to. A server on this very machine may be named; it has no use for a key of somebody else's.
+_ADDRESSES: tuple[Path, ...] = (("models", "providers", "*", "baseUrl"), ("tools", "web", "search", "baseUrl"))
+_LOOPBACK = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/|$)", re.IGNORECASE)
 _RULES = tuple((tuple(rule.place.split(".")), rule) for rule in RULES)
 
 
@@ -81,7 +84,8 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     for path in sorted(old.keys() | new.keys()):
         if path in old and path in new and old[path] == new[path] and type(old[path]) is type(new[path]):
             continue
-        if reason := _reason(path, gone=not _is_there(after, path)) or _reads(path, after, new.get(path)):
+        reason = _reason(path, gone=not _is_there(after, path)) or _reads(path, after, new.get(path))
+        if reason := reason or _sends(path, new.get(path)):
             raise Refused(
                 403,
                 "FORBIDDEN",
@@ -104,6 +108,13 @@ def _reads(path: Path, after: Mapping[str, Any], value: Any) -> str:
     if path[-1] in ("source", "id", "provider") and _is_reference(after, path[:-1]):
         return "it reads a secret of the machine"
     return ""
+
+
+def _sends(path: Path, value: Any) -> str:
+    """Whether a key that is kept here would go to another address from now on."""
+    if not any(_is_within(path, place) for place in _ADDRESSES) or value is None or _LOOPBACK.match(str(value)):
+        return ""
+    return "the keys of this machine would be sent to that address"
 
 
 def _is_reference(after: Any, path: Path) -> bool:
