@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -20,6 +22,9 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         ["sleep", "60"], env={"PATH": os.defpath, COOKIE: "of-this-test"}, start_new_session=True
     )
+    until = monotonic() + 10
+    while not Path(f"/proc/{process.pid}/environ").read_bytes() and monotonic() < until:
+        pass  # a program that has just taken its place has no environment yet, for a moment
     yield process
     process.kill()
     process.wait()
