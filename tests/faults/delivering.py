@@ -152,6 +152,7 @@ class _Rounds:
             await asyncio.sleep(moment.seconds)
         finally:
             await talk.kill()
+            self._network.happens = lambda _: None  # what arrives later is not of this moment, and must not mute
             self._network.mute = False
         self._note(talk)
 
