@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, shared by the attacks of one file, and the clients of the gateway's own suite."""
+"""Gateways in processes of their own, shared by the attacks, and the clients of the gateway's own suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "gateway"))
 from besieged import Besieged, besieged
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
+    """One that must be what it was after every attack."""
     with besieged(tmp_path_factory.mktemp("besieged")) as here:
+        yield here
+
+
+@pytest.fixture(scope="session")
+def playground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
+    """One in which attackers hold a token and may change what it lets them change."""
+    with besieged(tmp_path_factory.mktemp("playground")) as here:
         yield here

@@ -135,10 +135,10 @@ async def test_what_is_for_the_machine_itself_is_unknown_here(gateway: Besieged)
         await guest.leave()
 
 
-async def test_whose_words_they_are_is_said_by_the_server(gateway: Besieged) -> None:
+async def test_whose_words_they_are_is_said_by_the_server(playground: Besieged) -> None:
     """The fields of a message inside the house, sent along by somebody who may write."""
-    held = await tokens(gateway)
-    guest = await Visitor.enter(gateway.ws, held["write"])
+    held = await tokens(playground)
+    guest = await Visitor.enter(playground.ws, held["write"])
     forged = {
         "origin": "owner", "sender": "mallory", "channel": "cli", "attended": True, "plain": False,
         "reply_to": {"channel": "carrier-pigeon", "to": "1"}, "replyTo": {"channel": "carrier-pigeon", "to": "1"},

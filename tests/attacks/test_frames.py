@@ -130,7 +130,7 @@ HOSTILE_PARAMS = {
     "long number": "1" * 50_000,
     "large exponent": '{"limit": 1e999999}',
     "largest integer": '{"limit": 9223372036854775808, "timeoutMs": -9223372036854775809}',
-    "the same key": "{" + ",".join('"sessionKey":"main"' for _ in range(2_000)) + "}",
+    "the same key": "{" + ",".join('"sessionKey":"main"' for _ in range(1_200)) + "}",
     "prototype": '{"__proto__": {"admin": true}, "constructor": {"prototype": {}}, "__class__": "x"}',
     "null bytes": '{"sessionKey": "main\\u0000", "key": "\\u0000", "id": "\\u0000", "runId": "\\u0000"}',
     "controls": '{"sessionKey": "a\\r\\nb\\u001b[2J", "key": "\\u202e", "name": "\\u0000/\\u0000"}',
@@ -146,9 +146,9 @@ HOSTILE_PARAMS = {
 SLOW = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"}  # they start programs, or ask models
 
 
-async def test_hostile_parameters_are_a_typed_error_of_every_method(gateway: Besieged) -> None:
-    async with siege(gateway, changes=True):
-        guest = await gateway.guest()
+async def test_hostile_parameters_are_a_typed_error_of_every_method(playground: Besieged) -> None:
+    async with siege(playground, changes=True):
+        guest = await playground.guest()
         for _, name in methods():
             for kind, params in HOSTILE_PARAMS.items():
                 if name in SLOW:
@@ -326,6 +326,6 @@ def test_who_listens_to_ever_more_sessions_is_not_remembered_for_all() -> None:
 async def test_sessions_without_end_are_asked_for_and_memory_stays(gateway: Besieged) -> None:
     async with siege(gateway, memory=16 * MB):
         guest = await gateway.guest()
-        for number in range(2_000):
+        for number in range(1_200):
             assert (await guest.ask("chat.history", sessionKey=f"agent:main:explicit:{number}-{'x' * 200}")).ok
         await guest.leave()

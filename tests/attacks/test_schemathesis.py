@@ -1,0 +1,67 @@
+"""What our OpenAPI description promises, tried with what fits it and with what does not: a bounded, seeded sample."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+
+import pytest
+import schemathesis
+from besieged import Besieged, siege
+from doors import OPEN, routes
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = 6  # of each kind, for each route: making them takes longer than answering them
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
+BOUNDED = settings(
+    max_examples=EXAMPLES, deadline=5_000, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def described(here: Besieged) -> schemathesis.BaseSchema:
+    with urllib.request.urlopen(f"{here.url}/openapi.json", timeout=10) as answer:
+        return schemathesis.openapi.from_dict(json.load(answer))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["with a token", "without"])
+async def test_no_route_stumbles_over_what_fits_its_description_or_does_not(playground: Besieged, known: bool) -> None:
+    schema = described(playground)
+    async with siege(playground, memory=60 * 1024 * 1024, patience=3.0, changes=known):
+        for found in schema.get_all_operations():
+            await asyncio.to_thread(_try, found.ok(), playground, known=known)
+
+
+def _try(operation: schemathesis.APIOperation, here: Besieged, *, known: bool) -> None:
+    headers = {"Authorization": f"Bearer {here.token}"} if known else {}
+    open_to_all = ("GET", operation.path) in {(verb, path) for _, verb, path in routes(OPEN)}
+    not_served = operation.path == "/v1/embeddings"  # and says so, with a 501
+
+    modes = [GenerationMode.POSITIVE]
+    if known and (list(operation.body) or list(operation.path_parameters)):  # else there is nothing to get wrong
+        modes.append(GenerationMode.NEGATIVE)
+    for mode in modes:
+        cases = operation.as_strategy(generation_mode=mode)
+
+        @BOUNDED
+        @given(case=cases)
+        def attempt(case: schemathesis.Case) -> None:
+            if known:
+                excluded = [not_a_server_error] if not_served else []
+                checks = [check for check in CHECKS if check not in excluded]
+                case.call_and_validate(base_url=here.url, headers=headers, timeout=10, checks=checks)
+            else:
+                told = case.call(base_url=here.url, timeout=10)
+                assert told.status_code < 500
+                assert open_to_all or told.status_code in (400, 401, 404, 405, 413, 429)
+
+        attempt()
