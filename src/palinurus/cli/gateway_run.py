@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+from importlib import import_module
 
 import click
 
@@ -13,6 +15,9 @@ from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.listening import GatewaySettings, gateway_settings
 from palinurus.config.load import load_config
 from palinurus.wiring.gateway import Gateway
+from palinurus.wiring.sweeping import sweeping
+
+FILES = 65_536
 
 
 @click.command()
@@ -37,7 +42,16 @@ def run(shell: Shell, port: int | None, bind: str | None, verbose: bool) -> None
     settings = gateway_settings(load_config(shell.home, os.environ).config.gateway, port=port, bind=bind)
     if not settings.is_near:
         shell.warn("listening on the network without TLS: whoever listens there can read tokens and talk")
+    _allow_files()
     run_async(_serve(shell, settings, verbose=verbose))
+
+
+def _allow_files() -> None:
+    """Every client is an open file, and the usual limit of 1,024 is there for programs that use select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> None:
@@ -48,7 +62,10 @@ async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> N
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, gateway.leave)
             shell.show(gateway.standing(), lambda: f"pal gateway at {gateway.url} · token: {gateway.token_from}")
-            await gateway.left()
+            # What the first turn needs, loaded beside the loop and not in it: that takes a tenth of a second.
+            await asyncio.to_thread(import_module, "httpx2")
+            async with sweeping(lambda: door.busy == 0):
+                await gateway.left()
             if door.busy:
                 shell.warn(f"finishing {door.busy} run(s); once more stops them")
         finally:

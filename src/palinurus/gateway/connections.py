@@ -118,7 +118,8 @@ class Http(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._check()
-        self._go_on()
+        if not self.flow.write_paused:  # another question is no sign that the answers are fetched
+            self._go_on()
         super().on_headers_complete()
 
     def _check(self) -> None:
@@ -149,6 +150,10 @@ class Http(HttpToolsProtocol):
         self._go_on()
         if self.cycle is None or self.cycle.response_complete:
             self._wait(HEADER_SECONDS, "its headers did not come in time")
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        del self.parser  # it knows our methods and we know it: without this circle both go at once
 
     def send_400_response(self, msg: str) -> None:
         """The answer to what is no request. uvicorn calls it for whatever stops the parser."""
@@ -198,6 +203,13 @@ class Connection(WebSocketsSansIOProtocol):
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
         self.conn.max_message_size = MAX_FIRST_FRAME
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The circles in which it stands are opened, so that it goes now and does not wait for the collector."""
+        super().connection_lost(exc)
+        self.conn.parser.close()
+        if scope := vars(self).get("scope"):  # one that was refused has none
+            scope["state"].pop("connection", None)
 
     def admit(self, size: int) -> None:
         self.conn.max_message_size = size

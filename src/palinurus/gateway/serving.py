@@ -15,6 +15,7 @@ from palinurus.gateway.connections import Config, Connection, Http
 from palinurus.gateway.protocol import MAX_FRAME
 
 BACKLOG = 1024
+AT_ONCE = 16  # connections that are taken in one go: each must be counted before the next ones take the last files
 START_SECONDS = 10.0
 DATE_SECONDS = 1.0  # how exact the Date header is
 
@@ -55,6 +56,7 @@ class Listening:
             app,
             http=Http,
             ws=Connection,
+            backlog=AT_ONCE,
             ws_max_size=MAX_FRAME,
             ws_ping_interval=None,  # the protocol has ticks of its own
             ws_per_message_deflate=False,  # memory for each client, and little to gain on loopback
@@ -81,6 +83,8 @@ class Listening:
                     await self._task
                     raise ConfigError(f"the gateway could not start at {self.host}:{self.port}")
                 await asyncio.sleep(0.001)
+        for each in self._sockets:  # asyncio has made the queue as short as its own mouthful
+            each.listen(BACKLOG)
 
     async def close(self) -> None:
         self._server.leave()

@@ -186,6 +186,7 @@ class SocketClient:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._end_requests()
             await self._close()
+            self._talk = None  # which knows us: a circle would wait for the collector
             self._done.set()
 
     def _end_requests(self) -> None:
