@@ -17,7 +17,7 @@ from palinurus.config.listening import gateway_settings
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import ConfigError, HolderLost
 from palinurus.operations.agents import SUBMIT
-from palinurus.testing.behaviours import Hangs, Says
+from palinurus.testing.behaviours import Hangs, Says, Waits
 from palinurus.testing.wire import WireServer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "gateway"))
@@ -204,7 +204,8 @@ def talking(home: Home) -> Any:
 
 
 async def test_one_that_leaves_finishes_what_runs_is_alive_and_not_ready_and_takes_nothing_new(talking: Any) -> None:
-    slow = Says("at last", chunks=7, delay=0.1)
+    let_go = asyncio.Event()
+    slow = Waits(let_go, Says("at last"))
     async with WireServer(otherwise=slow) as server, running(talking(server)) as served:
         visitor = await Visitor.enter(served.ws, served.token)
         said = {"sessionKey": "agent:main:main", "message": "a long question"}
@@ -220,6 +221,7 @@ async def test_one_that_leaves_finishes_what_runs_is_alive_and_not_ready_and_tak
         assert (refused.code, refused.error["retryable"]) == ("UNAVAILABLE", True)
         with pytest.raises(HolderLost):
             await SUBMIT.handler(served.runtime.house, Inbound("x", "3"))
+        let_go.set()
         while (event := await visitor.event("chat"))["payload"]["state"] != "final":
             pass
         assert event["payload"]["runId"] == told.payload["runId"]

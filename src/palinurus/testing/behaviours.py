@@ -6,6 +6,7 @@ as OpenAI writes them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -151,7 +152,15 @@ class Hangs:
     after: str = ""
 
 
-Behaviour = Says | Calls | Cuts | CutsWithoutFinish | Answers | Garbage | ErrorInStream | PlainJson | Hangs
+@dataclass(frozen=True)
+class Waits:
+    """Says nothing until it is let go, however long that takes; then what it has to say."""
+
+    let_go: asyncio.Event
+    then: Says | Calls
+
+
+Behaviour = Says | Calls | Cuts | CutsWithoutFinish | Answers | Garbage | ErrorInStream | PlainJson | Hangs | Waits
 Otherwise = Behaviour | Callable[[Json], Behaviour]
 """A callable must not raise; it runs once a request, on the event loop."""
 

@@ -34,6 +34,7 @@ from palinurus.testing.behaviours import (
     Otherwise,
     PlainJson,
     Says,
+    Waits,
     Word,
     echo,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Otherwise",
     "PlainJson",
     "Says",
+    "Waits",
     "WireServer",
     "Word",
     "dialect_of",
@@ -148,6 +150,9 @@ class WireServer:
         behaviour = self.script.pop(0) if self.script else self.otherwise
         if callable(behaviour):
             behaviour = behaviour(body)
+        if isinstance(behaviour, Waits):
+            await behaviour.let_go.wait()
+            behaviour = behaviour.then
         return await self._behave(behaviour, _Asked.of(request, body), reader, writer) and not request.last
 
     async def _behave(
