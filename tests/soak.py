@@ -1,6 +1,7 @@
-"""The long runs of which `make test` has a sample: two hundred kills, a thousand messages. Run by `make soak`.
+"""The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
-    python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--seed N]
+    python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
+                         [--clients 1000] [--minutes 10] [--seed N]
 
 Prints the seed; the same seed draws the same moments. Homes are kept when a run fails, so that they can be looked at.
 """
@@ -13,12 +14,15 @@ import random
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 
 from crowd import talk_all_at_once
 from delivering import deliver_again_and_again
+from gateway_killing import kill_the_gateway
+from gateway_soak import besiege, check_steady
 from killing import kill_again_and_again
 
 
@@ -47,6 +51,27 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
                 progress=say,
             )
             say(f"{queue}: {options.messages} messages, the holder killed: none lost, none doubled, all in order")
+    if options.gateway_kills:
+        siege = folder / "gateway-killed"
+        counted = await kill_the_gateway(
+            siege, kills=options.gateway_kills, sessions=32, seed=options.seed, progress=say
+        )
+        say(f"{options.gateway_kills} kills of the gateway: one place and one reply for each message: {_told(counted)}")
+    if options.clients:
+        counted = await besiege(
+            folder / "gateway-crowded",
+            clients=options.clients,
+            seconds=options.minutes * 60,
+            warm_turns=2_000,
+            seed=options.seed,
+            progress=say,
+        )
+        say(f"{options.clients} clients at the gateway: {_told(counted)}")
+        check_steady(counted)
+
+
+def _told(counted: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in counted.items())
 
 
 def main() -> int:
@@ -54,6 +79,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--messages", type=int, default=1000)
     parser.add_argument("--holder-kills", type=int, default=25)
+    parser.add_argument("--gateway-kills", type=int, default=100)
+    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pal-soak-"))

@@ -21,6 +21,8 @@ SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"
 POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
 POST += b"Content-Type: application/json\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: {host}\r\n"
+UPGRADE = b"GET / HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+UPGRADE += b"Sec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 AMBIGUOUS: dict[str, bytes] = {
     "two lengths": POST + b"Content-Length: 5\r\nContent-Length: 0\r\n\r\nhello",
     "the same length twice": POST + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
@@ -148,9 +150,7 @@ async def test_a_few_requests_ahead_are_answered_in_order(gateway: Besieged) -> 
 
 
 async def test_an_upgrade_behind_a_request_that_is_being_answered_is_refused(gateway: Besieged) -> None:
-    upgraded = b"GET / HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    upgraded += b"Sec-WebSocket-Key: c2l4dGVlbiBieXRlcyBvaw==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    heard = await exchange(gateway.port, filled(GET + b"\r\n" + upgraded, gateway))
+    heard = await exchange(gateway.port, filled(GET + b"\r\n" + UPGRADE, gateway))
     assert 101 not in statuses(heard)
 
 
@@ -273,13 +273,13 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Besieged]:
 
 async def test_connections_without_end_leave_room_for_somebody_who_wants_something(poor: Besieged) -> None:
     """More than there are descriptors: the oldest that wait for nothing go first, and guests stay."""
-    idle = filled(GET + b"\r\n", poor)
+    idle, upgraded = filled(GET + b"\r\n", poor), filled(UPGRADE, poor)
     async with siege(poor, patience=3.0), AsyncExitStack() as leaving:
         raws = []  # a reader that nobody keeps closes its connection
         for number in range(600):
             raws.append(await asyncio.open_connection("127.0.0.1", poor.port))
             leaving.callback(raws[-1][1].transport.abort)
-            raws[-1][1].write((b"", b"GET / HT", idle)[number % 3])
+            raws[-1][1].write((b"", b"GET / HT", idle, upgraded)[number % 4])
         assert (await request(poor.port, "/healthz")).status == 200
         guest = await poor.guest()
         assert (await guest.ask("health")).ok

@@ -29,8 +29,8 @@ from palinurus.testing.wire import WireServer
 SPEAKERS = 8
 TURNS_OF_A_SESSION = 4
 TURNS_OF_A_VISIT = 25
-WARM_TURNS = 2_000  # without a pause, so that whatever is kept for a while is full
-PACE = (0.05, 0.25)  # seconds between two turns of a speaker from then on: a crowd that talks, not one that shouts
+PACE = (0.05, 0.25)  # seconds between two turns of a speaker, once warm: a crowd that talks, not one that shouts
+GROWTH = 1.05
 AT_ONCE = 16  # clients that arrive at the same time
 USUAL_FILES = 1024  # that a process may have open, on most systems
 SLOW = re.compile(r"^pal_loop_slow_callbacks_total (\d+)", re.MULTILINE)
@@ -41,10 +41,11 @@ async def besiege(
     *,
     clients: int,
     seconds: float,
+    warm_turns: int,
     seed: int,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Counter[str]:
-    """What was counted; memory in KiB. Raises AssertionError when a client was left without an answer."""
+    """What was counted; memory in KiB. Raises AssertionError when a client was left without an answer or shown out."""
     _allow_files(clients)
     async with WireServer(otherwise=parrot) as wire:
         # The gateway gets the usual limit of files, and must know how to help itself.
@@ -56,13 +57,20 @@ async def besiege(
             crowd = _Crowd(talk, line.split()[3], (home.root / "gateway.token").read_text().strip(), seed, progress)
             forgetful = asyncio.create_task(_forget(wire))
             try:
-                await crowd.stay(clients, seconds)
+                await crowd.stay(clients, seconds, warm_turns)
             finally:
                 forgetful.cancel()
             talk.process.terminate()
             ended = await talk.ended()
             assert (ended.code, ended.err) == (0, ""), ended
     return crowd.counted
+
+
+def check_steady(counted: Counter[str]) -> None:
+    """It has not grown, and nothing has held its event loop."""
+    before, after = counted["KiB before"], counted["KiB after"]
+    assert after <= before * GROWTH, f"it has grown from {before:,} KiB to {after:,} KiB"
+    assert counted["slow callbacks"] == 0, f"{counted['slow callbacks']} callbacks took more than 50 ms of its thread"
 
 
 class _Crowd:
@@ -73,12 +81,14 @@ class _Crowd:
         self._token = token
         self._dice = random.Random(seed)
         self._progress = progress
+        self._warm_turns = 0  # without a pause, so that whatever is kept for a while is full
         self._warm = asyncio.Event()
         self._leaving = False
         self._door = asyncio.Semaphore(AT_ONCE)
         self._listening: list[tuple[ClientConnection, asyncio.Task[None]]] = []
 
-    async def stay(self, clients: int, seconds: float) -> None:
+    async def stay(self, clients: int, seconds: float, warm_turns: int) -> None:
+        self._warm_turns = warm_turns
         self._listening = list(await asyncio.gather(*(self._arrive() for _ in range(clients))))
         self._progress(f"{clients} clients listen: {self._kib():,} KiB")
         async with asyncio.TaskGroup() as group:
@@ -116,7 +126,7 @@ class _Crowd:
                 async with asyncio.timeout(PATIENCE):
                     await self._turn(socket, key, f"{number} says {turn}")
                 self.counted["turns"] += 1
-                if self.counted["turns"] >= WARM_TURNS:
+                if self.counted["turns"] >= self._warm_turns:
                     self._warm.set()
                     await asyncio.sleep(self._dice.uniform(*PACE))
             socket.transport.abort()

@@ -35,7 +35,7 @@ CLOSE_SECONDS = 5.0  # that the end of a connection may take
 MAX_HEAD = 64 * 1024  # of a request's line and headers
 MAX_REQUEST = 64 * 1024 * 1024  # bytes on the wire: chunks, their extensions and trailers are more than the body
 AHEAD = 16  # requests that wait behind one that is being answered
-MOST_WAITING = 2_048  # connections without a request, or half of the files that we may have open
+MOST_WAITING = 2_048  # connections without a request, or a third of the files that we may have open
 FRAGMENTS = 4_096  # of one message
 SLICE = 8_192  # bytes of frames that are parsed in one go
 PINGS = 100  # within a second
@@ -69,7 +69,7 @@ class Crowd:
 
 def _most_waiting() -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_WAITING if files == resource.RLIM_INFINITY else max(1, min(MOST_WAITING, files // 2))
+    return MOST_WAITING if files == resource.RLIM_INFINITY else max(1, min(MOST_WAITING, files // 3))
 
 
 class Config(uvicorn.Config):
@@ -197,6 +197,7 @@ class Connection(WebSocketsSansIOProtocol):
     """A WebSocket whose first message is small, and that can be dropped. The app finds it in the scope's state."""
 
     config: Config
+    _admitted = False
     _second = 0.0
     _pings = 0
 
@@ -213,6 +214,7 @@ class Connection(WebSocketsSansIOProtocol):
 
     def admit(self, size: int) -> None:
         self.conn.max_message_size = size
+        self._admitted = True
 
     def abort(self) -> None:
         if not self.disconnected:
@@ -269,3 +271,5 @@ class Connection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.close" and not self.disconnected:
             # uvicorn would wait for ever until what was written is read.
             self.loop.call_later(CLOSE_SECONDS, self.abort)
+            if not self._admitted:  # a stranger is not waited for at all: many of them would keep all others out
+                self.transport.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol
@@ -58,7 +59,7 @@ EVENTS = (
 )
 AT_ONCE = 64  # requests of one client
 FINALS = 256  # second answers that one client waits for
-STRANGERS = 64  # connections that have not said who they are
+STRANGERS = 1_024  # connections that have not said who they are: after a restart all clients come at once
 FINISH_SECONDS = 30.0  # that a request with effects may go on after its client has gone
 REASON_BYTES = 120  # what a closing frame has room for
 POLICY_VIOLATION, TRY_AGAIN_LATER, GOING_AWAY = 1008, 1013, 1001
@@ -102,6 +103,8 @@ class Sockets:
         self._strangers: OrderedDict[str, SocketClient] = OrderedDict()
         self._clients: dict[str, SocketClient] = {}
         self._finishing: set[asyncio.Task[None]] = set()
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_files = STRANGERS * 8 if files == resource.RLIM_INFINITY else files
         self.replays = Replays(desk.house.clock)
         desk.guard.on_revoked.append(self._revoked)
 
@@ -113,7 +116,7 @@ class Sockets:
         """One connection, from its first byte to its last. Raises nothing but cancellation."""
         client = SocketClient(self, wire, self.desk.new_id())
         self._strangers[client.id] = client
-        while len(self._strangers) > STRANGERS:
+        while len(self._strangers) > min(STRANGERS, self._most_files // 8):
             _, oldest = self._strangers.popitem(last=False)
             oldest.leave(TRY_AGAIN_LATER, "too many connections that do not say who they are")
         try:
