@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import warm
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.clock import SystemClock, random_id
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolCall
 from palinurus.domain.tool import ToolOutput, ToolRun
@@ -29,7 +30,7 @@ from palinurus.storage.database import Database
 from palinurus.tools.approvals.approval import Approvals
 from palinurus.tools.gate import Gate, Watch
 from palinurus.tools.policy.decide import Policy
-from palinurus.tools.registry import Registry, tool
+from palinurus.tools.registry import Registry
 
 CALLS = 100  # in one measurement; the median counts
 COMMANDS = 10

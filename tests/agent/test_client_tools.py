@@ -12,12 +12,12 @@ from palinurus.context.assemble import NO_RESULT, violations
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import StorageError
 from palinurus.domain.events import RunResult
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls
 from palinurus.testing.stores import MemoryInbox
-from palinurus.tools.registry import tool
 
 WAIT = 5.0
 WEATHER = ToolSpec("weather", "Look at the sky.", {"type": "object", "properties": {}})

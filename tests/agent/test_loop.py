@@ -22,13 +22,14 @@ from palinurus.domain.events import (
     ToolFinished,
     ToolStarted,
 )
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, ToolResult, Usage, UserMessage
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyEvent, TextDelta, ThinkingTextDelta
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, fails
-from palinurus.tools.registry import Registry, tool
+from palinurus.tools.registry import Registry
 
 REQUEST = ModelRequest("m", Head("be kind"), (UserMessage("hi"),))
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)

@@ -13,13 +13,14 @@ from palinurus.context.assemble import violations
 from palinurus.context.epoch import EPOCH
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import ContextNote, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import CustomEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
-from palinurus.tools.registry import Registry, tool
+from palinurus.tools.registry import Registry
 
 
 async def epochs(pal: Harness, key: str = "agent:main:main") -> list[str]:

@@ -16,13 +16,13 @@ from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, QueueFull, StorageError
 from palinurus.domain.events import RunResult
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls
 from palinurus.testing.stores import MemoryInbox
-from palinurus.tools.registry import tool
 
 MAIN = "agent:main:main"
 

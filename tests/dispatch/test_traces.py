@@ -16,6 +16,7 @@ from palinurus.dispatch.runs import Run, Runs
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.errors import BadRequest, Failure, NotFound
 from palinurus.domain.events import Lifecycle, ModelAnswered, ModelCalled, RunResult
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.domain.tool import ToolOutput, ToolRun
@@ -28,7 +29,6 @@ from palinurus.storage.traces import SqliteTraces
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls, fails
 from palinurus.testing.traces import MemoryTraces
-from palinurus.tools.registry import tool
 
 
 class Slow(ScriptedProvider):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import StorageFull
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun, ToolSpec
@@ -37,7 +38,6 @@ from palinurus.testing.access import MemoryAccess
 from palinurus.testing.harness import Harness
 from palinurus.tools.policy.decide import Policy, Rules
 from palinurus.tools.policy.names import ALIASES, GROUPS
-from palinurus.tools.registry import tool
 from palinurus.wiring.runtime import Runtime
 
 OWNER = "a-token-of-the-owner"

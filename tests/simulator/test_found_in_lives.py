@@ -12,6 +12,7 @@ from palinurus.context.assemble import violations
 from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.errors import StorageFull, WorkspaceError
 from palinurus.domain.events import RunResult
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolCall, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
@@ -21,7 +22,6 @@ from palinurus.testing.clock import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import calls, says
 from palinurus.testing.stores import MemoryInbox, MemorySessions
-from palinurus.tools.registry import tool
 
 
 class FullAtTimes(MemorySessions):

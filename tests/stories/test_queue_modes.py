@@ -13,12 +13,12 @@ from palinurus.context.assemble import violations
 from palinurus.dispatch.queueing import QueueSettings
 from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import QueueFull
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
-from palinurus.tools.registry import tool
 
 
 class Dig:

@@ -10,12 +10,12 @@ import pytest
 
 from palinurus.context.assemble import violations
 from palinurus.domain.events import Lifecycle
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls
-from palinurus.tools.registry import tool
 
 
 class Storyteller(ScriptedProvider):

@@ -11,11 +11,11 @@ import pytest
 
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import ApprovalAsked
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls, says
-from palinurus.tools.registry import tool
 
 
 @tool("web_fetch", "Read a page.")

@@ -12,6 +12,7 @@ import pytest
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import StorageFull
 from palinurus.domain.events import ApprovalAsked, RunEvent
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.plan import Plan
@@ -21,7 +22,7 @@ from palinurus.testing.hands import MemoryApprovals, MemoryAudit, MemoryGrants
 from palinurus.tools.approvals.approval import Answer, Approvals
 from palinurus.tools.gate import Gate, Watch
 from palinurus.tools.policy.decide import Policy, Rules
-from palinurus.tools.registry import Registry, tool
+from palinurus.tools.registry import Registry
 
 MAIN = SessionKey.main()
 FULL = Policy(everybody=Rules(profile="full"))

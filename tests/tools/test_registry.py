@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import ConfigError, NotFound
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Text, ToolCall
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.tools.registry import Registry, tool
+from palinurus.tools.registry import Registry
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
 NARROW = msgspec.structs.replace(RUN, max_characters=100)

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palinurus.config.secrets import Redactor
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.testing.clock import FakeClock
 from palinurus.tools import results
 from palinurus.tools.files.reading import file_tools
-from palinurus.tools.registry import Registry, tool
+from palinurus.tools.registry import Registry
 from palinurus.tools.results import ResultShelf, characters_for_window, pieces
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from palinurus.domain.errors import Failure, ProviderError, WorkspaceError
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResult, Usage
 from palinurus.domain.tool import MALFORMED, Tool, ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, TextDelta, ThinkingTextDelta
 from palinurus.testing.faults import Border
-from palinurus.tools.registry import tool
 
 SECRETS = ("kestrel-4417-lighthouse", 'quo"te\\and-ümlaut-9931')
 """Configured secrets, one of them hard to find inside JSON. They turn up in words, arguments, results and files."""

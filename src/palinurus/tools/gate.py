@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
+from palinurus.domain.function_tool import failed
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.plan import Plan
@@ -25,7 +26,7 @@ from palinurus.sessions.journal import redacted
 from palinurus.tools.approvals.approval import Approval, Asker
 from palinurus.tools.grants.grants import GrantStore, covers_call
 from palinurus.tools.policy.decide import Asked, Policy, decide, must_ask, offered
-from palinurus.tools.registry import Registry, failed
+from palinurus.tools.registry import Registry
 
 REMEMBERED = 1_000  # sessions whose tools are known without looking again
 KEPT_OF_A_RESULT = 2_000  # characters in the audit log; the transcript holds what the model read

@@ -12,10 +12,10 @@ from typing import Annotated
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
+from palinurus.domain.function_tool import prepared_tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
-from palinurus.tools.registry import prepared_tool
 
 MAX_TEXT = 20_000
 SOMEBODY_NEW = "a message to somebody new, in a turn that has read text from outside"

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import BadRequest, WorkspaceError
+from palinurus.domain.function_tool import tool
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.files.reach import Reaching, reaching
-from palinurus.tools.registry import tool
 from palinurus.workspace.append import append_line
 from palinurus.workspace.files import WorkspaceFiles
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.tools.registry import tool
 
 Report = Callable[[SessionKey], Awaitable[str]]
 """How a session stands, in a few lines. May raise a PalinurusError."""

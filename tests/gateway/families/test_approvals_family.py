@@ -13,11 +13,11 @@ from palinurus.config.home import Home
 from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered
 from palinurus.domain.events import ApprovalAsked
+from palinurus.domain.function_tool import prepared_tool
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
-from palinurus.tools.registry import prepared_tool
 
 MAIN = "agent:main:main"
 

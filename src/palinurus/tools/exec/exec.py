@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from palinurus.config.handling import ElevatedSettings, ExecSettings
 from palinurus.domain.clock import Clock
 from palinurus.domain.events import Notice
+from palinurus.domain.function_tool import failed, prepared_tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Plan
@@ -32,7 +33,6 @@ from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import About, Job, Processes
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
-from palinurus.tools.registry import failed, prepared_tool
 
 RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."

@@ -14,12 +14,12 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from palinurus.config.handling import ExecSettings
+from palinurus.domain.function_tool import failed, prepared_tool
 from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
 from palinurus.tools.exec.place import is_set_free
 from palinurus.tools.exec.processes import Job, Processes
-from palinurus.tools.registry import failed, prepared_tool
 
 Action = Literal["list", "poll", "log", "write", "kill"]
 MAX_WAIT_MS = 30_000

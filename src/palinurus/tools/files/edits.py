@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
+from palinurus.domain.function_tool import prepared_tool
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
 from palinurus.tools.files.reach import Reach, Reaching, is_instructions, reaching, writing
 from palinurus.tools.files.replace import Edit, apply_edits, decode, difference, encode
-from palinurus.tools.registry import prepared_tool
 from palinurus.workspace.backups import is_owned, keep_backup, loses
 from palinurus.workspace.files import WorkspaceFiles, is_private
 from palinurus.workspace.steps import Guard

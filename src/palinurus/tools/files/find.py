@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from palinurus.domain.errors import BadRequest
+from palinurus.domain.function_tool import tool
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.files.reach import Reach, Reaching, may_see, reaching, reading
-from palinurus.tools.registry import tool
 from palinurus.workspace.boundary import Found
 from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.write import whereabouts

@@ -13,13 +13,13 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
+from palinurus.domain.function_tool import failed, prepared_tool
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
 from palinurus.tools.files.edits import Pen, also_called, shown, unchanged
 from palinurus.tools.files.patchtext import Section, apply_hunks, parse_patch
 from palinurus.tools.files.reach import Reaching, reaching
 from palinurus.tools.files.replace import decode, encode
-from palinurus.tools.registry import failed, prepared_tool
 from palinurus.workspace.files import WorkspaceFiles
 
 _ABOUT = (

@@ -13,11 +13,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Image, Origin, Text
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.files.reach import Reach, Reaching, may_see, reaching, reading
 from palinurus.tools.files.search import Document, search
-from palinurus.tools.registry import tool
 from palinurus.tools.results import SCHEME, ResultShelf, pieces
 from palinurus.workspace import pictures
 from palinurus.workspace.files import FileText, Missing, WorkspaceFiles, is_private

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from palinurus.config.handling import FetchSettings, SearchSettings
 from palinurus.domain.errors import WebError
+from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.tools.registry import tool
 from palinurus.tools.web.client import Client
 from palinurus.tools.web.connection import Connector, connect
 from palinurus.tools.web.fetch import Fetched, Fetcher
