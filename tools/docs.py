@@ -23,7 +23,7 @@ FLOORS = (
     ("Operations", ("operations",)),
     ("Desk", ("dispatch",)),
     ("Study", ("agent", "context")),
-    ("Shelves", ("tools", "sandbox", "providers", "sessions", "ledger", "workspace")),
+    ("Shelves", ("tools", "memory", "sandbox", "providers", "sessions", "ledger", "workspace")),
     ("Ground", ("config", "domain")),
 )
 

@@ -140,6 +140,10 @@ class AddressRefused(WebError):
     """An address that the web tools may not reach."""
 
 
+class EmbedderError(PalinurusError):
+    """Texts could not be turned into vectors: the answer is by words alone, and says so."""
+
+
 class CarryError(PalinurusError):
     """A parcel was not carried to its recipient, for certain."""
 

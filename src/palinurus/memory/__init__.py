@@ -1,0 +1,1 @@
+"""Markdown in, cited snippets out."""
