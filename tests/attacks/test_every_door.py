@@ -13,7 +13,7 @@ from serving import Running, Visitor, request, running
 from starlette.routing import Route, WebSocketRoute
 
 from palinurus.config.home import Home
-from palinurus.gateway.methods import Methods
+from palinurus.gateway.talk.methods import Methods
 from palinurus.operations.scopes import SCOPES
 from palinurus.wiring.gateway import METHODS as OWN
 from palinurus.wiring.gateway import TABLE

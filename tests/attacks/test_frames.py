@@ -15,10 +15,10 @@ from rawsocket import BINARY, CLOSE, CONT, PING, PONG, RawSocket, asked, frame, 
 from serving import PATIENCE, Running, Visitor, running
 
 from palinurus.config.home import Home
-from palinurus.gateway import socket
-from palinurus.gateway.hub import EVERYTHING, MOST_SESSIONS, Hub
-from palinurus.gateway.methods import Method, Talk
-from palinurus.gateway.protocol import MAX_FIRST_FRAME, MAX_FRAME
+from palinurus.gateway.frames.hub import EVERYTHING, MOST_SESSIONS, Hub
+from palinurus.gateway.frames.protocol import MAX_FIRST_FRAME, MAX_FRAME
+from palinurus.gateway.talk import requests, socket
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.wiring import gateway as wiring
 
 pytestmark = pytest.mark.slow
@@ -270,7 +270,7 @@ async def served(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[R
 
     waiting = Method("test.wait", Nothing, dict[str, int], "read", wait)
     monkeypatch.setattr(wiring, "METHODS", (*wiring.METHODS, waiting))
-    monkeypatch.setattr(socket, "MAX_BUFFERED", 3 * MB)
+    monkeypatch.setattr(requests, "MAX_BUFFERED", 3 * MB)
     async with running(home) as here:
         yield here
         go_on.set()

@@ -8,7 +8,7 @@ import pytest
 from besieged import Besieged, exchange, siege, statuses
 from serving import Visitor, request, upgrade
 
-from palinurus.gateway.guard import Refused, place_of
+from palinurus.gateway.door.guard import Refused, place_of
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from doors import methods, routes
 from serving import PATIENCE, Key, Visitor, request, upgrade
 from test_traversal import plain, texts
 
-from palinurus.gateway.methods import Methods
+from palinurus.gateway.talk.methods import Methods
 from palinurus.wiring.gateway import METHODS as OWN
 from palinurus.wiring.gateway import TABLE
 

@@ -13,7 +13,7 @@ from besieged import MB, Besieged, besieged, exchange, siege, statuses
 from serving import PATIENCE, Running, request, running
 
 from palinurus.config.home import Home
-from palinurus.gateway import connections
+from palinurus.gateway.http import connections
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from besieged import Besieged, siege
 from doors import methods
 from serving import request
 
-from palinurus.gateway.methods import Methods
+from palinurus.gateway.talk.methods import Methods
 from palinurus.wiring.gateway import METHODS as OWN
 from palinurus.wiring.gateway import TABLE
 

@@ -14,8 +14,8 @@ from doors import routes
 from serving import PATIENCE, Key, Running, Visitor, request, running, upgrade
 
 from palinurus.config.home import Home
-from palinurus.gateway import guard
-from palinurus.gateway.guard import GUESSES
+from palinurus.gateway.door import guard
+from palinurus.gateway.door.guard import GUESSES
 
 pytestmark = pytest.mark.slow
 

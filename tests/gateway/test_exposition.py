@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.gateway.exposition import MOST, OTHER, Counter, Few, Histogram, Reading, number, rendered, sample
+from palinurus.gateway.watch.exposition import MOST, OTHER, Counter, Few, Histogram, Reading, number, rendered, sample
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = re.compile(rf'({NAME})="((?:[^"\\\n]|\\[\\"n])*)"(?:,|$)')

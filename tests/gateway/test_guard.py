@@ -14,8 +14,8 @@ from serving import Running, request, running
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.access import Principal, granted_scopes
-from palinurus.gateway.guard import CONFIGURED, GUESSES, PEERS, WINDOW_MS, Guard, Guesses, Refused, place_of
+from palinurus.gateway.door.access import Principal, granted_scopes
+from palinurus.gateway.door.guard import CONFIGURED, GUESSES, PEERS, WINDOW_MS, Guard, Guesses, Refused, place_of
 from palinurus.operations.register import Register
 from palinurus.operations.scopes import SCOPES, Scope, widened
 from palinurus.testing.access import MemoryAccess
@@ -183,7 +183,7 @@ async def test_what_a_client_says_about_a_proxy_does_not_move_it(served: Running
 
 
 async def test_a_client_that_dawdles_over_its_headers_is_dropped(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palinurus.gateway.connections.HEADER_SECONDS", 0.05)
+    monkeypatch.setattr("palinurus.gateway.http.connections.HEADER_SECONDS", 0.05)
     async with running(home) as served:
         for said in (b"", b"GET / HTT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

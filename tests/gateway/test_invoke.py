@@ -20,17 +20,17 @@ from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun, ToolSpec
-from palinurus.gateway.app import make_app
-from palinurus.gateway.desk import Desk, Endpoints
-from palinurus.gateway.documented import openapi
-from palinurus.gateway.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.guard import Guard, place_of
-from palinurus.gateway.hub import Hub
-from palinurus.gateway.invoke import DOCUMENTED, MAX_BODY, routes
-from palinurus.gateway.methods import Methods
-from palinurus.gateway.reach import NOT_REACHED, is_reached
-from palinurus.gateway.serving import Listening
-from palinurus.gateway.socket import Sockets
+from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.guard import Guard, place_of
+from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.http.app import make_app
+from palinurus.gateway.http.documented import openapi
+from palinurus.gateway.http.serving import Listening
+from palinurus.gateway.invoke.reach import NOT_REACHED, is_reached
+from palinurus.gateway.invoke.routes import DOCUMENTED, MAX_BODY, routes
+from palinurus.gateway.talk.desk import Desk, Endpoints
+from palinurus.gateway.talk.methods import Methods
+from palinurus.gateway.talk.socket import Sockets
 from palinurus.operations.config import Ground
 from palinurus.operations.register import Register
 from palinurus.operations.table import Table
@@ -137,7 +137,7 @@ def bench() -> Bench:
 
 def files_apart(tools: list[Tool]) -> list[Tool]:
     """The harness has file tools of its own."""
-    return [each for each in tools if each.spec.name not in ("read", "ls", "grep", "find", "note")]
+    return [each for each in tools if each.spec.name not in ("read", "ls", "grep", "find", "memory_write")]
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ async def test_of_the_tools_that_there_really_are_these_are_reached(home: Home) 
     finally:
         await runtime.close()
     assert {name for name in tools if is_reached(name)} <= {
-        *("read", "ls", "grep", "find", "note", "web_fetch", "web_search", "session_status"),
+        *("read", "ls", "grep", "find", "memory_write", "web_fetch", "web_search", "session_status"),
         *("sessions_list", "sessions_history", "sessions_search", "memory_search", "memory_get", "agents_list"),
     }
     assert {"exec", "process", "write", "edit"} <= tools
@@ -398,7 +398,7 @@ async def test_a_call_that_takes_too_long_is_stopped_and_not_made_again(
 async def test_more_than_a_number_at_once_are_told_to_wait(
     served: Served, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palinurus.gateway.invoking.AT_ONCE", 2)
+    monkeypatch.setattr("palinurus.gateway.invoke.invoking.AT_ONCE", 2)
     bench.go.clear()
     calls = [asyncio.create_task(served.post(tool="session_status")) for _ in range(2)]
     await until(lambda: len(bench.done) == 2)

@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palinurus.config.home import Home
+from palinurus.config.remembering import MemorySettings
 from palinurus.domain.errors import Failure, HolderLost, QueueFull
 from palinurus.domain.messages import Origin, UserMessage
 from palinurus.domain.plan import Plan
@@ -31,8 +33,12 @@ from palinurus.providers.provider import ModelRequest
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls, fails
 from palinurus.wiring.door import Door
+from palinurus.wiring.memory import Memories, Remembering
 
-READING = {"conversations_list", "messages_read", "messages_search", "run_wait", "status"}
+READING = {
+    *("conversations_list", "messages_read", "messages_search", "run_wait", "status"),
+    *("memory_search", "memory_get"),
+}
 APPROVING = {"approvals_list", "approvals_answer"}
 MAIN = "agent:main:main"
 
@@ -89,6 +95,32 @@ async def test_others_may_look_and_speak_unless_the_owner_says_otherwise(pal: Ha
         assert "there is no tool 'message_send'" in await other.fails("message_send", message="hi")
     async with connect(pal, approvals=True) as other:
         assert await other.names() == READING | APPROVING | {"message_send", "run_stop"}
+    async with connect(pal, guest=True) as other:  # what was noted for the owner is no business of guests
+        assert await other.names() == READING - {"memory_search", "memory_get"} | {"message_send", "run_stop"}
+
+
+async def test_others_may_search_and_read_what_was_noted(
+    pal: Harness, home: Home, workspace: Path, connect: Connect, tmp_path: Path
+) -> None:
+    (workspace / "memory").mkdir()
+    (workspace / "memory" / "2026-11-15.md").write_text("- The rudder is green.\n- Ann has the sail.\n")
+    settings = Remembering(workspace, MemorySettings(embedder="none"))
+    memories = Memories(tmp_path / "derived", lambda _: settings, pal.sessions, pal.clock)
+    house = msgspec.structs.replace(pal.house(home), memory=memories.of)
+    async with connect(pal, LocalCaller(house)) as other:
+        told = await other.call("memory_search", query="which colour has the rudder?", maxResults=1)
+        (best,) = told["results"]
+        assert (best["path"], best["startLine"], best["snippet"]) == (
+            "memory/2026-11-15.md",
+            1,
+            "- The rudder is green.",
+        )
+        assert "freshness" not in told
+        lines = await other.call("memory_get", path="memory/2026-11-15.md", **{"from": 2})
+        assert lines["text"] == "- Ann has the sail."
+        assert "not in memory" in await other.fails("memory_get", path="SOUL.md")
+        assert "out of memory" in await other.fails("memory_get", path="memory/../../x.md")
+    await memories.close()
 
 
 async def test_a_message_is_answered_and_can_be_listed_read_and_found(pal: Harness, connect: Connect) -> None:

@@ -18,18 +18,18 @@ from websockets.exceptions import InvalidStatus
 from palinurus.config.home import Home
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Usage
-from palinurus.gateway.app import make_app
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.documented import openapi
-from palinurus.gateway.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.guard import Guard, place_of
-from palinurus.gateway.hub import Hub
-from palinurus.gateway.metering import Meter
-from palinurus.gateway.methods import Methods
-from palinurus.gateway.metrics import DOCUMENTED, Gauges, metrics_routes
-from palinurus.gateway.serving import Listening
-from palinurus.gateway.socket import Sockets
-from palinurus.gateway.watched import Watched
+from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.guard import Guard, place_of
+from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.http.app import make_app
+from palinurus.gateway.http.documented import openapi
+from palinurus.gateway.http.serving import Listening
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.talk.methods import Methods
+from palinurus.gateway.talk.socket import Sockets
+from palinurus.gateway.watch.metering import Meter
+from palinurus.gateway.watch.metrics import DOCUMENTED, Gauges, metrics_routes
+from palinurus.gateway.watch.watched import Watched
 from palinurus.operations.config import Ground
 from palinurus.operations.register import Register
 from palinurus.operations.table import Table
@@ -41,7 +41,7 @@ OWNER = "a-token-of-the-owner"
 
 
 class Resting:
-    """Implements gateway.metrics.Pulse."""
+    """Implements gateway.watch.metrics.Pulse."""
 
     lag_seconds = 0.25
     slow = 3
@@ -192,7 +192,7 @@ async def test_websocket_clients_are_counted_and_those_who_are_turned_away_too(
     text = await served.text()
     assert told(text, "pal_refusals_total", door="websocket", reason="forbidden") == 1
     assert told(text, "pal_refusals_total", door="websocket", reason="policy") == 3
-    lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.watched"]
+    lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.watch.watched"]
     assert sorted(lines) == [
         "a WebSocket client was turned away: forbidden",
         "a WebSocket client was turned away: policy",
@@ -227,9 +227,9 @@ def test_the_route_is_in_the_document(pal: Harness, home: Home) -> None:
 async def test_good_requests_are_told_at_level_debug_with_whose_they_were(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "palinurus.gateway.watched")
+    caplog.set_level(logging.DEBUG, "palinurus.gateway.watch.watched")
     await served.text()
-    (record,) = [each for each in caplog.records if each.name == "palinurus.gateway.watched"]
+    (record,) = [each for each in caplog.records if each.name == "palinurus.gateway.watch.watched"]
     assert record.levelno == logging.DEBUG
     assert re.fullmatch(r"GET /metrics: 200 in \d+ ms by configured", record.getMessage())
 
@@ -240,7 +240,7 @@ async def test_many_refusals_of_a_kind_are_one_line_a_minute_and_hold_no_secret(
     caplog.set_level(logging.DEBUG, "palinurus")
     for number in range(200):
         await served.get(f"guess-{number}", path="/metrics")
-    told_ = [each for each in caplog.records if each.name == "palinurus.gateway.watched"]
+    told_ = [each for each in caplog.records if each.name == "palinurus.gateway.watch.watched"]
     kinds = [each.getMessage().split(":")[1].split()[0] for each in told_]
     assert sorted(kinds) == ["401", "429"]
     assert all(each.levelno == logging.INFO for each in told_)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.replays import KEEP_MS, MAX_KEY, Replays, key_of
+from palinurus.gateway.talk.replays import KEEP_MS, MAX_KEY, Replays, key_of
 from palinurus.testing.clock import FakeClock
 
 ASKED = ("anna", "sessions.reset", "k")

@@ -15,9 +15,10 @@ import pytest
 from serving import PATIENCE, Running, Visitor, request, running, upgrade
 
 from palinurus.config.home import Home
-from palinurus.gateway import outgoing, socket
-from palinurus.gateway.methods import Method, Talk
-from palinurus.gateway.protocol import MAX_FIRST_FRAME, MAX_FRAME
+from palinurus.gateway.frames import outgoing
+from palinurus.gateway.frames.protocol import MAX_FIRST_FRAME, MAX_FRAME
+from palinurus.gateway.talk import requests, socket
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.wiring import gateway as wiring
 
 
@@ -260,13 +261,13 @@ async def test_a_flood_of_requests_is_told_to_wait_and_the_rest_is_answered(
     visitor = await Visitor.enter(served_with.ws, served_with.token)
     other = await Visitor.enter(served_with.ws, served_with.token)
     numbers = [await visitor.send("test.read") for _ in range(200)]
-    refused = [await visitor.answer(number) for number in numbers[socket.AT_ONCE :]]
+    refused = [await visitor.answer(number) for number in numbers[requests.AT_ONCE :]]
     assert {told.code for told in refused} == {"BUSY"}
     assert all(told.error["retryable"] for told in refused)
     assert (await other.ask("sessions.list")).ok
     waiting.go_on.set()
-    answered = [await visitor.frame() for _ in range(socket.AT_ONCE)]
-    assert {frame["id"] for frame in answered} == set(numbers[: socket.AT_ONCE])
+    answered = [await visitor.frame() for _ in range(requests.AT_ONCE)]
+    assert {frame["id"] for frame in answered} == set(numbers[: requests.AT_ONCE])
     await visitor.leave()
     await other.leave()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.untouchable import check_change
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.door.untouchable import check_change
 
 BEFORE: dict[str, Any] = {
     "gateway": {"auth": {"token": "abc"}, "port": 1},
@@ -57,6 +57,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("agents/defaults/sandbox", {"docker": {"image": "evil"}}),
         ("agents/entries/work", {"name": "Work", "workspace": "~/work", "tools": {"exec": {"security": "full"}}}),
         ("agent", {"workspace": "/"}),
+        ("memory/search/extraPaths", ["/"]),
+        ("memory/qmd", {"paths": [{"path": "/"}]}),
+        ("agents/entries/work/memorySearch/extraPaths", ["/"]),
+        ("agents/defaults/memory/search/extraPaths", [{"path": "/"}]),
         ("tools/exec/security", "full"),
         ("tools/exec", None),
         ("tools/exec/allowlist", ["rm"]),

@@ -22,20 +22,22 @@ from palinurus.config.listening import GatewaySettings
 from palinurus.config.load import Loaded
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import ConfigError, StorageError
-from palinurus.gateway import conversing, invoke, metrics, pairing
-from palinurus.gateway.app import make_app
-from palinurus.gateway.desk import Desk, Endpoints
-from palinurus.gateway.documented import Documented
-from palinurus.gateway.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.guard import Guard, place_of
 from palinurus.gateway.families import FAMILIES
-from palinurus.gateway.guard import Guard, place_of
-from palinurus.gateway.health import Stage, health_routes, reading_routes
-from palinurus.gateway.hub import Hub
-from palinurus.gateway.methods import Method, Methods
+from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.frames.publishing import Publisher
+from palinurus.gateway.http.app import make_app
+from palinurus.gateway.http.documented import Documented
+from palinurus.gateway.http.health import Stage, health_routes, reading_routes
+from palinurus.gateway.http.serving import Listening
+from palinurus.gateway.invoke import routes as invoke
 from palinurus.gateway.openai import routes as openai
-from palinurus.gateway.publishing import Publisher
-from palinurus.gateway.serving import Listening
-from palinurus.gateway.socket import EVENTS, Sockets
+from palinurus.gateway.talk import conversing
+from palinurus.gateway.talk.desk import Desk, Endpoints
+from palinurus.gateway.talk.methods import Method, Methods
+from palinurus.gateway.talk.socket import EVENTS, Sockets
+from palinurus.gateway.watch import metrics
 from palinurus.operations.config import Ground
 from palinurus.operations.holder import GatewayStanding
 from palinurus.operations.register import Register
@@ -45,7 +47,7 @@ from palinurus.wiring.watching import Watching
 
 log = logging.getLogger(__name__)
 
-METHODS: tuple[Method, ...] = (*conversing.METHODS, *FAMILIES, *pairing.METHODS)
+METHODS: tuple[Method, ...] = (*conversing.METHODS, *FAMILIES)
 ROUTES: tuple[tuple[Callable[[Desk], Sequence[BaseRoute]], Sequence[Documented]], ...] = (
     (openai.routes, openai.DOCUMENTED),
     (invoke.routes, invoke.DOCUMENTED),

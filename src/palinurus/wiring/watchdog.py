@@ -4,18 +4,22 @@ A thread looks at the loop from outside: how much processor time its thread has 
 nothing happens it looks twice a second; when something begins, every 15 ms. A callback that it sees twice with more
 than the limit between is slow, and told with its stack, at most once a minute. So nothing below 50 ms is told, and on a
 machine that is not short of processors everything above 80 ms is. Time in which the loop's thread merely waits is not
-counted: a machine that sleeps is no mistake of ours.
+counted, and neither is time in which this thread waited for a processor and could not look: a machine that sleeps, or
+has too much to do, is no mistake of ours.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 log = logging.getLogger(__name__)
@@ -31,17 +35,23 @@ _RUN = asyncio.Handle._run.__code__  # noqa: SLF001  # a frame of this is a call
 Cpu = Callable[[], float]
 """Seconds of processor time that the loop's thread has used."""
 
+Queued = Callable[[], float]
+"""Seconds for which the thread that asks has waited for a processor; always the same where the system does not tell."""
+
 
 class Watchdog:
-    """Implements gateway.metrics.Pulse. Made on the thread of the loop that it watches."""
+    """Implements gateway.watch.metrics.Pulse. Made on the thread of the loop that it watches."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, cpu: Cpu | None = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, cpu: Cpu | None = None, queued: Queued | None = None
+    ) -> None:
         self.lag_seconds = 0.0
         self.slow = 0
         self.late = 0
         self._loop = loop
         self._owner = threading.get_ident()
         self._cpu = cpu or _cpu_of(self._owner)
+        self._queued: Queued = queued or (lambda: 0.0)
         self._tells_callbacks = type(loop).__module__.startswith("asyncio.")  # uvloop's are not to be seen
         self._before = self._cpu()
         self._held: FrameType | None = None  # the callback that was running at the last look
@@ -76,17 +86,25 @@ class Watchdog:
 
     def _watch(self) -> None:
         pause = IDLE_SECONDS
-        while not self._over:
-            due = time.monotonic() + pause
-            stirred = self._wake.wait(pause)
-            self._wake.clear()
-            now = time.monotonic()
-            if stirred:
-                self._closely_until = now + CLOSELY_FOR_SECONDS
-            pause = self.look(now, overslept=now - due)
+        with _queueing() as self._queued:
+            while not self._over:
+                pause = self.wait_and_look(pause)
+
+    def wait_and_look(self, pause: float) -> float:
+        """How long to wait for the next look."""
+        queued, due = self._queued(), time.monotonic() + pause
+        stirred = self._wake.wait(pause)
+        self._wake.clear()
+        now = time.monotonic()
+        if stirred:
+            self._closely_until = now + CLOSELY_FOR_SECONDS
+        overslept = now - due
+        if overslept > LIMIT_SECONDS:
+            overslept -= self._queued() - queued
+        return self.look(now, overslept=overslept)
 
     def look(self, now: float, *, overslept: float = 0.0) -> float:
-        """One look; how long to wait for the next. `overslept`: for so long this thread was not let run."""
+        """One look; how long to wait for the next. `overslept`: for so long another thread did not let this one run."""
         cpu = self._cpu()
         used, self._before = cpu - self._before, cpu
         if used > BUSY_SECONDS:
@@ -103,16 +121,17 @@ class Watchdog:
         return CLOSE_SECONDS if self._closely else IDLE_SECONDS
 
     def _look_at_callback(self, now: float, cpu: float, used: float, overslept: float) -> None:
-        frame = sys._current_frames().get(self._owner)  # noqa: SLF001  # there is no other way to see it
-        callback = _callback(frame)
-        if min(used, overslept) > LIMIT_SECONDS:
-            # Nobody else was let run meanwhile: one call into C, which has just ended or will at once.
-            self._found(now, used, frame)
+        stack = stack_of(self._owner)
+        callback = next((frame for frame in reversed(stack) if frame.f_code is _RUN), None)
+        in_callback = callback is not None or not self._tells_callbacks
+        if in_callback and min(used, overslept) > LIMIT_SECONDS:
+            # Nobody else was let run meanwhile: one call into C, which has just ended, and we were let run at once.
+            self._found(now, used, stack)
             self._held = None
         elif callback is None or callback is not self._held:
             self._held, self._held_since = callback, cpu
         elif cpu - self._held_since > LIMIT_SECONDS:
-            self._found(now, cpu - self._held_since, frame)
+            self._found(now, cpu - self._held_since, stack)
             self._held_since = float("inf")  # once for each
 
     def _look_at_loop(self, now: float, cpu: float) -> None:
@@ -128,7 +147,7 @@ class Watchdog:
             self._counted = True
             self.late += 1
             if not self._tells_callbacks:
-                self._found(now, LIMIT_SECONDS, sys._current_frames().get(self._owner))  # noqa: SLF001
+                self._found(now, LIMIT_SECONDS, stack_of(self._owner))
 
     def _answer(self) -> None:
         """On the loop."""
@@ -138,26 +157,35 @@ class Watchdog:
             self.late += self._cpu() - cpu > LIMIT_SECONDS and not self._counted
             self._probe = None
 
-    def _found(self, now: float, seconds: float, frame: FrameType | None) -> None:
+    def _found(self, now: float, seconds: float, stack: Sequence[FrameType]) -> None:
         self.slow += 1
         if now - self._told_at < TELL_SECONDS:
             self._untold += 1
             return
         more = f", and {self._untold:,} others since the last one told" if self._untold else ""
         self._told_at, self._untold = now, 0
-        stack = "".join(traceback.format_stack(frame)[-FRAMES:]) if frame is not None else ""
+        lines = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(stack[:FRAMES]))
         told = "a callback has held the event loop for %d ms of processor time%s"
-        log.warning(told, round(seconds * 1000), more, extra={"stack": stack, "quiet": True})
+        log.warning(told, round(seconds * 1000), more, extra={"stack": "".join(lines.format()), "quiet": True})
 
 
-def _callback(frame: FrameType | None) -> FrameType | None:
-    """The frame of the callback in which the loop's thread is, the same one for as long as it runs."""
-    found = None
-    while frame is not None:
-        if frame.f_code is _RUN:
-            found = frame
-        frame = frame.f_back
-    return found
+def stack_of(thread: int) -> list[FrameType]:
+    """The frames in which a thread is, the innermost first, while it goes on. Nothing of one that is not there.
+
+    A frame gets its object when it is looked at. Python 3.11 may collect garbage in that moment and let the thread run
+    meanwhile; then it reads the next frame from where there is none any more, and crashes. So the collector waits.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        frame, found = sys._current_frames().get(thread), []  # noqa: SLF001  # there is no other way to see it
+        while frame is not None:
+            found.append(frame)
+            frame = frame.f_back
+        return found
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _cpu_of(thread: int) -> Cpu:
@@ -167,3 +195,17 @@ def _cpu_of(thread: int) -> Cpu:
     except (AttributeError, OSError):
         return time.process_time
     return lambda: time.clock_gettime(clock)
+
+
+@contextmanager
+def _queueing() -> Iterator[Queued]:
+    """For the thread that asks for this, as Linux tells it."""
+    try:
+        schedule = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+    except OSError:
+        yield lambda: 0.0
+        return
+    try:
+        yield lambda: int(os.pread(schedule, 100, 0).split()[1]) / 1e9
+    finally:
+        os.close(schedule)

@@ -11,10 +11,10 @@ from starlette.types import ASGIApp
 from palinurus.config.load import Loaded
 from palinurus.dispatch.runs import Run
 from palinurus.domain.events import Lifecycle, RunEvent
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.metering import Meter
-from palinurus.gateway.metrics import Gauges, metrics_routes
-from palinurus.gateway.watched import Watched
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.watch.metering import Meter
+from palinurus.gateway.watch.metrics import Gauges, metrics_routes
+from palinurus.gateway.watch.watched import Watched
 from palinurus.operations.house import House
 from palinurus.wiring.telemetry import open_telemetry
 from palinurus.wiring.watchdog import Watchdog

@@ -11,19 +11,19 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 
 from palinurus.config.home import Home
-from palinurus.gateway import conversing
-from palinurus.gateway.access import Principal
-from palinurus.gateway.app import make_app
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.access import Principal
+from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.guard import Guard, place_of
 from palinurus.gateway.families import FAMILIES
-from palinurus.gateway.guard import Guard, place_of
-from palinurus.gateway.hub import Hub
-from palinurus.gateway.methods import Methods, Talk
-from palinurus.gateway.protocol import Client
-from palinurus.gateway.publishing import Publisher
-from palinurus.gateway.serving import Listening
-from palinurus.gateway.socket import Sockets
+from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.frames.protocol import Client
+from palinurus.gateway.frames.publishing import Publisher
+from palinurus.gateway.http.app import make_app
+from palinurus.gateway.http.serving import Listening
+from palinurus.gateway.talk import conversing
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.talk.methods import Methods, Talk
+from palinurus.gateway.talk.socket import Sockets
 from palinurus.operations.config import Ground
 from palinurus.operations.house import House
 from palinurus.operations.register import Register
@@ -41,7 +41,7 @@ def all_methods() -> Methods:
 
 
 class Asking:
-    """One client of a gateway over the house of a Harness, without a wire. Implements hub.Listener."""
+    """One client of a gateway over the house of a Harness, without a wire. Implements frames.hub.Listener."""
 
     def __init__(self, pal: Harness, home: Home, house: House | None = None) -> None:
         self.pal = pal

@@ -10,7 +10,7 @@ import pytest
 from family_asking import Asking
 
 from palinurus.domain.errors import BadRequest, ConfigError, Stale
-from palinurus.gateway.guard import Refused
+from palinurus.gateway.door.guard import Refused
 
 TEXT = """{
   // The owner's own words.

@@ -10,7 +10,7 @@ from family_asking import Asking
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.guard import Refused
+from palinurus.gateway.door.guard import Refused
 from palinurus.operations.logs import tail_logs
 from palinurus.testing.harness import Harness
 from palinurus.tools.policy.decide import Policy, Rules
@@ -42,12 +42,12 @@ async def test_the_catalog_of_tools_has_groups_and_profiles(ask: Asking) -> None
 
 
 async def test_the_tools_of_a_session_are_those_that_its_policy_lets_it_use(workspace: Path, home: Home) -> None:
-    async with Harness(workspace, policy=Policy(Rules(deny=("note",)))) as pal:
+    async with Harness(workspace, policy=Policy(Rules(deny=("memory_write",)))) as pal:
         ask = Asking(pal, home)
         told = await ask("tools.effective", sessionKey=MAIN)
         names = [tool["id"] for group in told["groups"] for tool in group["tools"]]
         assert "read" in names
-        assert "note" not in names
+        assert "memory_write" not in names
         assert told["agentId"] == "main"
         group = await ask("tools.effective", sessionKey="agent:main:telegram:group:1")
         assert not any(group["groups"])

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import PalinurusError
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.methods import Method
-from palinurus.gateway.replays import key_of
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.talk.methods import Method
+from palinurus.gateway.talk.replays import key_of
 from palinurus.testing.harness import Harness
 from palinurus.wiring.runtime import Runtime
 
@@ -28,15 +28,19 @@ PROMISED = {
     "read": """agent.wait chat.history sessions.list sessions.preview sessions.describe sessions.get sessions.resolve
         sessions.show sessions.search sessions.subscribe agents.list agents.files.list agents.files.get
         agent.identity.get models.list models.status tools.catalog tools.effective tools.list tools.explain
-        approvals.list approvals.show approvals.grants usage.cost usage.status usage.totals health status logs.tail""",
+        approvals.list approvals.show approvals.grants usage.cost usage.status usage.totals health status logs.tail
+        memory.search memory.get memory.status memory.watch memory.collections.list""",
     "write": """agent chat.send chat.abort chat.inject sessions.patch sessions.reset sessions.delete sessions.compact
-        sessions.send sessions.abort tools.invoke""",
+        sessions.send sessions.abort tools.invoke memory.index""",
     "approvals": """exec.approval.list exec.approval.get exec.approval.resolve exec.approval.waitDecision
         approvals.answer approvals.grant approvals.revoke""",
     "admin": """agents.create agents.update agents.delete agents.files.set config.get config.set config.patch
         config.schema exec.approvals.get exec.approvals.set""",
 }
-SLOW = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"}  # they start programs, or ask models
+SLOW = {  # they start programs, ask models, or never end
+    *("sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"),
+    *("memory.search", "memory.index", "memory.watch"),
+}
 
 
 @pytest.mark.parametrize("scope", PROMISED)

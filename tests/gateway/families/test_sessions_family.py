@@ -12,7 +12,7 @@ from family_asking import WAIT, Asking
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered, Stale
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway.guard import Refused
+from palinurus.gateway.door.guard import Refused
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider
@@ -280,9 +280,19 @@ async def test_words_are_not_injected_into_nothing_nor_empty_nor_with_secrets(wo
         assert "hunter2-hunter2" not in str(await pal.transcript()) + str(ask.heard)
 
 
-async def test_compacting_is_not_offered_yet_and_says_so(ask: Asking) -> None:
-    with pytest.raises(NotOffered, match="comes with compaction"):
+async def test_compacting_sums_up_once_and_says_what_came_of_it(ask: Asking) -> None:
+    with pytest.raises(NotFound):
         await ask("sessions.compact", key=MAIN)
+    for number in range(4):
+        await ask.pal.hears(f"message {number} " + "about the boat and the harbour " * 10)
+    ask.hub.listen(ask, MAIN)
+    done = await ask("sessions.compact", key=MAIN, focus="the boat", idempotencyKey="once")
+    assert (done["ok"], done["compacted"], done["entry"]["compactionCount"]) == (True, True, 1)
+    assert done["tokensAfter"] < done["tokensBefore"]
+    again = await ask("sessions.compact", key=MAIN, focus="the boat", idempotencyKey="once")
+    assert again["entry"]["compactionCount"] == 1
+    with pytest.raises(NotOffered, match="never cut"):
+        await ask("sessions.compact", key=MAIN, maxLines=10)
 
 
 async def test_history_is_the_newest_that_fits(ask: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,11 +300,11 @@ async def test_history_is_the_newest_that_fits(ask: Asking, monkeypatch: pytest.
         await ask.pal.hears(f"message {number}")
     told = await ask("chat.history", sessionKey=MAIN, limit=3)
     assert [message["role"] for message in told["messages"]] == ["assistant", "user", "assistant"]
-    monkeypatch.setattr("palinurus.gateway.conversing.HISTORY_BYTES", 700)
+    monkeypatch.setattr("palinurus.gateway.talk.conversing.HISTORY_BYTES", 700)
     few = (await ask("chat.history", sessionKey=MAIN))["messages"]
     assert 0 < len(few) < 12
     assert few[-1]["content"][0]["text"] == "you said: message 5"
-    monkeypatch.setattr("palinurus.gateway.conversing.HISTORY_BYTES", 10)
+    monkeypatch.setattr("palinurus.gateway.talk.conversing.HISTORY_BYTES", 10)
     (one,) = (await ask("chat.history", sessionKey=MAIN, limit=1))["messages"]
     assert "too large" in one["content"]
 

@@ -8,15 +8,15 @@ import httpx2
 import msgspec
 
 from palinurus.config.home import Home
-from palinurus.gateway.app import make_app
-from palinurus.gateway.desk import Desk, Endpoints
-from palinurus.gateway.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.guard import Guard, place_of
-from palinurus.gateway.hub import Hub
-from palinurus.gateway.methods import Methods
+from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
+from palinurus.gateway.door.guard import Guard, place_of
+from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.http.app import make_app
+from palinurus.gateway.http.serving import Listening
 from palinurus.gateway.openai.routes import routes
-from palinurus.gateway.serving import Listening
-from palinurus.gateway.socket import Sockets
+from palinurus.gateway.talk.desk import Desk, Endpoints
+from palinurus.gateway.talk.methods import Methods
+from palinurus.gateway.talk.socket import Sockets
 from palinurus.operations.config import Ground
 from palinurus.operations.register import Register
 from palinurus.operations.table import Table

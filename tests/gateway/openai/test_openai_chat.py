@@ -9,7 +9,7 @@ from speaking import Served, events
 
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
-from palinurus.gateway.desk import Endpoints
+from palinurus.gateway.talk.desk import Endpoints
 from palinurus.providers.provider import ReplyDone, TextDelta
 from palinurus.testing.provider import Reply, call, calls, fails
 
@@ -351,7 +351,7 @@ async def test_an_endpoint_that_is_switched_off_is_not_there(open_gateway: Any) 
     assert (await served.http.get("/v1/models")).status_code == 200
 
 
-async def test_models_are_agents_and_embeddings_are_not_there_yet(served: Served) -> None:
+async def test_models_are_agents_and_a_house_without_an_embedder_says_so(served: Served) -> None:
     listed = (await served.http.get("/v1/models")).json()
     assert [model["id"] for model in listed["data"]] == ["palinurus", "palinurus/main"]
     one = await served.http.get("/v1/models/openclaw/main")

@@ -1,4 +1,4 @@
-"""The families of methods besides talking: sessions, agents, config, models, tools, approvals, usage, health, logs.
+"""The families of methods besides talking: sessions, agents, config, tools, approvals, usage, devices and others.
 
 Each module is one family in OpenClaw's shapes, over the operations of the house; `FAMILIES` joins them. Field names are
 OpenClaw's where it has the field. What a family cannot do here it says in one sentence, and never pretends.
@@ -6,11 +6,23 @@ OpenClaw's where it has the field. What a family cannot do here it says in one s
 
 from __future__ import annotations
 
-from palinurus.gateway.families import agents, approvals, config, health, logs, models, sessions, tools, usage
-from palinurus.gateway.methods import Method
+from palinurus.gateway.families import (
+    agents,
+    approvals,
+    config,
+    health,
+    logs,
+    memory,
+    models,
+    pairing,
+    sessions,
+    tools,
+    usage,
+)
+from palinurus.gateway.talk.methods import Method
 
 FAMILIES: tuple[Method, ...] = tuple(
     method
-    for family in (sessions, agents, config, models, tools, approvals, usage, health, logs)
+    for family in (sessions, agents, config, models, tools, memory, approvals, usage, health, logs, pairing)
     for method in family.METHODS
 )

@@ -11,8 +11,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway.methods import Method, Talk
-from palinurus.gateway.untouchable import check_change
+from palinurus.gateway.door.untouchable import check_change
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import agent_files as files
 from palinurus.operations import roster
 from palinurus.workspace.identity import parse_identity

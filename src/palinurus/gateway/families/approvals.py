@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from palinurus.domain.errors import NotOffered
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import approvals
 from palinurus.tools.approvals.approval import Approval
 from palinurus.tools.grants.grants import words
@@ -187,7 +187,7 @@ async def _wait(talk: Talk, params: AskApproval) -> Awaited:
 
 
 class _Ear:
-    """Implements hub.Listener: hears how one approval is settled."""
+    """Implements frames.hub.Listener: hears how one approval is settled."""
 
     def __init__(self, approval_id: str) -> None:
         self.id = approval_id

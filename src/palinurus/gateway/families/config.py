@@ -1,6 +1,6 @@
 """The config in OpenClaw's shape: looked at without its secrets, replaced or patched by whoever knows its hash.
 
-What would name a program or the way to one is refused (untouchable.py). The house takes a new config up before its
+What would name a program or the way to one is refused (door/untouchable.py). The house takes a new config up before its
 next turn; where the gateway itself listens is taken up when it starts again.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.gateway.methods import Method, Talk
-from palinurus.gateway.untouchable import check_change
+from palinurus.gateway.door.untouchable import check_change
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations.config import config_schema
 from palinurus.operations.config_changes import ConfigView, ConfigWritten, config_look, config_merge, config_replace
 from palinurus.sessions.transcript import timestamp

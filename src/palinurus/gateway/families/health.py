@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palinurus import __version__
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import status
 from palinurus.sessions.session import Session
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations.logs import LogTail, tail_logs
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations.catalog import ListedModel, models_list
 
 

@@ -5,19 +5,20 @@ What changes a session is told to all who listen to it, as `sessions.changed`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway import conversing
+from palinurus.gateway.door.guard import Refused
 from palinurus.gateway.families.session_rows import SessionRow, session_row
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk import conversing
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import session_changes as changes
 from palinurus.operations.house import House
+from palinurus.operations.session_compaction import COMPACT, CompactSession
 from palinurus.sessions.session import Session
 
 MOST_ROWS = 1_000
@@ -84,8 +85,19 @@ class ResetRow(Struct, frozen=True):
 
 class Compact(Struct, frozen=True, rename="camel"):
     key: Key
+    focus: str = ""
     max_lines: int | None = None
     idempotency_key: str = ""
+
+
+class CompactedRow(Struct, frozen=True, rename="camel"):
+    key: str
+    compacted: bool
+    entry: SessionRow
+    tokens_before: int
+    tokens_after: int
+    reason: str = ""  # why nothing was compacted
+    ok: bool = True
 
 
 class SendMessage(Struct, frozen=True, rename="camel"):
@@ -167,8 +179,16 @@ async def _delete(talk: Talk, params: changes.DeleteSession) -> changes.Deleted:
     return done
 
 
-async def _compact(_: Talk, params: Compact) -> Any:
-    raise NotOffered(f"{params.key[:80]} cannot be compacted yet: that comes with compaction", hint="sessions.reset")
+async def _compact(talk: Talk, params: Compact) -> CompactedRow:
+    if params.max_lines is not None:
+        raise NotOffered("a transcript is never cut to so many lines", hint="leave maxLines out: it is summed up")
+    asked = CompactSession(params.key, params.focus, params.idempotency_key)
+    done = await COMPACT.handler(talk.desk.house, asked)
+    if done.compacted:
+        _tell(talk, done.key, "compact")
+    row = await session_row(talk.desk.house, done.entry, title=False, last=False)
+    reason = "" if done.compacted else "there is nothing to sum up yet"
+    return CompactedRow(done.key, done.compacted, row, done.tokens_before, done.tokens_after, reason)
 
 
 async def _send(talk: Talk, params: SendMessage) -> conversing.Started:
@@ -242,7 +262,14 @@ METHODS = (
         _delete,
         about="End a conversation and stop what runs in it. Its words are archived, and the key is free again.",
     ),
-    Method("sessions.compact", Compact, dict[str, Any], "write", _compact, about="Not offered yet."),
+    Method(
+        "sessions.compact",
+        Compact,
+        CompactedRow,
+        "write",
+        _compact,
+        about="Sum a conversation up when what runs has ended; what was said stays in the transcript.",
+    ),
     Method(
         "sessions.send",
         SendMessage,

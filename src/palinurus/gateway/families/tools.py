@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.tool import Tool
-from palinurus.gateway.invoking import Invocations, Invoke
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.invoke.invoking import Invocations, Invoke
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import tools
 from palinurus.tools.policy.names import PROFILES, allowed_by, group_of
 

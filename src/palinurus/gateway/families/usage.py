@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import BadRequest
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.ledger.usage import UsageTotal, grand_total
 
 DAYS = 30

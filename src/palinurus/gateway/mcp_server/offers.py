@@ -2,7 +2,7 @@
 
 A row says what the tool is called, what a model is told about it, which arguments it takes, the right that it needs,
 and how it is answered. Most rows are one operation between two mappings: arguments to its parameters, its result to
-what a model can use. Further rooms (memory, one day) add rows to `OFFERS` and nothing else.
+what a model can use. Further rooms add rows to `OFFERS` and nothing else.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from msgspec import Meta, Struct
 
 from palinurus.gateway.mcp_server import speaking
 from palinurus.gateway.mcp_server.reading import ReadMessages, Said, said
+from palinurus.gateway.mcp_server.remembering import GetLines, SearchNotes, lines_shown, remembered
 from palinurus.gateway.mcp_server.visit import Arguments, Options, Shown, Visit
-from palinurus.operations import agents, approvals, sessions, status
+from palinurus.memory.asking import GetMemory, SearchMemory
+from palinurus.operations import agents, approvals, memory, sessions, status
 from palinurus.operations.scopes import Scope
 from palinurus.operations.table import Operation
 from palinurus.sessions.session import Session
@@ -39,6 +41,7 @@ class Offer(Struct, frozen=True):
     repeatable: bool = True  # whether doing it twice is doing it once
     destructive: bool = False
     approving: bool = False  # only where the owner has said that approvals may be answered here
+    private: bool = False  # not for guests
 
 
 def offered(options: Options) -> tuple[Offer, ...]:
@@ -46,7 +49,9 @@ def offered(options: Options) -> tuple[Offer, ...]:
     return tuple(
         row
         for row in OFFERS
-        if (row.scope == "read" or not options.read_only) and (options.approvals or not row.approving)
+        if (row.scope == "read" or not options.read_only)
+        and (options.approvals or not row.approving)
+        and not (options.guest and row.private)
     )
 
 
@@ -227,6 +232,25 @@ OFFERS: tuple[Offer, ...] = (
         sessions.SEARCH,
         lambda asked: sessions.SearchSessions(asked.query, asked.agent, asked.limit),
         _matches,
+    ),
+    _row(
+        "memory_search",
+        "Search what an agent of this home has noted for its owner. Each result says where it stands; memory_get reads "
+        "around it.",
+        SearchNotes,
+        memory.SEARCH,
+        lambda asked: SearchMemory(asked.query, asked.agent, asked.max_results, asked.min_score),
+        lambda _, answer: remembered(answer),
+        private=True,
+    ),
+    _row(
+        "memory_get",
+        "Read lines of a memory file, by the path that memory_search tells.",
+        GetLines,
+        memory.GET,
+        lambda asked: GetMemory(asked.path, asked.agent, asked.from_ or None, asked.lines or None, brief=True),
+        lambda _, found: lines_shown(found),
+        private=True,
     ),
     Offer(
         "message_send",

@@ -15,11 +15,11 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, ToolResult
 from palinurus.domain.tool import ToolSpec
-from palinurus.gateway.desk import Desk
 from palinurus.gateway.openai.calls import checked, waiting_for
 from palinurus.gateway.openai.history import MOST_CHARACTERS, Current, Line, Talk, current
 from palinurus.gateway.openai.pictures import pictures
 from palinurus.gateway.openai.place import Place, again, backend, place_of
+from palinurus.gateway.talk.desk import Desk
 
 CHANNEL = "openai"
 LONGEST_KEY = 256

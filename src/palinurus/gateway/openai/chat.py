@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from palinurus.domain.errors import BadRequest, Failure
 from palinurus.domain.events import RunResult
-from palinurus.gateway.app import read_json
-from palinurus.gateway.desk import Desk
+from palinurus.gateway.http.app import read_json
 from palinurus.gateway.openai.asking import Asked, Wish, ask
 from palinurus.gateway.openai.calls import arguments_of, named_calls, of_chat
 from palinurus.gateway.openai.entry import let_in
@@ -20,6 +19,7 @@ from palinurus.gateway.openai.shapes import ChatRequest
 from palinurus.gateway.openai.stream import Gone, Nobody, Stream, finished
 from palinurus.gateway.openai.troubles import Trouble, failure, of_result
 from palinurus.gateway.openai.wishes import further
+from palinurus.gateway.talk.desk import Desk
 
 PATH = "/v1/chat/completions"
 _encode = msgspec.json.encode

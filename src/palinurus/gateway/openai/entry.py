@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from palinurus.gateway.access import Principal, known_scopes
-from palinurus.gateway.app import who
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.guard import Refused
+from palinurus.gateway.door.access import Principal, known_scopes
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.http.app import who
 from palinurus.gateway.openai.place import header
+from palinurus.gateway.talk.desk import Desk
 from palinurus.operations.scopes import Scope
 
 

@@ -1,4 +1,4 @@
-"""GET /v1/models: the agents of the house, each as a model; and embeddings, of which there are none yet."""
+"""GET /v1/models: the agents of the house, each as a model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from palinurus.gateway.app import read_json, reply
-from palinurus.gateway.desk import Desk
+from palinurus.gateway.http.app import reply
 from palinurus.gateway.openai.entry import let_in
 from palinurus.gateway.openai.place import agent_named, model_names
-from palinurus.gateway.openai.shapes import EmbeddingsRequest
-from palinurus.gateway.openai.troubles import Trouble
+from palinurus.gateway.talk.desk import Desk
 
 
 class Model(Struct, frozen=True):
@@ -40,12 +38,6 @@ async def show_model(desk: Desk, request: Request) -> Response:
     agents = desk.house.agents
     agent_named(name, agents.ids, agents.default)
     return reply(_model(desk, name))
-
-
-async def embed(desk: Desk, request: Request) -> Response:
-    let_in(desk, request, "write")
-    await read_json(request, EmbeddingsRequest)
-    raise Trouble(501, "embeddings are not served: this house has no embedder", code="not_implemented", retry=False)
 
 
 def _model(desk: Desk, name: str) -> Model:

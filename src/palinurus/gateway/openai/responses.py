@@ -14,8 +14,7 @@ from starlette.responses import Response
 
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway.app import read_json
-from palinurus.gateway.desk import Desk
+from palinurus.gateway.http.app import read_json
 from palinurus.gateway.openai.asking import Wish, ask
 from palinurus.gateway.openai.calls import of_responses
 from palinurus.gateway.openai.entry import let_in
@@ -25,6 +24,7 @@ from palinurus.gateway.openai.shapes import ResponsesRequest
 from palinurus.gateway.openai.stream import Gone, Nobody, Stream, finished
 from palinurus.gateway.openai.troubles import Trouble, failure, of_result
 from palinurus.gateway.openai.wishes import further
+from palinurus.gateway.talk.desk import Desk
 
 PATH = "/v1/responses"
 _ID = re.compile(r"resp_([0-9a-f]{16})")

@@ -9,15 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.documented import JSON, Documented
+from palinurus.gateway.http.documented import JSON, Documented
 from palinurus.gateway.openai.chat import PATH as CHAT
 from palinurus.gateway.openai.chat import complete
-from palinurus.gateway.openai.models import Model, ModelList, embed, list_models, show_model
+from palinurus.gateway.openai.embeddings import EmbeddingList, embed
+from palinurus.gateway.openai.models import Model, ModelList, list_models, show_model
 from palinurus.gateway.openai.responses import PATH as RESPONSES
 from palinurus.gateway.openai.responses import respond
 from palinurus.gateway.openai.shapes import ChatRequest, EmbeddingsRequest, ResponsesRequest
 from palinurus.gateway.openai.troubles import Failed, Trouble, answered
+from palinurus.gateway.talk.desk import Desk
 
 Served = Callable[[Desk, Request], Awaitable[Response]]
 SSE = "text/event-stream"
@@ -29,7 +30,15 @@ DOCUMENTED = tuple(
         Documented("POST", RESPONSES, "The same, as a response.", "write", ResponsesRequest, gives=(JSON, SSE)),
         Documented("GET", "/v1/models", "The agents of the house, each as a model.", "read", result=ModelList),
         Documented("GET", "/v1/models/{model:path}", "One of them.", "read", result=Model),
-        Documented("POST", "/v1/embeddings", "Not served yet: 501.", "write", EmbeddingsRequest, statuses=(501,)),
+        Documented(
+            "POST",
+            "/v1/embeddings",
+            "Vectors of texts; 501 without an embedder.",
+            "write",
+            EmbeddingsRequest,
+            EmbeddingList,
+            statuses=(200, 501),
+        ),
     )
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -119,3 +119,6 @@ class EmbeddingsRequest(Struct, frozen=True):
 
     input: str | list[Any]
     model: str = ""
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    user: str | None = None

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from palinurus.domain.errors import Failure, PalinurusError
 from palinurus.domain.events import RunResult
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.refusals import problem
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.door.refusals import problem
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -23,9 +23,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request
 
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.protocol import MAX_FIRST_FRAME
-from palinurus.gateway.refusals import problem
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.door.refusals import problem
+from palinurus.gateway.frames.protocol import MAX_FIRST_FRAME
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ FRAGMENTS = 4_096  # of one message
 SLICE = 8_192  # bytes of frames that are parsed in one go
 PINGS = 100  # within a second
 TELL_SECONDS = 60.0
+CIRCLES = ("_read_ready_cb", "_write_ready")  # of a transport: the second one since Python 3.12
 
 
 class Crowd:
@@ -96,6 +97,7 @@ class Http(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._go_on()
         super().connection_lost(exc)
+        _let_go(self.transport)
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)
@@ -182,6 +184,15 @@ class Http(HttpToolsProtocol):
             self._deadline = None
 
 
+def _let_go(transport: BaseTransport) -> None:
+    """asyncio's transport keeps methods of its own, and is a circle by that: cleared when nothing calls them any more.
+
+    Clients come and go by the thousand, and most have lived long enough to be put aside (wiring/sweeping.py).
+    """
+    for kept in CIRCLES:
+        vars(transport).pop(kept, None)
+
+
 def _long_head() -> Refused:
     return Refused(431, "TOO_LARGE", f"the headers are larger than {MAX_HEAD // 1024} KiB")
 
@@ -209,6 +220,7 @@ class Connection(WebSocketsSansIOProtocol):
         """The circles in which it stands are opened, so that it goes now and does not wait for the collector."""
         super().connection_lost(exc)
         self.conn.parser.close()
+        _let_go(self.transport)
         if scope := vars(self).get("scope"):  # one that was refused has none
             scope["state"].pop("connection", None)
 

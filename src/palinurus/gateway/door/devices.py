@@ -11,8 +11,8 @@ import binascii
 import hashlib
 import ipaddress
 
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.protocol import Connect, Device
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.frames.protocol import Connect, Device
 
 SKEW_MS = 10 * 60 * 1000
 KEY_BYTES, SIGNATURE_BYTES = 32, 64

@@ -24,12 +24,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.access import Principal
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.guard import Guard, Refused
-from palinurus.gateway.outgoing import Gone
-from palinurus.gateway.refusals import problem
-from palinurus.gateway.socket import Sockets
+from palinurus.gateway.door.access import Principal
+from palinurus.gateway.door.guard import Guard, Refused
+from palinurus.gateway.door.refusals import problem
+from palinurus.gateway.frames.outgoing import Gone
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.talk.socket import Sockets
 from palinurus.operations.scopes import Scope as Right
 
 log = logging.getLogger(__name__)
@@ -191,7 +191,7 @@ async def read_json(request: Request, kind: Any) -> Any:
 
 
 class StarletteWire:
-    """Implements socket.Wire."""
+    """Implements talk.socket.Wire."""
 
     def __init__(self, websocket: WebSocket) -> None:
         self._websocket = websocket

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from palinurus.domain.clock import NewId
-from palinurus.gateway.guard import Guard
-from palinurus.gateway.hub import Hub
+from palinurus.gateway.door.guard import Guard
+from palinurus.gateway.frames.hub import Hub
 from palinurus.operations.config import Ground
 from palinurus.operations.house import House
 from palinurus.operations.table import Table

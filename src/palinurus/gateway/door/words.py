@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from palinurus.dispatch.commands import parse
 from palinurus.dispatch.directives import parse_directives
-from palinurus.gateway.access import Principal
-from palinurus.gateway.guard import Refused
+from palinurus.gateway.door.access import Principal
+from palinurus.gateway.door.guard import Refused
 
 
 def check_words(principal: Principal, text: str) -> None:

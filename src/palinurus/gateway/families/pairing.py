@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.methods import Method, Talk
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations.access import PairedDevice
 from palinurus.operations.register import Register
 

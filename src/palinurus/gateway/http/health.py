@@ -17,10 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from palinurus import __version__
-from palinurus.gateway.app import reply
-from palinurus.gateway.documented import Documented, openapi
-from palinurus.gateway.methods import Methods
-from palinurus.gateway.protocol import (
+from palinurus.gateway.frames.protocol import (
     MAX_FRAME,
     OLDEST_PROTOCOL,
     PROTOCOL,
@@ -29,6 +26,9 @@ from palinurus.gateway.protocol import (
     HelloOk,
     ResponseFrame,
 )
+from palinurus.gateway.http.app import reply
+from palinurus.gateway.http.documented import Documented, openapi
+from palinurus.gateway.talk.methods import Methods
 
 Stage = Literal["starting", "ready", "leaving"]
 

@@ -1,8 +1,7 @@
 """One WebSocket client: challenge, connect, hello; then requests in, responses and events out.
 
 Nothing is believed before `connect`: the first frame is small and soon, and of those who have not sent it yet only so
-many are kept, the oldest going first. Afterwards every request is checked against the scopes of the credential as they
-are now. A request with effects that was begun is finished though its client has gone; one that only reads is not.
+many are kept, the oldest going first. What a client asks for afterwards is in requests.py.
 """
 
 from __future__ import annotations
@@ -11,21 +10,18 @@ import asyncio
 import logging
 import resource
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol
 
 import msgspec
 
 from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.access import Principal
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.methods import Method, Methods, Talk
-from palinurus.gateway.outgoing import Gone, Outgoing, encode
-from palinurus.gateway.protocol import (
+from palinurus.gateway.door.access import Principal
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.door.refusals import error_shape
+from palinurus.gateway.frames.outgoing import Gone, Outgoing, encode
+from palinurus.gateway.frames.protocol import (
     CONNECT_SECONDS,
-    MAX_BUFFERED,
     MAX_FIRST_FRAME,
     MAX_FRAME,
     OLDEST_PROTOCOL,
@@ -41,8 +37,10 @@ from palinurus.gateway.protocol import (
     ResponseFrame,
     ServerInfo,
 )
-from palinurus.gateway.refusals import error_shape
-from palinurus.gateway.replays import Replays, key_of
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.talk.methods import Methods, Talk
+from palinurus.gateway.talk.replays import Replays
+from palinurus.gateway.talk.requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +55,6 @@ EVENTS = (
     "tick",
     "shutdown",
 )
-AT_ONCE = 64  # requests of one client
-FINALS = 256  # second answers that one client waits for
 STRANGERS = 1_024  # connections that have not said who they are: after a restart all clients come at once
 FINISH_SECONDS = 30.0  # that a request with effects may go on after its client has gone
 REASON_BYTES = 120  # what a closing frame has room for
@@ -155,11 +151,11 @@ class Sockets:
         for client in list(self._clients.values()):
             who = client.principal
             if who is not None and credential in (who.id, who.device_id) and not self.desk.guard.still(who):
-                client.leave(POLICY_VIOLATION, "this credential is no longer good")
+                client.dismiss()
 
 
 class SocketClient:
-    """Implements hub.Listener."""
+    """Implements frames.hub.Listener and requests.Asker."""
 
     def __init__(self, sockets: Sockets, wire: Wire, client_id: str) -> None:
         self.id = client_id
@@ -168,10 +164,7 @@ class SocketClient:
         self._desk = sockets.desk
         self._wire = wire
         self._out = Outgoing(wire)
-        self._talk: Talk | None = None
-        self._requests: dict[asyncio.Task[None], bool] = {}  # and whether it must be finished
-        self._finals: set[asyncio.Task[None]] = set()
-        self._held = 0  # bytes of the frames of those requests
+        self._requests: Requests | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._leaving: tuple[int, str] | None = None
         self._leave = asyncio.Event()
@@ -187,19 +180,11 @@ class SocketClient:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            self._end_requests()
-            await self._close()
-            self._talk = None  # which knows us: a circle would wait for the collector
-            self._done.set()
-
-    def _end_requests(self) -> None:
-        for final in self._finals:
-            final.cancel()
-        for request, must_finish in self._requests.items():
-            if must_finish:
+            for request in self._requests.end() if self._requests is not None else ():
                 self._sockets.finish(request)
-            else:
-                request.cancel()
+            await self._close()
+            self._requests = None  # which knows us: a circle would wait for the collector
+            self._done.set()
 
     async def _close(self) -> None:
         code, reason = self._leaving or (1000, "")
@@ -219,6 +204,22 @@ class SocketClient:
     def hear(self, event: str, payload: msgspec.Raw) -> None:
         self._out.event(event, payload)
 
+    def answer(self, request_id: str, *, payload: Any = None, error: PalinurusError | Refused | None = None) -> None:
+        frame = (
+            ResponseFrame(request_id, ok=False, error=error_shape(error))
+            if error is not None
+            else ResponseFrame(request_id, ok=True, payload=payload)
+        )
+        if not self._out.answer(frame):
+            self.leave(TRY_AGAIN_LATER, "does not read")
+
+    async def feed(self, request_id: str, item: Any) -> None:
+        self.hear("feed", msgspec.Raw(encode({"id": request_id, "item": item})))
+        await self._out.room()
+
+    def dismiss(self) -> None:
+        self.leave(POLICY_VIOLATION, "this credential is no longer good")
+
     async def _write(self) -> None:
         try:
             await self._out.run()
@@ -232,10 +233,10 @@ class SocketClient:
 
     async def _read(self) -> None:
         try:
-            await self._connect()
+            requests = await self._connect()
             while True:
                 data = await self._wire.receive()
-                await self._start(self._frame(data), len(data))
+                await requests.start(self._frame(data), len(data))
         except Gone:
             self.leave(1000, "")
         except Refused as error:
@@ -243,7 +244,7 @@ class SocketClient:
         except BadRequest as error:
             self.leave(POLICY_VIOLATION, error.message)
 
-    async def _connect(self) -> None:
+    async def _connect(self) -> Requests:
         nonce = self._desk.new_id() + self._desk.new_id()
         now = self._desk.house.clock.now_ms()
         self._out.answer(EventFrame("connect.challenge", {"nonce": nonce, "ts": now}))
@@ -258,12 +259,12 @@ class SocketClient:
         if frame.method != "connect":
             raise Refused(401, "UNAUTHORIZED", "the first request must be connect")
         try:
-            await self._hello(frame, nonce)
+            return await self._hello(frame, nonce)
         except (Refused, PalinurusError) as error:
-            self._answer(frame.id, error=error)
+            self.answer(frame.id, error=error)
             raise Refused(401, "UNAUTHORIZED", error.message) from None
 
-    async def _hello(self, frame: RequestFrame, nonce: str) -> None:
+    async def _hello(self, frame: RequestFrame, nonce: str) -> Requests:
         try:
             connect = msgspec.json.decode(frame.params, type=Connect)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -274,7 +275,8 @@ class SocketClient:
             )
         principal, granted = await self._sockets.doorkeeper.admit(connect, nonce, self._wire.peer)
         self.principal = principal
-        self._talk = Talk(self._desk, principal, connect.client, self)
+        talk = Talk(self._desk, principal, connect.client, self)
+        self._requests = Requests(self._sockets.methods, self._sockets.replays, talk, self)
         self._sockets.known(self)
         room = MAX_FRAME if principal.may("write") else MAX_FIRST_FRAME  # questions are small
         self._wire.admit(room)
@@ -286,98 +288,12 @@ class SocketClient:
             granted,
             Limits(max_payload=room),
         )
-        self._answer(frame.id, payload=hello)
+        self.answer(frame.id, payload=hello)
         self._tick = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._say_tick)
+        return self._requests
 
     def _frame(self, data: str | bytes) -> RequestFrame:
         try:
             return _decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"not a request frame: {error}") from None
-
-    async def _start(self, frame: RequestFrame, size: int) -> None:
-        held = self._held + size > MAX_BUFFERED and bool(self._requests)
-        if held or len(self._requests) >= AT_ONCE or len(self._finals) >= FINALS:
-            asked = len(self._requests) + len(self._finals)
-            busy = Refused(429, "BUSY", f"{asked} requests of this client are being answered", 1.0)
-            self._answer(frame.id, error=busy)
-            await asyncio.sleep(0)  # a flood must not keep the others from their turn
-            return
-        method = self._sockets.methods.find(frame.method)
-        task = asyncio.create_task(self._request(frame))
-        self._requests[task] = method is not None and method.scope != "read"
-        self._held += size
-        task.add_done_callback(lambda ended: self._ended(ended, size))
-
-    def _ended(self, request: asyncio.Task[None], size: int) -> None:
-        self._requests.pop(request, None)
-        self._held -= size
-
-    async def _request(self, frame: RequestFrame) -> None:
-        try:
-            method = self._sockets.methods.get(frame.method)
-            talk = self._allowed(method)
-            outcome = await self._outcome(frame, method, talk)
-            self._answer(frame.id, payload=outcome)
-            if method.final is not None and not self._leave.is_set():
-                self._await_final(frame, method.final(talk, outcome))
-        except (Refused, PalinurusError) as error:
-            self._answer(frame.id, error=error)
-        except Exception:  # the edge of the house: one request may fail by our mistake, not the connection
-            log.exception("the method %s failed", frame.method[:80])
-            self._answer(frame.id, error=PalinurusError("this request failed by a mistake of the gateway"))
-
-    def _await_final(self, frame: RequestFrame, final: Awaitable[Any]) -> None:
-        """The same id is answered once more; who has read the first answer only need not listen."""
-
-        asked, name = frame.id, frame.method[:80]  # the frame itself may be large, and the run may be long
-
-        async def tell() -> None:
-            try:
-                self._answer(asked, payload=await final)
-            except PalinurusError as error:
-                self._answer(asked, error=error)
-            except Exception:
-                log.exception("the second answer of %s failed", name)
-
-        task = asyncio.create_task(tell())
-        self._finals.add(task)
-        task.add_done_callback(self._finals.discard)
-
-    def _allowed(self, method: Method) -> Talk:
-        talk = self._talk
-        if talk is None or not self._desk.guard.still(talk.principal):
-            self.leave(POLICY_VIOLATION, "this credential is no longer good")
-            raise Refused(401, "UNAUTHORIZED", "this credential is no longer good")
-        if not talk.principal.may(method.scope):
-            details = {"code": "MISSING_SCOPE", "missingScope": f"operator.{method.scope}"}
-            raise Refused(403, "FORBIDDEN", f"{method.name} needs the scope {method.scope}", details=details)
-        return talk
-
-    async def _outcome(self, frame: RequestFrame, method: Method, talk: Talk) -> Any:
-        """What the method gives; under an idempotency key that was used before, what it gave then."""
-        params = self._sockets.methods.params(method, frame.params)
-        key = key_of(frame.params) if method.replayed else ""
-        if not key:
-            return await self._told(frame.id, method.handler(talk, params))
-        asked = (talk.principal.id, method.name, key)
-        return await self._sockets.replays.once(asked, lambda: self._told(frame.id, method.handler(talk, params)))
-
-    async def _told(self, request_id: str, found: Awaitable[Any] | AsyncIterator[Any]) -> Any:
-        if not isinstance(found, AsyncIterator):
-            return await found
-        count = 0
-        async for item in found:
-            count += 1
-            self.hear("feed", msgspec.Raw(encode({"id": request_id, "item": item})))
-            await self._out.room()
-        return {"items": count}
-
-    def _answer(self, request_id: str, *, payload: Any = None, error: PalinurusError | Refused | None = None) -> None:
-        frame = (
-            ResponseFrame(request_id, ok=False, error=error_shape(error))
-            if error is not None
-            else ResponseFrame(request_id, ok=True, payload=payload)
-        )
-        if not self._out.answer(frame):
-            self.leave(TRY_AGAIN_LATER, "does not read")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palinurus.domain.clock import Clock
-from palinurus.gateway.metering import Meter
+from palinurus.gateway.watch.metering import Meter
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from starlette.routing import BaseRoute, Route
 
 from palinurus import __version__
 from palinurus.dispatch.delivery import Standing
-from palinurus.gateway.app import who
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.documented import Documented
-from palinurus.gateway.exposition import CONTENT_TYPE, Family, Reading, rendered
-from palinurus.gateway.metering import Meter
+from palinurus.gateway.http.app import who
+from palinurus.gateway.http.documented import Documented
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.watch.exposition import CONTENT_TYPE, Family, Reading, rendered
+from palinurus.gateway.watch.metering import Meter
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock
-from palinurus.gateway.access import Principal
+from palinurus.gateway.door.access import Principal
 from palinurus.operations.register import Register, digest_of
 from palinurus.operations.scopes import SCOPES
 

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message
 
-from palinurus.gateway.app import read_json, who
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.documented import JSON, PROBLEM, Documented
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.invoking import PATH, Invocations, Invoke, Invoked
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.http.app import read_json, who
+from palinurus.gateway.http.documented import JSON, PROBLEM, Documented
+from palinurus.gateway.invoke.invoking import PATH, Invocations, Invoke, Invoked
+from palinurus.gateway.talk.desk import Desk
 
 MAX_BODY = 2 * 1024 * 1024
 

@@ -18,7 +18,7 @@ from palinurus.domain.events import (
     RunEvent,
     ToolFinished,
 )
-from palinurus.gateway.exposition import Counter, Family, Histogram
+from palinurus.gateway.watch.exposition import Counter, Family, Histogram
 
 KINDS = ("input", "output", "cache_read", "cache_write")
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from palinurus.gateway.guard import Refused
+from palinurus.gateway.door.guard import Refused
 
 Path = tuple[str, ...]
 
@@ -31,6 +31,7 @@ _PROGRAM = "it names a program or what it is given"
 _WALLS = "it decides which walls commands have"
 _ASKING = "it decides which commands run without asking"
 _PLACE = "it decides which folder an agent can write to"
+_READ = "it decides which folders of the machine are read"
 
 AGENTS = ("agent", "agents.defaults", "agents.entries.*", "agents.list.*")  # `agent` is the oldest form
 OF_AGENTS = (
@@ -44,6 +45,8 @@ OF_AGENTS = (
     Rule("tools.fs", _PLACE),
     Rule("runtime", _PROGRAM),
     Rule("cliBackends", _PROGRAM),
+    Rule("memory.search.extraPaths", _READ),
+    Rule("memorySearch.extraPaths", _READ),
 )
 RULES = (
     Rule("gateway", "it decides who may come in"),
@@ -64,6 +67,8 @@ RULES = (
     Rule("skills.install", "skills bring programs"),
     Rule("logging", "it decides which file is written to"),
     Rule("approvals", _ASKING),
+    Rule("memory.search.extraPaths", _READ),
+    Rule("memory.qmd.paths", _READ),
     *(Rule(f"{agent}.{rule.place}", rule.reason, rule.may_go) for agent in AGENTS for rule in OF_AGENTS),
 )
 

@@ -22,11 +22,11 @@ from palinurus.domain.errors import BadRequest, PalinurusError, StorageError, Wa
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Origin, Text, ToolCall, ToolResult, text_of
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.gateway.access import Principal
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.reach import is_reached
-from palinurus.gateway.replays import Replays
+from palinurus.gateway.door.access import Principal
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.invoke.reach import is_reached
+from palinurus.gateway.talk.desk import Desk
+from palinurus.gateway.talk.replays import Replays
 from palinurus.ledger.audit import AuditEvent
 from palinurus.tools.approvals.rendering import render_plan
 from palinurus.tools.policy.decide import Asked, decide

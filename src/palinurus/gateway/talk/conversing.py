@@ -16,8 +16,8 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image
-from palinurus.gateway.methods import Method, Talk
-from palinurus.gateway.words import check_words
+from palinurus.gateway.door.words import check_words
+from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import agents
 from palinurus.operations.session_changes import INJECT, Injected, InjectMessage
 from palinurus.operations.sessions import newest_first

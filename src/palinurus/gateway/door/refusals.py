@@ -19,8 +19,8 @@ from palinurus.domain.errors import (
     WaitTimeout,
     WorkspaceError,
 )
-from palinurus.gateway.guard import Refused
-from palinurus.gateway.protocol import ErrorShape
+from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.frames.protocol import ErrorShape
 
 # The nearest class decides. Status for HTTP, code for programs, whether asking again may help.
 SHAPES: tuple[tuple[type[PalinurusError], int, str, bool], ...] = (

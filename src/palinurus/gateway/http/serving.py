@@ -11,8 +11,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from palinurus.domain.errors import ConfigError
-from palinurus.gateway.connections import Config, Connection, Http
-from palinurus.gateway.protocol import MAX_FRAME
+from palinurus.gateway.frames.protocol import MAX_FRAME
+from palinurus.gateway.http.connections import Config, Connection, Http
 
 BACKLOG = 1024
 AT_ONCE = 16  # connections that are taken in one go: each must be counted before the next ones take the last files

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from palinurus.gateway.protocol import MAX_BUFFERED, EventFrame
+from palinurus.gateway.frames.protocol import MAX_BUFFERED, EventFrame
 
 WAITING_OUT = 2_000  # frames of one client; events beyond them are left out
 WAITING_BYTES = 8 * 1024 * 1024

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, UnknownOperation
-from palinurus.gateway.access import Principal
-from palinurus.gateway.desk import Desk
-from palinurus.gateway.hub import Listener
-from palinurus.gateway.protocol import NOTHING, Client
+from palinurus.gateway.door.access import Principal
+from palinurus.gateway.frames.hub import Listener
+from palinurus.gateway.frames.protocol import NOTHING, Client
+from palinurus.gateway.talk.desk import Desk
 from palinurus.operations.scopes import Scope
 from palinurus.operations.table import Feed, Operation
 

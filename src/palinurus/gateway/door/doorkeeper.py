@@ -10,11 +10,11 @@ from __future__ import annotations
 import msgspec
 
 from palinurus.domain.clock import Clock, NewId
-from palinurus.gateway.access import Principal, granted_scopes
-from palinurus.gateway.devices import check_device, is_near
-from palinurus.gateway.guard import Guard, Refused
-from palinurus.gateway.hub import Hub
-from palinurus.gateway.protocol import Connect, Device, Granted
+from palinurus.gateway.door.access import Principal, granted_scopes
+from palinurus.gateway.door.devices import check_device, is_near
+from palinurus.gateway.door.guard import Guard, Refused
+from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.frames.protocol import Connect, Device, Granted
 from palinurus.operations.access import PairedDevice
 from palinurus.operations.scopes import Scope
 
@@ -24,7 +24,7 @@ LONGEST_NAME = 80
 
 
 class DeviceDoorkeeper:
-    """Implements socket.Doorkeeper."""
+    """Implements talk.socket.Doorkeeper."""
 
     def __init__(self, guard: Guard, hub: Hub, clock: Clock, new_id: NewId) -> None:
         self._guard = guard

@@ -13,8 +13,8 @@ import msgspec
 
 from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.devices import is_near
-from palinurus.gateway.protocol import MAX_FRAME, PROTOCOL, Client, ClientAuth, Connect, RequestFrame
+from palinurus.gateway.door.devices import is_near
+from palinurus.gateway.frames.protocol import MAX_FRAME, PROTOCOL, Client, ClientAuth, Connect, RequestFrame
 
 CLIENT = Client(id="cli", version=__version__, platform="linux", mode="cli", display_name="pal gateway call")
 

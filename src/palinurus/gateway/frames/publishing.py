@@ -13,7 +13,7 @@ import msgspec
 from palinurus.dispatch.runs import Run
 from palinurus.domain.clock import Clock
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled, AssistantDelta, Lifecycle, RunEvent
-from palinurus.gateway.hub import Hub
+from palinurus.gateway.frames.hub import Hub
 
 ENDS = {"end": "final", "error": "error", "aborted": "aborted"}
 

@@ -1,0 +1,1 @@
+"""Tools for programs: one call over HTTP, without a model."""
