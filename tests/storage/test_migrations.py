@@ -11,6 +11,7 @@ from palinurus.domain.errors import StorageDamaged
 from palinurus.domain.keys import SessionKey
 from palinurus.storage import migrations, queries
 from palinurus.storage.database import Database
+from palinurus.storage.memory_vectors import learn_to_compare
 from palinurus.storage.queries import load_queries, migration_files
 from palinurus.storage.sqlite import SqliteSessions
 from palinurus.testing.clock import FakeClock, SeededIds
@@ -104,21 +105,23 @@ async def test_a_file_of_a_newer_release_is_refused_and_not_touched(
     assert version(old_home) == NEWEST + 1
 
 
-@pytest.mark.parametrize("folder", ["home", "transcripts"])
+@pytest.mark.parametrize("folder", ["home", "memory", "transcripts"])
 def test_migrations_are_numbered_without_a_gap(folder: str) -> None:
     assert [number for number, _, _ in migration_files(folder)] == list(range(1, len(migration_files(folder)) + 1))
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in queries._HERE.glob("*.sql")))
-def test_every_query_has_a_name_of_its_own_and_is_good_sql(file: str, tmp_path: Path) -> None:
+async def test_every_query_has_a_name_of_its_own_and_is_good_sql(file: str, tmp_path: Path) -> None:
     names = queries._NAME.findall((queries._HERE / file).read_text())
     assert len(names) == len(set(names))
     folder = file.removesuffix(".sql")
     database = Database(tmp_path / "x.sqlite", folder if migration_files(folder) else "home")
     assert database._writer is not None
-    for sql in load_queries(file).values():
-        list(database._writer.execute(f"EXPLAIN {_without_comments(sql)}", _AnyValue()))
-    database._close()
+    learn_to_compare(database._writer)
+    for sql in map(_without_comments, load_queries(file).values()):
+        values = ["1"] * sql.count("?") if "?" in sql else _AnyValue()
+        list(database._writer.execute(f"EXPLAIN {sql}", values))
+    await database.close()
 
 
 def _without_comments(sql: str) -> str:

@@ -21,6 +21,7 @@
       SandboxError          a command cannot be run with the walls that were asked for
       WebError              a page or a search could not be had
         AddressRefused      an address that the web tools may not reach
+      EmbedderError         texts could not be turned into vectors
       CarryError            a parcel was not carried to its recipient
         CarryFailed         it has certainly not arrived and may be tried again
         CarryRefused        it has certainly not arrived and trying again is of no use

@@ -87,7 +87,12 @@ def _arguments_type(name: str, function: Callable[..., Any]) -> type[Struct]:
             fields.append((parameter.name, kind))
         else:
             fields.append((parameter.name, kind, parameter.default))
-    return msgspec.defstruct(name, fields, kw_only=True, frozen=True, forbid_unknown_fields=True)
+    return msgspec.defstruct(name, fields, rename=_told, kw_only=True, frozen=True, forbid_unknown_fields=True)
+
+
+def _told(name: str) -> str:
+    """`from_` is called from: a parameter cannot be."""
+    return name.rstrip("_")
 
 
 def _described(hint: Any) -> Any:

@@ -21,6 +21,9 @@ class Origin(StrEnum):
     SYSTEM = "system"
 
 
+OUTSIDE_MARK = "from outside)"  # in every line of memory whose words are not the owner's
+
+
 class Text(Struct, frozen=True, tag_field="type", tag="text", rename="camel", omit_defaults=True):
     text: str
     text_signature: str | None = None  # a provider's own; only the model that made it is shown it again
@@ -71,7 +74,7 @@ class ContextNote(Struct, frozen=True, omit_defaults=True):
     Stored with the message, so that the same bytes are sent again next time; never indexed as memory.
     """
 
-    kind: str  # time | file | notice
+    kind: str  # time | file | heartbeat | notice | history | recall | startup
     text: str
     name: str = ""
     digest: str = ""  # of what may change: what the model has been shown

@@ -24,6 +24,7 @@ class Result(Struct, frozen=True, rename="camel", omit_defaults=True):
     snippet: str
     source: str = "memory"
     citation: str = ""  # `path#L3-L9`, where citations are wanted
+    under: str = ""  # the headings and the bullet it stands under, as far as its path does not tell
     factors: tuple[Factor, ...] = ()
 
     @property

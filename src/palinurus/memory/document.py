@@ -26,6 +26,7 @@ class Stamp(Struct, frozen=True):
     size: int
     mtime_ns: int
     inode: int = 0
+    ctime_ns: int = 0  # tools may set the time of change back, but not this one
 
 
 class Document(Struct, frozen=True):
@@ -53,6 +54,7 @@ class Piece(Struct, frozen=True):
     meaning: str  # what is embedded
     passage: int
     digest: bytes  # of `meaning`: pieces that mean the same share a vector
+    context: str = ""  # what it hangs under: headings, a bullet, the header of a table
 
 
 class Chunked(Struct, frozen=True):

@@ -23,6 +23,7 @@ class FileRow(Struct, frozen=True):
     digest: bytes
     indexed_at: int  # milliseconds
     pieces: int = 0
+    recipe: str = ""  # how it was cut up: another way of cutting makes another index of the same text
 
 
 class Candidate(Struct, frozen=True):
@@ -36,6 +37,7 @@ class Candidate(Struct, frozen=True):
     words: float  # BM25 of the piece
     passage_words: float  # BM25 of its passage
     cosine: float | None  # None: it has no vector yet
+    context: str = ""  # what it hangs under: headings, a bullet, the header of a table
 
 
 class Looked(Struct, frozen=True):
@@ -44,6 +46,7 @@ class Looked(Struct, frozen=True):
     candidates: tuple[Candidate, ...]
     pieces: int  # in the index
     embedded: int  # of them with a vector in the space that was asked in
+    frequencies: tuple[int, ...] = ()  # pieces that have each word of the query; empty: not known
 
 
 class WordQuery(Struct, frozen=True):
@@ -87,8 +90,8 @@ class MemoryStore(Protocol):
     ) -> Looked:
         """Candidates of both legs, at most `limit` of each, in no order, with their neighbours.
 
-        The neighbours are the pieces directly before and after each find, in the same document: scoring smooths over
-        them. `vector` None: by words alone. `sources` empty: all.
+        The neighbours are the two pieces before and the two after each find, in the same document: a piece is judged
+        by the words around it too. `vector` None: by words alone. `sources` empty: all.
         """
 
     async def pieces_of(self, place: Place) -> list[Candidate]:

@@ -33,15 +33,20 @@ OnCommit = Callable[[int, float], None]
 Job = tuple[Work[Any], asyncio.Future[Any]]
 BATCH = 256  # functions that one commit may hold
 LINGER_SECONDS = 0.05  # how long a write that nobody waits for may wait for company
+READ_CACHE = 16 * 1024  # kilobytes of a derived file that are kept at hand
+WRITE_CACHE = 32 * 1024
 LITTLE_SPACE = 64 * 1024  # a disk with less to give counts as full
 
 
 class Database:
-    def __init__(self, path: Path, folder: str, *, readonly: bool = False) -> None:
+    def __init__(self, path: Path, folder: str, *, readonly: bool = False, derived: bool = False) -> None:
+        """`derived`: a power cut may cost the last writes, because they can be made again; never the whole file."""
         self.path = path
         with translated(path):
-            self._writer = None if readonly else _open_writer(path, folder)
+            self._writer = None if readonly else _open_writer(path, folder, derived)
             self._reader = _open_reader_alone(path) if readonly else _open_reader(path)
+            if derived:
+                self._reader.pragma("cache_size", -READ_CACHE)
         self._write_thread = ThreadPoolExecutor(1, "pal-writer")
         self._read_thread = ThreadPoolExecutor(1, "pal-reader")
         self.on_commit: OnCommit = _nobody
@@ -88,7 +93,9 @@ class Database:
         """After the last write that was handed in has ended."""
         await self.flush()
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._write_thread, self._close)
+        await loop.run_in_executor(self._read_thread, self._reader.close)  # after the reads that are under way
+        if self._writer is not None:
+            await loop.run_in_executor(self._write_thread, self._writer.close)
         self._write_thread.shutdown()
         self._read_thread.shutdown()
 
@@ -105,11 +112,6 @@ class Database:
             self._lingering = None
         if not self._committing:
             self._commit_next(asyncio.get_running_loop())
-
-    def _close(self) -> None:
-        self._reader.close()
-        if self._writer is not None:
-            self._writer.close()
 
     def _empty_log(self) -> None:
         if self._writer is not None:
@@ -182,14 +184,18 @@ def _settle(futures: list[asyncio.Future[Any]], outcomes: list[Any]) -> None:
             future.set_result(outcome)
 
 
-def _open_writer(path: Path, folder: str) -> apsw.Connection:
+def _open_writer(path: Path, folder: str, derived: bool) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     path.chmod(0o600)
     connection.set_busy_timeout(5_000)
     connection.pragma("journal_mode", "wal")
-    connection.pragma("synchronous", "full")
+    connection.pragma("synchronous", "normal" if derived else "full")
     connection.pragma("fullfsync", 1)  # macOS: a plain fsync there does not reach the disk
     connection.pragma("foreign_keys", 1)
+    if derived:  # it is written in large pieces: fewer moves from the log into the file, and pages at hand
+        connection.pragma("wal_autocheckpoint", 4_000)
+        connection.pragma("journal_size_limit", 4 * 1024 * 1024)
+        connection.pragma("cache_size", -WRITE_CACHE)
     migrate(connection, path, folder)
     return connection
 

@@ -1,0 +1,173 @@
+"""Vectors are filled in behind the words, within a share of one core, newest documents first.
+
+The words of a document are found as soon as it is indexed; its vectors may take minutes. Each step asks the index what
+is missing, so nothing is remembered here: a run that was stopped or failed half-way is completed by the next.
+
+The first space of an index is used from the start, however few vectors it has. When the embedder is another than the
+one whose space is in use, the new space is filled as a shadow and takes over at once when it is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from palinurus.domain.errors import EmbedderError, StorageError
+from palinurus.memory.embedder import Embedder
+from palinurus.memory.embedders.checks import check_vectors
+from palinurus.memory.report import OnProgress, Progress
+from palinurus.memory.store import MemoryStore, Unembedded
+
+STEP = 64  # texts; about half a second of the embedded model
+STEP_SECONDS = 300.0  # the embedder has a limit of its own; this one is for those that forgot it
+FIRST_RETRY = 5.0
+LAST_RETRY = 600.0
+_LEAST_SHARE = 0.01
+
+log = logging.getLogger(__name__)
+
+
+class Filled(Struct, frozen=True):
+    """What a run did. With trouble, what was made before it stays."""
+
+    embedded: int
+    trouble: str = ""
+
+
+class VectorFiller:
+    """One for each index. `run` and the background may work at the same time; they take turns, step by step."""
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        embedder: Embedder,
+        *,
+        share: float = 0.5,
+        step: int = STEP,
+        step_seconds: float = STEP_SECONDS,
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._share = share
+        self._step = step
+        self._step_seconds = step_seconds
+        self._trouble = ""
+        self._last: list[Unembedded] = []
+        self._one_step = asyncio.Lock()
+        self._nudged = asyncio.Event()
+        self._filling: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Why vectors are not being made, in one sentence; empty when all is well."""
+        return self._trouble
+
+    async def run(self, progress: OnProgress | None = None, *, share: float = 1.0) -> Filled:
+        """Fill until nothing is missing. Trouble is reported, not raised."""
+        made = 0
+        total = await self._missing() if progress else 0
+
+        def told(count: int) -> None:
+            nonlocal made
+            made += count
+            if progress:
+                progress(Progress("vectors", min(made, total), total))
+
+        trouble = await self._fill(share, told)
+        if progress and not trouble:
+            progress(Progress("vectors", total, total))  # pieces that mean the same were made once
+        return Filled(made, trouble)
+
+    def start(self) -> None:
+        """Fill in the background, now and whenever it is nudged."""
+        if self._filling is None:
+            self._nudged.set()
+            self._filling = asyncio.create_task(self._go_on())
+
+    async def stop(self) -> None:
+        filling, self._filling = self._filling, None
+        if filling is not None:
+            filling.cancel()
+            with suppress(asyncio.CancelledError):
+                await filling
+
+    def nudge(self) -> None:
+        """There may be something to do. While it rests after a failure, it goes on resting."""
+        self._nudged.set()
+
+    async def _go_on(self) -> None:
+        rest = FIRST_RETRY
+        while True:
+            await self._nudged.wait()
+            self._nudged.clear()
+            if await self._fill(self._share, lambda _: None):
+                self._nudged.set()
+                await asyncio.sleep(rest)
+                rest = min(rest * 2, LAST_RETRY)
+            else:
+                rest = FIRST_RETRY
+
+    async def _fill(self, share: float, told: Callable[[int], None]) -> str:
+        """Trouble, or nothing."""
+        try:
+            await self._use_first_space()
+            spent: float | None = 0.0
+            while spent is not None:
+                await asyncio.sleep(spent / max(min(share, 1.0), _LEAST_SHARE) - spent)
+                spent = await self._take_step(told)
+        except (EmbedderError, StorageError) as error:
+            if str(error) != self._trouble:
+                log.warning("vectors are not being made: %s", error)
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
+        return self._trouble
+
+    async def _use_first_space(self) -> None:
+        async with self._one_step:
+            if not await self._store.space_in_use():
+                await self._store.use_space(self._embedder.space)
+
+    async def _take_step(self, told: Callable[[int], None]) -> float | None:
+        """Seconds that the embedder took; None when nothing is missing."""
+        space = self._embedder.space
+        async with self._one_step:
+            missing = await self._store.unembedded(space, self._step)
+            if not missing:
+                if await self._store.space_in_use() != space.id:
+                    await self._store.use_space(space)  # the shadow is complete
+                return None
+            self._must_be_new(missing)
+            began = asyncio.get_running_loop().time()
+            vectors = await self._vectors(missing)
+            spent = asyncio.get_running_loop().time() - began
+            pairs = zip((each.digest for each in missing), vectors, strict=True)
+            await self._store.put_vectors(space, list(pairs))
+            self._last = missing
+        told(len(missing))
+        return spent
+
+    def _must_be_new(self, missing: list[Unembedded]) -> None:
+        """An index that asks for what it has just been given would keep a core busy for ever."""
+        last, self._last = self._last, []
+        if missing == last:
+            raise StorageError("the index does not keep its vectors", hint="`pal memory index --force` makes it anew")
+
+    async def _vectors(self, missing: list[Unembedded]) -> list[bytes]:
+        space = self._embedder.space
+        try:
+            async with asyncio.timeout(self._step_seconds):
+                vectors = await self._embedder.embed([each.meaning for each in missing])
+        except TimeoutError as error:
+            said = f"the embedder {space.model} gave no vectors within {self._step_seconds:g} seconds"
+            raise EmbedderError(said, hint="it is tried again later") from error
+        check_vectors(space, vectors, len(missing))
+        return vectors
+
+    async def _missing(self) -> int:
+        totals = await self._store.totals()
+        return max(0, totals.pieces - totals.embedded.get(self._embedder.space.id, 0))

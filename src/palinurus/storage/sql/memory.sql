@@ -1,0 +1,189 @@
+-- files --
+SELECT source, path, size, mtime_ns, inode, ctime_ns, digest, indexed_at, pieces, recipe FROM files;
+
+-- file_parts --
+-- Where the parts of a file lie.
+SELECT id, first_piece, pieces, first_passage, passages, first_context, contexts
+FROM files WHERE source = ? AND path = ?;
+
+-- next_ids --
+SELECT piece, passage, context FROM ids;
+
+-- set_ids --
+UPDATE ids SET piece = ?, passage = ?, context = ?;
+
+-- add_file --
+INSERT INTO files (source, path, size, mtime_ns, inode, ctime_ns, digest, indexed_at, recipe,
+                   first_piece, pieces, first_passage, passages, first_context, contexts)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- touch_file --
+UPDATE files SET size = ?, mtime_ns = ?, inode = ?, ctime_ns = ? WHERE source = ? AND path = ?;
+
+-- add_piece --
+INSERT INTO pieces (id, start_line, end_line, text, context, meaning, embed) VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- add_piece_words --
+INSERT INTO piece_words (rowid, words) VALUES (?, ?);
+
+-- add_passage --
+INSERT INTO passages (id, first_piece) VALUES (?, ?);
+
+-- add_passage_words --
+INSERT INTO passage_words (rowid, words) VALUES (?, ?);
+
+-- add_context --
+INSERT INTO contexts (id, text) VALUES (?, ?);
+
+-- drop_file --
+DELETE FROM files WHERE id = ?;
+
+-- drop_pieces --
+DELETE FROM pieces WHERE id BETWEEN ? AND ?;
+
+-- drop_piece_words --
+DELETE FROM piece_words WHERE rowid BETWEEN ? AND ?;
+
+-- drop_passages --
+DELETE FROM passages WHERE id BETWEEN ? AND ?;
+
+-- drop_passage_words --
+DELETE FROM passage_words WHERE rowid BETWEEN ? AND ?;
+
+-- drop_contexts --
+DELETE FROM contexts WHERE id BETWEEN ? AND ?;
+
+-- clear --
+-- Everything but the vectors, and the ids go on.
+DELETE FROM files;
+DELETE FROM pieces;
+DELETE FROM passages;
+DELETE FROM contexts;
+INSERT INTO piece_words (piece_words) VALUES ('delete-all');
+INSERT INTO passage_words (passage_words) VALUES ('delete-all');
+UPDATE spaces SET embedded = 0;
+
+-- count_embedded --
+-- These pieces come or go (:sign): how many of them have a vector is counted along, for each space.
+UPDATE spaces SET embedded = embedded + :sign * (
+  SELECT count(*) FROM pieces p
+  WHERE p.id BETWEEN :first AND :last
+    AND EXISTS (SELECT 1 FROM vectors v WHERE v.space = spaces.id AND v.meaning = p.meaning)
+);
+
+-- layout_files --
+-- Whose pieces are whose, in the order of their ids.
+SELECT first_piece, pieces, source, path FROM files WHERE pieces > 0 ORDER BY first_piece;
+
+-- layout_passages --
+SELECT first_piece, id FROM passages ORDER BY first_piece;
+
+-- piece_count --
+-- How many pieces have a word. Those that were deleted may count a while longer.
+SELECT doc FROM piece_counts WHERE term = ?;
+
+-- passage_count --
+SELECT doc FROM passage_counts WHERE term = ?;
+
+-- best_pieces --
+-- bm25 is negative, smaller is better.
+SELECT rowid, -rank FROM piece_words WHERE piece_words MATCH ? ORDER BY rank LIMIT ?;
+
+-- newest_pieces --
+-- For words so common that ranking all their pieces would take too long: of the newest ones only.
+SELECT rowid, -bm25(piece_words) FROM piece_words WHERE piece_words MATCH ? ORDER BY rowid DESC LIMIT ?;
+
+-- best_passages --
+SELECT rowid, -bm25(passage_words) FROM passage_words WHERE passage_words MATCH ? ORDER BY rowid DESC LIMIT ?;
+
+-- pieces_by_id --
+SELECT p.id, p.start_line, p.end_line, p.text, c.text
+FROM pieces p LEFT JOIN contexts c ON c.id = p.context
+WHERE p.id IN (SELECT value FROM json_each(?)) ORDER BY p.id;
+
+-- pieces_between --
+SELECT p.id, p.start_line, p.end_line, p.text, c.text
+FROM pieces p LEFT JOIN contexts c ON c.id = p.context
+WHERE p.id BETWEEN ? AND ? ORDER BY p.id;
+
+-- pieces_meaning --
+-- The pieces that have one of these vectors; of those that say the very same the newest few.
+SELECT p.id
+FROM json_each(?) wanted
+CROSS JOIN vectors v ON v.id = wanted.value
+CROSS JOIN pieces p ON p.id IN (SELECT id FROM pieces WHERE meaning = v.meaning ORDER BY id DESC LIMIT 5);
+
+-- space_in_use --
+SELECT name FROM spaces WHERE in_use;
+
+-- space_named --
+SELECT id, dimensions, embedded, in_use FROM spaces WHERE name = ?;
+
+-- spaces --
+SELECT name, embedded FROM spaces;
+
+-- add_space --
+INSERT INTO spaces (name, dimensions) VALUES (?, ?) ON CONFLICT (name) DO NOTHING;
+
+-- drop_other_spaces --
+-- Their vectors go with them.
+DELETE FROM spaces WHERE name <> ?;
+
+-- use_space --
+UPDATE spaces SET in_use = (name = ?);
+
+-- vector_count --
+SELECT count(*) FROM vectors;
+
+-- vectors_known --
+SELECT meaning FROM vectors WHERE space = ? AND meaning IN (SELECT value FROM json_each(?));
+
+-- add_vector --
+INSERT INTO vectors (space, meaning, vector) VALUES (?, ?, ?);
+
+-- add_embedded --
+UPDATE spaces SET embedded = embedded + (
+  SELECT count(*) FROM pieces WHERE meaning IN (SELECT value FROM json_each(:meanings))
+) WHERE id = :space;
+
+-- add_signs --
+-- Of the vectors that have none yet.
+INSERT INTO signs (id, bits)
+SELECT id, vec_quantize_binary(vec_int8(unpacked(vector))) FROM vectors
+WHERE space = ? AND id > (SELECT ifnull(max(id), 0) FROM signs);
+
+-- drop_signs --
+DELETE FROM signs;
+
+-- drop_orphans --
+-- Vectors of words that no file holds any more. The signs follow.
+DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM pieces p WHERE p.meaning = vectors.meaning);
+DELETE FROM signs WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.id = signs.id);
+
+-- nearest_by_signs --
+SELECT id FROM signs ORDER BY vec_distance_hamming(vec_bit(bits), vec_quantize_binary(vec_int8(:query))) LIMIT :limit;
+
+-- nearest_of --
+-- Exactly, of those that are near by their signs.
+SELECT id FROM vectors WHERE id IN (SELECT value FROM json_each(:ids))
+ORDER BY vec_distance_cosine(vec_int8(unpacked(vector)), vec_int8(:query)) LIMIT :limit;
+
+-- nearest --
+SELECT id FROM vectors WHERE space = :space
+ORDER BY vec_distance_cosine(vec_int8(unpacked(vector)), vec_int8(:query)) LIMIT :limit;
+
+-- cosines --
+SELECT p.id, 1 - vec_distance_cosine(vec_int8(unpacked(v.vector)), vec_int8(:query))
+FROM json_each(:ids) wanted
+CROSS JOIN pieces p ON p.id = wanted.value
+CROSS JOIN vectors v ON v.space = :space AND v.meaning = p.meaning;
+
+-- unembedded --
+-- The newest pieces between two ids that have no vector in a space.
+SELECT p.id, p.meaning, p.text, p.embed FROM pieces p
+WHERE p.id BETWEEN :first AND :last
+  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.space = :space AND v.meaning = p.meaning)
+ORDER BY p.id DESC LIMIT :limit;
+
+-- counts --
+SELECT count(*), ifnull(sum(pieces), 0), ifnull(sum(passages), 0) FROM files;

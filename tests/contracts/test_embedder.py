@@ -1,0 +1,84 @@
+"""The contract of embedders, kept by the fakes that we ship and by the embedded model with its real weights."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from palinurus.memory.embedder import Embedder
+from palinurus.memory.embedders.checks import check_vectors
+from palinurus.memory.embedders.embedded import EmbeddedModel
+from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
+
+MAKERS: dict[str, Callable[[], Embedder]] = {
+    "hashing": HashingEmbedder,
+    "moody": lambda: MoodyEmbedder(Mood.FAILS, good_for=None),
+    "embedded": EmbeddedModel,
+}
+ODD = [
+    "",
+    " ",
+    "\n\n",
+    "\x00",
+    "🌙🌙",
+    "記憶は海である",
+    "\ud800 half a pair",
+    "x" * 100_000,
+    "word " * 20_000,
+    "* - # ```",
+]
+
+
+@pytest.fixture(params=["hashing", "moody", pytest.param("embedded", marks=pytest.mark.slow)])
+async def embedder(request: pytest.FixtureRequest) -> AsyncIterator[Embedder]:
+    made = MAKERS[request.param]()
+    async with asyncio.timeout(60):
+        yield made
+        await made.close()
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    form = f"<{len(one) // 4}f"
+    return math.fsum(a * b for a, b in zip(struct.unpack(form, one), struct.unpack(form, other), strict=True))
+
+
+async def test_each_text_gets_a_vector_of_its_own_in_order(embedder: Embedder) -> None:
+    texts = [f"Note {number} tells {'more and ' * (number % 7)}more about ship {number}." for number in range(70)]
+    vectors = await embedder.embed(texts)
+    check_vectors(embedder.space, vectors, len(texts))
+    alone = [(await embedder.embed([texts[place]]))[0] for place in (0, 33, 69)]
+    for place, vector in zip((0, 33, 69), alone, strict=True):
+        assert cosine(vectors[place], vector) > 0.999
+
+
+async def test_nothing_gives_nothing(embedder: Embedder) -> None:
+    assert await embedder.embed([]) == []
+
+
+@pytest.mark.parametrize("text", ODD, ids=[repr(text[:8]) for text in ODD])
+async def test_any_text_gets_a_vector(embedder: Embedder, text: str) -> None:
+    check_vectors(embedder.space, [*await embedder.embed([text]), await embedder.embed_query(text)], 2)
+
+
+async def test_a_question_is_nearer_to_what_it_asks_about(embedder: Embedder) -> None:
+    near, far = await embedder.embed(["Anna bought a blue bicycle in Porto.", "Interest rates rose again."])
+    asked = await embedder.embed_query("What colour is the bicycle that Anna bought?")
+    assert cosine(asked, near) > cosine(asked, far)
+
+
+async def test_calls_may_overlap(embedder: Embedder) -> None:
+    texts = [f"line {number}" for number in range(40)]
+    *batches, asked = await asyncio.gather(embedder.embed(texts), embedder.embed(texts), embedder.embed_query("line 7"))
+    assert isinstance(asked, bytes)
+    for batch in batches:
+        assert cosine(batch[7], asked) > 0.999
+
+
+async def test_the_space_names_who_made_it_and_how(embedder: Embedder) -> None:
+    space = embedder.space
+    assert all((space.provider, space.model, space.preparation))
+    assert str(space.dimensions) in space.id.split("/")
