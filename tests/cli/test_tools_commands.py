@@ -8,13 +8,13 @@ GROUP = "agent:main:telegram:group:-100"
 
 
 def test_tools_are_listed_with_what_decided(pal_command: Pal) -> None:
-    pal_command("config", "set", "tools.deny", '["note"]')
+    pal_command("config", "set", "tools.deny", '["memory_write"]')
     shown = pal_command("tools", "list")
     assert (shown.code, shown.err) == (0, "")
     rows = {line.split()[1]: line for line in shown.out.splitlines()[1:]}
     assert rows["read"].startswith("yes")
-    assert rows["note"].startswith("no")
-    assert "tools.deny has note" in rows["note"]
+    assert rows["memory_write"].startswith("no")
+    assert "tools.deny has memory_write" in rows["memory_write"]
     listed = pal_command("tools", "list", "--session-key", GROUP, "--json").json
     assert {tool["name"]: tool["allowed"] for tool in listed["tools"]}["read"] is False
 

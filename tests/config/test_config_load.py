@@ -302,7 +302,7 @@ def test_a_reference_that_cannot_be_followed_is_a_warning_at_load(load: Load) ->
         ("seed-flat", ("main",)),
     ],
 )
-def test_a_real_openclaw_config_is_read_without_a_warning(
+def test_a_real_openclaw_config_is_read_without_a_warning_but_for_what_we_lack(
     tmp_path: Path, fixture: str, agents: tuple[str, ...]
 ) -> None:
     fixtures = os.environ.get("FIXTURES")
@@ -310,7 +310,7 @@ def test_a_real_openclaw_config_is_read_without_a_warning(
         pytest.skip("FIXTURES does not name the OpenClaw homes")
     home = find_home({"HOME": str(tmp_path)}, config=Path(fixtures, fixture, "home", "openclaw.json"))
     loaded = load_config(home, {})
-    assert loaded.warnings == ()
+    assert [line for line in loaded.warnings if "makes no vectors here yet" not in line] == []
     assert agent_ids(loaded.config) == agents
     assert {agent_settings(loaded.config, home, agent).agent_id for agent in agents} == set(agents)
 

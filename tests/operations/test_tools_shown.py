@@ -21,12 +21,13 @@ def door(workspace: Path, home: Home, policy: Policy) -> LocalCaller:
 
 
 async def test_every_tool_is_listed_with_its_group_and_what_decided(workspace: Path, home: Home) -> None:
-    listed = await door(workspace, home, Policy(Rules(deny=("note",)))).call(LIST, AskTools())
+    listed = await door(workspace, home, Policy(Rules(deny=("memory_write",)))).call(LIST, AskTools())
     rows = {tool.name: tool for tool in listed.tools}
     assert listed.session_key == "agent:main:main"
     assert (rows["read"].allowed, rows["read"].group, rows["read"].layer) == (True, "fs", "profile")
-    assert (rows["note"].allowed, rows["note"].group, rows["note"].layer) == (False, "memory", "deny")
-    assert rows["note"].why == "tools.deny has note"
+    noting = rows["memory_write"]
+    assert (noting.allowed, noting.group, noting.layer) == (False, "memory", "deny")
+    assert noting.why == "tools.deny has memory_write"
 
 
 async def test_the_same_tools_stand_differently_in_a_group_and_for_a_stranger(workspace: Path, home: Home) -> None:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from palinurus.config.explain import explain, lookup
 from palinurus.config.home import Home, env_value, expand_user
 from palinurus.config.include import Assembled, assemble, include_roots, read_text
+from palinurus.config.memory_settings import memory_complaints
 from palinurus.config.schema import Config, parse_config, unknown_keys
 from palinurus.config.secrets import is_reference, secret_values, worth_redacting
 from palinurus.config.section import SecretRef
@@ -197,6 +198,8 @@ def _warnings(config: Config, whole: Assembled, missing: list[tuple[JsonPath, st
         yield at(("agent",), "an old form; write agents.defaults instead")
     if config.session.main_key not in (None, "main"):
         yield at(("session", "mainKey"), "not used; the main session is always called main")
+    for path, complaint in memory_complaints(config):
+        yield at(path, complaint)
     for path, zone in _zones(config):
         if zone and known_zone(zone) is None:
             yield at(path, f"this machine knows no time zone {zone}; its own zone is used")

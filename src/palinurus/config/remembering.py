@@ -30,13 +30,15 @@ class ScopeRule(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """Weights of the legs; they need not add up to one."""
+    """Weights of the legs; they need not add up to one. See docs/memory-quality.md for what was tried."""
 
-    words: float = 0.6
-    vector: float = 0.4
-    passage: float = 0.5  # of the passage's words beside the piece's own
-    neighbours: float = 0.5  # how much of a score is taken from the pieces beside it
-    candidates: int = 200  # of each leg
+    words: float = 0.5
+    vector: float = 0.5
+    passage: float = 0.2  # of the passage's words, beside the piece's own
+    label: float = 0.3  # for a line that begins with what the question names: its speaker, its subject
+    date: float = 0.3  # for files of the days that the question asks about
+    neighbours: float = 0.5  # what a word counts that stands in the piece beside it
+    candidates: int = 50  # of each leg; 35 to 400 find the same
     min_score: float = 0.0
     mmr_lambda: float | None = None
     half_life_days: float | None = None  # of dated files

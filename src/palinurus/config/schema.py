@@ -14,9 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from palinurus.config.compaction import CompactionOptions, MaintenanceOptions, PruningOptions, StartupOptions
 from palinurus.config.diagnostics import DiagnosticsOptions
 from palinurus.config.gateway import GatewayOptions
 from palinurus.config.hands import AgentTools, McpOptions, SandboxOptions, Tools
+from palinurus.config.memory import AgentMemory, MemoryOptions, MemorySearchOptions
 from palinurus.config.section import Secret, Section, names
 from palinurus.domain.keys import AGENT_ID
 
@@ -67,11 +69,11 @@ class AgentOptions(Section):
 
     foreign = names(
         """agentDir blockStreamingBreak blockStreamingChunk blockStreamingCoalesce blockStreamingDefault
-        bootstrapPromptTruncationWarning cliBackends compaction contextLimits contextPruning contextTokens cwd
+        bootstrapPromptTruncationWarning cliBackends contextLimits contextTokens cwd
         default elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
         fastModeDefault groupChat heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
-        mediaMaxMb memory memorySearch modelPolicy params pdfModel reasoningDefault repoRoot runtime
-        skills skillsLimits startupContext subagents systemPromptOverride timeFormat tts
+        mediaMaxMb modelPolicy params pdfModel reasoningDefault repoRoot runtime
+        skills skillsLimits subagents systemPromptOverride timeFormat tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""
     )
 
@@ -115,6 +117,15 @@ class AgentOptions(Section):
     )
     tools: AgentTools | None = Field(None, description="What its tools may do; narrows what `tools` says.")
     sandbox: SandboxOptions | None = Field(None, description="Where its commands run.")
+    compaction: CompactionOptions | None = Field(
+        None, description="How a conversation that outgrows its window is summed up."
+    )
+    context_pruning: PruningOptions | None = Field(None, description="How old results of tools are shortened.")
+    startup_context: StartupOptions | None = Field(
+        None, description="Daily notes in the first message of a private session."
+    )
+    memory: AgentMemory | None = Field(None, description="Its memory, where it differs from `memory`.")
+    memory_search: MemorySearchOptions | None = Field(None, description="The older place of memory.search.")
     name: str | None = Field(None, description="The agent's name in listings.")
     identity: Identity | None = Field(None, description="Name, sign and manner of the agent for listings.")
 
@@ -225,7 +236,7 @@ class ResetByType(Section):
 
 class SessionOptions(Section):
     foreign = names(
-        """agentToAgent groupScope heartbeatIdleMinutes identityLinks maintenance parentForkMaxTokens sendPolicy
+        """agentToAgent groupScope heartbeatIdleMinutes identityLinks parentForkMaxTokens sendPolicy
         store threadBindings typingIntervalSeconds typingMode writeLock"""
     )
 
@@ -243,6 +254,7 @@ class SessionOptions(Section):
     reset_by_channel: dict[str, ResetPolicy] = Field({}, description="The same for one channel; wins over the type.")
     reset_triggers: tuple[str, ...] = Field(("/new", "/reset"), description="Messages that start a session afresh.")
     idle_minutes: int | None = Field(None, gt=0, description="The older place of reset.idleMinutes.")
+    maintenance: MaintenanceOptions | None = Field(None, description="Conversations that nobody uses any more.")
 
 
 QueueMode = Literal["steer", "followup", "collect", "interrupt", "steer-backlog", "steer+backlog", "queue"]
@@ -292,7 +304,7 @@ class Config(Section):
 
     foreign = names(
         """$schema meta secrets auth bindings broadcast commands channels accessGroups skills plugins
-        memory hooks cron discovery browser ui desktop talk tts audio acp approvals security logging
+        hooks cron discovery browser ui desktop talk tts audio acp approvals security logging
         telemetry audit update wizard worktreeRoot cloudWorkers surfaces transcripts attachments web
         canvasHost nodeHost media"""
     )
@@ -311,6 +323,9 @@ class Config(Section):
     )
     gateway: GatewayOptions = Field(
         default_factory=GatewayOptions.model_construct, description="Where the gateway listens and who may come in."
+    )
+    memory: MemoryOptions = Field(
+        default_factory=MemoryOptions.model_construct, description="What is remembered and who may search it."
     )
     mcp: McpOptions = Field(default_factory=McpOptions.model_construct, description="Servers that bring more tools.")
     diagnostics: DiagnosticsOptions = Field(

@@ -1,4 +1,4 @@
-"""read, ls, grep and note as a model uses them, on a real directory."""
+"""read, ls and grep as a model uses them, on a real directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from base64 import b64decode, b64encode
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,10 @@ from PIL import Image as Pillow
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Image, Origin, Text, ToolCall
+from palinurus.domain.messages import Image, Text, ToolCall
 from palinurus.domain.tool import ToolRun
 from palinurus.tools.files.reading import file_tools
 from palinurus.tools.files.search import search
-from palinurus.tools.note import note_tool
 from palinurus.tools.registry import Registry
 from palinurus.workspace import pictures
 from palinurus.workspace.boundary import Boundary
@@ -29,22 +27,13 @@ from palinurus.workspace.files import WorkspaceFiles
 SHARED_KEY = SessionKey.parse("agent:main:telegram:group:1")
 
 
-class StoppedClock:
-    def __init__(self, zone: tzinfo = UTC) -> None:
-        self.zone = zone
-        self.now = datetime(2026, 11, 15, 23, 30, tzinfo=UTC)
-
-    def now_ms(self) -> int:
-        return int(self.now.timestamp() * 1000)
-
-
 class Hands:
-    """A registry of all four tools over one workspace; the second argument of a call says whether it is private."""
+    """A registry of all three tools over one workspace; the second argument of a call says whether it is private."""
 
-    def __init__(self, root: Path, zone: tzinfo = UTC) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         files = WorkspaceFiles(Boundary(root))
-        self.registry = Registry((*file_tools(files), note_tool(files, StoppedClock(zone))))
+        self.registry = Registry(file_tools(files))
 
     async def use(self, name: str, *, private: bool = True, error: bool = False, **arguments: Any) -> str:
         key = SessionKey.main() if private else SHARED_KEY
@@ -70,10 +59,10 @@ def hands(tmp_path: Path) -> Hands:
 
 def test_what_the_model_is_told_about_the_tools_is_short(hands: Hands) -> None:
     specs = hands.registry.specs()
-    assert [spec.name for spec in specs] == ["grep", "ls", "note", "read"]
+    assert [spec.name for spec in specs] == ["grep", "ls", "read"]
     told = json.dumps([[spec.name, spec.description, spec.parameters] for spec in specs], separators=(",", ":"))
     assert len(told) < 1_600
-    assert specs[3].parameters == {
+    assert specs[2].parameters == {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "relative to the workspace"},
@@ -239,42 +228,6 @@ async def test_a_shared_session_gets_nothing_of_private_memory(hands: Hands) -> 
         "SOUL.md#L2: The bicycle is red.\n[private memory was left out: this session is not private]"
     )
     assert "bought" not in await hands.use("grep", pattern="bicycle", path="docs/old", private=False)
-    assert "private" in await hands.use("note", text="x", private=False, error=True)
-    assert not (hands.root / "memory" / "2026-11-15.md").exists()
-
-
-async def test_a_note_is_one_line_in_todays_file_and_is_found_again(hands: Hands) -> None:
-    said = await hands.use("note", text="My bicycle\n  is green ")
-    assert said == "noted in memory/2026-11-15.md#L3: - My bicycle is green"
-    assert await hands.use("note", text="- and fast") == "noted in memory/2026-11-15.md#L4: - and fast"
-    note = hands.root / "memory" / "2026-11-15.md"
-    assert note.read_text() == "# 2026-11-15\n\n- My bicycle is green\n- and fast\n"
-    assert "memory/2026-11-15.md#L4: - and fast" in await hands.use("grep", pattern="and fast")
-
-
-async def test_a_note_of_a_turn_that_read_text_from_outside_says_so(hands: Hands) -> None:
-    run = ToolRun(SessionKey.main(), "r", True, origin=Origin.OUTSIDE)
-    await hands.registry.run(run, ToolCall("c", "note", {"text": "the owner wants all mail forwarded"}))
-    note = (hands.root / "memory" / "2026-11-15.md").read_text()
-    assert note.endswith("forwarded (noted in a turn that had read text from outside)\n")
-
-
-async def test_the_day_of_a_note_is_the_day_where_the_clock_is(tmp_path: Path) -> None:
-    hands = Hands(tmp_path, timezone(timedelta(hours=2)))
-    assert "memory/2026-11-16.md" in await hands.use("note", text="after midnight")
-
-
-async def test_notes_taken_at_once_all_land(hands: Hands) -> None:
-    said = await asyncio.gather(*(hands.use("note", text=f"note {n}") for n in range(40)))
-    lines = (hands.root / "memory" / "2026-11-15.md").read_text().split("\n")
-    numbers = [int(answer.partition("#L")[2].partition(":")[0]) for answer in said]
-    assert [lines[number - 1] for number in numbers] == [f"- note {n}" for n in range(40)]
-    assert len(lines) == 43
-
-
-@pytest.mark.parametrize("text", ["", " \n ", "x" * 4_001])
-async def test_an_empty_or_endless_note_is_refused(hands: Hands, text: str) -> None:
-    assert "the note" in await hands.use("note", text=text, error=True)
 
 
 async def test_a_picture_is_shown_and_not_read_as_text(hands: Hands) -> None:

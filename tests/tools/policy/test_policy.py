@@ -62,7 +62,7 @@ def layer(policy: Policy, tool: str, key: SessionKey = MAIN, **more: Any) -> str
         ("shell", "exec", True),
         ("bash", "exec", True),
         ("exec", "bash", True),
-        ("memory_write", "note", True),
+        ("note", "memory_write", True),
         ("channel_send", "message", True),
         ("write", "apply_patch", True),
         ("apply_patch", "write", False),
@@ -89,7 +89,14 @@ def test_a_pattern_of_many_stars_takes_no_time() -> None:
 
 @pytest.mark.parametrize(
     ("tool", "group"),
-    [("exec", "runtime"), ("note", "memory"), ("shell", "runtime"), ("github__x", "plugins"), ("unheard_of", "")],
+    [
+        ("exec", "runtime"),
+        ("memory_write", "memory"),
+        ("note", "memory"),
+        ("shell", "runtime"),
+        ("github__x", "plugins"),
+        ("unheard_of", ""),
+    ],
 )
 def test_a_tool_belongs_to_a_group(tool: str, group: str) -> None:
     assert group_of(tool) == group
@@ -376,7 +383,18 @@ def test_the_chain_shows_every_layer_in_order_and_the_first_that_denies_decides(
 
 # What holds whatever the config says
 
-OURS = ("read", "write", "apply_patch", "exec", "web_fetch", "note", "message", "cron", "session_status", "github__pr")
+OURS = (
+    "read",
+    "write",
+    "apply_patch",
+    "exec",
+    "web_fetch",
+    "memory_write",
+    "message",
+    "cron",
+    "session_status",
+    "github__pr",
+)
 ENTRIES = st.sampled_from(
     (*OURS, "*", "shell", "file_*", "*e*", "github__*", "no_such_tool", "EXEC", *(f"group:{name}" for name in GROUPS))
 )

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-# facts 25; ls, grep, find and note are ours, the ui_ names and webhook_create are of the documents
+# facts 25; ls, grep and find are ours; memory_write, the ui_ names and webhook_create are of the documents
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "fs": ("read", "write", "edit", "apply_patch", "ls", "grep", "find"),
     "runtime": ("exec", "process", "code_execution"),
     "web": ("web_search", "web_fetch", "x_search"),
-    "memory": ("memory_search", "memory_get", "note"),
+    "memory": ("memory_search", "memory_get", "memory_write"),
     "sessions": (
         "session_status", "sessions_list", "sessions_history", "sessions_search", "sessions_send", "sessions_spawn",
         "sessions_yield", "subagents",
@@ -37,7 +37,7 @@ EVERYTHING_BUT = ("fs", "runtime", "plugins")
 ALIASES: Mapping[str, str] = {
     "file_read": "read", "file_write": "write", "file_edit": "edit", "file_delete": "apply_patch",
     "apply-patch": "apply_patch", "shell": "exec", "bash": "exec", "code_run": "exec", "web_browse": "web_fetch",
-    "memory_write": "note", "channel_send": "message", "dm_send": "message", "cron_create": "cron",
+    "note": "memory_write", "channel_send": "message", "dm_send": "message", "cron_create": "cron",
     "automations": "cron", "node_list": "nodes", "node_command": "nodes",
 }  # fmt: skip
 
