@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, date, tzinfo
 
 import pytest
 
@@ -230,5 +230,5 @@ async def test_when_the_small_model_fails_scout_answers_by_itself_and_says_why()
     notice, done = events[-3], events[-1]
     assert notice == Notice("the engine broke; scout answers by itself", discard=True)
     assert isinstance(done, ReplyDone)
-    assert done.message.text == respond(request)
+    assert done.message.text == respond(request, date(2026, 11, 15))
     assert done.message.model == "scout"

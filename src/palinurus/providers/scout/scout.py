@@ -1,8 +1,8 @@
 """The embedded default: a provider without a language model, so that Palinurus works with no key and no network.
 
 Scout takes part in the ordinary loop. It reads what was said, answers with real tool calls, and composes its reply out
-of the results of this very turn: it notes, quotes stored lines with their place, lists and reads files. It never
-invents and never paraphrases, and says so at the start of a conversation.
+of the results of this very turn: it notes, searches memory and quotes its lines with their place, lists and reads
+files. It never invents and never paraphrases, and says so at the start of a conversation.
 
 Where the small embedded model is installed, small talk and nothing else is left to it: it sees what was said as small
 talk and no line that Scout found.
@@ -11,13 +11,13 @@ talk and no line that Scout found.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from datetime import date
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from palinurus.domain.clock import Clock
+from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.providers.provider import (
     Head,
@@ -29,13 +29,16 @@ from palinurus.providers.provider import (
     ReplyFailed,
     TextDelta,
 )
-from palinurus.providers.scout.quoting import Line, best_lines, cited_lines, query_of
+from palinurus.providers.scout.asked import Asked
+from palinurus.providers.scout.dates import date_of
+from palinurus.providers.scout.intents import Call, Intent, understand
+from palinurus.providers.scout.quoting import Line, cited_lines
+from palinurus.providers.scout.remembered import MORE, about, nothing, tell
 from palinurus.providers.scout.smalltalk import TALKER, is_small_talk
 
 SCOUT = ModelRef("embedded", "scout")
 WIRE = "scout"
 WINDOW = 32_000
-MOST_MATCHES = 200
 MOST_LINES = 60
 
 _HOW = (
@@ -45,63 +48,29 @@ _HOW = (
 NO_MODEL = f"(No language model is configured, so I only quote and never guess. To get one, {_HOW})"
 SMALL_MODEL = f"(The small model only chats; for the rest I quote and never guess. To get a larger one, {_HOW})"
 ABILITIES = (
-    ("note", '"remember that my bicycle is green" writes it into today\'s note'),
-    ("grep", '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place'),
-    ("ls", '"list files" shows what is in the workspace'),
-    ("read", '"read MEMORY.md" shows a file'),
+    (("memory_write", "note"), '"remember that my bicycle is green" writes it into today\'s note'),
+    (
+        ("memory_search", "grep"),
+        '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place',
+    ),
+    (("memory_search",), '"what do you know about Anna?" and "what did I do last Tuesday?" do so too'),
+    (("ls",), '"list files" shows what is in the workspace'),
+    (("read",), '"read MEMORY.md" shows a file'),
 )
 TROUBLE = {
+    "memory_write": "I could not write the note",
     "note": "I could not write the note",
+    "memory_search": "I could not search my notes",
+    "memory_get": "I could not read my notes",
     "grep": "I could not search my notes",
     "ls": "I could not list the files",
     "read": "I could not read the file",
 }
 
-_POLITE = r"(?:(?:please|pal|ok|okay|hey|can you|could you|would you|will you)[\s,:]+)*"
-_REMEMBER = re.compile(
-    rf"{_POLITE}(?:remember|(?:make|take) a note|note(?: down)?|write down|jot down|keep in mind"
-    r"|(?:don['’]?t|do not) forget|merke? dir|recuerda|souviens-toi)(?![\w'’])[\s,:]*"
-    r"(?P<that>(?:that|dass|que)\s+)?(?P<text>\S.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_REMEMBER_CJK = re.compile(r"[请請]?[记記][住下][\s,:，：]*(?P<text>\S.*)(?P<that>)", re.DOTALL)
-_FILES = re.compile(
-    rf"{_POLITE}(?:(?:list|show)(?: me)?(?: all)?(?: the| my| your)? files"
-    r"|(?:what|which) files(?: (?:are there|are|exist|do you have|can you see))?|ls)"
-    r"(?: (?:(?:in|of|under) )?(?:the )?(?P<path>[^\s?!]+))?[\s?.!]*",
-    re.IGNORECASE,
-)
-_NOTES = re.compile(
-    rf"{_POLITE}(?:list|show)(?: me)?(?: all)?(?: the| my| your)? (?:notes|memory|memories)[.!?]*", re.IGNORECASE
-)
-_READ = re.compile(
-    rf"{_POLITE}(?:read|show|open|cat|print|display|what(?:['’]s| is) in)(?: me)?(?: the)?(?: file)?\s+"
-    r"[`\"']?(?P<path>[^\s`\"'?]*[./][^\s`\"'?]*\w)[`\"']?\s*[?.!]*",
-    re.IGNORECASE,
-)
-_HELP = re.compile(
-    rf"{_POLITE}(?:/?help(?: me)?|hi|hello|hey|hiya|good (?:morning|afternoon|evening|day)|greetings"
-    r"|what (?:can|do) you do|who are you|what are you|how are you)(?:[ ,]+(?:there|pal|scout))?[\s?.!]*",
-    re.IGNORECASE,
-)
-
-_THANKS = re.compile(
-    r"(?:ok(?:ay)?[\s,]+)?(?:thanks|thank you|thx)(?: (?:a lot|very much|so much|pal))?[\s.!]*", re.IGNORECASE
-)
-
-
 Talk = Callable[[ModelRequest], AsyncGenerator[ReplyEvent]]
 """The stream of a provider."""
 FindTalker = Callable[[], Talk | None]
 """The model for small talk, or None while there is none. Called for each small talk; must not raise."""
-
-
-class Intent(Struct, frozen=True):
-    """What the person wants: a tool to call, or nothing but words."""
-
-    tool: str = ""
-    arguments: dict[str, Any] = {}
-    answer: str = ""
 
 
 class Scout:
@@ -129,17 +98,19 @@ class Scout:
                     yield event
                     if isinstance(event, ReplyDone):
                         return
-        reply = respond(request)
+        reply = respond(request, local_time(self._clock).date())
         now_ms = self._clock.now_ms()
         if isinstance(reply, str):
             yield TextDelta(reply)
-            block: Text | ToolCall = Text(reply)
+            content: tuple[Text | ToolCall, ...] = (Text(reply),)
         else:
-            call_id = f"scout_{now_ms:x}_{len(request.messages)}"
-            block = ToolCall(call_id, reply.tool, reply.arguments)
+            content = tuple(
+                ToolCall(f"scout_{now_ms:x}_{len(request.messages)}_{number}", call.tool, call.arguments)
+                for number, call in enumerate(reply)
+            )
         yield ReplyDone(
             AssistantMessage(
-                content=(block,),
+                content=content,
                 provider=SCOUT.provider,
                 model=request.model,
                 api=WIRE,
@@ -185,83 +156,46 @@ def _welcome(request: ModelRequest) -> str:
     return f"\n\n{_help({spec.name for spec in request.head.tools})}\n{SMALL_MODEL}"
 
 
-def respond(request: ModelRequest) -> str | Intent:
-    """The words to say, or the tool to call first. Pure."""
+def respond(request: ModelRequest, today: date) -> str | tuple[Call, ...]:
+    """The words to say, or the tools to call first. Pure. `today` is for a message that does not tell the time."""
     at = _last_user(request)
-    text = _said(request, at)
     offered = {spec.name for spec in request.head.tools}
+    intent = understand(_said(request, at), offered, _day(request, at) or today)
     results = [message for message in request.messages[at + 1 :] if isinstance(message, ToolResult)]
-    intent = understand(text, offered)
-    if intent.tool and not results:
-        return intent if intent.tool in offered else _introduced(request, at, _cannot(intent.tool))
-    told = _compose(text, results[-1]) if results else intent.answer
-    return _introduced(request, at, told)
+    if intent.help and not results:
+        return f"{_help(offered)}\n{NO_MODEL}"
+    if intent.calls and not results:
+        lacking = next((call.tool for call in intent.calls if call.tool not in offered), "")
+        return _introduced(request, at, _cannot(lacking)) if lacking else intent.calls
+    return _introduced(request, at, _compose(intent, results) if results else intent.answer)
 
 
-def understand(text: str, offered: set[str]) -> Intent:
-    """What a sentence asks for. What is no command is a question to the notes."""
-    text = text.strip()
-    if not text or _HELP.fullmatch(text):
-        return Intent(answer=_help(offered))
-    if _THANKS.fullmatch(text):
-        return Intent(answer="You are welcome.")
-    if note := _to_remember(text):
-        return Intent("note", {"text": note})
-    if found := _READ.fullmatch(text):
-        return Intent("read", {"path": found["path"]})
-    if _NOTES.fullmatch(text):
-        return Intent("ls", {"path": "memory"})
-    if found := _FILES.fullmatch(text):
-        return Intent("ls", {"path": found["path"]} if found["path"] else {})
-    query = query_of(text)
-    if not query.stems:
-        return Intent(answer="Ask me with a word that may stand in my notes, or say `help`.")
-    return Intent("grep", {"pattern": query.pattern(), "max": MOST_MATCHES})
-
-
-def _to_remember(text: str) -> str:
-    found = _REMEMBER.fullmatch(text) or _REMEMBER_CJK.fullmatch(text)
-    if not found:
-        return ""
-    note = found["text"].strip()
-    asked = note.endswith(("?", "？"))
-    if asked and not found["that"]:  # "remember what colour it is?" asks, "can you remember that it is green?" tells
-        return ""
-    return note.rstrip("?？").rstrip()
-
-
-def _compose(text: str, result: ToolResult) -> str:
+def _compose(intent: Intent, results: Sequence[ToolResult]) -> str:
+    """What the results say, or what went wrong with the first of them."""
+    result = results[0]
     if result.is_error:
         said = " ".join(result.text.split())
         return f"{TROUBLE.get(result.tool_name, f'The tool {result.tool_name} failed')}: {said}"
+    if intent.asked and result.tool_name == "grep":
+        return _grepped(intent.asked, result.text)
+    if intent.asked:
+        return tell(intent.asked, results)
     compose = COMPOSERS.get(result.tool_name)
-    return compose(text, result.text) if compose else result.text
+    return compose(result.text) if compose else result.text
 
 
-def _noted(_: str, result: str) -> str:
+def _noted(result: str) -> str:
     stored = cited_lines(re.sub(r"^noted in ", "", result.strip(), flags=re.IGNORECASE))
     return f"Noted in {stored[0].place}: {stored[0].words}" if stored else f"Noted: {result.strip()}"
 
 
-def _quoted(text: str, result: str) -> str:
-    query = query_of(text)
-    lines = best_lines(query, [line for line in cited_lines(result) if _is_memory(line)])
-    more = "\n(More lines match than I can look through; a rarer word finds more.)" if "[more than" in result else ""
-    if not lines:
-        return f"I find nothing about {', '.join(query.shown)} in my notes.{more}"
-    return "\n".join(["From my notes:", *(f"> {line.words} ({line.place})" for line in lines)]) + more
+def _grepped(asked: Asked, result: str) -> str:
+    told = about(asked, [line for line in cited_lines(result) if _is_memory(line)]) or nothing(asked)
+    return f"{told}\n{MORE}" if "[more than" in result else told
 
 
-def _listed(_: str, result: str) -> str:
+def _listed(result: str) -> str:
     return f"I see:\n{_clipped(result)}"
-
-
-def _shown(_: str, result: str) -> str:
-    return _clipped(result)
-
-
-COMPOSERS: dict[str, Callable[[str, str], str]] = {"note": _noted, "grep": _quoted, "ls": _listed, "read": _shown}
-"""Tool -> how to tell its result. Takes what the person said and the result's text; never raises."""
 
 
 def _is_memory(line: Line) -> bool:
@@ -275,8 +209,17 @@ def _clipped(text: str) -> str:
     return "\n".join([*lines[:MOST_LINES], *([f"… and {rest} more lines"] if rest > 0 else [])])
 
 
+COMPOSERS: dict[str, Callable[[str], str]] = {
+    "memory_write": _noted,
+    "note": _noted,
+    "ls": _listed,
+    "read": _clipped,
+}
+"""Tool -> how to tell its result. Takes the result's text; never raises."""
+
+
 def _help(offered: set[str]) -> str:
-    able = [f"- {what}" for tool, what in ABILITIES if tool in offered]
+    able = [f"- {what}" for tools, what in ABILITIES if offered.intersection(tools)]
     return "\n".join(["What I can do:", *able] if able else ["No tools are offered here, so I can do nothing."])
 
 
@@ -285,9 +228,8 @@ def _cannot(tool: str) -> str:
 
 
 def _introduced(request: ModelRequest, at: int, text: str) -> str:
-    """Help and the first reply of a conversation say that nobody thinks here."""
-    helping = text.startswith("What I can do:")
-    return f"{text}\n{NO_MODEL}" if helping or _is_first(request, at) else text
+    """The first reply of a conversation says that nobody thinks here."""
+    return f"{text}\n{NO_MODEL}" if _is_first(request, at) else text
 
 
 def _is_first(request: ModelRequest, at: int) -> bool:
@@ -296,6 +238,13 @@ def _is_first(request: ModelRequest, at: int) -> bool:
 
 def _last_user(request: ModelRequest) -> int:
     return max((at for at, message in enumerate(request.messages) if isinstance(message, UserMessage)), default=-1)
+
+
+def _day(request: ModelRequest, at: int) -> date | None:
+    """The day on which the newest message was said, as the system has noted it there."""
+    message = request.messages[at] if at >= 0 else None
+    notes = message.context if isinstance(message, UserMessage) else ()
+    return next((day for note in notes if note.kind == "time" and (day := date_of(note.text))), None)
 
 
 def _said(request: ModelRequest, at: int) -> str:
