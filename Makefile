@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EMBEDDED := $(VENV)/.embedded
 
-.PHONY: setup run check test test-real bench soak docs constraints clean
+.PHONY: setup run check test test-real bench eval soak docs constraints clean
 
 setup: $(READY)
 
@@ -44,6 +44,9 @@ test-real: setup packages  ## what needs a browser, a real peer or the small emb
 
 bench: setup  ## what the program exists for, measured beside peers
 	$(BIN)/python -m benchmarks
+
+eval: setup  ## what memory search finds, with the data of EVAL_DATA
+	$(BIN)/python -m benchmarks.eval
 
 soak: setup  ## the long runs of which `make test` has a sample
 	$(BIN)/python -m tests.soak

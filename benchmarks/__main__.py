@@ -1,6 +1,6 @@
 """Measure everything in one run and print one table.
 
-    python -m benchmarks                    about ten minutes; the first run installs the peers
+    python -m benchmarks                    about a quarter of an hour; the first run installs the peers
     python -m benchmarks --rounds 20 --out figures.json
     python -m benchmarks --no-peers         ours alone
     python -m benchmarks --only gateway
@@ -25,8 +25,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import prefix
 from benchmarks.figures import Figure, render
 from benchmarks.gateway import Gateways
+from benchmarks.memory import Memories
 from benchmarks.model import loopback_model
 from benchmarks.peers import PEERS, Peer, PeerMissing, furnish, install
 from benchmarks.processes import ROOT, Broken, Command, Timing, Warm, interleaved
@@ -41,6 +43,7 @@ UNUSED_PROVIDERS = {
 _UNUSED_CHECK = (str(PYTHON), "-m", "benchmarks.unused", "agent", "--message", "hi")
 BATCH = 5
 OURS = "pal"
+PARTS = ("turns", "wires", "hands", "gateway", "memory", "prompts", "processes")
 
 
 class Bench:
@@ -116,10 +119,10 @@ class Bench:
     def turns(self, peers: Sequence[Peer]) -> list[Figure]:
         """Warm turns over a history of 50 messages: a batch of ours, a batch of each peer, and again."""
         home = self.home_of_ours("warm")
-        running = {OURS: Warm(PYTHON, "benchmarks.warm_palinurus", _env(home), home)}
+        running = {OURS: Warm.of_module("benchmarks.warm_palinurus", _env(home), home)}
         for peer in peers:
             home = self._folder / peer.name
-            running[peer.name] = Warm(peer.bin / "python", peer.warm, _env(home), home)
+            running[peer.name] = Warm.of_module(peer.warm, _env(home), home, str(peer.bin / "python"))
         taken: dict[str, list[dict[str, float]]] = {}
         for number in range(self._rounds + 1):
             for name, process in list(running.items()):
@@ -140,7 +143,7 @@ class Bench:
     def wires(self) -> list[Figure]:
         """CPU of 10,000 deltas on each wire."""
         home = self._home("wires")
-        process = Warm(PYTHON, "benchmarks.warm_wires", {**_env(home), "BENCH_MODEL": self._base_url}, home)
+        process = Warm.of_module("benchmarks.warm_wires", {**_env(home), "BENCH_MODEL": self._base_url}, home)
         try:
             taken = process.turns(self._rounds + 1)[1:]  # the first warms up
         except Broken as error:
@@ -155,7 +158,7 @@ class Bench:
     def hands(self) -> list[Figure]:
         """What the gate adds to a tool call, and what the walls add to a command."""
         home = self._home("hands")
-        process = Warm(PYTHON, "benchmarks.warm_hands", _env(home), home)
+        process = Warm.of_module("benchmarks.warm_hands", _env(home), home)
         try:
             taken = process.turns(self._rounds + 1)[1:]  # the first warms up
         except Broken as error:
@@ -173,6 +176,16 @@ class Bench:
         """Servers side by side. OpenClaw is among them when `sh tools/openclaw` has installed it."""
         gateways = Gateways(PAL, self._folder, self._base_url, _env, self.note)
         return asyncio.run(gateways.measure(peers=peers))
+
+    def prompts(self) -> list[Figure]:
+        """What of each request the provider has read before."""
+        prompts = prefix.measure()
+        self.note(f"the talk of benchmarks/prefix.py: {prompts}")
+        return prefix.figures(prompts)
+
+    def memory(self, *, peers: bool) -> list[Figure]:
+        """The index of 100,000 lines of notes and what it answers, beside qmd."""
+        return Memories(PAL, self._folder, _env, self.note, self._rounds).measure(peers=peers)
 
     def _home(self, name: str) -> Path:
         home = self._folder / name
@@ -268,7 +281,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="how often each is measured; the median counts")
     parser.add_argument("--out", type=Path, help="write the figures as JSON to this file")
     parser.add_argument("--no-peers", action="store_true", help="measure ours alone")
-    parser.add_argument("--only", choices=("turns", "wires", "hands", "processes", "gateway"), help="one part")
+    parser.add_argument("--only", choices=PARTS, help="one part")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="pal-bench-", ignore_cleanup_errors=True) as folder,
@@ -282,6 +295,8 @@ def main() -> None:
             "wires": bench.wires,
             "hands": bench.hands,
             "gateway": lambda: bench.gateway(peers=not options.no_peers),
+            "memory": lambda: bench.memory(peers=not options.no_peers),
+            "prompts": bench.prompts,
             "processes": lambda: bench.processes(peers),
         }
         figures = [figure for name, part in parts.items() if options.only in (None, name) for figure in part()]

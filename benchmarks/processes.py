@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Self
 
 SECONDS = 180.0
 ROOT = Path(__file__).parent.parent
@@ -90,10 +92,10 @@ def interleaved(commands: Sequence[Command], rounds: int, note: Callable[[str], 
 class Warm:
     """A process that runs turns when it is told to (benchmarks/warm.py)."""
 
-    def __init__(self, python: Path, module: str, env: Mapping[str, str], cwd: Path) -> None:
-        self._log = cwd / f"{module}.log"
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
+        self._log = cwd / f"{Path(argv[0]).name}-{Path(argv[-1]).name}.log"
         self._process = subprocess.Popen(
-            [str(python), "-m", module],
+            argv,
             env={**env, "PYTHONPATH": str(ROOT)},
             cwd=cwd,
             stdin=subprocess.PIPE,
@@ -101,6 +103,10 @@ class Warm:
             stderr=self._log.open("wb"),
             text=True,
         )
+
+    @classmethod
+    def of_module(cls, module: str, env: Mapping[str, str], cwd: Path, python: str = sys.executable) -> Self:
+        return cls([python, "-m", module], env, cwd)
 
     def turns(self, count: int) -> list[dict[str, float]]:
         """Raises Broken when the process does not answer."""
