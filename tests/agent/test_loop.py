@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from palinurus.agent import loop as loop_module
-from palinurus.agent.loop import STOPPED, Loop, Stop, Stopped
+from palinurus.agent.loop import STOPPED, Loop
+from palinurus.agent.stop import Stop, Stopped
 from palinurus.context.assemble import violations
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.events import (

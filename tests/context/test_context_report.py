@@ -45,7 +45,7 @@ async def test_every_part_has_its_sizes_and_the_table_shows_them(pal: Harness, h
     assert parts["AGENTS.md"].truncated
     assert parts["AGENTS.md"].injected <= 20_000
     assert not parts["SOUL.md"].truncated
-    assert {"Identity", "Tools", "Safety", "Memory", "Workspace", "Messages", "tool note"} <= set(parts)
+    assert {"Identity", "Tools", "Safety", "Memory", "Workspace", "Messages", "tool memory_write"} <= set(parts)
     lines = render(shown).splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["Identity", "Tools"]
     assert any(line.startswith("AGENTS.md") and line.endswith("truncated") for line in lines)

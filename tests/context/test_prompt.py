@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,37 @@ def test_without_tools_nothing_is_said_about_them() -> None:
     text, parts = system_prompt(SETTINGS, [], [])
     assert "Tools" not in [part.name for part in parts]
     assert "note" not in text.lower().split()
+
+
+def spec(name: str) -> ToolSpec:
+    return ToolSpec(name, "", {"type": "object", "properties": {}})
+
+
+@pytest.mark.parametrize(
+    ("tools", "settings", "said", "unsaid"),
+    [
+        ("memory_search memory_write", {}, ["`memory_search` and cite `path#L3`", "`memory_write` it"], []),
+        ("memory_search", {"citations": "on"}, ["cite"], ["memory_write"]),
+        ("memory_search", {"citations": "off"}, ["`memory_search`; if nothing is there, say so"], ["cite"]),
+        ("memory_write", {}, ["`memory_write` it"], ["memory_search"]),
+        ("note", {}, ["`note` it"], ["memory_search", "memory_write"]),
+        ("read", {}, [], ["## Memory"]),
+        ("memory_search memory_write", {"private": False}, [], ["## Memory"]),
+        ("memory_search memory_write", {"mode": "minimal"}, [], ["## Memory"]),
+    ],
+)
+def test_memory_is_spoken_of_as_far_as_its_tools_are_there(
+    tools: str, settings: dict[str, Any], said: list[str], unsaid: list[str]
+) -> None:
+    text, _ = system_prompt(PromptSettings(**settings), [spec(name) for name in tools.split()], [])
+    assert all(words in text for words in said)
+    assert not any(words in text for words in unsaid)
+
+
+def test_the_recall_instruction_is_short() -> None:
+    with_memory, _ = system_prompt(SETTINGS, [spec("memory_search"), spec("memory_write")], [])
+    without, _ = system_prompt(SETTINGS, [spec("read")], [])
+    assert len(with_memory) - len(without) <= 300
 
 
 def test_files_are_left_out_when_nothing_is_injected() -> None:

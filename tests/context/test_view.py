@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route
-from palinurus.context.view import View, fold, last_usage
+from palinurus.context.view import View, Views, fold, last_usage
 from palinurus.domain.messages import AssistantMessage, ContextNote, Message, Origin, Text, Usage, UserMessage
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
@@ -184,3 +184,67 @@ def test_the_last_counted_call_and_what_came_after_it_are_found() -> None:
     story.said(AssistantMessage((), stop_reason="error"))
     assert last_usage(story.view()) == (115, 2)
     assert last_usage(View()) == (0, 0)
+
+
+def test_an_entry_that_is_no_message_may_be_the_first_that_stays() -> None:
+    story = Story()
+    story.said("gone")
+    mark = story.add(ModelChange, provider="p", model_id="m")
+    story.said("kept")
+    story.add(CompactionEntry, summary="sum", first_kept_entry_id=mark)
+    assert texts(story.view())[1:] == ["kept"]
+
+
+def test_a_cut_that_names_what_was_cut_before_keeps_what_is_read() -> None:
+    story = Story()
+    old = story.said("old")
+    kept = story.said("kept")
+    story.add(CompactionEntry, summary="first", first_kept_entry_id=kept)
+    story.said("new")
+    story.add(CompactionEntry, summary="second", first_kept_entry_id=old)
+    assert texts(story.view())[1:] == ["kept", "new"]
+    assert "second" in texts(story.view())[0]
+
+
+def test_runs_of_a_turn_that_was_cut_are_known_until_the_next_cut() -> None:
+    story = Story()
+    story.said("one")
+    story.add(CompactionEntry, summary="s", first_kept_entry_id="", details={"runs": ["r1", "r2"], "origin": "outside"})
+    assert story.view().cut_runs == {"r1", "r2"}
+    first = story.view().lines[0].message
+    assert isinstance(first, UserMessage)
+    assert first.origin == Origin.OUTSIDE
+    story.add(ResetEntry)
+    assert story.view().cut_runs == frozenset()
+
+
+def test_what_was_counted_before_a_cut_does_not_count_behind_it() -> None:
+    story = Story()
+    story.epoch()
+    story.said("hi")
+    kept = story.said(AssistantMessage((Text("yes"),), usage=Usage(100, 10, 5)))
+    story.add(CompactionEntry, summary="s", first_kept_entry_id=kept)
+    assert last_usage(story.view()) == (0, 0)
+    story.epoch()
+    story.said("more")
+    assert last_usage(story.view()) == (0, 0)
+    story.said(AssistantMessage((Text("yes"),), usage=Usage(20)))
+    assert last_usage(story.view()) == (20, 4)
+
+
+def test_views_that_read_on_are_the_same_as_views_from_the_start() -> None:
+    story, views = Story(), Views(most=1)
+    told: list[View] = []
+    for step in range(6):
+        story.epoch({"SOUL.md": f"d{step}"})
+        kept = story.said(f"message {step}")
+        story.said(UserMessage("x", context=(ContextNote("file", "text", "SOUL.md", f"e{step}"),)))
+        if step == 3:
+            story.add(CompactionEntry, summary="s", first_kept_entry_id=kept)
+        told.append(views.view("s", story.entries))
+        assert told[-1] == story.view()
+    assert told[0].told == {"SOUL.md": "e0"}  # an old one does not change any more
+    story.entries.append(MessageEntry("branch", T, "e2", message=UserMessage("back again")))
+    assert views.view("s", story.entries) == story.view()
+    assert views.view("s", story.entries[:5]) == fold(story.entries[:5])
+    assert views.view("other", []) == View()

@@ -9,12 +9,22 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.envelope import Delivery
-from palinurus.domain.errors import NotFound
+from palinurus.domain.errors import NotFound, StorageError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage, UserMessage
-from palinurus.sessions.session import SessionChange
+from palinurus.sessions.extraction import Extraction
+from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import CustomEntry, Entry, MessageEntry, SessionHeader, decode_row, encode_entry
+from palinurus.sessions.transcript import (
+    CompactionEntry,
+    CustomEntry,
+    Entry,
+    MessageEntry,
+    ResetEntry,
+    SessionHeader,
+    decode_row,
+    encode_entry,
+)
 from palinurus.storage.database import Database
 from palinurus.storage.recent import RecentSessions
 from palinurus.storage.sqlite import SqliteSessions
@@ -186,6 +196,15 @@ async def test_earlier_conversations_of_a_key_come_newest_first(store: SessionSt
     assert [session.id for session in await store.archived(MAIN)] == ended[::-1]
 
 
+async def test_those_that_have_ended_are_listed_when_they_are_asked_for(store: SessionStore) -> None:
+    first = await store.open(MAIN)
+    await store.archive(first.id)
+    second = await store.open(MAIN)
+    assert [session.id for session in await store.recent()] == [second.id]
+    assert {session.id for session in await store.recent(archived=True)} == {first.id, second.id}
+    assert await store.recent(agent="other", archived=True) == []
+
+
 async def test_what_is_appended_to_an_archived_session_leaves_its_key_alone(store: SessionStore) -> None:
     first = await store.open(MAIN)
     await store.archive(first.id)
@@ -203,3 +222,107 @@ async def test_looking_while_it_is_archived_never_brings_it_back(store: SessionS
         looks = [store.find(MAIN) for _ in range(5)]
         await asyncio.gather(store.archive(session.id), *looks, store.append(session.id, [], SessionChange(label="x")))
         assert await store.find(MAIN) is None
+
+
+# -- notes, and what may leave the conversation -----------------------------------------------------------------------
+
+
+def notes(session: Session, up_to: str, name: str = "", *, private: bool = True, text: str = "- a note") -> Extraction:
+    made = name or f"notes-{up_to}"
+    return Extraction(made, session.id, up_to, text, "extractor", private=private, day="2026-11-15", at=1)
+
+
+def cut(first_kept: str, name: str = "cut") -> CompactionEntry:
+    return CompactionEntry(name, T, summary="sum", first_kept_entry_id=first_kept)
+
+
+async def ids(store: SessionStore, session: Session) -> list[str]:
+    return [row.id for row in await store.rows(session.id)][1:]
+
+
+@pytest.fixture
+async def session(store: SessionStore) -> Session:
+    opened = await store.open(MAIN)
+    return await store.append(opened.id, [said("a"), said("b"), CustomEntry("c", T, custom_type="x"), said("d")])
+
+
+@pytest.mark.parametrize("entry", [cut("b"), cut(""), cut("nobody"), ResetEntry("reset", T), cut("d")])
+async def test_nothing_leaves_the_conversation_before_it_is_in_notes(
+    store: SessionStore, session: Session, entry: Entry
+) -> None:
+    with pytest.raises(StorageError, match="before they were saved"):
+        await store.append(session.id, [said("e"), entry], SessionChange(usage=Usage(1, 1)))
+    assert await ids(store, session) == ["a", "b", "c", "d"]
+    assert await store.find(MAIN) == session
+
+
+async def test_a_cut_may_go_as_far_as_the_notes_do(store: SessionStore, session: Session) -> None:
+    after = await store.append(session.id, [cut("d")], SessionChange(extraction=notes(session, "b"), compacted=True))
+    assert after.compaction_count == 1
+    assert await store.cursor(session.id) == "b"
+    with pytest.raises(StorageError):
+        await store.append(session.id, [cut("cut", "second")])
+    with pytest.raises(StorageError):
+        await store.append(session.id, [ResetEntry("reset", T)])
+    await store.append(session.id, [ResetEntry("reset", T)], SessionChange(extraction=notes(session, "d")))
+    assert await ids(store, session) == ["a", "b", "c", "d", "cut", "reset"]
+
+
+async def test_a_cut_that_lets_nothing_go_needs_no_notes(store: SessionStore, session: Session) -> None:
+    await store.append(session.id, [cut("a")])
+    other = await store.open(SessionKey.main("work"))
+    await store.append(other.id, [ResetEntry("reset", T)])
+    assert await store.cursor(session.id) == await store.cursor(other.id) == ""
+
+
+async def test_the_notes_of_one_session_free_no_other(store: SessionStore, session: Session) -> None:
+    other = await store.open(SessionKey.main("work"))
+    await store.append(other.id, [said("a")], SessionChange())
+    await store.append(session.id, [], SessionChange(extraction=notes(session, "d")))
+    with pytest.raises(StorageError):
+        await store.append(other.id, [ResetEntry("reset", T)])
+
+
+async def test_a_reset_that_is_there_already_may_be_repeated(store: SessionStore, session: Session) -> None:
+    change = SessionChange(extraction=notes(session, "d", "once"))
+    await store.append(session.id, [ResetEntry("reset", T)], change)
+    await store.append(session.id, [said("e")])
+    await store.append(session.id, [ResetEntry("reset", T)])
+    assert await ids(store, session) == ["a", "b", "c", "d", "reset", "e"]
+    assert len(await store.extractions(session.id)) == 1
+
+
+async def test_notes_come_back_as_they_were_and_are_kept_once(store: SessionStore, session: Session) -> None:
+    first, second = notes(session, "b", text="ünï 自転車"), notes(session, "d")
+    await store.append(session.id, [], SessionChange(extraction=second, flushed=True))
+    await store.append(session.id, [], SessionChange(extraction=first))
+    again = await store.append(session.id, [], SessionChange(extraction=notes(session, "b", text="other words")))
+    assert await store.extractions(session.id) == [second, first]
+    assert await store.cursor(session.id) == "d"  # it never goes back
+    assert (again.memory_flush_count, again.entry_count) == (1, 5)
+
+
+async def test_notes_up_to_an_entry_that_is_not_there_are_refused(store: SessionStore, session: Session) -> None:
+    with pytest.raises(NotFound):
+        await store.append(session.id, [said("e")], SessionChange(extraction=notes(session, "nobody")))
+    assert await ids(store, session) == ["a", "b", "c", "d"]
+    assert await store.extractions(session.id) == []
+
+
+async def test_private_notes_wait_for_their_file(store: SessionStore, session: Session) -> None:
+    for number, made in enumerate(
+        (
+            notes(session, "a"),
+            notes(session, "b"),
+            notes(session, "d", "shared", private=False),
+            notes(session, "d", "empty", text=""),
+            notes(session, "d"),
+        )
+    ):
+        await store.append(session.id, [said(f"n{number}")], SessionChange(extraction=made))
+    assert [made.id for made in await store.unplaced()] == ["notes-a", "notes-b", "notes-d"]
+    assert [made.id for made in await store.unplaced(1)] == ["notes-a"]
+    await store.set_place("notes-a", "memory/2026-11-15.md")
+    await store.set_place("nobody", "memory/2026-11-15.md")
+    assert [made.id for made in await store.unplaced()] == ["notes-b", "notes-d"]
+    assert (await store.extractions(session.id))[0].place == "memory/2026-11-15.md"

@@ -8,6 +8,7 @@ from palinurus.config.secrets import Redactor
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResult, Usage, UserMessage
+from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.journal import Journal, redacted
 from palinurus.sessions.session import SessionChange
 from palinurus.sessions.transcript import encode_entry
@@ -44,12 +45,14 @@ async def test_an_append_moves_the_row_of_the_session(journal: Journal, clock: F
     born = clock.now_ms()
     clock.advance(minutes=5)
     change = SessionChange(interaction=True, usage=Usage(5, 7, 11, 13), context_tokens=36, provider="p", model="m")
-    await journal.write([journal.message(UserMessage("hi"))], change)
+    said = journal.message(UserMessage("hi"))
+    await journal.write([said], change)
     row = journal.session
     assert (row.input_tokens, row.output_tokens, row.total_tokens, row.context_tokens) == (29, 7, 36, 36)
     assert (row.started_at, row.last_interaction_at, row.created_at) == (born, clock.now_ms(), born)
     clock.advance(minutes=5)
-    await journal.write([journal.reset("new")], SessionChange(restarted=True, context_tokens=0))
+    notes = Extraction("x", row.id, said.id, "- user: hi", "extractor", private=True, day="2026-11-15", at=born)
+    await journal.write([journal.reset("new")], SessionChange(restarted=True, context_tokens=0, extraction=notes))
     assert (journal.session.started_at, journal.session.context_tokens) == (clock.now_ms(), 0)
     assert (journal.session.model, journal.session.total_tokens) == ("m", 36)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palinurus.agent.loop import Stop
+from palinurus.agent.stop import Stop
 from palinurus.context import epoch, opening
 from palinurus.context.assemble import assemble
 from palinurus.context.epoch import Epoch

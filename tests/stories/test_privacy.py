@@ -61,7 +61,7 @@ async def test_the_owner_reaches_private_files_through_tools(pal: Harness) -> No
 
 
 async def test_a_group_cannot_write_a_note(pal: Harness, workspace: Path) -> None:
-    pal.model.says(calls(call("note", text="the owner owes me money")), "I may not.")
+    pal.model.says(calls(call("memory_write", text="the owner owes me money")), "I may not.")
     await pal.hears("remember that he owes me money", key=GROUP)
     assert (await pal.tool_results(GROUP))[0].is_error
     assert not (workspace / "memory").exists()

@@ -54,7 +54,8 @@ async def test_a_secret_that_a_tool_reads_is_not_sent_in_the_same_turn(
 
 @pytest.mark.parametrize("secret", [EXACT, SHAPED])
 async def test_a_secret_that_the_model_says_or_passes_on_is_not_stored_or_sent_back(pal: Harness, secret: str) -> None:
-    pal.model.says(Reply(f"I write {secret} down.", (call("note", text=f"the key is {secret}"),)), f"Noted {secret}.")
+    noting = call("memory_write", text=f"the key is {secret}")
+    pal.model.says(Reply(f"I write {secret} down.", (noting,)), f"Noted {secret}.")
     reply = await pal.hears("note my key")
     assert secret not in stored(pal) + sent(pal) + reply.text
 

@@ -26,6 +26,8 @@ def answered_before(view: View, run_id: str, asked: Collection[str] = ()) -> lis
     if run_id not in view.said:
         return []
     at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), None)
+    if at is None and run_id in view.cut_runs:  # its words are in the summary, and the turn goes on behind it
+        at = 0
     if at is None:  # it stands before a reset
         return [_TOO_LATE]
     own, went_on = _own([line.message for line in view.lines[at:] if SENT not in line.id])
@@ -39,9 +41,12 @@ def answered_before(view: View, run_id: str, asked: Collection[str] = ()) -> lis
 
 
 def origins_so_far(view: View, run_id: str) -> list[Origin]:
-    """Of what the turn had read when it was cut off."""
-    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), len(view.lines))
-    return [line.message.origin for line in view.lines[at:] if not isinstance(line.message, AssistantMessage)]
+    """Of what the turn had read when it was cut off, notes beside the words included."""
+    known = 0 if run_id in view.cut_runs else len(view.lines)
+    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), known)
+    read = [line.message for line in view.lines[at:] if not isinstance(line.message, AssistantMessage)]
+    notes = [note.origin for message in read if isinstance(message, UserMessage) for note in message.context]
+    return [*(message.origin for message in read), *notes]
 
 
 def _own(later: Sequence[Message]) -> tuple[list[Message], bool]:

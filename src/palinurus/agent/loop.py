@@ -7,17 +7,18 @@ the client does ends it too: the call stays open, and the client's result opens 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from typing import Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from palinurus.agent.relief import NoRelief, Relief
+from palinurus.agent.stop import Stop, Stopped
 from palinurus.agent.streamed import Streamed
 from palinurus.context.assemble import answered, unanswered
 from palinurus.domain.clock import Clock
+from palinurus.domain.errors import Failure
 from palinurus.domain.events import (
     AssistantDelta,
     ModelAnswered,
@@ -86,47 +87,6 @@ Emit = Callable[[RunEvent], None]
 """Told of every event as it happens. Must neither block nor raise."""
 
 
-class Stopped(Exception):
-    """Raised inside `Stop.interruptible` when somebody said stop."""
-
-
-class Stop:
-    """STOP, out of band: interrupts what may be interrupted, at once, and never a write to the store."""
-
-    def __init__(self) -> None:
-        self.reason = ""  # empty until somebody said stop
-        self._inside: asyncio.Task[object] | None = None
-        self._cancelled = False  # whether we have cancelled what is inside
-
-    @property
-    def requested(self) -> bool:
-        return bool(self.reason)
-
-    def request(self, reason: str = "stopped by the user") -> None:
-        if not self.requested and self._inside is not None:
-            self._inside.cancel()
-            self._cancelled = True
-        self.reason = self.reason or reason
-
-    @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Work in here may be cut short; it then ends with Stopped."""
-        if self.reason:
-            raise Stopped
-        task = self._inside = asyncio.current_task()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._cancelled or (task is not None and task.cancelling() > 1):
-                raise  # somebody else has cancelled the task: that counts
-            raise Stopped from None
-        finally:
-            # Taken back even when the work swallowed it: a task that counts as cancelled takes its lane with it.
-            if self._cancelled and task is not None:
-                task.uncancel()
-            self._inside, self._cancelled = None, False
-
-
 def tainted(run: ToolRun, origin: Origin) -> ToolRun:
     """The run after it has read a text of this origin. Trust only ever gets less within a turn (promise 18)."""
     return msgspec.structs.replace(run, origin=Origin.OUTSIDE) if origin == Origin.OUTSIDE else run
@@ -151,6 +111,7 @@ class Loop(Struct, frozen=True):
     pen: Pen
     steer: Steer
     asked: frozenset[str] = frozenset()  # names of the tools that the client does
+    relief: Relief = NoRelief()
 
     async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult | Interjection]:
         """Yield replies, results and interjections in the order in which the model reads them.
@@ -159,7 +120,7 @@ class Loop(Struct, frozen=True):
         """
         run = self.run
         for _ in range(MAX_STEPS):
-            reply = self.pen.clean(await self._reply(request))
+            request, reply = await self._fitting(request)
             yield reply
             if not reply.calls:
                 return
@@ -185,7 +146,32 @@ class Loop(Struct, frozen=True):
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
-    async def _reply(self, request: ModelRequest) -> AssistantMessage:
+    async def _fitting(self, request: ModelRequest) -> tuple[ModelRequest, AssistantMessage]:
+        """The reply to a request that fits into the window, and that request.
+
+        What the provider has refused as too long is made smaller once; nothing had been said then.
+        """
+        smaller = await self.relief.before(request)
+        if isinstance(smaller, str):
+            return request, self._too_long(request, smaller)
+        request = smaller or request
+        reply, failure = await self._reply(request)
+        if failure == Failure.CONTEXT_OVERFLOW and not self.stop.requested:
+            smaller = await self.relief.after(request)
+            if isinstance(smaller, str):
+                return request, self._too_long(request, smaller)
+            if smaller is not None:
+                if reply.text:
+                    self.emit(NoticeEvent("the conversation was too long and is asked again, shorter", discard=True))
+                request = smaller
+                reply, _ = await self._reply(request)
+        return request, self.pen.clean(reply)
+
+    def _too_long(self, request: ModelRequest, why: str) -> AssistantMessage:
+        return self._cut(request, "error", f"{Failure.CONTEXT_OVERFLOW}: {why}")
+
+    async def _reply(self, request: ModelRequest) -> tuple[AssistantMessage, str]:
+        """The reply, and what kind of failure it is; empty for a good one."""
         began, heard = self.clock.now_ms(), _Heard()
         self.emit(ModelCalled(self.provider.name, request.model))
         reply = await self._streamed(request, heard)
@@ -194,7 +180,7 @@ class Loop(Struct, frozen=True):
         self.emit(
             ModelAnswered(reply.provider, reply.model, seconds, first, reply.usage, reply.stop_reason, heard.failure)
         )
-        return reply
+        return reply, heard.failure
 
     async def _streamed(self, request: ModelRequest, heard: _Heard) -> AssistantMessage:
         streamed = Streamed(self.pen.redact, lambda text: self.emit(AssistantDelta(text)))

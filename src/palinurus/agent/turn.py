@@ -14,11 +14,19 @@ from msgspec import Struct
 
 from palinurus.agent import clients
 from palinurus.agent.earlier import answered_before, origins_so_far
-from palinurus.agent.loop import Emit, Hands, Interjection, Loop, Steer, Stop
+from palinurus.agent.loop import Emit, Hands, Interjection, Loop, Steer
+from palinurus.agent.stop import Stop
+from palinurus.agent.upkeep import Place, Upkeep
+from palinurus.config.compacting import CompactionSettings, PruneSettings, StartupSettings
 from palinurus.context.assemble import unanswered
+from palinurus.context.compact import Compacted, TakesNotes
+from palinurus.context.engine import Engines
 from palinurus.context.epoch import Route
+from palinurus.context.flush import Flush
 from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, closing, heard, open_turn
-from palinurus.context.view import View, fold
+from palinurus.context.recall import Recalling, news_of, nothing_recalled
+from palinurus.context.startup import begins, startup_notes
+from palinurus.context.view import View
 from palinurus.domain.clock import Clock, NewId, local_time
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import Failure
@@ -33,7 +41,7 @@ from palinurus.sessions.reading import Reader
 from palinurus.sessions.reset import ResetPolicy, reset_due
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import Entry
+from palinurus.sessions.transcript import Entry, messages_of
 from palinurus.tools.results import characters_for_window
 from palinurus.workspace.files import HEARTBEAT, Mode, WorkspaceFiles
 
@@ -54,6 +62,10 @@ class Agent(Struct, frozen=True):
     timeout_seconds: float = 600.0  # of a whole turn; 0 means no limit
     cost: Callable[[str, str, Usage], float | None] = lambda provider, model, usage: None
     """What a call of this provider's model cost in US dollars; None when nobody told the price. Must not raise."""
+    recall: Recalling = nothing_recalled
+    compaction: CompactionSettings = CompactionSettings()
+    pruning: PruneSettings = PruneSettings()
+    startup: StartupSettings = StartupSettings(enabled=False)
 
 
 class TurnRunner:
@@ -66,9 +78,12 @@ class TurnRunner:
         clock: Clock,
         new_id: NewId,
         redact: Redact,
+        notes: TakesNotes | None = None,
+        engines: Engines | None = None,
     ) -> None:
         self._sessions = sessions
         self._reader = Reader(sessions)
+        self.upkeep = Upkeep(sessions, self._reader, clock, notes or Flush(clock, new_id), engines or Engines())
         self._reset_policy = reset_policy
         self._clock = clock
         self._new_id = new_id
@@ -88,25 +103,44 @@ class TurnRunner:
         provider, route = await agent.choose_model(spoken.inbound.model or view.model)
         route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
         window = provider.context_window(route.model)
+        if await self.upkeep.prune(journal, view, window, agent.pruning):
+            view = await self.view(session)
         hands = await agent.hands(key, route, window)
         specs, asked = clients.offered(hands.specs(), spoken.inbound.client_tools)
         heartbeat = spoken.inbound.channel == "heartbeat"
         gathered = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
+        if key.is_private and spoken.run_id not in view.said and not heartbeat:
+            spoken = _with_startup(agent, spoken, view, gathered)
+            spoken = await _with_recalled(agent, key, spoken, view, gathered)
         run = _on_behalf(key, spoken, route, session.preferences, view, emit)
         if spoken.inbound.results:
             spoken = await self._brought(view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
         await journal.write(opening.entries, _spoke(spoken.inbound, route))
+        place = _place(agent, key, spoken.run_id, journal, provider, route, window, stop, emit)
+        opening = await self.upkeep.assembled(place, opening)
+        await self.upkeep.ingest(place, *messages_of(opening.entries))
 
-        loop = Loop(provider, hands, run, stop, emit, self._clock, journal, steer, asked)
+        async def reopen() -> tuple[View, Opening]:
+            later = await self.view(session)
+            anew = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
+            opened = open_turn(later, anew, context_for(agent, key), journal, spoken)
+            await journal.write(opened.entries)
+            return later, opened
+
+        room = self.upkeep.room(place, view, opening, reopen)
+
+        loop = Loop(provider, hands, run, stop, emit, self._clock, journal, steer, asked, room)
         usage = Usage()
-        answer: list[Message] = []
+        answer: list[AssistantMessage | ToolResult] = []
         async for message in loop.messages(opening.request):
-            await self._keep(journal, message, opening, run, agent)
+            await self._keep(journal, message, room.opening, run, agent)
+            await self.upkeep.ingest(place, message)
             if isinstance(message, AssistantMessage):
                 answer, usage = [message], usage + message.usage
             elif isinstance(message, ToolResult):
                 answer.append(message)
+        self.upkeep.ended(place, room, answer)
         return self._result(key, session, spoken.run_id, answer, usage, began)
 
     async def _brought(self, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
@@ -118,7 +152,7 @@ class TurnRunner:
         return msgspec.structs.replace(spoken, inbound=inbound)
 
     async def view(self, session: Session) -> View:
-        return fold(await self._reader.entries(session.id))
+        return self.upkeep.views.view(session.id, await self._reader.entries(session.id))
 
     async def view_of(self, key: SessionKey) -> View:
         """What is read of a session; nothing, of one that does not exist."""
@@ -136,8 +170,34 @@ class TurnRunner:
         """Start over: what was said stays in the transcript and is no longer read. Twice for one run is once."""
         session = await self._sessions.open(key)
         journal = self.journal(session, await self.view(session))
-        entry = journal.reset(reason, entry_id=f"{run_id}-reset")
-        await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
+        await self.upkeep.compaction.reset(journal, key, reason, entry_id=f"{run_id}-reset")
+
+    async def compact(
+        self, agent: Agent, key: SessionKey, run_id: str, focus: str, stop: Stop, emit: Emit
+    ) -> Compacted | None:
+        """Sum the conversation up because somebody asks for it; None when there is nothing to sum up.
+
+        Twice for one run is once.
+        """
+        session = await self._sessions.find(key)
+        view = await self.view(session) if session else View()
+        if session is None or not view.lines:
+            return None
+        entry_id = f"{run_id}-compaction"
+        if done := await self.upkeep.compaction.done_before(session.id, entry_id):
+            return done
+        provider, route = await agent.choose_model(view.model)
+        window = provider.context_window(route.model)
+        journal = self.journal(session, view)
+        place = _place(agent, key, run_id, journal, provider, route, window, stop, emit)
+        return await self.upkeep.compact(place, view, focus, entry_id)
+
+    async def settle(self, key: SessionKey, stop: Stop) -> None:
+        """What is done after a turn, when its reply was delivered. A stop makes it short: somebody waits."""
+        if not self.upkeep.is_due(key):
+            return
+        if session := await self._sessions.find(key):
+            await self.upkeep.settle(key, self.journal(session, view := await self.view(session)), view, stop)
 
     async def keep(self, key: SessionKey, spoken: Spoken, why: str) -> None:
         """Store a message that cannot be answered, and why: it was accepted, so it is part of what was said."""
@@ -176,9 +236,8 @@ class TurnRunner:
         reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
         if not reason or spoken.run_id in view.said or spoken.inbound.results:
             return view
-        entry = journal.reset(reason)
-        await journal.write([entry], SessionChange(restarted=True, context_tokens=0))
-        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=entry.id)
+        tail = await self.upkeep.compaction.reset(journal, key, reason)
+        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail)
 
     async def _keep(
         self,
@@ -240,10 +299,40 @@ class TurnRunner:
         )
 
 
+def _place(
+    agent: Agent,
+    key: SessionKey,
+    run_id: str,
+    journal: Journal,
+    provider: Provider,
+    route: Route,
+    window: int,
+    stop: Stop,
+    emit: Emit,
+) -> Place:
+    return Place(key, run_id, journal, provider, route, window, agent.compaction, agent.cost, stop, emit, agent.pruning)
+
+
 def _failure(message: str) -> tuple[str, str]:
     """The kind of a provider's failure and its sentence, as the loop puts them into a reply that failed."""
     kind, _, why = message.partition(": ")
     return (kind, why) if kind in set(Failure) else ("", message)
+
+
+def _with_startup(agent: Agent, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
+    """With the newest daily notes, in the first message of a session."""
+    if not begins(view, agent.startup) or spoken.inbound.results:
+        return spoken
+    notes = startup_notes(agent.files, gathered.now.date(), agent.startup)
+    return msgspec.structs.replace(spoken, notes=(*notes, *spoken.notes))
+
+
+async def _with_recalled(agent: Agent, key: SessionKey, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
+    """With what memory offers unasked, as far as the model has not read it yet."""
+    found = await agent.recall(key, spoken.inbound.text) if spoken.inbound.text else ()
+    whole = [file.name for file in gathered.files if file.raw_chars <= agent.context.prompt.file_limit]
+    news = news_of(found, view, whole if agent.context.prompt.inject else ())
+    return msgspec.structs.replace(spoken, notes=(*spoken.notes, *news)) if news else spoken
 
 
 def _on_behalf(
@@ -251,7 +340,8 @@ def _on_behalf(
 ) -> ToolRun:
     """For whom the tools of this turn run, and how far the words that led to it can be trusted."""
     inbound = spoken.inbound
-    origins = [inbound.origin, *(note.origin for note in inbound.notes), *origins_so_far(view, spoken.run_id)]
+    notes = (*inbound.notes, *spoken.notes)
+    origins = [inbound.origin, *(note.origin for note in notes), *origins_so_far(view, spoken.run_id)]
     outside = Origin.OUTSIDE in origins or bool(inbound.results)
     return ToolRun(
         key,
@@ -281,11 +371,13 @@ def gather(
 
 
 def context_for(agent: Agent, key: SessionKey) -> ContextSettings:
-    """The agent's settings; a subagent is told only what its task needs."""
-    context = agent.context
-    if not key.is_subagent or context.prompt.mode == "none":
-        return context
-    return msgspec.structs.replace(context, prompt=msgspec.structs.replace(context.prompt, mode="minimal"))
+    """The agent's settings; a subagent is told only what its task needs, and a group nothing of private memory."""
+    prompt = agent.context.prompt
+    if key.is_subagent and prompt.mode != "none":
+        prompt = msgspec.structs.replace(prompt, mode="minimal")
+    if not key.is_private:
+        prompt = msgspec.structs.replace(prompt, private=False)
+    return msgspec.structs.replace(agent.context, prompt=prompt)
 
 
 def _spoke(inbound: Inbound, route: Route) -> SessionChange:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
+from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
@@ -35,7 +37,7 @@ class View(Struct, frozen=True):
 
     lines: tuple[Line, ...] = ()
     epoch: Epoch | None = None
-    epoch_start: int = 0  # index into lines: what stood there before the epoch began
+    epoch_start: int = 0  # index into lines: what stands before it is older than the epoch
     told: dict[str, str] = {}  # workspace files as the model was last shown them, head and notes together
     bootstrapped: bool = False  # a turn was answered with the full head
     model: str = ""  # chosen in this session with a model_change, "provider/model"
@@ -44,6 +46,9 @@ class View(Struct, frozen=True):
     said: frozenset[str] = frozenset()  # ids of all messages, those that are no longer read included
     broken: int = 0
     tail: str | None = None  # the entry that the next one is a child of
+    cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
+    answered: str = ""  # when a model has last answered, as its entry says it
+    pruned: dict[str, Form] = {}  # tool results that are read shorter than they were: the lines are so already
 
 
 def fold(entries: Sequence[Entry | Broken]) -> View:
@@ -53,6 +58,33 @@ def fold(entries: Sequence[Entry | Broken]) -> View:
     for entry in path:
         view.add(entry)
     return view.done(path[-1].id if path else None)
+
+
+class Views:
+    """The views of sessions that grow: of a transcript that was read before only the end is read again."""
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._known: OrderedDict[str, tuple[_Fold, int, str]] = OrderedDict()  # how many were read, and the last's id
+
+    def view(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
+        read, count, last = self._known.pop(session_id, (_Fold(), 0, ""))
+        if not count or not _goes_on(entries, count, last):
+            read, count = _Fold(), 0
+        for entry in entries[count:] if count else branch(entries):
+            read.add(entry)
+        if entries:
+            self._known[session_id] = read, len(entries), entries[-1].id
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return read.done(entries[-1].id if entries else None)
+
+
+def _goes_on(entries: Sequence[Entry | Broken], count: int, last: str) -> bool:
+    """Whether what is new only continues what was read; a branch or another transcript has to be read from its root."""
+    if len(entries) < count or entries[count - 1].id != last:
+        return False
+    return all(entries[index].parent_id == entries[index - 1].id for index in range(count, len(entries)))
 
 
 class _Fold:
@@ -67,8 +99,14 @@ class _Fold:
         self.reason = "new"
         self.said: set[str] = set()
         self.broken = 0
+        self.cut_runs: frozenset[str] = frozenset()
+        self.order: dict[str, int] = {}  # of all entries, also those that are no lines
+        self.summaries: set[str] = set()
+        self.pruned: dict[str, Form] = {}
+        self.answered = ""
 
     def add(self, entry: Entry | Broken) -> None:
+        self.order[entry.id] = len(self.order)
         match entry:
             case MessageEntry():
                 self._message(entry)
@@ -76,8 +114,9 @@ class _Fold:
                 self._custom(entry)
             case ResetEntry():
                 self._keep(entry.first_kept_entry_id, None, "reset")
+                self.cut_runs = frozenset()
             case CompactionEntry():
-                self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary), "compaction")
+                self._compaction(entry)
             case BranchSummaryEntry():
                 self.lines.append(_summary(entry.id, entry.summary))
             case CustomMessageEntry():
@@ -94,6 +133,8 @@ class _Fold:
     def _message(self, entry: MessageEntry) -> None:
         self.lines.append(Line(entry.id, entry.message))
         self.said.add(entry.id)
+        if isinstance(entry.message, AssistantMessage):
+            self.answered = entry.timestamp
         if isinstance(entry.message, UserMessage):
             self.said.update(entry.message.also)
             self.told |= {note.name: note.digest for note in entry.message.context if note.kind == "file"}
@@ -104,19 +145,42 @@ class _Fold:
         elif epoch := read_epoch(entry):
             self.epoch, self.epoch_start = epoch, len(self.lines)
             self.told, self.bootstrapped = dict(epoch.files), False
+        elif decided := read_pruning(entry):
+            self.pruned |= decided
+            self._end_epoch("pruning" if self.epoch else self.reason)
+
+    def _compaction(self, entry: CompactionEntry) -> None:
+        details = entry.details or {}
+        origin = Origin.OUTSIDE if details.get("origin") == Origin.OUTSIDE else Origin.SYSTEM
+        self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary, origin), "compaction")
+        self.summaries.add(entry.id)
+        runs = details.get("runs")
+        self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
 
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
         """Nothing before `first_kept` is read any more; an id that is not there keeps nothing."""
-        at = next((i for i, line in enumerate(self.lines) if line.id == first_kept), len(self.lines))
-        self.lines = ([opening] if opening else []) + self.lines[at:]
+        target = self.order.get(first_kept or "", len(self.order))
+        kept = [line for line in self.lines if self.order[line.id] >= target and line.id not in self.summaries]
+        self.lines = ([opening] if opening else []) + kept
+        self._end_epoch(reason)
+
+    def _end_epoch(self, reason: str) -> None:
         self.epoch, self.epoch_start, self.bootstrapped, self.reason = None, 0, False, reason
+
+    def _lines(self) -> tuple[Line, ...]:
+        if not self.pruned:
+            return tuple(self.lines)
+        return tuple(
+            Line(line.id, project(line.message, form)) if (form := self.pruned.get(line.id)) else line
+            for line in self.lines
+        )
 
     def done(self, tail: str | None) -> View:
         return View(
-            lines=tuple(self.lines),
+            lines=self._lines(),
             epoch=self.epoch,
             epoch_start=self.epoch_start,
-            told=self.told,
+            told=dict(self.told),
             bootstrapped=self.bootstrapped,
             model=self.model,
             thinking=self.thinking,
@@ -124,17 +188,33 @@ class _Fold:
             said=frozenset(self.said),
             broken=self.broken,
             tail=tail,
+            cut_runs=self.cut_runs,
+            answered=self.answered,
+            pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
         )
 
 
-def _summary(entry_id: str, text: str) -> Line:
-    words = f"Summary of the conversation so far:\n\n<summary>\n{text}\n</summary>"
-    return Line(entry_id, UserMessage(words, origin=Origin.SYSTEM))
+_SUMMARY = "Summary of the conversation so far:\n\n<summary>\n"
+_END = "\n</summary>"
+
+
+def _summary(entry_id: str, text: str, origin: Origin = Origin.SYSTEM) -> Line:
+    return Line(entry_id, UserMessage(f"{_SUMMARY}{text}{_END}", origin=origin))
+
+
+def summary_of(line: Line) -> str | None:
+    """The text of a summary; None for a line that somebody has said."""
+    if not isinstance(line.message, UserMessage) or line.message.timestamp:
+        return None
+    words = line.message.text
+    return words[len(_SUMMARY) : -len(_END)] if words.startswith(_SUMMARY) and words.endswith(_END) else None
 
 
 def last_usage(view: View) -> tuple[int, int]:
-    """Tokens that the last counted call had in its window, and the index of the line after its reply."""
-    for index in range(len(view.lines) - 1, -1, -1):
+    """Tokens that the last counted call of this epoch had in its window, and the index of the line after its reply."""
+    if view.epoch is None and view.reason in ("compaction", "pruning"):
+        return 0, 0  # it was counted when more was in the window
+    for index in range(len(view.lines) - 1, view.epoch_start - 1, -1):
         message = view.lines[index].message
         if isinstance(message, AssistantMessage) and message.usage.total:
             return message.usage.total, index + 1

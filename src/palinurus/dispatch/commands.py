@@ -1,7 +1,8 @@
 """Slash commands: what is answered before the model hears of it.
 
 What only looks (/status, /context, /help), what stops and what decides (/approve) pass by the lane and are answered at
-once, even while a run goes on. What changes a session (/new, /reset) waits its turn in the lane like any message.
+once, even while a run goes on. What changes a session (/new, /reset, /compact) waits its turn in the lane like any
+message.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Command(Struct, frozen=True):
     @property
     def waits(self) -> bool:
         """Whether it goes through the lane."""
-        return self.name == "new"
+        return self.name in ("new", "compact")
 
 
 class Described(Struct, frozen=True):
@@ -28,6 +29,7 @@ class Described(Struct, frozen=True):
 
 COMMANDS: dict[str, Described] = {
     "new": Described("/new, /reset [message]", "start over; what was said stays in the transcript"),
+    "compact": Described("/compact [focus]", "sum the conversation up, with an eye on what you name"),
     "stop": Described("/stop", "stop what is running in this session"),
     "status": Described("/status", "model, tokens and state of this session"),
     "approve": Described("/approve [id] [allow-once|allow-always|deny]", "what waits for your yes; decide about it"),

@@ -14,6 +14,7 @@ import msgspec
 
 from palinurus.agent.streamed import SILENT
 from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.agent.upkeep import told
 from palinurus.context.opening import Spoken
 from palinurus.dispatch import bindings, commands
 from palinurus.dispatch.delivery import Deliveries
@@ -26,6 +27,7 @@ from palinurus.dispatch.patience import TimeLimit
 from palinurus.dispatch.preferences import changed_preferences, describe, preferred, usage_line
 from palinurus.dispatch.queueing import QueueSettings, overflow_note
 from palinurus.dispatch.runs import Run, Runs
+from palinurus.dispatch.settling import Settling
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, QueueFull, StorageError
@@ -87,6 +89,7 @@ class Dispatcher:
         self._deliveries = deliveries  # None: every door fetches its replies itself
         self._left_out: dict[str, list[str]] = {}  # session key -> messages that the next turn is told of
         self._leaving = False
+        self._settling = Settling(turns)
 
     async def submit(self, inbound: Inbound) -> Run:
         """Accept a message. When this returns, it is on the disk and will be answered."""
@@ -152,6 +155,7 @@ class Dispatcher:
     async def leave(self) -> None:
         """Accept nothing more and finish what was accepted."""
         self._leaving = True
+        self._settling.hurry()
         await self._lanes.idle()
 
     async def abandon(self) -> None:
@@ -197,6 +201,7 @@ class Dispatcher:
         before = self.runs.active(key)
         run = self.runs.add(Run(record.run_id, key, record.accepted_at, record.inbound))
         run.queue = queue
+        self._settling.hurry(key)
         if queue.mode == "interrupt":
             for older in before:
                 older.stop.request("a newer message came in")
@@ -223,6 +228,7 @@ class Dispatcher:
             return
         shared = [(guest, msgspec.structs.replace(result, run_id=guest.id, joined=run.id)) for guest in run.guests]
         await asyncio.gather(*(self._finish(ended, one) for ended, one in ((run, result), *shared)))
+        await self._settling.after_turn(run.key, hurry=self._leaving or bool(self.runs.waiting(run.key)))
 
     async def _finish(self, run: Run, result: RunResult) -> None:
         deliveries, inbound = self._deliveries, run.inbound
@@ -249,6 +255,8 @@ class Dispatcher:
             if not command.rest:
                 return self._said(run, "A fresh start. What was said before stays in the transcript.")
             inbound = msgspec.structs.replace(inbound, text=command.rest)
+        if command and command.name == "compact":
+            return await self._compact(run, command.rest)
         directives, words = _directives(inbound)
         spoken = Spoken(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
         try:
@@ -263,6 +271,19 @@ class Dispatcher:
         except PalinurusError as error:  # no agent, no workspace: the message is kept with the reason
             await self._turns.keep(run.key, spoken, str(error))
             return self._failed(run, str(error))
+
+    async def _compact(self, run: Run, focus: str) -> RunResult:
+        try:
+            agent = self._agents.get(run.key.agent)
+        except StorageError:
+            raise
+        except PalinurusError as error:
+            return self._failed(run, str(error))
+        with TimeLimit(run, agent.timeout_seconds) as limit:
+            done = await self._turns.compact(agent, run.key, run.id, focus, run.stop, limit.emit)
+        if done is None:
+            return self._said(run, "There is nothing to sum up yet.")
+        return self._said(run, f"{told(done).capitalize()}. Everything stays in the transcript.")
 
     async def _answered(self, run: Run, agent: Agent, spoken: Spoken) -> RunResult:
         guests = Guests(self.runs, run, self._clock)

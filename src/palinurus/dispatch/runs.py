@@ -12,7 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from palinurus.agent.loop import Stop
+from palinurus.agent.stop import Stop
 from palinurus.dispatch.queueing import QueueSettings
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import WaitTimeout

@@ -16,6 +16,7 @@ from palinurus.domain.messages import Message
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import (
+    CompactionEntry,
     CustomEntry,
     Entry,
     MessageEntry,
@@ -58,6 +59,20 @@ class Journal:
 
     def reset(self, reason: str, *, entry_id: str = "") -> ResetEntry:
         return ResetEntry(reason=reason, **self._place(entry_id))
+
+    def compaction(
+        self, summary: str, first_kept: str, tokens_before: int, details: dict[str, Any], *, entry_id: str = ""
+    ) -> CompactionEntry:
+        place = self._place(entry_id)
+        return self.clean(
+            CompactionEntry(
+                summary=summary,
+                first_kept_entry_id=first_kept,
+                tokens_before=tokens_before,
+                details=details,
+                **place,
+            )
+        )
 
     def model_change(self, provider: str, model: str, *, entry_id: str = "") -> ModelChange:
         return ModelChange(provider=provider, model_id=model, **self._place(entry_id))

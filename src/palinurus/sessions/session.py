@@ -9,6 +9,7 @@ from palinurus.domain.envelope import Delivery
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import UsageRow
+from palinurus.sessions.extraction import Extraction
 
 
 class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -54,7 +55,7 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
 class SessionChange(Struct, frozen=True):
     """What an append changes in the session's row. None leaves a field as it is; usage is added.
 
-    `spent` goes into the usage ledger together with the entries.
+    `spent` goes into the usage ledger together with the entries, `extraction` among the session's notes before them.
     """
 
     interaction: bool = False
@@ -67,6 +68,9 @@ class SessionChange(Struct, frozen=True):
     delivery: Delivery | None = None
     preferences: Preferences | None = None
     spent: UsageRow | None = None
+    extraction: Extraction | None = None
+    compacted: bool = False
+    flushed: bool = False  # the notes were taken ahead of time
 
 
 NO_CHANGE = SessionChange()
@@ -91,9 +95,9 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         output_tokens=session.output_tokens + usage.output,
         total_tokens=session.total_tokens + usage.total,
         context_tokens=session.context_tokens if change.context_tokens is None else change.context_tokens,
-        compaction_count=session.compaction_count,
-        memory_flush_count=session.memory_flush_count,
-        memory_flush_at=session.memory_flush_at,
+        compaction_count=session.compaction_count + change.compacted,
+        memory_flush_count=session.memory_flush_count + change.flushed,
+        memory_flush_at=now if change.flushed else session.memory_flush_at,
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
         preferences=change.preferences or session.preferences,

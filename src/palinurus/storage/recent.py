@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from palinurus.domain.keys import SessionKey
+from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, Row, encode_entry
@@ -47,8 +48,8 @@ class RecentSessions:
             pass
         return self._taken(key, found) if found else None
 
-    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
-        return await self._store.recent(agent=agent, limit=limit)
+    async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
+        return await self._store.recent(agent=agent, limit=limit, archived=archived)
 
     async def rows(self, session_id: str) -> list[Row]:
         kept = self._kept.get(session_id)
@@ -76,6 +77,18 @@ class RecentSessions:
 
     async def archived(self, key: SessionKey) -> list[Session]:
         return await self._store.archived(key)
+
+    async def cursor(self, session_id: str) -> str:
+        return await self._store.cursor(session_id)
+
+    async def extractions(self, session_id: str) -> list[Extraction]:
+        return await self._store.extractions(session_id)
+
+    async def unplaced(self, limit: int = 100) -> list[Extraction]:
+        return await self._store.unplaced(limit)
+
+    async def set_place(self, extraction_id: str, place: str) -> None:
+        await self._store.set_place(extraction_id, place)
 
     def _known(self, key: SessionKey) -> Session | None:
         kept = self._kept.get(self._ids.get(str(key), ""))

@@ -12,9 +12,10 @@ from palinurus.dispatch.inbox import RunRecord
 from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import NotFound, StorageDamaged
+from palinurus.domain.errors import NotFound, StorageDamaged, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, archived, changed, new_session
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.storage.database import Database
@@ -44,8 +45,9 @@ class SqliteSessions:
         rows = await self._read("session_by_key", key=str(key))
         return _session(rows[0][0]) if rows else None
 
-    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
-        return [_session(row) for (row,) in await self._read("sessions_by_time", agent=agent, limit=limit)]
+    async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
+        rows = await self._read("sessions_by_time", agent=agent, limit=limit, archived=archived)
+        return [_session(row) for (row,) in rows]
 
     async def rows(self, session_id: str) -> list[Row]:
         return [Row(*row) for row in await self._read("entries_of", session_id=session_id)]
@@ -58,6 +60,20 @@ class SqliteSessions:
 
     async def archived(self, key: SessionKey) -> list[Session]:
         return [_session(row) for (row,) in await self._read("sessions_archived", key=str(key))]
+
+    async def cursor(self, session_id: str) -> str:
+        rows = await self._read("cursor_of", session_id=session_id)
+        return rows[0][0] if rows else ""
+
+    async def extractions(self, session_id: str) -> list[Extraction]:
+        return [_extraction(*row) for row in await self._read("extractions_of", session_id=session_id)]
+
+    async def unplaced(self, limit: int = 100) -> list[Extraction]:
+        return [_extraction(*row) for row in await self._read("extractions_unplaced", limit=limit)]
+
+    async def set_place(self, extraction_id: str, place: str) -> None:
+        values = {"id": extraction_id, "place": place}
+        await self._database.write(lambda connection: connection.execute(SQL["place_extraction"], values))
 
     async def _read(self, query: str, **values: Any) -> Any:
         return await self._database.read(lambda connection: connection.execute(SQL[query], values).fetchall())
@@ -78,7 +94,12 @@ class SqliteSessions:
         self, connection: apsw.Connection, session_id: str, entries: Sequence[Entry], change: SessionChange
     ) -> Session:
         before = _by_id(connection, session_id)
-        added = sum(_add(connection, session_id, entry) for entry in entries)
+        if change.extraction is not None:
+            _extract(connection, change.extraction)
+        try:
+            added = sum(_add(connection, session_id, entry) for entry in entries)
+        except apsw.ConstraintError as error:  # a cut that would pass the cursor
+            raise StorageError(str(error)) from None
         if change.spent is not None:
             add_usage(connection, change.spent)
         now = self._clock.now_ms()
@@ -156,6 +177,31 @@ def _add(connection: apsw.Connection, session_id: str, entry: Entry) -> int:
         },
     )
     return connection.changes()
+
+
+def _extract(connection: apsw.Connection, made: Extraction) -> None:
+    position = connection.execute(SQL["position_of"], {"session_id": made.session_id, "id": made.up_to}).get
+    if position is None:
+        raise NotFound(f"there is no entry {made.up_to!r} in session {made.session_id!r}")
+    connection.execute(
+        SQL["add_extraction"],
+        {
+            "id": made.id,
+            "session_id": made.session_id,
+            "position": position,
+            "private": made.private,
+            "place": made.place,
+            "notes": bool(made.notes),
+            "row": _encode(msgspec.structs.replace(made, place="")).decode(),
+        },
+    )
+
+
+def _extraction(row: Any, place: str) -> Extraction:
+    try:
+        return msgspec.structs.replace(msgspec.json.decode(row, type=Extraction), place=place)
+    except msgspec.DecodeError as error:
+        raise StorageDamaged(f"a record of notes cannot be read: {error}", hint="restore a backup") from error
 
 
 def _by_id(connection: apsw.Connection, session_id: str) -> Session:

@@ -22,6 +22,7 @@ from palinurus.domain.errors import StorageError, StorageFull
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import AuditEvent, AuditLog
+from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, Row
@@ -140,8 +141,10 @@ class FaultySessions:
     async def find(self, key: SessionKey) -> Session | None:
         return await self._border.cross(f"find {key}", lambda: self._inner.find(key))
 
-    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
-        return await self._border.cross("recent", lambda: self._inner.recent(agent=agent, limit=limit))
+    async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
+        return await self._border.cross(
+            "recent", lambda: self._inner.recent(agent=agent, limit=limit, archived=archived)
+        )
 
     async def rows(self, session_id: str) -> list[Row]:
         return await self._border.cross(f"rows {session_id}", lambda: self._inner.rows(session_id))
@@ -157,6 +160,18 @@ class FaultySessions:
 
     async def archived(self, key: SessionKey) -> list[Session]:
         return await self._border.cross(f"archived {key}", lambda: self._inner.archived(key))
+
+    async def cursor(self, session_id: str) -> str:
+        return await self._border.cross(f"cursor {session_id}", lambda: self._inner.cursor(session_id))
+
+    async def extractions(self, session_id: str) -> list[Extraction]:
+        return await self._border.cross(f"extractions {session_id}", lambda: self._inner.extractions(session_id))
+
+    async def unplaced(self, limit: int = 100) -> list[Extraction]:
+        return await self._border.cross("unplaced", lambda: self._inner.unplaced(limit))
+
+    async def set_place(self, extraction_id: str, place: str) -> None:
+        await self._border.cross(f"place {extraction_id}", lambda: self._inner.set_place(extraction_id, place))
 
 
 class FaultyAudit:

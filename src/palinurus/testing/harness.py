@@ -27,6 +27,7 @@ from palinurus.config.handling import (
 )
 from palinurus.config.home import Home
 from palinurus.config.secrets import Redactor
+from palinurus.context.engine import ContextEngine, Engines
 from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
@@ -42,6 +43,7 @@ from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Message, ToolResult
 from palinurus.domain.tool import Tool
+from palinurus.memory.tools import memory_write_tool
 from palinurus.operations.house import House
 from palinurus.providers.keys.pool import CredentialState
 from palinurus.providers.provider import Provider
@@ -59,7 +61,6 @@ from palinurus.testing.stores import MemoryInbox, MemoryIndex, MemorySessions
 from palinurus.tools.approvals.approval import Approvals
 from palinurus.tools.files.reading import file_tools
 from palinurus.tools.gate import Gate, Watch
-from palinurus.tools.note import note_tool
 from palinurus.tools.policy.decide import Policy, Rules
 from palinurus.tools.registry import Registry
 from palinurus.workspace.boundary import Boundary
@@ -135,6 +136,7 @@ class Harness:
         context: ContextSettings | None = None,
         resets: ResetPolicy | None = None,
         secrets: Sequence[str] = (),
+        engine: ContextEngine | None = None,
         at_once: int = 4,
         seed: int = 0,
     ) -> None:
@@ -147,7 +149,8 @@ class Harness:
         self.inbox = inbox or MemoryInbox()
         self.outbox = self.inbox.outbox if isinstance(self.inbox, MemoryInbox) else MemoryOutbox()
         self.resets = resets or ResetPolicy()
-        self.tools = Registry([*file_tools(self.files), note_tool(self.files, self.clock), *tools])
+        note = memory_write_tool(lambda _: (self.files.boundary, ""), self.clock)
+        self.tools = Registry([*file_tools(self.files), note, *tools])
         self.exec = ExecSettings()
         self.audit = MemoryAudit(self.clock, self.new_id)
         self.grants = MemoryGrants()
@@ -156,6 +159,7 @@ class Harness:
         settings = context or ContextSettings(PromptSettings(workspace=str(workspace)))
         self.agents = FixedAgents(Agent("main", self.files, self._hands, settings, self._choose))
         self._secrets = secrets
+        self._engine = engine
         self._at_once = at_once
         self.start()
 
@@ -166,7 +170,8 @@ class Harness:
             self.approval_rows, self.grants, self.clock, self.new_id, lambda _: self.exec, redact=redact
         )
         self.gate = Gate(self.tools, self.policy, Watch(self.approvals, self.grants, self.audit, self.clock, redact))
-        self.turns = TurnRunner(self.sessions, lambda _: self.resets, self.clock, self.new_id, redact)
+        engines = Engines(self._engine)
+        self.turns = TurnRunner(self.sessions, lambda _: self.resets, self.clock, self.new_id, redact, engines=engines)
         self.lanes = Lanes(at_once=self._at_once)
         self.deliveries = Deliveries(self.outbox, self.clock, self.new_id, lambda: 0.5, redact=redact)
         self.dispatcher = Dispatcher(

@@ -16,6 +16,7 @@ from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall
 from palinurus.domain.tool import MALFORMED, Tool, ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, TextDelta, ThinkingTextDelta
 from palinurus.testing.faults import Border
+from palinurus.testing.windowed import good_summary, is_summary
 
 SECRETS = ("kestrel-4417-lighthouse", 'quo"te\\and-ümlaut-9931')
 """Configured secrets, one of them hard to find inside JSON. They turn up in words, arguments, results and files."""
@@ -41,6 +42,7 @@ PATHS = (
 )
 LONE_SURROGATE = "half of a character: \ud83d"
 LIES = (
+    *("overflow", "miscount"),
     *("fail", "cut", "hang", "empty", "raise", "crash", "half character", "think only", "twice", "silence"),
     *("unknown tool", "malformed", "wrong arguments", "doubled id", "no id", "secret key", "cancel", "explode"),
     *("hang tool", "stubborn", "refuse", "leak", "many calls"),
@@ -60,14 +62,16 @@ class LyingModel:
 
     name = "liar"
 
-    def __init__(self, border: Border, wire: str, received: Received) -> None:
+    def __init__(self, border: Border, wire: str, received: Received, window: int = 32_000) -> None:
         self.wire = wire
+        self._window = window
         self._border = border
         self._dice = border.dice
         self._received = received
+        self._miscounts = False
 
     def context_window(self, model: str) -> int:
-        return 32_000
+        return self._window
 
     async def close(self) -> None:
         pass
@@ -76,8 +80,16 @@ class LyingModel:
         await self._border.power.check()
         await self._received(request)
         lie = self._dice.choice(LIES) if self._dice.random() < self._border.weather.lie else ""
+        self._miscounts = lie == "miscount"
         said = words(self._dice)
-        self._border.trace.add("model", f"{len(request.messages)} messages, {lie or 'no lie'}")
+        kind = "summary" if is_summary(request) else "model"
+        self._border.trace.add(kind, f"{len(request.messages)} messages, {lie or 'no lie'}")
+        if lie == "overflow" or _tokens(request) > self._window:
+            yield ReplyFailed(ProviderError("too long", kind=Failure.CONTEXT_OVERFLOW))
+            return
+        if is_summary(request) and not lie and self._dice.random() < 0.7:
+            yield ReplyDone(self._reply(request, Text(good_summary(request).text)))
+            return
         async for event in self._opening(said):
             yield event
         match lie:
@@ -119,7 +131,7 @@ class LyingModel:
                 return [Thinking("hm", "signature")]
             case "silence":
                 return [Text("NO_REPLY")]
-            case "":
+            case "" | "miscount":
                 going_on = isinstance(request.messages[-1], ToolResult)
                 if self._dice.random() > (0.15 if going_on else 0.35):
                     return [Text(said)]
@@ -128,13 +140,13 @@ class LyingModel:
         return [*self._bad_calls(lie)]
 
     def _sense(self) -> tuple[str, dict[str, Any]]:
-        match self._dice.choice(("read", "read", "ls", "grep", "note", "wait")):
+        match self._dice.choice(("read", "read", "ls", "grep", "memory_write", "wait")):
             case "ls":
                 return "ls", {"path": self._dice.choice((".", "memory", ".."))}
             case "grep":
                 return "grep", {"pattern": self._dice.choice(("canary", "e", "kestrel"))}
-            case "note":
-                return "note", {"text": words(self._dice)}
+            case "memory_write":
+                return "memory_write", {"text": words(self._dice)}
             case "wait":
                 return "wait", {"seconds": self._dice.randint(0, 20)}
             case _:
@@ -147,13 +159,13 @@ class LyingModel:
             case "malformed":
                 return [self._call("read", {MALFORMED: '{"path": "SO'})]
             case "wrong arguments":
-                return [self._call("read", {"path": 7}), self._call("note", {"words": LONE_SURROGATE})]
+                return [self._call("read", {"path": 7}), self._call("memory_write", {"words": LONE_SURROGATE})]
             case "doubled id":
                 return [ToolCall("call_1", "ls", {}), ToolCall("call_1", "read", {"path": "SOUL.md"})]
             case "no id":
                 return [ToolCall("", "ls", {})]
             case "secret key":
-                return [self._call("note", {self._dice.choice(SECRETS): {self._dice.choice(SECRETS): ["x"]}})]
+                return [self._call("memory_write", {self._dice.choice(SECRETS): {self._dice.choice(SECRETS): ["x"]}})]
             case "many calls":
                 return [self._call(*self._sense()) for _ in range(5)]
             case "hang tool":
@@ -164,9 +176,16 @@ class LyingModel:
         return ToolCall(f"call_{self._dice.getrandbits(40):010x}", name, arguments)
 
     def _reply(self, request: ModelRequest, *content: Text | Thinking | ToolCall) -> AssistantMessage:
-        usage = Usage(input=len(request.messages) * 10, output=self._dice.randint(1, 50))
+        tokens = self._dice.randint(0, 10_000) if self._miscounts else _tokens(request)
+        usage = Usage(input=tokens, output=self._dice.randint(1, 50))
         stop = "toolUse" if any(isinstance(block, ToolCall) for block in content) else "stop"
         return AssistantMessage(content, self.name, request.model, self.wire, usage, stop)  # type: ignore[arg-type]
+
+
+def _tokens(request: ModelRequest) -> int:
+    """Roughly, and fast: not as our own estimate has it."""
+    head = len(request.head.system) // 4 + 60 * len(request.head.tools)
+    return head + sum(len(message.text) // 4 + 10 for message in request.messages)
 
 
 def lying_tools(here: Callable[[], Border]) -> list[Tool]:

@@ -42,12 +42,14 @@ T = TypeVar("T")
 TURN_SECONDS = 600.0
 AT_ONCE = 2
 LANE_CAP = 6
+WINDOWS = (1_800, 2_200, 3_000, 32_000)  # the head alone has about 1,200
 
 
 class Settings(Struct, frozen=True):
     """What a config decides, as far as the simulator turns its knobs."""
 
     model: str = "model-1"
+    window: int = 32_000
     wire: str = "wire-1"
     thinking: str = "off"
     few_tools: bool = False
@@ -162,7 +164,7 @@ class Life:
 
     async def _choose(self, wanted: str) -> tuple[Provider, Route]:
         settings = self._settings
-        model = LyingModel(self.border, settings.wire, self._outlives.received)
+        model = LyingModel(self.border, settings.wire, self._outlives.received, settings.window)
         return model, Route(model.name, settings.model, settings.wire, settings.thinking)
 
 
@@ -170,6 +172,7 @@ def changed_at_random(settings: Settings, dice: random.Random) -> Settings:
     """One knob turned."""
     knobs: dict[str, tuple[Any, ...]] = {
         "model": ("model-1", "model-2"),
+        "window": WINDOWS,
         "wire": ("wire-1", "wire-2"),
         "thinking": ("off", "high"),
         "few_tools": (False, True),

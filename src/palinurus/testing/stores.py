@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 
 import msgspec
@@ -15,6 +15,7 @@ from palinurus.domain.errors import NotFound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.usage import By, UsageRow, UsageTotal, total_by
+from palinurus.sessions.extraction import Extraction, check_saved
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, archived, changed, new_session
 from palinurus.sessions.store import Hit
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
@@ -32,6 +33,7 @@ class MemorySessions:
         self.usage = MemoryUsage()
         self.sessions: dict[str, Session] = {}  # by id
         self.transcripts: dict[str, list[Row]] = {}
+        self.extracted: dict[str, Extraction] = {}  # by id, in the order in which they were made
 
     async def open(self, key: SessionKey) -> Session:
         await asyncio.sleep(0)
@@ -48,9 +50,9 @@ class MemorySessions:
         await asyncio.sleep(0)
         return self._by_key(key)
 
-    async def recent(self, *, agent: str = "", limit: int = 100) -> list[Session]:
+    async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
         await asyncio.sleep(0)
-        going_on = [session for session in self.sessions.values() if session.archived_at is None]
+        going_on = [session for session in self.sessions.values() if archived or session.archived_at is None]
         known = [session for session in going_on if agent in ("", session.agent)]
         return sorted(known, key=lambda session: (-session.updated_at, session.key))[:limit]
 
@@ -62,10 +64,17 @@ class MemorySessions:
         await asyncio.sleep(0)
         if session_id not in self.sessions:
             raise NotFound(f"there is no session {session_id!r}")
-        rows = self.transcripts[session_id]
+        rows, extracted = list(self.transcripts[session_id]), dict(self.extracted)
         known = {row.id for row in rows}
+        if (made := change.extraction) is not None:
+            if made.up_to not in known:
+                raise NotFound(f"there is no entry {made.up_to!r} in session {session_id!r}")
+            extracted.setdefault(made.id, made)
         fresh = [entry for entry in entries if entry.id not in known]
-        rows.extend(map(_row, fresh))
+        for entry in fresh:
+            check_saved(rows, entry, lambda: _cursor(rows, extracted, session_id))
+            rows.append(_row(entry))
+        self.transcripts[session_id], self.extracted = rows, extracted
         if change.spent is not None:
             self.usage.add(change.spent)
         session = changed(self.sessions[session_id], change, now=self._clock.now_ms(), entries=len(fresh))
@@ -85,6 +94,24 @@ class MemorySessions:
         ended = [each for each in self.sessions.values() if each.key == str(key) and each.archived_at is not None]
         ended.reverse()  # of those that ended at the same moment the later one comes first
         return sorted(ended, key=lambda session: -(session.archived_at or 0))
+
+    async def cursor(self, session_id: str) -> str:
+        await asyncio.sleep(0)
+        return _cursor(self.transcripts.get(session_id, ()), self.extracted, session_id)
+
+    async def extractions(self, session_id: str) -> list[Extraction]:
+        await asyncio.sleep(0)
+        return [made for made in self.extracted.values() if made.session_id == session_id]
+
+    async def unplaced(self, limit: int = 100) -> list[Extraction]:
+        await asyncio.sleep(0)
+        waiting = [made for made in self.extracted.values() if made.private and made.notes and not made.place]
+        return waiting[:limit]
+
+    async def set_place(self, extraction_id: str, place: str) -> None:
+        await asyncio.sleep(0)
+        if made := self.extracted.get(extraction_id):
+            self.extracted[extraction_id] = msgspec.structs.replace(made, place=place)
 
     def _by_key(self, key: SessionKey) -> Session | None:
         going_on = (session for session in self.sessions.values() if session.archived_at is None)
@@ -173,6 +200,11 @@ def _match(session: Session, row: Row, words: Sequence[str]) -> Hit | None:
     found = index_text(text).lower()
     score = sum(word in found for word in words)
     return Hit(session.id, session.key, row.id, role, stamp, text[:240], float(score)) if score else None
+
+
+def _cursor(rows: Sequence[Row], extracted: Mapping[str, Extraction], session_id: str) -> str:
+    ids = {made.up_to for made in extracted.values() if made.session_id == session_id}
+    return next((row.id for row in reversed(rows) if row.id in ids), "")
 
 
 def _row(entry: Entry) -> Row:

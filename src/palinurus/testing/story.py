@@ -6,8 +6,18 @@ import re
 from collections.abc import Iterable
 
 from palinurus.context.epoch import Epoch, read_epoch
+from palinurus.context.pruned import PRUNED
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from palinurus.sessions.transcript import Broken, CustomEntry, Entry, MessageEntry, ResetEntry, Row, decode_row
+from palinurus.sessions.transcript import (
+    Broken,
+    CompactionEntry,
+    CustomEntry,
+    Entry,
+    MessageEntry,
+    ResetEntry,
+    Row,
+    decode_row,
+)
 
 LABEL = re.compile(r"#(\d+)#")
 """The number of a letter, in the words of each: so that they are found again wherever they turn up."""
@@ -20,7 +30,9 @@ class Letter:
         self.number = number
         self.key = key
         self.text = text
-        self.command = command  # "", "new" or "new with words"
+        self.command = command  # "", "new", "new with words" or "compact"
+        self.exact = f"KEY-{number:04d}-q7"  # an identifier in its words, to be found again
+        self.saved = False  # the identifier is in notes
         self.idempotency_key = f"letter-{number}"
         self.first_sent = 0  # a moment of the witness's own count
         self.acknowledged = 0  # 0: never
@@ -31,7 +43,7 @@ class Letter:
     @property
     def is_said(self) -> bool:
         """Whether it has words for the transcript."""
-        return self.command != "new"
+        return self.command not in ("new", "compact")
 
 
 class Story:
@@ -42,8 +54,10 @@ class Story:
         self.entries: list[Entry | Broken] = []
         self.ids: dict[str, int] = {}
         self.labels: list[int] = []
-        self.epochs: list[tuple[str, Epoch, bool]] = []  # entry id, epoch, whether a reset came since the last one
-        self._reset = False
+        self.epochs: list[tuple[str, Epoch, str]] = []  # entry id, epoch, and what was cut since the last one, and how
+        self.cuts = 0  # compactions and resets
+        self.summaries: list[str] = []
+        self._cut = ""
 
     def read(self, rows: Iterable[Row]) -> list[int]:
         """Take further rows in; the labels of the letters that they hold."""
@@ -58,10 +72,17 @@ class Story:
                     self.labels += labels(entry.message)
                     self.ids |= dict.fromkeys(_also(entry.message), self.ids[row.id])
                 case ResetEntry():
-                    self._reset = True
+                    self._cut = "reset"
+                    self.cuts += 1
+                case CompactionEntry():
+                    self._cut = "compaction"
+                    self.cuts += 1
+                    self.summaries.append(entry.summary)
+                case CustomEntry() if entry.custom_type == PRUNED:
+                    self._cut = self._cut or "pruning"
                 case CustomEntry() if epoch := read_epoch(entry):
-                    self.epochs.append((entry.id, epoch, self._reset))
-                    self._reset = False
+                    self.epochs.append((entry.id, epoch, self._cut))
+                    self._cut = ""
         return self.labels[known:]
 
     def answer_to(self, run_id: str) -> AssistantMessage | None:

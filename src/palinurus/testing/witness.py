@@ -13,6 +13,7 @@ import msgspec
 
 from palinurus.config.secrets import Redactor
 from palinurus.context.assemble import violations
+from palinurus.context.view import fold
 from palinurus.dispatch.inbox import Inbox
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
@@ -22,6 +23,7 @@ from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, Entry, MessageEntry
 from palinurus.testing.story import Letter, Story, labels
+from palinurus.testing.windowed import is_flush, is_summary
 
 CANARY = "yellow canary"  # stands in every private file and nowhere else
 
@@ -78,11 +80,9 @@ class Witness:
 
     async def received(self, request: ModelRequest) -> None:
         self.requests += 1
-        keys = {self.letters[label].key for message in request.messages for label in labels(message)}
-        if len(keys) != 1:
-            self._breaks(17, f"a request holds the words of {sorted(keys) or 'nobody'}")
+        key = await self._whose(request)
+        if not key:
             return
-        key = keys.pop()
         self._valid(key, request)
         try:
             text = msgspec.json.encode(request).decode()
@@ -91,7 +91,20 @@ class Witness:
             return
         self._private(key, text)
         self._holds_no_secret(f"a request of {key}", text)
-        await self._grows_at_its_end(key, request)
+        if not is_summary(request) and not is_flush(request):
+            await self._grows_at_its_end(key, request)
+
+    async def _whose(self, request: ModelRequest) -> str:
+        """(17) The session that a request belongs to: it holds the words of one, or what they were summed up to."""
+        keys = {self.letters[label].key for message in request.messages for label in labels(message)}
+        if not keys:
+            stories = {key: await self._story(key) for key in self._keys}
+            first = request.messages[0].text
+            keys = {key for key, story in stories.items() if any(summary in first for summary in story.summaries)}
+        if len(keys) != 1:
+            self._breaks(17, f"a request holds the words of {sorted(keys) or 'nobody'}")
+            return ""
+        return keys.pop()
 
     # -- what is checked of every request -----------------------------------------------------------------------------
 
@@ -127,10 +140,10 @@ class Witness:
 
     def _reason_fits(self, key: str, story: Story, index: int) -> None:
         """(20) The reason of a new epoch is true."""
-        _, epoch, after_reset = story.epochs[index]
+        _, epoch, cut = story.epochs[index]
         before = story.epochs[index - 1][1] if index else None
-        if after_reset:
-            true = {"reset"}
+        if cut:
+            true = {cut}
         elif before is None:
             true = {"new"}
         else:
@@ -155,10 +168,32 @@ class Witness:
             await self._story(session.key)
         self._nothing_lost([letter for letter in letters if letter.run_id not in pending])
         self._order_kept()
+        for key, story in self._stories.items():
+            if story.cuts:
+                await self._nothing_left_unsaved(key, story)
+
+    async def _nothing_left_unsaved(self, key: str, story: Story) -> None:
+        """(2) What a person said is still read, or in notes, or both."""
+        lines = fold(story.entries).lines
+        read = {label for line in lines for label in labels(line.message)}
+        said = [self.letters[label] for label in story.labels if label not in read]
+        looked_for = [letter for letter in said if not letter.saved and letter.exact in letter.text]
+        if not looked_for:
+            return
+        session = await self._sessions.find(self._keys[key])
+        made = await self._sessions.extractions(session.id) if session else []
+        notes = "\n".join(extraction.notes for extraction in made)
+        self._holds_no_secret(f"the notes of {key}", notes)
+        for letter in looked_for:
+            letter.saved = letter.exact in notes
+            if not letter.saved:
+                self._breaks(2, f"{letter.exact} of letter {letter.number} is no longer read and in no notes")
 
     def _nothing_lost(self, ended: list[Letter]) -> None:
         """(1) Every acknowledged message is in its transcript exactly once, or still waits in the inbox."""
         for letter in ended:
+            if letter.command == "compact":  # there may have been nothing to do
+                continue
             story = self._stories.get(letter.key, Story())
             entry_id = letter.run_id if letter.is_said else f"{letter.run_id}-reset"
             if entry_id not in story.ids:

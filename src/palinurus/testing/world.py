@@ -20,18 +20,18 @@ from palinurus.domain.errors import HolderLost, QueueFull, StorageError, WaitTim
 from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import AuditLog
+from palinurus.memory.tools import memory_write_tool
 from palinurus.sessions.store import SessionStore
 from palinurus.testing.clock import SeededIds
 from palinurus.testing.faults import CALM, Border, Power, Trace, Weather, dice_for
 from palinurus.testing.hands import MemoryApprovals, MemoryGrants
 from palinurus.testing.liar import LONE_SURROGATE, SECRETS, lying_tools, words
-from palinurus.testing.life import TURN_SECONDS, Life, Outlives, Settings, changed_at_random
+from palinurus.testing.life import TURN_SECONDS, WINDOWS, Life, Outlives, Settings, changed_at_random
 from palinurus.testing.story import Letter
 from palinurus.testing.virtual import VirtualClock
 from palinurus.testing.witness import CANARY, Witness
 from palinurus.tools.approvals.approval import Approvals
 from palinurus.tools.files.reading import file_tools
-from palinurus.tools.note import note_tool
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -79,7 +79,8 @@ class World:
         self.shelf = shelf = make_shelf(self._clock, ids, home)
         self.witness = Witness(shelf.sessions, shelf.inbox, SECRETS, shelf.audit)
         files = WorkspaceFiles(Boundary(self._workspace))
-        tools = (*file_tools(files), note_tool(files, self._clock), *lying_tools(lambda: self._life.border))
+        note = memory_write_tool(lambda _: (files.boundary, ""), self._clock)
+        tools = (*file_tools(files), note, *lying_tools(lambda: self._life.border))
         grants = MemoryGrants()
         approvals = Approvals(MemoryApprovals(), grants, self._clock, ids, lambda _: ExecSettings())
         self._outlives = Outlives(
@@ -94,7 +95,7 @@ class World:
             self.witness.received,
             tools,
         )
-        self._settings = Settings()
+        self._settings = Settings(window=dice_for(seed, "window").choice(WINDOWS))
         self._life = self._new_life()
         self._clients: set[asyncio.Task[None]] = set()
         self._unsent: list[Letter] = []
@@ -103,6 +104,7 @@ class World:
             (40, self._say),
             (12, self._send_again),
             (8, self._start_over),
+            (4, self._compact),
             (5, self._stop),
             (2, self._ask),
             (10, self._edit),
@@ -138,6 +140,9 @@ class World:
 
     async def _start_over(self) -> None:
         self._post(words(self._dice) if self._dice.random() < 0.5 else "", command="new")
+
+    async def _compact(self) -> None:
+        self._post(self._dice.choice(("", "the stars")), command="compact")
 
     async def _send_again(self) -> None:
         """A client that did not hear, or is not sure, sends the same again; sometimes twice at once."""
@@ -189,12 +194,21 @@ class World:
         number = len(self.witness.letters)
         if text and self._dice.random() < 0.5 * self._weather.lie:
             text = f"{text} {LONE_SURROGATE}"
-        text = f"#{number}# {text}" if text or not command else ""
-        if command:
-            text, command = f"/new {text}".strip(), "new with words" if text else "new"
-        letter = Letter(number, self._dice.choice(KEYS), text, command)
+        key = self._dice.choice(KEYS)
+        if command == "compact":
+            letter = Letter(number, key, f"/compact {text}".strip(), command)
+        else:
+            letter = self._letter(number, key, text, command)
         self.witness.posted(letter)
         self._send(letter)
+
+    def _letter(self, number: int, key: str, text: str, command: str) -> Letter:
+        letter = Letter(number, key, text, command)
+        if text or not command:
+            letter.text = f"#{number}# {letter.exact} {text}"
+        if command:
+            letter.text, letter.command = f"/new {letter.text}".strip(), "new with words" if text else "new"
+        return letter
 
     def _send(self, letter: Letter) -> None:
         self._client(self._deliver(letter))

@@ -24,7 +24,7 @@ SELECT row FROM sessions WHERE key = :key AND archived_at IS NOT NULL ORDER BY a
 -- sessions_by_time --
 -- What was spoken in last comes first; an empty agent means every agent.
 SELECT row FROM sessions
-WHERE archived_at IS NULL AND (:agent = '' OR agent = :agent) ORDER BY updated_at DESC, key LIMIT :limit;
+WHERE (:archived OR archived_at IS NULL) AND (:agent = '' OR agent = :agent) ORDER BY updated_at DESC, key LIMIT :limit;
 
 -- entries_of --
 -- The whole transcript of a session, oldest first.
@@ -44,6 +44,29 @@ ORDER BY e.position LIMIT :limit;
 
 -- entry_at --
 SELECT id FROM entries WHERE position = :position;
+
+-- position_of --
+SELECT position FROM entries WHERE session_id = :session_id AND id = :id;
+
+-- add_extraction --
+-- Notes that are there already stay as they are.
+INSERT INTO extractions (id, session_id, position, private, place, notes, row)
+VALUES (:id, :session_id, :position, :private, :place, :notes, :row) ON CONFLICT (id) DO NOTHING;
+
+-- cursor_of --
+-- The last entry whose words are in notes.
+SELECT e.id FROM extractions x JOIN entries e ON e.position = x.position
+WHERE x.session_id = :session_id ORDER BY x.position DESC LIMIT 1;
+
+-- extractions_of --
+SELECT row, place FROM extractions WHERE session_id = :session_id ORDER BY number;
+
+-- extractions_unplaced --
+-- Private notes that wait to be written into a file.
+SELECT row, place FROM extractions WHERE place = '' AND private = 1 AND notes = 1 ORDER BY number LIMIT :limit;
+
+-- place_extraction --
+UPDATE extractions SET place = :place WHERE id = :id;
 
 -- accept_run --
 -- The first under an idempotency key wins.

@@ -1,0 +1,84 @@
+"""Exact words of a text that nobody could guess again: paths, ids, addresses, versions, numbers, names in code.
+
+Summaries and notes keep them verbatim. The rules look at the shape of a word and not at its language.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+MOST = 400  # of one text
+LONGEST = 200  # characters of one identifier
+
+_SPAN = re.compile(r"`([^`\n]{1,200})`")
+_SHAPES = re.compile(
+    r"""
+    (?P<url>\b[a-z][a-z0-9+.-]{1,15}://[^\s<>"'`）】」]+)
+  | (?P<email>(?<![A-Za-z0-9.+-])[A-Za-z0-9_.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+)
+  | (?P<path>(?:(?<![\w/])(?:~|\.{1,2})?/(?:[\w.@+-]{1,80}/)*[\w.@+-]{1,80}) | \b[A-Za-z]:\\[\w.\\-]+
+      | (?<![\w/@+-])(?:[\w@+-]{1,80}/)+[\w@+.-]{0,80}\.\w{1,8})
+  | (?P<handle>(?<![\w/])[@\#][A-Za-z0-9_][\w-]{1,60})
+  | (?P<word>[A-Za-z0-9][\w]*(?:[-.:_/][A-Za-z0-9_]+)*%?)
+    """,
+    re.VERBOSE,
+)
+_NAME_IN_CODE = re.compile(r"[a-z0-9]+_\w+|[A-Z0-9]+_[A-Z0-9_]+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*")
+_FILE = re.compile(r"[\w/-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{0,5}")
+_ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?")
+_ID = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z-])[\w.:-]{6,}|\d{6,}")
+_TRAILING = ".,;:!?)]}'\"…。，、"
+
+
+def identifiers(text: str, most: int = MOST) -> tuple[str, ...]:
+    """In the order of their first appearance, each once."""
+    return _unique(_candidates(text), most)
+
+
+def addresses(text: str, most: int) -> tuple[str, ...]:
+    """Only what leads somewhere: paths, addresses, handles and ids. For text of which little is worth keeping."""
+    found = (match.group() for match in _SHAPES.finditer(text) if match.lastgroup != "word" or _leads(match.group()))
+    return _unique(found, most)
+
+
+def _unique(words: Iterator[str], most: int) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for each in words:
+        word = each.strip().rstrip(_TRAILING)
+        if 1 < len(word) <= LONGEST:
+            found.setdefault(word)
+            if len(found) >= most:
+                break
+    return tuple(found)
+
+
+def _candidates(text: str) -> Iterator[str]:
+    for match in _SHAPES.finditer(text):
+        word = match.group()
+        if match.lastgroup != "word" or _is_exact(word):
+            yield word
+    for match in _SPAN.finditer(text):  # what somebody has marked as code
+        yield match.group(1)
+
+
+def _is_exact(word: str) -> bool:
+    """Whether a word is no word of a language."""
+    if _is_plain(word):
+        return False
+    if any(character.isdigit() for character in word):
+        # A small plain number says little without its sentence; dates, versions and mixtures do.
+        return not word.isdigit() or len(word) >= 4
+    return bool(_NAME_IN_CODE.fullmatch(word)) or _is_file(word)
+
+
+def _leads(word: str) -> bool:
+    return not _is_plain(word) and (bool(_ID.fullmatch(word)) or _is_file(word))
+
+
+def _is_plain(word: str) -> bool:
+    """Most words are, and a look at their letters is quicker than a pattern."""
+    return word.isalpha() and (word[1:].islower() or len(word) == 1)
+
+
+def _is_file(word: str) -> bool:
+    return bool(_FILE.fullmatch(word)) and not _ABBREVIATION.fullmatch(word)
