@@ -1,7 +1,7 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
-                         [--clients 1000] [--minutes 10] [--seed N]
+                         [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--seed N]
 
 Prints the seed; the same seed draws the same moments. Homes are kept when a run fails, so that they can be looked at.
 """
@@ -24,6 +24,8 @@ from delivering import deliver_again_and_again
 from gateway_killing import kill_the_gateway
 from gateway_soak import besiege, check_steady
 from killing import kill_again_and_again
+from long_talk import check_long, talk_for_long
+from memory_killing import kill_the_indexer
 
 
 def say(text: str) -> None:
@@ -32,6 +34,10 @@ def say(text: str) -> None:
 
 
 async def soak(options: argparse.Namespace, folder: Path) -> None:
+    if options.memory_kills:
+        home = folder / "memory-killed"
+        counted = await kill_the_indexer(home, kills=options.memory_kills, seed=options.seed, progress=say)
+        say(f"{options.memory_kills} kills of the indexer: the index equals the disk: {_told(counted)}")
     if options.kills:
         await deliver_again_and_again(folder / "delivers", kills=options.kills, seed=options.seed, progress=say)
         say(f"{options.kills} kills of one who delivers: each parcel came once or is marked as ambiguous")
@@ -70,6 +76,13 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
         check_steady(counted)
 
 
+async def talk(options: argparse.Namespace, folder: Path) -> None:
+    if options.turns:
+        talked = await talk_for_long(folder / "long-talk", turns=options.turns, progress=say)
+        say(str(talked))
+        check_long(talked)
+
+
 def _told(counted: Counter[str]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counted.items())
 
@@ -80,13 +93,16 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1000)
     parser.add_argument("--holder-kills", type=int, default=25)
     parser.add_argument("--gateway-kills", type=int, default=100)
+    parser.add_argument("--memory-kills", type=int, default=100)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--turns", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pal-soak-"))
     say(f"seed {options.seed}, homes in {folder}")
     try:
+        asyncio.run(talk(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:
         say(f"FAILED, the homes are kept: {error}")

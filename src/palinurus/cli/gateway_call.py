@@ -16,8 +16,8 @@ from palinurus.config.home import env_value
 from palinurus.config.listening import gateway_settings
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.calling import call_gateway
-from palinurus.gateway.devices import is_near
+from palinurus.gateway.door.devices import is_near
+from palinurus.gateway.talk.calling import call_gateway
 from palinurus.wiring.secret import VARIABLES, OwnerSecret
 
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import resource
 import signal
-from importlib import import_module
 
 import click
 
@@ -54,16 +53,25 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _load() -> None:
+    """What the first turn needs, loaded beside the loop and not in it: that takes a tenth of a second."""
+    import anyio  # httpx2 brings it; the larger part of it is loaded when it first runs
+    import httpx2  # noqa: F401
+
+    anyio.run(anyio.sleep, 0)
+
+
 async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> None:
     async with open_door(shell, verbose=verbose) as door:
-        gateway = Gateway(await door.hold(), ground_of(shell), settings)
+        runtime = await door.hold()
+        gateway = Gateway(runtime, ground_of(shell), settings)
         try:
             await gateway.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, gateway.leave)
             shell.show(gateway.standing(), lambda: f"pal gateway at {gateway.url} · token: {gateway.token_from}")
-            # What the first turn needs, loaded beside the loop and not in it: that takes a tenth of a second.
-            await asyncio.to_thread(import_module, "httpx2")
+            await asyncio.to_thread(_load)
+            runtime.keep_up()
             async with sweeping(lambda: door.busy == 0):
                 await gateway.left()
             if door.busy:

@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("palinurus.cli.chat:chat", "Talk with the agent in this terminal."),
     "agent": ("palinurus.cli.agent:agent", "Send one message and print the reply."),
     "sessions": ("palinurus.cli.sessions:sessions", "List, show and search conversations."),
+    "memory": ("palinurus.cli.memory:memory", "Search what the agent knows; look after the index."),
     "context": ("palinurus.cli.status:context", "Show what the prompt is made of and what it costs."),
     "status": ("palinurus.cli.status:status", "Show how things stand."),
     "models": ("palinurus.cli.models:models", "Choose models, store keys, test them."),

@@ -20,6 +20,8 @@ from palinurus.operations.session_changes import (
     PatchSession,
     ResetSession,
 )
+from palinurus.operations.session_cleanup import CLEAN_UP, CleanedUp, CleanUp
+from palinurus.operations.session_compaction import COMPACT, CompactSession, WasCompacted
 from palinurus.operations.sessions import (
     LIST,
     SEARCH,
@@ -43,16 +45,17 @@ def sessions() -> None:
 @sessions.command("list")
 @click.option("--agent", default="", help="Only this agent's.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
+@click.option("--archived", is_flag=True, help="Those that have ended as well.")
 @with_json
 @click.pass_obj
-def list_sessions(shell: Shell, agent: str, limit: int) -> None:
+def list_sessions(shell: Shell, agent: str, limit: int, archived: bool) -> None:
     """List conversations, the newest first.
 
     \b
     Example:
       pal sessions list --limit 5
     """
-    listed = _ask(shell, LIST, ListSessions(agent, limit))
+    listed = _ask(shell, LIST, ListSessions(agent, limit, archived))
     shell.show(listed, lambda: _list_text(listed))
 
 
@@ -103,6 +106,42 @@ def reset_session(shell: Shell, key: str) -> None:
     shell.show(done, lambda: f"{done.key} starts over with the next message.")
 
 
+@sessions.command("cleanup")
+@click.option("--enforce", is_flag=True, help="Archive them now, whatever the config says.")
+@with_json
+@click.pass_obj
+def clean_up_sessions(shell: Shell, enforce: bool) -> int:
+    """Show conversations that nobody uses any more, or archive them. Not a word is removed.
+
+    Which ones is said by session.maintenance: silent for pruneAfter, or more than maxEntries of them. With
+    mode enforce it happens by itself, while a gateway runs.
+
+    \b
+    Examples:
+      pal sessions cleanup
+      pal sessions cleanup --enforce
+    """
+    done = _ask(shell, CLEAN_UP, CleanUp(enforce))
+    shell.show(done, lambda: _cleaned_text(done))
+    return 1 if done.failed else 0
+
+
+@sessions.command("compact")
+@click.argument("key")
+@click.option("--focus", default="", help="What the summary should look at above all.")
+@with_json
+@click.pass_obj
+def compact_session(shell: Shell, key: str, focus: str) -> None:
+    """Sum a conversation up, as /compact does. What was said stays in the transcript.
+
+    \b
+    Example:
+      pal sessions compact agent:main:main --focus "the boat"
+    """
+    done = _ask(shell, COMPACT, CompactSession(key, focus, random_id()))
+    shell.show(done, lambda: _compacted_text(done))
+
+
 @sessions.command("rename")
 @click.argument("key")
 @click.argument("name")
@@ -149,6 +188,21 @@ def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
     return run_async(ask())
 
 
+def _compacted_text(done: WasCompacted) -> str:
+    if not done.compacted:
+        return f"There is nothing to sum up in {done.key} yet."
+    tokens = f"{done.tokens_before:,} → {done.tokens_after:,} tokens"
+    return f"{done.messages} messages of {done.key} became a summary, {tokens}.\n\n{done.summary}"
+
+
+def _cleaned_text(done: CleanedUp) -> str:
+    if not done.stale:
+        return "No conversation is stale."
+    lines = [f"{each.key}: {each.why}" for each in done.stale]
+    told = f"{len(done.archived)} archived." if done.enforced else "Nothing was done: --enforce archives them."
+    return "\n".join([*lines, *done.failed, told])
+
+
 def _list_text(listed: SessionList) -> str:
     if not listed.sessions:
         return "No conversation yet. `pal chat` starts one."
@@ -158,7 +212,8 @@ def _list_text(listed: SessionList) -> str:
         when = datetime.fromtimestamp(session.updated_at / 1000).astimezone()
         model = f"{session.provider}/{session.model}" if session.model else "-"
         counts = f"{session.entry_count:>7,}  {session.total_tokens:>9,}"
-        rows.append(f"{session.key:<{width}}  {when:%Y-%m-%d %H:%M}  {counts}  {model}")
+        ended = f"  archived ({session.id})" if session.archived_at is not None else ""
+        rows.append(f"{session.key:<{width}}  {when:%Y-%m-%d %H:%M}  {counts}  {model}{ended}")
     return "\n".join(rows)
 
 

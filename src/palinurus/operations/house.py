@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from palinurus.agent.turn import TurnRunner
+from palinurus.config.compacting import MaintenanceSettings
 from palinurus.config.handling import HandsSettings
 from palinurus.config.home import Home
 from palinurus.dispatch.delivery import Deliveries
@@ -16,10 +17,12 @@ from palinurus.dispatch.dispatcher import Agents, Dispatcher
 from palinurus.dispatch.runs import Runs
 from palinurus.dispatch.traces import NoTraces, Tracer
 from palinurus.domain.clock import Clock, NewId, SystemClock, random_id
+from palinurus.domain.errors import NotOffered
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool
 from palinurus.ledger.audit import AuditLog
 from palinurus.ledger.usage import UsageLedger
+from palinurus.memory.memory import Memory
 from palinurus.operations.holder import Holder
 from palinurus.operations.register import Register
 from palinurus.providers.keys.pool import CredentialState
@@ -61,6 +64,10 @@ def _no_servers(_: str) -> McpServers:
     return McpServers((), Path(), SystemClock())
 
 
+def _no_memory(_: str) -> Memory:
+    raise NotOffered("this house has no memory to search")
+
+
 def _no_tracer() -> Tracer:
     return Tracer(NoTraces(), SystemClock(), Runs())
 
@@ -85,7 +92,11 @@ class House(Struct, frozen=True):
     new_id: NewId = random_id
     mcp: Callable[[str], McpServers] = _no_servers
     """The MCP servers of an agent. Raises NotFound for an unknown one."""
+    memory: Callable[[str], Memory] = _no_memory
+    """The memory of an agent. Raises NotFound for an unknown one, and nothing else: what is wrong is said when asked."""
     access: Register | None = None
     """Who may come in by the gateway."""
     holder: Holder = field(default_factory=Holder)
     traces: Tracer = field(default_factory=_no_tracer)
+    maintenance: Callable[[], MaintenanceSettings] = MaintenanceSettings
+    """Which conversations are put away, as the config says right now."""

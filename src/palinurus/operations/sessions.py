@@ -25,6 +25,7 @@ Limit = Annotated[int, Meta(ge=1, le=10_000)]
 class ListSessions(Struct, frozen=True):
     agent: str = ""
     limit: Limit = 100
+    archived: bool = False  # those that have ended as well
 
 
 class SessionList(Struct, frozen=True):
@@ -75,7 +76,8 @@ class Found(Struct, frozen=True):
 
 
 async def _list(house: House, params: ListSessions) -> SessionList:
-    return SessionList(tuple(await house.sessions.recent(agent=params.agent, limit=params.limit)))
+    found = await house.sessions.recent(agent=params.agent, limit=params.limit, archived=params.archived)
+    return SessionList(tuple(found))
 
 
 async def _show(house: House, params: ShowSession) -> Transcript:

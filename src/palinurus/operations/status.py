@@ -71,7 +71,7 @@ async def _status(house: House, params: AskStatus) -> Status:
         holder_pid=os.getpid(),
         busy=house.dispatcher.busy,
         sessions=tuple(await house.sessions.recent(limit=5)),
-        warnings=house.warnings(),
+        warnings=(*house.warnings(), *house.turns.upkeep.engines.warnings),
         deliveries=await house.deliveries.standing(),
     )
 

@@ -12,12 +12,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from palinurus.agent.turn import Agent
+from palinurus.config.compacting_settings import compaction_settings, prune_settings, startup_settings
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, load_config
+from palinurus.config.memory_settings import memory_settings
+from palinurus.config.remembering import MemorySettings
 from palinurus.config.secrets import Redactor
 from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent, reset_rule
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
+from palinurus.context.recall import Recall, Recalling, nothing_recalled
 from palinurus.dispatch.queueing import QueueSettings, parse_mode
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import ConfigError, WorkspaceError
@@ -25,17 +29,20 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.domain.tool import Tool
 from palinurus.ledger.audit import AuditLog
+from palinurus.memory.memory import Memory
 from palinurus.providers.choose import key_variables
 from palinurus.providers.keys.credentials import Credentials, gather_credentials
 from palinurus.providers.keys.pool import CredentialPool, CredentialState
 from palinurus.providers.provider import ModelRef
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
+from palinurus.sessions.store import SessionStore
 from palinurus.tools.approvals.approval import Approvals, ApprovalStore
 from palinurus.tools.gate import Watch
 from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.mcp.servers import McpServers
 from palinurus.wiring.hands import Bench, Workshop, program_path
+from palinurus.wiring.memory import Memories, Remembering
 from palinurus.wiring.models import Models
 from palinurus.wiring.policy import unknown_names
 
@@ -49,7 +56,9 @@ class Keeping(Struct, frozen=True):
     grants: GrantStore
     audit: AuditLog
     new_id: NewId
+    sessions: SessionStore
     tools: tuple[Tool, ...] = ()
+    readonly: bool = False
 
 
 class ConfiguredAgents:
@@ -78,9 +87,11 @@ class ConfiguredAgents:
             writable=self._writable,
             path=program_path(loaded.env),
         )
-        self._bench = Bench(
-            home, Watch(self.approvals, keeping.grants, keeping.audit, clock, self.redact), keeping.new_id
+        self.memories = Memories(
+            home.root / "derived" / "memory", self._remembering, keeping.sessions, clock, readonly=keeping.readonly
         )
+        watch = Watch(self.approvals, keeping.grants, keeping.audit, clock, self.redact)
+        self._bench = Bench(home, watch, keeping.new_id, self.memories.of)
         self._house_tools = keeping.tools
         self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
         self._retired: list[Models] = []  # a turn may still be speaking through them
@@ -192,8 +203,18 @@ class ConfiguredAgents:
     def fallbacks(self, agent_id: str) -> tuple[str, ...]:
         return agent_settings(self.loaded.config, self._home, agent_id).fallbacks
 
+    def memory(self, agent_id: str) -> Memory:
+        """Raises NotFound."""
+        self.refresh()
+        return self.memories.of(agent_id)
+
+    def _remembering(self, agent_id: str) -> Remembering:
+        agent = agent_settings(self.loaded.config, self._home, agent_id)
+        return Remembering(agent.workspace, memory_settings(self.loaded.config, self._home, agent_id))
+
     async def close(self) -> None:
         await self._bench.close()
+        await self.memories.close()
         for models in (self.models, *self._retired):
             await models.close()
 
@@ -203,8 +224,26 @@ class ConfiguredAgents:
         hands = self.hands
         hands.of(settings.agent_id)  # what is wrong with their config is told now, and not by a turn half-way
         choose = partial(self.models.choose, settings=settings)
-        context = _context(settings)
-        return Agent(settings.agent_id, files, hands.hands, context, choose, settings.timeout_seconds, self._cost)
+        context = _context(settings, self._remembering(settings.agent_id).settings)
+        return Agent(
+            settings.agent_id,
+            files,
+            hands.hands,
+            context,
+            choose,
+            settings.timeout_seconds,
+            self._cost,
+            self._recall(settings.agent_id),
+            compaction_settings(self.loaded.config, settings.agent_id),
+            prune_settings(self.loaded.config, settings.agent_id),
+            startup_settings(self.loaded.config, settings.agent_id),
+        )
+
+    def _recall(self, agent_id: str) -> Recalling:
+        settings = self._remembering(agent_id).settings
+        if settings.recall == "off" or not settings.enabled:
+            return nothing_recalled
+        return Recall(lambda question: self.memories.of(agent_id).search(question), settings, self._clock)
 
     async def stop_commands(self, run_id: str) -> None:
         """What a run has started in the background ends with it when somebody stops it."""
@@ -241,7 +280,7 @@ def check_workspace(root: Path) -> None:
         raise WorkspaceError(f"the workspace {root} cannot be read", hint="check who owns it")
 
 
-def _context(settings: AgentSettings) -> ContextSettings:
+def _context(settings: AgentSettings, memory: MemorySettings) -> ContextSettings:
     prompt = PromptSettings(
         mode=settings.prompt_mode,
         agent_name="" if settings.name == settings.agent_id else settings.name,
@@ -250,6 +289,7 @@ def _context(settings: AgentSettings) -> ContextSettings:
         total_limit=settings.bootstrap_total_max_chars,
         inject=settings.context_injection != "never",
         extra_files=settings.extra_bootstrap_files,
+        citations=memory.citations,
     )
     return ContextSettings(prompt, settings.context_injection)
 

@@ -18,6 +18,7 @@ from palinurus.wiring.checks.place import (
     check_room,
 )
 from palinurus.wiring.checks.sandbox import check_sandbox
+from palinurus.wiring.checks.sessions import check_sessions
 
 
 async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_model: bool = True) -> list[Check]:
@@ -30,6 +31,7 @@ async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_
     checks += [*database, await check_index(home, entries, fix=fix)]
     if loaded is not None:
         checks += check_agents(home, loaded)
+        checks += await check_sessions(home, loaded)
         checks += [check async for check in check_sandbox(home, loaded)]
         if ask_model:
             checks.append(await check_model(home, env, loaded))

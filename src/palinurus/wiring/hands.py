@@ -12,11 +12,14 @@ from palinurus.agent.loop import Hands
 from palinurus.config.handling import HandsSettings, hands_settings
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
+from palinurus.config.memory_settings import memory_settings
 from palinurus.config.settings import AgentSettings, agent_settings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import NewId
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool
+from palinurus.memory.memory import Memory
+from palinurus.memory.tools import memory_tools, memory_write_tool
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.docker import DockerSandbox
 from palinurus.sandbox.host import HostSandbox
@@ -31,7 +34,6 @@ from palinurus.tools.files.reach import Reach, closed_in
 from palinurus.tools.files.reading import file_tools
 from palinurus.tools.gate import Gate, Watch
 from palinurus.tools.mcp.servers import McpServers
-from palinurus.tools.note import note_tool
 from palinurus.tools.policy.decide import Policy
 from palinurus.tools.registry import Registry
 from palinurus.tools.results import ResultShelf, characters_for_window
@@ -51,8 +53,9 @@ OUR_FILES = (
 class Bench:
     """What outlives a change of config: running commands, places to run them, files that were read, kept results."""
 
-    def __init__(self, home: Home, watch: Watch, new_id: NewId) -> None:
+    def __init__(self, home: Home, watch: Watch, new_id: NewId, memory: Callable[[str], Memory]) -> None:
         self.home = home
+        self.memory = memory
         self.watch = watch
         self.host = HostSandbox()
         self.bubblewrap = BubblewrapSandbox(home.root, home.user_home)
@@ -137,6 +140,8 @@ class Workshop:
             return quarters(settings.sandbox, agent.workspace, key)
 
         tools = [*self._file_tools(agent.workspace, place, settings), *self._web_tools(settings), *self._house_tools]
+        if memory_settings(config, bench.home, agent.agent_id).enabled:
+            tools += memory_tools(lambda: bench.memory(agent.agent_id), Boundary(agent.workspace))
         tools += exec_tools(
             ExecDesk(
                 place,
@@ -181,7 +186,12 @@ class Workshop:
         tools = [*file_tools(reach, bench.shelf), *edit_tools(reach, clock), find_tool(reach)]
         if settings.exec.patches:
             tools.append(patch_tool(reach, clock))
-        return [*tools, note_tool(reach, clock)]
+
+        def writing(key: SessionKey) -> tuple[Boundary, str]:
+            here = reach(key)
+            return here.files.boundary, "" if here.writable else here.why
+
+        return [*tools, memory_write_tool(writing, clock)]
 
     def _web_tools(self, settings: HandsSettings) -> tuple[Tool, ...]:
         loaded = self._loaded

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from palinurus.agent.turn import TurnRunner
+from palinurus.config.compacting_settings import maintenance_settings
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
 from palinurus.config.settings import agent_settings
+from palinurus.context.placing import Placing
 from palinurus.context.report import render
 from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.dispatcher import Dispatcher
@@ -32,10 +34,13 @@ from palinurus.operations import (
     delivery,
     gateway,
     mcp,
+    memory,
     models,
     runs,
     sandbox,
     session_changes,
+    session_cleanup,
+    session_compaction,
     sessions,
     status,
     tools,
@@ -60,10 +65,13 @@ from palinurus.tools.message import Outgoing, message_tool
 from palinurus.tools.session_status import session_status_tool
 from palinurus.wiring.agents import ConfiguredAgents, Keeping
 from palinurus.wiring.hands import CurrentHands
+from palinurus.wiring.shortcut import leave_shortcut
+from palinurus.wiring.tidying import Tidying
+from palinurus.workspace.boundary import Boundary
 
 ROOMS = (
-    agents, agent_files, sessions, session_changes, status, models, usage, tools, approvals, audit, sandbox, mcp,
-    gateway, delivery, runs,
+    agents, agent_files, sessions, session_changes, session_cleanup, session_compaction, status, models, usage, tools,
+    approvals, audit, sandbox, mcp, memory, gateway, delivery, runs,
 )  # fmt: skip
 TABLE = Table(row for room in ROOMS for row in room.OPERATIONS)
 
@@ -75,6 +83,8 @@ class Runtime:
         self, home: Home, env: Mapping[str, str], *, readonly: bool = False, sleep: Sleep = asyncio.sleep
     ) -> None:
         loaded = load_config(home, env)
+        if not readonly:
+            leave_shortcut(home, loaded)
         settings = agent_settings(loaded.config, home)
         clock = SystemClock(settings.zone)
         self._database = Database(home.root / "home.sqlite", "home", readonly=readonly)
@@ -84,12 +94,13 @@ class Runtime:
             session_status_tool(lambda key: status.session_report(self.house, key)),
             message_tool(self._send, self._knows),
         )
-        keeping = Keeping(SqliteApprovals(self._database), grants, audit, random_id, own)
-        self.agents = ConfiguredAgents(home, env, loaded, clock, keeping, sleep)
-        self._index = SqliteTranscriptIndex(self._database, home.root / "derived" / "transcripts.sqlite")
         on_disk = SqliteSessions(self._database, clock, random_id)
         store = on_disk if readonly else RecentSessions(on_disk)  # only the holder may trust its memory
+        keeping = Keeping(SqliteApprovals(self._database), grants, audit, random_id, store, own, readonly=readonly)
+        self.agents = ConfiguredAgents(home, env, loaded, clock, keeping, sleep)
+        self._index = SqliteTranscriptIndex(self._database, home.root / "derived" / "transcripts.sqlite")
         turns = TurnRunner(store, self.agents.reset_policy, clock, random_id, self.agents.redact)
+        turns.upkeep.place_notes = Placing(store, self._workspace_of, clock)
         lanes = Lanes(at_once=settings.max_concurrent)
         outbox = SqliteOutbox(self._database)
         deliveries = Deliveries(outbox, clock, random_id, random.random, redact=self.agents.redact)
@@ -113,11 +124,14 @@ class Runtime:
             audit=audit,
             deliveries=deliveries,
             mcp=self.agents.servers,
+            memory=self.agents.memory,
             clock=clock,
             warnings=lambda: self.agents.warnings,
             access=Register(SqliteAccess(self._database), clock, random_id),
             traces=tracer,
+            maintenance=lambda: maintenance_settings(self.agents.loaded.config),
         )
+        self._tidying = Tidying(self.house)
         dispatcher.when_stopped = self.agents.stop_commands
         dispatcher.answers |= {
             "status": self._say_status,
@@ -134,8 +148,14 @@ class Runtime:
         await self.house.deliveries.start()
         await self.house.dispatcher.recover()
 
+    def keep_up(self) -> None:
+        """Index memories in the background, for a process that stays. Not needed for right answers."""
+        self.agents.memories.keep_up(self.agents.ids)
+        self._tidying.start()
+
     async def drain(self) -> None:
         """Accept nothing more, and finish what was accepted."""
+        await self._tidying.close()
         await self.agents.approvals.release()  # nobody can answer here any more
         await self.house.dispatcher.leave()
 
@@ -157,6 +177,9 @@ class Runtime:
         owner = inbound.origin == Origin.OWNER
         by = inbound.sender if inbound.channel == "cli" else f"{inbound.channel}:{inbound.sender}"
         return await answer_command(self.agents.approvals, session_key=str(key), words=words, by=by, owner=owner)
+
+    def _workspace_of(self, agent_id: str) -> Boundary:
+        return self.agents.get(agent_id).files.boundary
 
     async def _say_status(self, key: SessionKey, _: str, __: Inbound) -> str:
         return await status.session_report(self.house, key)

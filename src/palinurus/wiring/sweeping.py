@@ -14,8 +14,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-LOOK_SECONDS = 0.5
-ROUNDS = 1  # collections of the middle generation that make a sweep due: some thousand things are new
+LOOK_SECONDS = 0.25
+YOUNG = 4  # collections of the youngest generation that make one of the middle due: three thousand things are new
+ROUNDS = 1  # collections of the middle generation that make a sweep due
 WHOLE_SECONDS = 6 * 3600.0  # from one look at everything to the next
 NEVER = 1_000_000_000
 
@@ -28,7 +29,7 @@ async def sweeping(idle: Callable[[], bool], *, whole_seconds: float = WHOLE_SEC
     """
     before = gc.get_threshold()
     gc.freeze()  # all that the start has loaded stays anyway
-    gc.set_threshold(before[0], before[1], NEVER)
+    gc.set_threshold(before[0], YOUNG, NEVER)
     task = asyncio.create_task(_sweep(idle, whole_seconds))
     try:
         yield
