@@ -46,7 +46,8 @@ def assert_continues(earlier: ModelRequest, later: ModelRequest) -> None:
 
 async def test_ten_turns_with_tools_are_one_epoch_that_only_grows(pal: Harness) -> None:
     for turn in range(10):
-        pal.model.says(calls(call("ls", f"c{turn}"), call("memory_write", f"n{turn}", text=f"turn {turn}")), f"reply {turn}")
+        note = call("memory_write", f"n{turn}", text=f"turn {turn}")
+        pal.model.says(calls(call("ls", f"c{turn}"), note), f"reply {turn}")
         await pal.hears(f"turn {turn}")
         pal.clock.advance(minutes=7)
     assert await epochs(pal) == ["new"]

@@ -12,7 +12,7 @@ from noted import NOON, model, result, user
 from palinurus.context.extract import AT_LEAST, SHARE, exact_of, extract
 from palinurus.context.identifiers import MOST, identifiers
 from palinurus.context.view import Line
-from palinurus.domain.messages import ContextNote, Origin, ToolCall
+from palinurus.domain.messages import AssistantMessage, ContextNote, Origin, Text, ToolCall
 
 SMALL_TALK = (
     "Well, that sounds nice. It was quite a long day in the end, and everybody went home a little tired. "
@@ -160,6 +160,11 @@ def test_notes_of_notes_do_not_grow(lines: list[Line]) -> None:
     notes = extract(lines)
     again = extract([user(notes, at=0)])
     assert len(again) <= max(len(notes) + len(notes.split("\n")) * 10, AT_LEAST)
+
+
+def test_what_scout_quotes_from_memory_is_no_news() -> None:
+    quoted = Line("a", AssistantMessage((Text("From my notes: the gate code is 7719."),), model="scout"))
+    assert extract([user("Which code has the gate?"), quoted]) == "- 2025-11-15 user: Which code has the gate?"
 
 
 def test_a_whole_conversation_of_nothing_has_no_notes() -> None:

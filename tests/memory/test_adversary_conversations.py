@@ -48,7 +48,7 @@ async def test_words_from_outside_and_what_was_said_after_reading_them_are_marke
     marked = {
         word
         for line in found
-        for word in "one two three four five six".split()
+        for word in ["one", "two", "three", "four", "five", "six"]
         if f"anchor {word}," in line and OUTSIDE_MARK in line
     }
     assert (len(found), marked) == (6, {"one", "two", "five"})

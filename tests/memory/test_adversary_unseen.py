@@ -11,6 +11,7 @@ import pytest
 from indexed import Indexed
 
 from palinurus.config.remembering import Collection
+from palinurus.domain.errors import WorkspaceError
 
 
 @pytest.fixture
@@ -52,4 +53,31 @@ async def test_an_answer_without_a_collection_that_is_not_there_says_so(tmp_path
     notes.write("memory/a.md", "the anchor of the boat\n")
     freshness = await notes.index.catch_up(5)
     assert (freshness.state, freshness.why) == ("fresh", f"not there: {tmp_path / 'harbour'}")
+    await notes.close()
+
+
+async def test_an_index_that_was_closed_takes_nothing_for_gone_when_somebody_still_asks_it(tmp_path: Path) -> None:
+    notes = Indexed(tmp_path / "ws")
+    notes.write("memory/deep/a.md", "the anchor of the boat\n")
+    assert len(await notes.asks("anchor")) == 1
+    await notes.index.close()
+    freshness = await notes.index.catch_up(5)
+    assert freshness.state in ("fresh", "stale", "unswept")
+    assert len(await notes.store.files()) == 1
+    await notes.close()
+
+
+async def test_a_scan_without_end_does_not_keep_a_command_from_ending(tmp_path: Path) -> None:
+    folders = ["/".join(["f"] * depth) for depth in range(1, 20)]
+    for folder in folders:
+        (tmp_path / "ws" / "memory" / folder).mkdir(parents=True)
+    notes = Indexed(tmp_path / "ws")
+    notes.scanner.stop()
+    opened: list[Any] = []
+    really = os.open
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", lambda *arguments, **more: opened.append(arguments) or really(*arguments, **more))
+        with pytest.raises(WorkspaceError, match="was closed"):
+            notes.scanner.scan()
+    assert len(opened) == 1
     await notes.close()

@@ -138,7 +138,7 @@ async def test_conversations_that_are_too_old_are_not_searched(talks: Talks) -> 
     assert await talks.notes.asks("anchor") == []
 
 
-async def test_when_conversations_are_no_longer_given_those_that_were_indexed_are_dropped(talks: Talks, tmp_path: Path) -> None:
+async def test_conversations_that_are_no_longer_given_are_dropped(talks: Talks, tmp_path: Path) -> None:
     await talks.say("the anchor is green")
     assert await talks.notes.asks("anchor")
     without = Indexed(tmp_path / "ws", talks.notes.store)

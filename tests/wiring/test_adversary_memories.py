@@ -71,7 +71,8 @@ async def test_no_minutes_between_sweeps_means_that_there_are_none(
 
     memory._index.sync = counted  # type: ignore[method-assign]
     memories.keep_up(["main"])
-    assert isinstance(memory, Memory) and memory._keeping_up is not None
+    assert isinstance(memory, Memory)
+    assert memory._keeping_up is not None
     async with asyncio.timeout(10):
         await memory._keeping_up
     assert times == 1

@@ -55,7 +55,8 @@ def _allow_files() -> None:
 
 def _load() -> None:
     """What the first turn needs, loaded beside the loop and not in it: that takes a tenth of a second."""
-    import anyio  # httpx2 brings it; the larger part of it is loaded when it first runs
+    import anyio  # the next two bring it; the larger part of it is loaded when it first runs
+    import httpcore2  # noqa: F401  # httpx2 loads it with its first client
     import httpx2  # noqa: F401
 
     anyio.run(anyio.sleep, 0)

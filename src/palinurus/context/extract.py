@@ -32,6 +32,7 @@ OF_RESULTS = 0.02  # of what tools gave: it can be asked for again
 AT_LEAST = 400  # characters: a short conversation is noted whole
 AT_MOST = 40_000  # characters of sentences
 LONGEST = 320  # characters of one noted sentence
+QUOTING = "scout"  # a model that only quotes memory, so nothing that it says is news
 ECHO = 15  # characters of words that are no chance when they are said again
 FEW = 12  # identifiers of one tool result or call, or of the code in one message: a log holds thousands
 FROM_OUTSIDE = f"({OUTSIDE_MARK}"
@@ -105,6 +106,8 @@ def _exact(message: Message) -> Sequence[str]:
     match message:
         case UserMessage():
             return identifiers(message.text)
+        case AssistantMessage(model=model) if model == QUOTING:
+            return ()
         case AssistantMessage():
             prose = identifiers(_CODE.sub("", message.text))
             code = addresses("\n".join(match.group() for match in _CODE.finditer(message.text)), FEW)
@@ -186,6 +189,8 @@ def _sentences(message: Message) -> Iterator[str]:
     if isinstance(message, ToolResult):
         if message.is_error and message.text.strip():
             yield " ".join(message.text[:LONGEST].split())  # why something did not work
+        return
+    if isinstance(message, AssistantMessage) and message.model == QUOTING:
         return
     text = _CODE.sub("", message.text)
     begun = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ class View(Struct, frozen=True):
     model: str = ""  # chosen in this session with a model_change, "provider/model"
     thinking: str = ""
     reason: str = "new"  # why the next epoch would start, if there is none
-    said: frozenset[str] = frozenset()  # ids of all messages, those that are no longer read included
+    said: Container[str] = frozenset()  # ids of all messages, those that are no longer read included
     broken: int = 0
     tail: str | None = None  # the entry that the next one is a child of
     cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
@@ -58,6 +58,26 @@ def fold(entries: Sequence[Entry | Broken]) -> View:
     for entry in path:
         view.add(entry)
     return view.done(path[-1].id if path else None)
+
+
+class Said:
+    """The ids that were known at one moment, of a collection that goes on growing: a copy would cost more each turn."""
+
+    def __init__(self, ids: dict[str, int]) -> None:
+        self._ids = ids
+        self._count = len(ids)
+
+    def __contains__(self, entry_id: object) -> bool:
+        return isinstance(entry_id, str) and self._ids.get(entry_id, self._count) < self._count
+
+    def __eq__(self, other: object) -> bool:
+        known = other._known() if isinstance(other, Said) else other
+        return self._known() == known
+
+    __hash__ = None  # type: ignore[assignment]  # it is compared in tests, and never a key
+
+    def _known(self) -> frozenset[str]:
+        return frozenset(entry_id for entry_id, at in self._ids.items() if at < self._count)
 
 
 class Views:
@@ -97,7 +117,7 @@ class _Fold:
         self.model = ""
         self.thinking = ""
         self.reason = "new"
-        self.said: set[str] = set()
+        self.said: dict[str, int] = {}  # in the order in which they came
         self.broken = 0
         self.cut_runs: frozenset[str] = frozenset()
         self.order: dict[str, int] = {}  # of all entries, also those that are no lines
@@ -132,11 +152,12 @@ class _Fold:
 
     def _message(self, entry: MessageEntry) -> None:
         self.lines.append(Line(entry.id, entry.message))
-        self.said.add(entry.id)
+        self.said.setdefault(entry.id, len(self.said))
         if isinstance(entry.message, AssistantMessage):
             self.answered = entry.timestamp
         if isinstance(entry.message, UserMessage):
-            self.said.update(entry.message.also)
+            for run_id in entry.message.also:
+                self.said.setdefault(run_id, len(self.said))
             self.told |= {note.name: note.digest for note in entry.message.context if note.kind == "file"}
 
     def _custom(self, entry: CustomEntry) -> None:
@@ -185,7 +206,7 @@ class _Fold:
             model=self.model,
             thinking=self.thinking,
             reason=self.reason,
-            said=frozenset(self.said),
+            said=Said(self.said),
             broken=self.broken,
             tail=tail,
             cut_runs=self.cut_runs,

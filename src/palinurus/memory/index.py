@@ -118,6 +118,7 @@ class MemoryIndex:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()
+            self._scanner.stop()
             await asyncio.wait([worker])
         if self._next is not None:
             self._next.end(_closed())

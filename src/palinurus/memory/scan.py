@@ -57,9 +57,14 @@ class Scanner:
         self._boundaries = {each.name: Boundary(each.path) for each in self.collections}
         self._boundaries[MEMORY] = Boundary(workspace)
         self._listings: dict[str, Listing] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nobody waits for a scan any more: one that is under way ends early, and it raises WorkspaceError."""
+        self._stopped = True
 
     def scan(self) -> Scan:
-        walk, missing = Walk(self._listings, self._now_ns), list[str]()
+        walk, missing = Walk(self._listings, self._now_ns, lambda: self._stopped), list[str]()
         if self._with_memory:
             with _root(self.workspace, walk, missing, (*NAMES, f"{FOLDER}/")) as roots:
                 for root in roots:
@@ -69,6 +74,8 @@ class Scanner:
             with _root(each.path, walk, missing, (f"{each.name}/",)) as roots:
                 for root in roots:
                     walk.enter(root, f"{each.name}/", self._masks[each.name])
+        if self._stopped:
+            raise WorkspaceError("the files were not looked at: the index was closed meanwhile", hint="ask again")
         return Scan(walk.stamps, tuple(walk.skipped), walk.unseen, ", ".join(missing))
 
     def place(self, path: str) -> Place:

@@ -63,9 +63,10 @@ class Listing(Struct, frozen=True):
 class Walk:
     """One descent. `known` holds the listings of earlier ones, by path, and is added to."""
 
-    def __init__(self, known: dict[str, Listing], now_ns: NowNs) -> None:
+    def __init__(self, known: dict[str, Listing], now_ns: NowNs, stopped: Callable[[], bool] = lambda: False) -> None:
         self._known = known
         self._now_ns = now_ns
+        self._stopped = stopped
         self.stamps: dict[str, Raw] = {}
         self.skipped: list[Skipped] = []
         self.unseen: dict[str, str] = {}  # beginnings of paths that may be there all the same, and why nobody knows
@@ -126,6 +127,8 @@ class Walk:
 
     def descend(self, folder: int, name: str, prefix: str, mask: Mask | None, depth: int = MAX_DEPTH) -> None:
         """Into a folder of the folder, if it is one."""
+        if self._stopped():
+            return
         if depth <= 0:
             self.skip(prefix, f"it lies more than {MAX_DEPTH} folders deep")
             return

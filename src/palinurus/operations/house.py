@@ -93,7 +93,7 @@ class House(Struct, frozen=True):
     mcp: Callable[[str], McpServers] = _no_servers
     """The MCP servers of an agent. Raises NotFound for an unknown one."""
     memory: Callable[[str], Memory] = _no_memory
-    """The memory of an agent. Raises NotFound for an unknown one, and nothing else: what is wrong is said when asked."""
+    """The memory of an agent. Raises NotFound for an unknown one; what is wrong is said when asked."""
     access: Register | None = None
     """Who may come in by the gateway."""
     holder: Holder = field(default_factory=Holder)

@@ -16,13 +16,17 @@ class Reader:
         self._decoded: OrderedDict[str, list[Entry | Broken]] = OrderedDict()  # by session id
 
     async def entries(self, session_id: str) -> list[Entry | Broken]:
-        """The whole transcript, oldest first."""
-        rows = await self._store.rows(session_id)
-        known = self._decoded.pop(session_id, [])
-        if len(known) > len(rows) or (known and known[-1].id != rows[len(known) - 1].id):
-            known = []  # another store than the one that was read, as after a restore
-        entries = known + [decode_row(row) for row in rows[len(known) :]]
-        self._decoded[session_id] = entries
+        """The whole transcript, oldest first. The list grows when more is read, and belongs to this reader."""
+        known = self._decoded.get(session_id, [])
+        # With the last row that is known: when it is another one by now, this is another store, as after a restore.
+        rows = await self._store.rows(session_id, max(len(known) - 1, 0))
+        known = self._decoded.pop(session_id, known)
+        if known and (not rows or rows[0].id != known[-1].id):
+            known, rows = [], await self._store.rows(session_id)
+        elif known:
+            del rows[0]
+        known += map(decode_row, rows)
+        self._decoded[session_id] = known
         if len(self._decoded) > KEPT:
             self._decoded.popitem(last=False)
-        return entries
+        return known

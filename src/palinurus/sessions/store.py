@@ -28,8 +28,8 @@ class SessionStore(Protocol):
     async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
         """Newest first. `archived` brings those that have ended as well."""
 
-    async def rows(self, session_id: str) -> list[Row]:
-        """The whole transcript in the order in which it was written."""
+    async def rows(self, session_id: str, after: int = 0) -> list[Row]:
+        """The transcript in the order in which it was written, without its first `after` rows."""
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         """Keep the notes, add entries, change the row and put what was spent into the usage ledger: all or nothing.

@@ -51,14 +51,14 @@ class RecentSessions:
     async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
         return await self._store.recent(agent=agent, limit=limit, archived=archived)
 
-    async def rows(self, session_id: str) -> list[Row]:
+    async def rows(self, session_id: str, after: int = 0) -> list[Row]:
         kept = self._kept.get(session_id)
         if kept is not None and kept.rows is not None:
-            return list(kept.rows)
+            return kept.rows[after:]
         rows = await self._store.rows(session_id)
         if kept is not None and len(rows) == kept.session.entry_count:
             kept.rows = list(rows)
-        return rows
+        return rows[after:]
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         # Forgotten until the write has ended well: one that was cancelled may be on the disk all the same.
@@ -121,5 +121,5 @@ def _longer(rows: list[Row] | None, entries: Sequence[Entry], count: int) -> lis
     if rows is None:
         return None
     known = {row.id for row in rows} if len(rows) + len(entries) != count else set()
-    fresh = [Row(entry.id, entry.parent_id, encode_entry(entry)) for entry in entries if entry.id not in known]
-    return [*rows, *fresh] if len(rows) + len(fresh) == count else None
+    rows += [Row(entry.id, entry.parent_id, encode_entry(entry)) for entry in entries if entry.id not in known]
+    return rows if len(rows) == count else None

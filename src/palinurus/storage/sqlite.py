@@ -49,8 +49,8 @@ class SqliteSessions:
         rows = await self._read("sessions_by_time", agent=agent, limit=limit, archived=archived)
         return [_session(row) for (row,) in rows]
 
-    async def rows(self, session_id: str) -> list[Row]:
-        return [Row(*row) for row in await self._read("entries_of", session_id=session_id)]
+    async def rows(self, session_id: str, after: int = 0) -> list[Row]:
+        return [Row(*row) for row in await self._read("entries_of", session_id=session_id, after=after)]
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         return await self._database.write(lambda connection: self._append(connection, session_id, entries, change))

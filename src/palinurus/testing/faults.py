@@ -146,8 +146,8 @@ class FaultySessions:
             "recent", lambda: self._inner.recent(agent=agent, limit=limit, archived=archived)
         )
 
-    async def rows(self, session_id: str) -> list[Row]:
-        return await self._border.cross(f"rows {session_id}", lambda: self._inner.rows(session_id))
+    async def rows(self, session_id: str, after: int = 0) -> list[Row]:
+        return await self._border.cross(f"rows {session_id}", lambda: self._inner.rows(session_id, after))
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         ids = " ".join(entry.id for entry in entries)

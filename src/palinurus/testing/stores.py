@@ -56,9 +56,9 @@ class MemorySessions:
         known = [session for session in going_on if agent in ("", session.agent)]
         return sorted(known, key=lambda session: (-session.updated_at, session.key))[:limit]
 
-    async def rows(self, session_id: str) -> list[Row]:
+    async def rows(self, session_id: str, after: int = 0) -> list[Row]:
         await asyncio.sleep(0)
-        return list(self.transcripts.get(session_id, ()))
+        return self.transcripts.get(session_id, [])[after:]
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         await asyncio.sleep(0)

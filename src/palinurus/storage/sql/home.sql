@@ -27,8 +27,8 @@ SELECT row FROM sessions
 WHERE (:archived OR archived_at IS NULL) AND (:agent = '' OR agent = :agent) ORDER BY updated_at DESC, key LIMIT :limit;
 
 -- entries_of --
--- The whole transcript of a session, oldest first.
-SELECT id, parent_id, payload FROM entries WHERE session_id = :session_id ORDER BY position;
+-- The transcript of a session, oldest first, without its first rows.
+SELECT id, parent_id, payload FROM entries WHERE session_id = :session_id ORDER BY position LIMIT -1 OFFSET :after;
 
 -- add_entry --
 -- An entry that is there already stays as it is: a resumed turn may repeat itself.
