@@ -44,7 +44,7 @@ def test_the_words_for_a_fresh_start_come_from_the_config() -> None:
 
 
 def test_only_what_changes_a_session_waits_in_the_lane() -> None:
-    assert [name for name in COMMANDS if Command(name).waits] == ["new"]
+    assert [name for name in COMMANDS if Command(name).waits] == ["new", "compact"]
 
 
 def test_the_help_names_every_command() -> None:

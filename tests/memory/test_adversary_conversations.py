@@ -8,7 +8,7 @@ from indexed import Indexed
 
 from palinurus.config.remembering import Sync
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Origin, Text, ToolResult, UserMessage
+from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Message, Origin, Text, ToolResult, UserMessage
 from palinurus.memory.conversations import Conversations
 from palinurus.memory.document import SESSIONS
 from palinurus.sessions.session import Session
@@ -32,7 +32,7 @@ async def test_words_from_outside_and_what_was_said_after_reading_them_are_marke
 ) -> None:
     sessions = MemorySessions(clock, new_id)
     talk = await sessions.open(SessionKey.parse("agent:main:main"))
-    said = (
+    said: tuple[Message, ...] = (
         UserMessage("anchor one, from a stranger", origin=Origin.OUTSIDE),
         AssistantMessage((Text("anchor two, as the stranger says"),)),
         UserMessage("anchor three, says the owner"),

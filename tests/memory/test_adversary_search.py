@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from palinurus.config.remembering import Budget, Collection, MemorySettings
+from palinurus.memory import fusion
 from palinurus.memory import search as searching
 from palinurus.memory.excerpt import LONG, window
 from palinurus.memory.index import MemoryIndex
@@ -33,7 +34,7 @@ async def test_lines_without_end_are_judged_beside_the_event_loop_and_by_their_t
     (tmp_path / "memory").mkdir()
     filler = "words that say nothing " * 5_000
     (tmp_path / "memory" / "a.md").write_text(f"{filler}the boat is in Oslo {filler}\n" * 3 + "the boat is in Bergen\n")
-    threads, longest, really = [], [], searching.rank
+    threads, longest, really = [], [], fusion.rank
 
     def ranked(query, looked, *arguments, **more):  # type: ignore[no-untyped-def]
         threads.append(threading.current_thread())

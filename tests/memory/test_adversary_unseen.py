@@ -75,8 +75,13 @@ async def test_a_scan_without_end_does_not_keep_a_command_from_ending(tmp_path: 
     notes.scanner.stop()
     opened: list[Any] = []
     really = os.open
+
+    def counted(path: Any, *arguments: Any, **more: Any) -> int:
+        opened.append(path)
+        return really(path, *arguments, **more)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "open", lambda *arguments, **more: opened.append(arguments) or really(*arguments, **more))
+        patch.setattr(os, "open", counted)
         with pytest.raises(WorkspaceError, match="was closed"):
             notes.scanner.scan()
     assert len(opened) == 1

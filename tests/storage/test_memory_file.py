@@ -105,6 +105,19 @@ async def test_damage_that_a_look_meets_is_an_error_once(store: SqliteMemory, in
     assert await found(store, "harbour") == ["Lives by the harbour."]
 
 
+async def test_an_index_that_lacks_a_table_is_made_anew_too(store: SqliteMemory, index: MemoryIndex) -> None:
+    await index.sync()
+    await store.close()
+    connection = apsw.Connection(str(store.path))
+    connection.execute("DROP TABLE pieces")
+    connection.close()
+    with pytest.raises(StorageDamaged):
+        await found(store, "harbour")
+    index.reload()
+    await index.sync()
+    assert await found(store, "harbour") == ["Lives by the harbour."]
+
+
 async def test_a_search_that_meets_damage_answers_from_an_index_made_anew(
     store: SqliteMemory, index: MemoryIndex
 ) -> None:

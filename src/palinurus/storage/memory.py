@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import apsw
 
-from palinurus.domain.errors import StorageDamaged
+from palinurus.domain.errors import StorageDamaged, StorageError
 from palinurus.memory.document import Chunked, Place
 from palinurus.memory.embedder import Space
 from palinurus.memory.store import Candidate, FileRow, Looked, Totals, Unembedded, WordQuery
@@ -107,14 +107,18 @@ class SqliteMemory:
         database = await self._opened()
         try:
             return await database.read(work)
-        except StorageDamaged as error:
+        except (StorageError, apsw.SQLError) as error:
+            if not _is_damage(error):
+                raise
             raise await self._discarded(database, error) from error
 
     async def _write(self, work: Work[T]) -> T:
         database = await self._opened()
         try:
             return await database.write(work)
-        except StorageDamaged as error:
+        except (StorageError, apsw.SQLError) as error:
+            if not _is_damage(error):
+                raise
             raise await self._discarded(database, error) from error
 
     async def _tidy(self, rows: int) -> None:
@@ -138,10 +142,10 @@ class SqliteMemory:
             self._looker, self._filled = Looker(), {}
         return self._database
 
-    async def _discarded(self, database: Database | None, error: StorageDamaged) -> StorageDamaged:
+    async def _discarded(self, database: Database | None, error: Exception) -> StorageDamaged:
         """What to say. Of several who meet the same damage the first throws the file away."""
         if self._readonly:
-            return error
+            return StorageDamaged(f"the index {self.path} is damaged: {error}", hint="its holder makes it anew")
         if self._database is database:
             await self.close()
             for suffix in ("", "-wal", "-shm"):
@@ -170,6 +174,12 @@ class SqliteMemory:
         self._filled[space.id] = (below[0][0] + 1 if below else 1, high if above else last)
         found = {meaning: embedded_text(text, embed) for _, meaning, text, embed in above + below}
         return [Unembedded(meaning_digest(meaning), text) for meaning, text in found.items()][:limit]
+
+
+def _is_damage(error: Exception) -> bool:
+    """A file that SQLite cannot read; or one of the right form that lacks a part of it."""
+    lacks = any(said in str(error) for said in ("no such table", "no such column", "has no column"))
+    return isinstance(error, StorageDamaged) or lacks
 
 
 def _pieces_of(connection: apsw.Connection, place: Place) -> list[Candidate]:
