@@ -95,7 +95,7 @@ class _Crowd:
             for number in range(SPEAKERS):
                 group.create_task(self._speak(number))
             group.create_task(self._come_and_go())
-            async with asyncio.timeout(PATIENCE * 2):
+            async with asyncio.timeout(PATIENCE * 10):  # every turn has a limit of its own, and the machine other work
                 await self._warm.wait()
             self.counted["KiB before"] = self._kib()
             slow = await self._slow()
