@@ -54,7 +54,7 @@ def test_other_forms_of_a_word_are_that_word() -> None:
 
 
 def test_an_answer_is_found_beside_the_question_it_answers() -> None:
-    talk = candidates("something else", "no", "did you find the ladder?", "behind the shed", "no", "something else")
+    talk = candidates("it is late", "how are you?", "did you find the ladder?", "behind the shed", "good", "it is late")
     order = [one.candidate.text for one in ranked("where is the ladder", talk).ranked]
     assert order[:2] == ["did you find the ladder?", "behind the shed"]
 

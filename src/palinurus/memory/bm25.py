@@ -23,8 +23,9 @@ from palinurus.memory.words import index_words
 
 SATURATION = 1.2  # BM25's k1
 LENGTH = 0.3  # BM25's b: how long a line is says little
+SHORTEST = 0.7  # of the mean: no length counts as less
 FURTHER = 0.4  # of a neighbour's weight, for the one behind it
-BEFORE = 0.8  # of a neighbour's weight, for a piece that comes before the words: what answers comes after
+BEFORE = 0.9  # of a neighbour's weight, for a piece that comes before the words: what answers comes after
 CONTEXT = 0.3  # of a word in the headings above
 BRIEF = 320  # characters; the longer a piece is, the less its neighbours and its first word say about it
 FULL = 1.32  # each word once in the piece and once beside it: as good as one can expect
@@ -154,8 +155,8 @@ def _contexts(candidates: Sequence[Candidate]) -> list[str]:
 
 
 def _gain(count: float, relative_length: float) -> float:
-    """A long piece needs more. A short one gains nothing, or a mere "yes" beside a find would be as good as it."""
-    return count * (SATURATION + 1) / (count + SATURATION * (1 - LENGTH + LENGTH * max(1.0, relative_length)))
+    """A long piece needs more; a short one little less, or a mere "yes" beside a find would be as good as the find."""
+    return count * (SATURATION + 1) / (count + SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, relative_length)))
 
 
 def _sum(one: Counts, other: Counts) -> Counts:
