@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from palinurus.providers.scout.dates import find_dates
+from palinurus.domain.days import find_dates
 
 DAYS_AFTER = 10  # within which what happened is still told
 DAYS_BEFORE = 3

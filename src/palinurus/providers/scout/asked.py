@@ -14,9 +14,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from palinurus.providers.scout.dates import find_dates
+from palinurus.domain.days import find_dates
+from palinurus.domain.periods import Period
 from palinurus.providers.scout.patterns import later
-from palinurus.providers.scout.periods import Period
 from palinurus.providers.scout.words import STOP_WORDS, Token, content_runs, pairs, stem, tokens
 
 Kind = Literal["", "date", "when", "where", "who", "count", "colour", "name"]

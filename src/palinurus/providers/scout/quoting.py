@@ -16,10 +16,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from palinurus.domain.days import date_of, find_dates
+from palinurus.domain.periods import Period
 from palinurus.providers.scout.asked import Asked
-from palinurus.providers.scout.dates import date_of, find_dates
 from palinurus.providers.scout.patterns import later
-from palinurus.providers.scout.periods import Period
 from palinurus.providers.scout.words import STOP_WORDS, stem, stems_of
 
 _CITED = re.compile(r"(?P<path>\S.*?)#L(?P<line>\d+): ?(?P<text>.*)")

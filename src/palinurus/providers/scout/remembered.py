@@ -12,9 +12,9 @@ from functools import cache
 import msgspec
 from msgspec import Struct
 
+from palinurus.domain.days import resolved
 from palinurus.domain.messages import ToolResult
 from palinurus.providers.scout.asked import Asked
-from palinurus.providers.scout.dates import resolved
 from palinurus.providers.scout.patterns import later
 from palinurus.providers.scout.quoting import Line, quotes
 from palinurus.providers.scout.words import stems_of

@@ -18,6 +18,7 @@ from datetime import date
 from msgspec import structs
 
 from palinurus.domain.clock import Clock, local_time
+from palinurus.domain.days import date_of
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.providers.provider import (
     Head,
@@ -30,7 +31,6 @@ from palinurus.providers.provider import (
     TextDelta,
 )
 from palinurus.providers.scout.asked import Asked
-from palinurus.providers.scout.dates import date_of
 from palinurus.providers.scout.intents import Call, Intent, understand
 from palinurus.providers.scout.quoting import Line, cited_lines
 from palinurus.providers.scout.remembered import MORE, about, nothing, tell

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from palinurus.providers.scout.periods import (
+from palinurus.domain.periods import (
     Period,
     day_from,
     likely_year,
