@@ -261,6 +261,7 @@ async def test_many_calls_at_once_get_their_own_answers(caller: Caller) -> None:
 
 async def test_a_message_of_a_million_characters_arrives_whole(caller: Caller, pal: Harness) -> None:
     text = "ü" * 1_000_000
+    pal.model.window = 2_000_000
     accepted = await ask(caller, SUBMIT, Inbound(text, "k"))
     await ask(caller, WAIT, Wait(accepted.run_id))
     assert pal.model.requests[0].messages[-1].text == text

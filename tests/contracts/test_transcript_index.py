@@ -86,7 +86,7 @@ async def test_everybody_s_words_are_found_with_who_said_them(shelf: Shelf) -> N
     )
     await shelf.adds(
         CustomMessageEntry("cm", T, custom_type="x", content="the anchor has been painted"),
-        CompactionEntry("co", T, summary="they spoke of the anchor", first_kept_entry_id="cm"),
+        CompactionEntry("co", T, summary="they spoke of the anchor", first_kept_entry_id="e1-0"),
     )
     hits = await shelf.index.search("anchor")
     assert {hit.role for hit in hits} == {"user", "assistant", "tool", "system", "summary"}

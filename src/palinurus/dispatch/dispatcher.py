@@ -7,8 +7,8 @@ dead process had accepted and not finished is taken up again by `recover`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from palinurus.agent.turn import Agent, TurnRunner
 from palinurus.agent.upkeep import told
 from palinurus.context.opening import Spoken
 from palinurus.dispatch import bindings, commands
+from palinurus.dispatch.agents import Agents
+from palinurus.dispatch.asides import Asides, said
 from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.directives import Directives, parse_directives
 from palinurus.dispatch.errands import run_errand
@@ -24,7 +26,7 @@ from palinurus.dispatch.guests import Guests
 from palinurus.dispatch.inbox import Inbox, RunRecord
 from palinurus.dispatch.lanes import Lanes
 from palinurus.dispatch.patience import TimeLimit
-from palinurus.dispatch.preferences import changed_preferences, describe, preferred, usage_line
+from palinurus.dispatch.preferences import preferred, usage_line
 from palinurus.dispatch.queueing import QueueSettings, overflow_note
 from palinurus.dispatch.runs import Run, Runs
 from palinurus.dispatch.settling import Settling
@@ -44,28 +46,6 @@ ALONE = QueueSettings("followup")
 IN_LINE = QueueSettings("followup", cap=100, drop="new")  # programs wait their turn, or are told that it is full
 
 
-class Agents(Protocol):
-    """Who lives here. Asked anew for every turn, because config may have changed between two."""
-
-    @property
-    def ids(self) -> Collection[str]: ...
-
-    @property
-    def default(self) -> str: ...
-
-    @property
-    def reset_triggers(self) -> Sequence[str]: ...
-
-    def get(self, agent_id: str) -> Agent: ...
-
-    def queue(self, channel: str) -> QueueSettings:
-        """What happens to messages of this channel that come while their session is busy."""
-
-
-Answer = Callable[[SessionKey, str, Inbound], Awaitable[str]]
-"""Answers a command beside the lane: the session it was asked in, the words behind the command, and who asked."""
-
-
 class Dispatcher:
     def __init__(
         self,
@@ -78,7 +58,8 @@ class Dispatcher:
         deliveries: Deliveries | None = None,
     ) -> None:
         self.runs = Runs()
-        self.answers: dict[str, Answer] = {}  # filled by wiring: /status, /context, /approve
+        self._asides = Asides(self.runs, turns, agents, clock, new_id, deliveries)
+        self.answers = self._asides.answers
         self.when_stopped: Callable[[str], Awaitable[object]] = _nothing  # filled by wiring: ends what a run left
         self._inbox = inbox
         self._turns = turns
@@ -98,13 +79,15 @@ class Dispatcher:
             raise HolderLost("this process is leaving", hint="ask again")
         key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
         command = self._command(inbound)
+        if command and command.name == "stop":
+            return await self._asides.say(key, _stopped(self.stop(key)), inbound)
         if command and not command.waits:
-            return await self._answer(key, command, inbound)
+            return await self._asides.answer(key, command, inbound)
         if waiting := self.runs.asked_before(inbound.idempotency_key):
             return waiting
         directives, words = _directives(inbound)
         if directives.at_once and not words and not inbound.images:
-            return await self._prefer(key, directives, inbound)
+            return await self._asides.prefer(key, directives, inbound)
         queue = IN_LINE if inbound.plain else await self._queue(key, inbound)
         record = RunRecord(
             run_id=self._new_id(),
@@ -262,9 +245,9 @@ class Dispatcher:
         try:
             agent = self._agents.get(run.key.agent)
             if directives.any and not words and not inbound.images:
-                return self._said(run, await self._choose(run, agent, directives))
+                return self._said(run, await self._asides.choose(run, agent, directives))
             if directives.model:
-                await self._choose(run, agent, Directives(model=directives.model))
+                await self._asides.choose(run, agent, Directives(model=directives.model))
             return await self._answered(run, agent, spoken)
         except StorageError:
             raise
@@ -298,66 +281,18 @@ class Dispatcher:
         shown = (await self._turns.preferences(run.key)).response_usage
         return msgspec.structs.replace(result, footer=usage_line(shown, result, agent.cost))
 
-    async def _choose(self, run: Run, agent: Agent, directives: Directives) -> str:
-        """Keep a model or a level of thinking for the session; or say what holds now."""
-        if directives.asked:
-            view = await self._turns.view_of(run.key)
-            _, route = await agent.choose_model(view.model)
-            return f"model {route.provider}/{route.model}, thinking {view.thinking or route.thinking}"
-        said = []
-        model = None
-        if directives.model is not None:
-            _, route = await agent.choose_model(directives.model)
-            model = f"{route.provider}/{route.model}"
-            said.append(f"model {model}")
-        if directives.thinking is not None:
-            said.append(f"thinking {directives.thinking}")
-        await self._turns.choose(run.key, run.id, model=model, thinking=directives.thinking)
-        if directives.preferences:
-            said.append(await self._keep_preferences(run.key, directives))
-        return f"For this session: {', '.join(said)}."
-
-    async def _prefer(self, key: SessionKey, directives: Directives, inbound: Inbound) -> Run:
-        """What changes nothing that a model reads is answered at once, also while a run goes on."""
-        run = Run(self._new_id(), key, self._clock.now_ms())
-        said = f"For this session: {await self._keep_preferences(key, directives)}."
-        return await self._answered_at_once(run, said, inbound)
-
-    async def _keep_preferences(self, key: SessionKey, directives: Directives) -> str:
-        before = await self._turns.preferences(key)
-        after = changed_preferences(before, directives)
-        if after != before:
-            await self._turns.prefer(key, after)
-        return describe(after, self._agents.queue("cli"))
-
-    async def _answer(self, key: SessionKey, command: commands.Command, inbound: Inbound) -> Run:
-        run = Run(self._new_id(), key, self._clock.now_ms())
-        if command.name == "stop":
-            stopped = self.stop(key)
-            text = f"Stopped {stopped} run{'s' if stopped != 1 else ''}." if stopped else "Nothing was running."
-        elif command.name in self.answers:
-            text = await self.answers[command.name](key, command.rest, inbound)
-        else:
-            text = commands.help_text()
-        return await self._answered_at_once(run, text, inbound)
-
-    async def _answered_at_once(self, run: Run, text: str, inbound: Inbound) -> Run:
-        """Such a run has no row; its answer is told, and sent once however often it was asked for."""
-        result = self._said(run, text)
-        if self._deliveries:
-            await self._deliveries.answer(inbound, result)
-        self.runs.add(run)  # before its end, so that whoever listens hears it
-        run.end(result)
-        return run
-
     def _said(self, run: Run, text: str) -> RunResult:
-        return RunResult(run.id, str(run.key), "", "ok", text, duration_ms=self._clock.now_ms() - run.accepted_at)
+        return said(run, text, self._clock)
 
     def _failed(self, run: Run, why: str) -> RunResult:
         return RunResult(run.id, str(run.key), "", "error", error=why)
 
 
 async def _nothing(_: str) -> None: ...
+
+
+def _stopped(count: int) -> str:
+    return f"Stopped {count} run{'s' if count != 1 else ''}." if count else "Nothing was running."
 
 
 def _directives(inbound: Inbound) -> tuple[Directives, str]:

@@ -12,7 +12,7 @@ import hashlib
 
 from palinurus.agent.turn import TurnRunner
 from palinurus.context.assemble import unanswered
-from palinurus.dispatch.dispatcher import Agents
+from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.lanes import Lanes
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound

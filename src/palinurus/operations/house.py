@@ -12,8 +12,9 @@ from palinurus.agent.turn import TurnRunner
 from palinurus.config.compacting import MaintenanceSettings
 from palinurus.config.handling import HandsSettings
 from palinurus.config.home import Home
+from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.delivery import Deliveries
-from palinurus.dispatch.dispatcher import Agents, Dispatcher
+from palinurus.dispatch.dispatcher import Dispatcher
 from palinurus.dispatch.runs import Runs
 from palinurus.dispatch.traces import NoTraces, Tracer
 from palinurus.domain.clock import Clock, NewId, SystemClock, random_id

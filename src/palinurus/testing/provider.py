@@ -58,13 +58,14 @@ class ScriptedProvider:
     def __init__(self, *replies: Reply | str, otherwise: Script | None = None) -> None:
         self.replies: list[Reply] = [Reply(reply) if isinstance(reply, str) else reply for reply in replies]
         self.requests: list[ModelRequest] = []
+        self.window = 32_000
         self._otherwise = otherwise or _echo
 
     def says(self, *replies: Reply | str) -> None:
         self.replies += [Reply(reply) if isinstance(reply, str) else reply for reply in replies]
 
     def context_window(self, model: str) -> int:
-        return 32_000
+        return self.window
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         self.requests.append(request)

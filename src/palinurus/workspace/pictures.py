@@ -81,6 +81,7 @@ def _drawn(data: bytes) -> Drawing:
     from PIL import ImageOps, UnidentifiedImageError
 
     # Pillow only warns of what is a little too large. The filter stays: it makes this process stricter, not laxer.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of notes beside the pixels, left out
     warnings.simplefilter("error", Pillow.DecompressionBombWarning)
     try:
         with Pillow.open(BytesIO(data), formats=_READ) as opened:

@@ -167,8 +167,11 @@ async def test_failures_of_the_model_have_statuses_that_clients_know(served: Ser
     }
     for kind, status in expected.items():
         for stream in (False, True):
-            served.pal.model.says(fails(kind, "it did not work"))
+            # What is too much for the window is compacted, with a summary, and tried once more.
+            tries = 3 if kind == Failure.CONTEXT_OVERFLOW else 1
+            served.pal.model.says(*[fails(kind, "it did not work")] * tries)
             answer = await served.chat("hi", stream=stream)
+            served.pal.model.replies.clear()
             assert answer.status_code == status
             assert "it did not work" in answer.json()["error"]["message"]
             assert answer.headers["x-should-retry"] == "false"
