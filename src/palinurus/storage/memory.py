@@ -101,6 +101,8 @@ class SqliteMemory:
     async def close(self) -> None:
         if self._database is not None:
             database, self._database = self._database, None
+            looker = self._looker
+            await database.read(lambda _: looker.close())  # behind the last look, and before the writer
             await database.close()
 
     async def _read(self, work: Work[T]) -> T:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from palinurus.memory.document import Place
 from palinurus.memory.embedder import Space
 from palinurus.memory.store import Candidate, Looked, WordQuery
+from palinurus.storage.memory_aside import Aside
 from palinurus.storage.memory_rows import SQL, rows_of
 from palinurus.storage.memory_vectors import can_compare, query_bytes
 
@@ -63,10 +64,14 @@ class Layout(Struct):
 
 
 class Looker:
-    """Looks through one connection, and remembers the layout between looks."""
+    """Looks through one connection and one beside it, and remembers the layout between looks."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
+        self._aside = Aside()
+
+    def close(self) -> None:
+        self._aside.close()
 
     def look(
         self,
@@ -93,10 +98,18 @@ class Looker:
         sources: frozenset[str],
     ) -> Looked:
         layout = self.layout(connection)
-        found = _Words(connection, query, layout, limit, sources)
         vectors = _Vectors(connection, vector, space)
-        near = vectors.nearest(limit) if not sources else _nearest_of(vectors, layout, limit, sources)
-        ids = sorted({*_with_neighbours({*found.best, *near}, layout), *found.whole})
+
+        def nearest(other: apsw.Connection) -> list[int]:
+            theirs = vectors if other is connection else _Vectors(other, vector, space)
+            return theirs.nearest(limit) if not sources else _nearest_of(theirs, layout, limit, sources)
+
+        near = self._aside.start(connection, nearest) if vectors.embedded > FEW else lambda: nearest(connection)
+        try:
+            found = _Words(connection, query, layout, limit, sources)
+        finally:
+            nearby = near()
+        ids = sorted({*_with_neighbours({*found.best, *nearby}, layout), *found.whole})
         cosines = vectors.cosines(ids)
         rows = rows_of(connection, "pieces_by_id", (json.dumps(ids),))
         candidates = tuple(_candidate(row, layout, found, cosines) for row in rows)
