@@ -218,10 +218,10 @@ async def test_one_that_leaves_finishes_what_runs_is_alive_and_not_ready_and_tak
         assert (await request(served.port, "/healthz")).status == 200
         assert (await request(served.port, "/readyz")).json == {"ok": False, "status": "leaving"}
         refused = await visitor.ask("chat.send", **said, idempotencyKey="2")
-        assert (refused.code, refused.error["retryable"]) == ("UNAVAILABLE", True)
         with pytest.raises(HolderLost):
             await SUBMIT.handler(served.runtime.house, Inbound("x", "3"))
-        let_go.set()
+        let_go.set()  # before anything can fail: what runs would be waited for
+        assert (refused.code, refused.error["retryable"]) == ("UNAVAILABLE", True)
         while (event := await visitor.event("chat"))["payload"]["state"] != "final":
             pass
         assert event["payload"]["runId"] == told.payload["runId"]

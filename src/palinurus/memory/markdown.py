@@ -126,7 +126,7 @@ class _Gatherer:
     def _underline(self, number: int, line: str) -> None:
         """`===` or `---` under a line makes it a heading; alone it is a ruler."""
         block = self._block
-        if block is None or block.start != block.end or self._bullets:
+        if block is None or block.start != block.end or block.end != number - 1 or self._bullets:
             self._close()
             return
         self._block = None

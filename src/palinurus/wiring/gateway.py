@@ -169,6 +169,7 @@ class Gateway:
     async def close(self, reason: str = "the gateway is shutting down") -> None:
         """Take nothing new, finish what runs while clients still hear of it, then say good-bye."""
         self._stage = "leaving"
+        self._house.dispatcher.shut()  # at once: whoever sees that it leaves is not answered any more
         draining = asyncio.create_task(self._runtime.drain())
         hurry = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)

@@ -155,6 +155,7 @@ class Runtime:
 
     async def drain(self) -> None:
         """Accept nothing more, and finish what was accepted."""
+        self.house.dispatcher.shut()
         await self._tidying.close()
         await self.agents.approvals.release()  # nobody can answer here any more
         await self.house.dispatcher.leave()
