@@ -135,9 +135,13 @@ class Dispatcher:
             raise HolderLost("this process is leaving", hint="ask again")
         return await run_errand(self._lanes, str(key), work)
 
+    def shut(self) -> None:
+        """Accept nothing from now on."""
+        self._leaving = True
+
     async def leave(self) -> None:
         """Accept nothing more and finish what was accepted."""
-        self._leaving = True
+        self.shut()
         self._settling.hurry()
         await self._lanes.idle()
 
