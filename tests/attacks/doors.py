@@ -37,20 +37,21 @@ ROUTES: dict[str, tuple[str, ...]] = {
 METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
         approvals.grants approvals.list approvals.preview approvals.show audit.show audit.verify chat.history
-        context.show delivery.list health logs.tail mcp.list models.list models.status runs.list runs.show
+        context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get memory.search
+        memory.status memory.watch models.list models.status runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe status status.session tools.catalog tools.effective tools.explain tools.list
         usage.cost usage.status usage.totals""",
-    "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry mcp.test models.test
-        sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch sessions.reset sessions.send
-        tools.invoke""",
+    "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry mcp.test memory.index
+        models.test sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch sessions.reset
+        sessions.send tools.invoke""",
     "approvals": """approvals.answer approvals.grant approvals.revoke exec.approval.get exec.approval.list
         exec.approval.resolve exec.approval.waitDecision""",
     "admin": """agents.create agents.delete agents.files.set agents.update audit.erase config.get config.patch
         config.schema config.set device.pair.approve device.pair.list device.pair.reject device.pair.remove
         device.token.revoke device.token.rotate devices.approve devices.list devices.revoke exec.approvals.get
         exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
-        gateway.tokens.rotate""",
+        gateway.tokens.rotate sessions.cleanup""",
 }
 LOCAL = ("agent.submit", "gateway.stop", "house.hand_over")  # for those on the machine, by the unix socket
 

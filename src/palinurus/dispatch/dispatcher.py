@@ -155,7 +155,8 @@ class Dispatcher:
 
     @property
     def busy(self) -> int:
-        return self._lanes.busy
+        """Runs that go on or wait; the tidying behind a turn is none."""
+        return len(self.runs.active())
 
     def _command(self, inbound: Inbound) -> commands.Command | None:
         return None if inbound.plain else commands.parse(inbound.text, self._agents.reset_triggers)

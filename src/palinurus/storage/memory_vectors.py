@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import struct
+from importlib.util import find_spec
 from operator import mul
+from pathlib import Path
 from typing import Any, cast
 
 import apsw
@@ -70,11 +72,9 @@ def learn_to_compare(connection: apsw.Connection) -> None:
 
 def _load(connection: apsw.Connection) -> None:
     try:
-        import sqlite_vec
-
         connection.enable_load_extension(True)
         try:
-            connection.load_extension(sqlite_vec.loadable_path())
+            connection.load_extension(_extension())
         finally:
             connection.enable_load_extension(False)
     except (ImportError, AttributeError, apsw.Error) as error:
@@ -82,6 +82,14 @@ def _load(connection: apsw.Connection) -> None:
             f"vectors cannot be compared on this machine: {error}", hint="keyword search works without them"
         ) from error
     connection.create_scalar_function("unpacked", cast("Any", unpacked), 1, deterministic=True)
+
+
+def _extension() -> str:
+    """Where sqlite-vec lies. Importing its package would import numpy, for nothing: 20 MB."""
+    found = find_spec("sqlite_vec")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("sqlite-vec is not installed")
+    return str(Path(found.submodule_search_locations[0]) / "vec0")
 
 
 def _numbers(vector: bytes, dimensions: int) -> tuple[float, ...]:
