@@ -38,7 +38,7 @@ METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
         approvals.grants approvals.list approvals.preview approvals.show audit.show audit.verify chat.history
         context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get memory.search
-        memory.status memory.watch models.list models.status runs.list runs.show
+        memory.status models.list models.status runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe status status.session tools.catalog tools.effective tools.explain tools.list
         usage.cost usage.status usage.totals""",
@@ -53,7 +53,7 @@ METHODS: dict[str, str] = {
         exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
         gateway.tokens.rotate sessions.cleanup""",
 }
-LOCAL = ("agent.submit", "gateway.stop", "house.hand_over")  # for those on the machine, by the unix socket
+LOCAL = ("agent.submit", "gateway.stop", "house.hand_over", "memory.watch")  # for the unix socket
 
 # What includes what.
 HOLDS: dict[str, frozenset[str]] = {

@@ -21,7 +21,7 @@ from palinurus.wiring.gateway import TABLE
 pytestmark = pytest.mark.slow
 
 JSON = {"Content_Type": "application/json"}
-STARTS_SOMETHING = {"sandbox.explain", "mcp.list"}  # looks at the machine, which takes its time
+STARTS_SOMETHING = {"sandbox.explain", "mcp.list", "memory.search"}  # looks at the machine, which takes its time
 
 
 @pytest.fixture

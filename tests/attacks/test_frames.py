@@ -143,7 +143,8 @@ HOSTILE_PARAMS = {
         dict.fromkeys(("sessionKey", "key", "id", "runId", "query", "search"), "x' OR 1=1; -- \" * NEAR(")
     ),
 }
-SLOW = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"}  # they start programs, or ask models
+# They start programs, or ask models.
+SLOW = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test", "memory.index", "memory.search"}
 
 
 async def test_hostile_parameters_are_a_typed_error_of_every_method(playground: Besieged) -> None:

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 SEEDS = 8
 ROUNDS = 80  # connections of each seed
 SECONDS = 4.0  # after which it is enough
-SLOW = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"}  # they start programs, or ask models
+# They start programs, or ask models.
+SLOW = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test", "memory.index", "memory.search"}
 NAMES = [name for _, name in methods() if name not in SLOW]
 VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2**31, 2**63, 1e308, "", "main", "agent:main:main", "x" * 5_000, "\0", "\u202e", "../..", [], {},

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 OWNERS = "owner-secret-93f1a7c2e5b84d60"  # gateway.auth.token
 MCP_KEY = "mcp-secret-5512aa90cc17fe34"
 VARIABLE = "variable-secret-0d9e8f7a6b5c"
-STARTING = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"}
+STARTING = {"sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test", "memory.index", "memory.search"}
 TOLD_ONCE = ("gateway.tokens.create", "gateway.tokens.rotate", "device.token.rotate")
 
 

@@ -39,6 +39,7 @@ class Feed(Struct, Generic[P, R], frozen=True):
     result: Any
     scope: Scope
     handler: Callable[[House, P], AsyncIterator[R]]
+    local: bool = False  # as above: one that never ends has no answer that a frame could carry
 
 
 class Caller(Protocol):

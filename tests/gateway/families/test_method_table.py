@@ -29,7 +29,7 @@ PROMISED = {
         sessions.show sessions.search sessions.subscribe agents.list agents.files.list agents.files.get
         agent.identity.get models.list models.status tools.catalog tools.effective tools.list tools.explain
         approvals.list approvals.show approvals.grants usage.cost usage.status usage.totals health status logs.tail
-        memory.search memory.get memory.status memory.watch memory.collections.list""",
+        memory.search memory.get memory.status memory.collections.list""",
     "write": """agent chat.send chat.abort chat.inject sessions.patch sessions.reset sessions.delete sessions.compact
         sessions.send sessions.abort tools.invoke memory.index""",
     "approvals": """exec.approval.list exec.approval.get exec.approval.resolve exec.approval.waitDecision
@@ -39,7 +39,7 @@ PROMISED = {
 }
 SLOW = {  # they start programs, ask models, or never end
     *("sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"),
-    *("memory.search", "memory.index", "memory.watch"),
+    *("memory.search", "memory.index"),
 }
 
 

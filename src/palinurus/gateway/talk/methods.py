@@ -53,7 +53,7 @@ class Methods:
     """By name. A method in OpenClaw's shape stands before an operation of the same name."""
 
     def __init__(self, own: Iterable[Method], operations: Iterable[Operation[Any, Any] | Feed[Any, Any]]) -> None:
-        rows = {row.name: _of_operation(row) for row in operations if isinstance(row, Feed) or not row.local}
+        rows = {row.name: _of_operation(row) for row in operations if not row.local}
         rows |= {method.name: method for method in own}
         self._rows = dict(sorted(rows.items()))
         self._decoders = {name: msgspec.json.Decoder(method.params) for name, method in self._rows.items()}
