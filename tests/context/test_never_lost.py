@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from palinurus.context.view import fold
 from palinurus.domain.errors import Failure
@@ -36,6 +36,8 @@ WINDOW = 5_000
 FILLER = "the tide turns and the harbour lights come on one after the other while nobody is looking "
 BOUNDED = settings(deadline=None, database=None)  # replaying what failed once would take minutes
 MOODS = ("good", "good", "overflow", "junk", "silent", "fails", "hangs", "calls")
+
+MOST_GIANTS = 6  # messages that are larger than the window: notes of fifty at once take longer than a test waits
 
 
 class Moody(WindowedProvider):
@@ -77,6 +79,7 @@ class Conversation(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.root = Path(tempfile.mkdtemp(prefix="palinurus-never-lost-"))
         (self.root / "AGENTS.md").write_text("# Rules\nBe brief.\n")
+        self.too_much = 0
         self.planted: list[str] = []
         self.rows: list[Row] = []
         self.pal = self.do(self._made())
@@ -104,8 +107,10 @@ class Conversation(RuleBasedStateMachine):
     def start_over(self) -> None:
         self.do(self._say("/new", "good", "good"))
 
+    @precondition(lambda self: self.too_much < MOST_GIANTS)
     @rule(length=st.integers(400, 700))
     def say_far_too_much(self, length: int) -> None:
+        self.too_much += 1
         self.planted.append(f"ID-{len(self.planted):05d}-qx")
         self.do(self._say(f"Remember {self.planted[-1]}. {FILLER * length}", "good", "good"))
 
