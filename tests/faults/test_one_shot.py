@@ -61,7 +61,8 @@ async def fails_and_goes_on(root: Path, fault: Behaviour, kind: str, word: str) 
         again = await home.pal("agent", "-m", "and now?", "--json")
         assert (again.code, again.json["text"], again.err) == (0, "heard: and now?", "")
     check_valid(wire.requests[-1])
-    check_grows(wire.requests[0], wire.requests[-1])
+    if kind != "context_overflow":  # which is answered by a compaction, and that begins a new epoch
+        check_grows(wire.requests[0], wire.requests[-1])
     stored = audit(home.database)
     assert stored.said("agent:main:main") == ["does it work?", "and now?"]
     reply = stored.sessions["agent:main:main"][1]
