@@ -1,7 +1,8 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
-                         [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--seed N]
+                         [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
+                         [--seed N]
 
 Prints the seed; the same seed draws the same moments. Homes are kept when a run fails, so that they can be looked at.
 """
@@ -25,7 +26,10 @@ from gateway_killing import kill_the_gateway
 from gateway_soak import besiege, check_steady
 from killing import kill_again_and_again
 from long_talk import check_long, talk_for_long
+from losing import converse
 from memory_killing import kill_the_indexer
+
+STEPS = 50  # of one conversation
 
 
 def say(text: str) -> None:
@@ -97,11 +101,15 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=2_000)
+    parser.add_argument("--steps", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="pal-soak-"))
     say(f"seed {options.seed}, homes in {folder}")
     try:
+        if options.steps:
+            converse(examples=options.steps // STEPS, steps=STEPS)
+            say(f"{options.steps:,} steps of conversations with bad models and kills: nothing was lost")
         asyncio.run(talk(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:

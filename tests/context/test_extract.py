@@ -131,6 +131,16 @@ def test_no_text_makes_the_search_for_identifiers_slow(piece: str) -> None:
     assert len(identifiers(text)) <= MOST  # minutes before the patterns were bounded; the suite's limit would tell
 
 
+_alphabet = st.sampled_from([*"aZx7/.:@_-#%,;!?~\\é记", "ab", "Foo", "://", ".md"])
+_tokens = st.lists(st.lists(_alphabet, min_size=1, max_size=8).map("".join) | st.just("word,"), max_size=12)
+_spaces = st.sampled_from([" ", "\n", "  \t", "\u3000"])
+
+
+@given(_tokens, _spaces)
+def test_identifiers_of_a_text_are_those_of_its_words(words: list[str], space: str) -> None:
+    assert identifiers(space.join(words)) == tuple(dict.fromkeys(each for word in words for each in identifiers(word)))
+
+
 _words = st.text(max_size=80) | st.sampled_from(["BK-7731-x", "/etc/motd", "remember 2031-01-01.", "记住", SMALL_TALK])
 _lines = st.lists(
     st.one_of(

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.compacting import CompactionSettings, PruneSettings
+from palinurus.context.beside import beside
 from palinurus.context.budget import estimate_tokens, message_tokens
 from palinurus.context.cut import Room, cut_points, plan_cut, turn_start
 from palinurus.context.flush import Silent
@@ -217,13 +218,16 @@ class Compaction:
 
     async def _summarised(self, order: Order, gone: Sequence[Line], previous: str) -> Summarised:
         settings = order.settings
-        asked = wanted(
+        asked = await beside(
             gone,
-            previous,
-            tokens=order.room.summary,
-            characters=settings.max_summary,
-            focus=order.focus,
-            strict=settings.identifiers,
+            lambda: wanted(
+                gone,
+                previous,
+                tokens=order.room.summary,
+                characters=settings.max_summary,
+                focus=order.focus,
+                strict=settings.identifiers,
+            ),
         )
         if order.engine is not None and (text := await order.engine(asked)):
             return Summarised(text, "engine")

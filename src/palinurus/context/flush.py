@@ -7,10 +7,10 @@ beside it. Where it fails, times out or talks nonsense, the extractor's notes ar
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
+from palinurus.context.beside import beside
 from palinurus.context.extract import FROM_OUTSIDE, exact_of, extract, supplement
 from palinurus.context.view import Line
 from palinurus.domain.clock import Clock, NewId, local_time
@@ -23,7 +23,6 @@ SILENT = "NO_REPLY"
 MOST = 12_000  # characters of notes that a model may write
 LONGEST = 1_000  # of one note
 AT_LEAST = 1_500  # characters that are never too many, however little was said
-MUCH = 100_000  # characters, which take more than a moment to read
 _NEW_WORDS = 0.75  # of its words, from which on notes do not speak of this conversation
 
 QUESTION = f"""[This is not from the user, and nobody will read an answer to it in the conversation.]
@@ -76,9 +75,7 @@ class Flush:
         )
 
     async def _by_rule(self, lines: Sequence[Line]) -> str:
-        if sum(len(line.message.text) for line in lines) < MUCH:
-            return extract(lines, zone=self._clock.zone)
-        return await asyncio.to_thread(extract, lines, zone=self._clock.zone)
+        return await beside(lines, lambda: extract(lines, zone=self._clock.zone))
 
 
 def good_notes(text: str, lines: Sequence[Line]) -> str:

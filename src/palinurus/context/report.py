@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import msgspec
 from msgspec import Struct
 
-from palinurus.context.budget import estimate_tokens, messages_tokens
+from palinurus.context.budget import estimate_tokens, message_tokens, messages_tokens
 from palinurus.context.opening import ContextSettings, Gathered
 from palinurus.context.prompt import PromptPart, system_prompt
 from palinurus.context.view import View, last_usage
+from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
+
+
+class SaidPart(Struct, frozen=True):
+    """Messages of one kind: owner, agent, notes beside the owner's words, results of one tool."""
+
+    name: str
+    count: int
+    tokens: int
+
+
+class TokenPrice(Struct, frozen=True, rename="camel"):
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
 
 
 class ContextReport(Struct, frozen=True, rename="camel"):
@@ -21,6 +41,9 @@ class ContextReport(Struct, frozen=True, rename="camel"):
     total_tokens: int  # the provider's count of the last call where there is one, else our estimate
     counted: bool  # whether the provider has counted it
     epoch_reason: str = ""
+    cacheable_tokens: int = 0  # the head and every message but the newest: what the next request begins with again
+    said: tuple[SaidPart, ...] = ()  # the messages by kind
+    price: TokenPrice | None = None  # of the model; None: nobody knows
 
 
 def context_report(
@@ -43,7 +66,34 @@ def context_report(
         total_tokens=counted + messages_tokens(messages[after:]) if counted else head + said,
         counted=bool(counted),
         epoch_reason=view.epoch.reason if view.epoch else "",
+        cacheable_tokens=head + messages_tokens(messages[:-1]),
+        said=said_parts(messages),
     )
+
+
+def said_parts(messages: Sequence[Message]) -> tuple[SaidPart, ...]:
+    """What the messages cost, by who is behind them, the dearest first."""
+    sums: dict[str, tuple[int, int]] = {}
+    for message in messages:
+        for name, tokens in _shares(message):
+            count, known = sums.get(name, (0, 0))
+            sums[name] = (count + 1, known + tokens)
+    parts = [SaidPart(name, count, tokens) for name, (count, tokens) in sums.items()]
+    return tuple(sorted(parts, key=lambda part: (-part.tokens, part.name)))
+
+
+def _shares(message: Message) -> Iterator[tuple[str, int]]:
+    whole = message_tokens(message)
+    match message:
+        case UserMessage():
+            notes = whole - message_tokens(msgspec.structs.replace(message, context=()))
+            yield "you" if message.origin == Origin.OWNER else str(message.origin), whole - notes
+            if notes:
+                yield "notes", notes
+        case ToolResult():
+            yield f"results of {message.tool_name}", whole
+        case AssistantMessage():
+            yield "agent", whole
 
 
 def render(report: ContextReport) -> str:

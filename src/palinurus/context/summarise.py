@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.context import summary
+from palinurus.context.beside import beside
 from palinurus.context.budget import estimate_tokens
 from palinurus.context.extract import extract
 from palinurus.context.summary import Wanted
@@ -48,7 +49,8 @@ class Summariser:
     async def write(self, asked: Wanted) -> Summarised:
         text = await self._by_model(asked) if self._ask is not None else ""
         made_by: Literal["model", "extractor"] = "model" if text else "extractor"
-        return Summarised(text or summary.by_rule(asked), made_by, self._attempts, self._usage, self._by)
+        text = text or await beside(asked.lines, lambda: summary.by_rule(asked))
+        return Summarised(text, made_by, self._attempts, self._usage, self._by)
 
     async def _by_model(self, asked: Wanted) -> str:
         """A summary that has passed the check, or nothing."""
@@ -65,19 +67,24 @@ class Summariser:
 
     async def _in_one_piece(self, asked: Wanted) -> str:
         """The text to sum up. A history that is too long for one request is summed up stretch by stretch first."""
-        text = summary.rendered(asked.lines)
-        if estimate_tokens(text) + estimate_tokens(asked.previous) <= self._whole:
+        if text := await beside(asked.lines, lambda: self._fitting(asked)):
             return text
-        stages = summary.in_stages(asked.lines, self._tokens)
+        stages = await beside(asked.lines, lambda: summary.in_stages(asked.lines, self._tokens))
         share = self._tokens // min(len(stages), MOST_STAGES + 1)
-        early, stages = stages[:-MOST_STAGES], stages[-MOST_STAGES:]
-        notes = [extract([line for stage in early for line in stage])] if early else []
+        early = [line for stage in stages[:-MOST_STAGES] for line in stage]
+        stages = stages[-MOST_STAGES:]
+        notes = [await beside(early, lambda: extract(early))] if early else []
         for stage in stages:
             part = msgspec.structs.replace(asked, lines=tuple(stage), previous="", exact=(), tokens=share)
             answer = await self._answer([UserMessage(summary.question(part, summary.rendered(stage)))])
             notes.append(answer or extract(stage))
         most = share * 3  # characters
         return "\n\n".join(note if len(note) <= most else f"{note[:most]} […]" for note in notes)
+
+    def _fitting(self, asked: Wanted) -> str:
+        """All of it, or nothing when that is too much for one request."""
+        text = summary.rendered(asked.lines)
+        return text if estimate_tokens(text) + estimate_tokens(asked.previous) <= self._whole else ""
 
     async def _answer(self, messages: list[Message]) -> str:
         assert self._ask is not None  # noqa: S101  # nobody is asked without one

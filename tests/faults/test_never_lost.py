@@ -1,0 +1,15 @@
+"""Nothing that was said is lost, whatever the model and the machine do: a sample of `make soak`."""
+
+from __future__ import annotations
+
+import pytest
+from losing import converse
+
+
+def test_nothing_that_was_said_is_ever_lost() -> None:
+    converse(examples=5, steps=30, derandomize=True)
+
+
+@pytest.mark.slow
+def test_nothing_that_was_said_is_ever_lost_in_a_thousand_steps() -> None:
+    converse(examples=20, steps=50)
