@@ -43,7 +43,7 @@ def test_how_fresh_an_answer_is_is_one_line(freshness: Freshness, said: str) -> 
 
 def test_a_report_tells_what_was_done_and_what_was_not() -> None:
     report = SyncReport(
-        5, added=1, removed=2, pieces=9, skipped=(Skipped("memory/big.md", "3 GB"),), trouble="it hangs"
+        5, added=1, removed=2, pieces=9, skipped=(Skipped("memory/big.md", "3 GB"),), embedder_trouble="it hangs"
     )
     text = report_text(report)
     assert text.startswith("5 files compared: 1 added, 2 removed.\n9 pieces indexed.")

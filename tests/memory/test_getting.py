@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from cited_lines import Talks, lines_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palinurus.config.remembering import Collection
 from palinurus.domain.errors import OutsideWorkspace, WorkspaceError
-from palinurus.memory.getting import Asked, MemoryText, get_lines
-from palinurus.workspace.boundary import Boundary
+from palinurus.memory.getting import Asked, MemoryText
 
 
 @pytest.fixture
@@ -32,7 +32,8 @@ def root(tmp_path: Path) -> Path:
 
 def read(root: Path, path: str, start: int | None = None, lines: int | None = None) -> MemoryText:
     collections = (Collection("notes", root.parent / "notes"), Collection("gone", root.parent / "gone"))
-    return get_lines(Boundary(root), collections, Asked(path, start, lines))
+    said = {"sessions/abc.md": "# 2026-11-15\nUser: hello\nAssistant: hi"}
+    return lines_of(root, Asked(path, start, lines), Talks(collections, said))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,8 @@ def read(root: Path, path: str, start: int | None = None, lines: int | None = No
         ("MEMORY.md#L2", "two"),
         ("MEMORY.md#L2-L3", "two\nthree"),
         ("MEMORY.md#L2-3", "two\nthree"),
+        ("sessions/abc.md#L2", "User: hello"),
+        ("sessions/gone.md", ""),
     ],
 )
 def test_memory_is_read_as_search_cites_it(root: Path, path: str, text: str) -> None:
@@ -121,7 +124,7 @@ def test_absolute_paths_are_refused_even_when_they_lead_inside(root: Path) -> No
         read(root, str(root / "MEMORY.md"))
 
 
-@pytest.mark.parametrize("path", ["memory/b.txt", "memory", "memory/", "notes", "memory/x.md/y", "sessions/1.md"])
+@pytest.mark.parametrize("path", ["memory/b.txt", "memory", "memory/", "notes", "memory/x.md/y"])
 def test_only_markdown_files_are_read(root: Path, path: str) -> None:
     with pytest.raises(WorkspaceError):
         read(root, path)
@@ -187,7 +190,7 @@ def test_no_path_gets_out(
     (root / "secret.md").write_text("secret")
     for asked in (path, f"memory/{path}.md", f"notes/{path}.md"):
         try:
-            found = get_lines(Boundary(root / "ws"), (), Asked(asked, start, lines))
+            found = lines_of(root / "ws", Asked(asked, start, lines))
         except WorkspaceError:
             continue
         assert found.text == ""

@@ -116,7 +116,7 @@ def index(shell: Shell, agent: str, force: bool) -> int:
     finally:
         bar.close()
     shell.show(report, lambda: report_text(report))
-    return 1 if report.behind or report.trouble else 0
+    return 1 if report.behind or report.trouble or report.embedder_trouble else 0
 
 
 @memory.command("status")

@@ -79,7 +79,9 @@ def report_text(report: SyncReport) -> str:
     lines += _told(f"not read: {each.path}: {each.reason}" for each in report.skipped)
     lines += _told(f"behind: {path}" for path in report.behind)
     if report.trouble:
-        lines.append(f"The embedder is in trouble: {report.trouble} (words are indexed all the same)")
+        lines.append(f"The index is in trouble: {report.trouble}")
+    if report.embedder_trouble:
+        lines.append(f"The embedder is in trouble: {report.embedder_trouble} (words are indexed all the same)")
     if report.took_ms:
         lines.append(f"Took {report.took_ms / 1000:.2f} s.")
     return "\n".join(lines)

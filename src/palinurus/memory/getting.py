@@ -1,19 +1,21 @@
-"""A few lines of a memory file, for whoever was told where to look.
+"""A few lines of what search has cited, for whoever was told where to look.
 
-Only markdown that search could have found: MEMORY.md, memory.md, USER.md, what lies under memory/, and collections.
-A path is taken as a citation writes it. It is walked inside its root by descriptors; a file that is reached by a link
-is refused, because what it shows lies elsewhere.
+Only what search could have found: MEMORY.md, memory.md, USER.md, what lies under memory/, collections, and past
+conversations, which are no files. A path is taken as a citation writes it. It is walked inside its root by
+descriptors; a file that is reached by a link is refused, because what it shows lies elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
-from palinurus.config.remembering import Collection
+from palinurus.config.remembering import Collection, MemorySettings
 from palinurus.domain.errors import NotFound, OutsideWorkspace, WorkspaceError
 from palinurus.memory.document import MEMORY, SESSIONS
 from palinurus.memory.markdown import lines_of
@@ -45,25 +47,45 @@ class Asked(Struct, frozen=True):
     lines: int | None = None
 
 
-def get_lines(
+class Remembered(Protocol):
+    """An agent's memory, as far as reading its lines goes."""
+
+    @property
+    def settings(self) -> MemorySettings: ...
+
+    async def said(self, path: str) -> str | None:
+        """The text of a past conversation, by the path under which it is cited."""
+
+
+async def get_lines(
+    memory: Remembered,
     workspace: Boundary,
-    collections: Sequence[Collection],
     asked: Asked,
     *,
     max_lines: int = MAX_LINES,
     max_characters: int = MAX_CHARACTERS,
 ) -> MemoryText:
-    """Read lines. Blocks. Raises WorkspaceError or OutsideWorkspace for what is not memory or cannot be read."""
+    """Raises WorkspaceError or OutsideWorkspace for what is not memory or cannot be read."""
     path, start, lines = _place(asked)
+    if _parts(path)[0] == SESSIONS:
+        text = await memory.said(path)
+    else:
+        text = await asyncio.to_thread(text_of, workspace, memory.settings.collections, path)
+    if text is None:
+        return MemoryText(path, "")
+    return _cut(path, lines_of(text), start, lines, min(lines or max_lines, max_lines), max_characters)
+
+
+def text_of(workspace: Boundary, collections: Sequence[Collection], path: str) -> str | None:
+    """Of a file, or None when it is not there. Blocks."""
     root, inside = _root(workspace, collections, path)
     try:
         with root.open_file(inside) as file:
             if file.path != inside:
                 raise WorkspaceError(f"{path} is reached by a link", hint=f"ask for what it leads to: {file.path}")
-            data = file.read()
+            return decoded(file.read())
     except NotFound:
-        return MemoryText(path, "")
-    return _cut(path, lines_of(decoded(data)), start, lines, min(lines or max_lines, max_lines), max_characters)
+        return None
 
 
 def _place(asked: Asked) -> tuple[str, int, int | None]:
@@ -86,8 +108,6 @@ def _root(workspace: Boundary, collections: Sequence[Collection], path: str) -> 
         return workspace, parts[0]
     if len(parts) > 1 and parts[0] == MEMORY:
         return workspace, "/".join(parts)
-    if parts[0] == SESSIONS:
-        raise WorkspaceError(f"{path} is a conversation and no file", hint="memory_search quotes what was said")
     for collection in collections:
         if len(parts) > 1 and collection.name == parts[0]:
             _must_be_searched(collection, "/".join(parts))

@@ -109,6 +109,11 @@ class MemoryIndex:
             last_sweep_at=self.last_sweep_at,
         )
 
+    async def said(self, path: str) -> str | None:
+        """What is searched although it is no file."""
+        document = await self._conversations.look(path) if self._conversations else None
+        return document.text if document else None
+
     def reload(self) -> None:
         """Forget what was known of the index: somebody met a damaged one. The next sweep reads it anew."""
         self._rows = None

@@ -64,7 +64,11 @@ class Memory:
         if self._filler is None:
             return report
         filled = await self._filler.run(progress)
-        return msgspec.structs.replace(report, embedded=filled.embedded, trouble=filled.trouble)
+        return msgspec.structs.replace(report, embedded=filled.embedded, embedder_trouble=filled.trouble)
+
+    async def said(self, path: str) -> str | None:
+        """The text of a past conversation, by the path under which it is cited; None when there is none."""
+        return await self._index.said(path)
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         status = await self._index.status(deep=deep, space=self.embedder.space if self.embedder else None)

@@ -35,7 +35,8 @@ class SyncReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     skipped: tuple[Skipped, ...] = ()
     behind: tuple[str, ...] = ()  # changed and not read, because time was up
     took_ms: float = 0.0
-    trouble: str = ""  # of the embedder; the words are indexed all the same
+    trouble: str = ""  # of the index
+    embedder_trouble: str = ""  # the words are indexed all the same
 
 
 class Difference(Struct, frozen=True, rename="camel"):

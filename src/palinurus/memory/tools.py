@@ -13,7 +13,6 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta, Struct
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.domain.function_tool import tool
@@ -21,7 +20,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, Origin
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.memory.answer import Answer, Freshness, Result
-from palinurus.memory.getting import Asked, get_lines
+from palinurus.memory.getting import Asked, Remembered, get_lines
 from palinurus.memory.question import Question
 from palinurus.memory.scope import cites, why_not
 from palinurus.workspace.append import append_line
@@ -32,11 +31,8 @@ MAX_RESULTS = 50
 OUTSIDE = " (noted in a turn that had read text from outside)"  # the origin of a memory is part of it
 
 
-class Searched(Protocol):
+class Searched(Remembered, Protocol):
     """One agent's memory, as far as its tools use it."""
-
-    @property
-    def settings(self) -> MemorySettings: ...
 
     async def search(self, question: Question) -> Answer: ...
 
@@ -87,19 +83,17 @@ def memory_tools(memory: Callable[[], Searched], workspace: Boundary) -> tuple[T
         answer = await here.search(Question(query, budget, minScore or None, cite=cite))
         return _json(told(answer), _origin(answer.results))
 
-    @tool("memory_get", "Read lines of a memory file that memory_search has found.")
+    @tool("memory_get", "Read lines of what memory_search has found.")
     async def memory_get(
         run: ToolRun,
         path: Annotated[str, "as memory_search tells it"],
         from_: Annotated[int, Meta(ge=1), "first line"] = 1,
         lines: Annotated[int, Meta(ge=0), "how many; 0: to the end"] = 0,
     ) -> ToolOutput:
-        settings = memory().settings
-        if why := why_not(settings, run.key, private=run.private):
+        here = memory()
+        if why := why_not(here.settings, run.key, private=run.private):
             raise WorkspaceError(why)
-        found = await asyncio.to_thread(
-            get_lines, workspace, settings.collections, Asked(path, from_ if from_ > 1 else None, lines or None)
-        )
+        found = await get_lines(here, workspace, Asked(path, from_ if from_ > 1 else None, lines or None))
         return _json(found, _marked(found.text))
 
     return memory_search, memory_get

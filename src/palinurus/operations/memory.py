@@ -61,12 +61,10 @@ async def _status(house: House, params: AskMemory) -> MemoryStatus:
 
 async def _get(house: House, params: GetMemory) -> MemoryText:
     agent = house.agents.get(params.agent.strip().lower() or house.agents.default)
-    collections = house.memory(agent.id).settings.collections
+    memory = house.memory(agent.id)
     asked = Asked(params.path, params.from_, params.lines)
     lines, room = (MAX_LINES, MAX_CHARACTERS) if params.brief else (MOST_LINES, MOST_CHARACTERS)
-    return await asyncio.to_thread(
-        get_lines, agent.files.boundary, collections, asked, max_lines=lines, max_characters=room
-    )
+    return await get_lines(memory, agent.files.boundary, asked, max_lines=lines, max_characters=room)
 
 
 async def _index(house: House, params: IndexMemory) -> AsyncIterator[Indexing]:
