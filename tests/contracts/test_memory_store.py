@@ -70,6 +70,23 @@ async def test_what_was_put_is_found_with_its_place_and_lines(store: MemoryStore
     assert looked.frequencies == (1,)
 
 
+async def test_a_look_that_was_prepared_sees_what_changed_since(store: MemoryStore) -> None:
+    asked = word_query("where is the anchor?")
+    await store.put([document("- the anchor is in the shed\n"), document("- an anchor of lead\n", "memory/b.md")])
+    await store.prepare(asked, limit=20)
+    before = await store.look(asked, None, None, limit=20)
+    await store.put([document("- the anchor is in the boat\n")])
+    await store.drop([Place("memory", "memory/b.md")])
+    assert len(before.candidates) == 2
+    assert await finds(store, "where is the anchor?") == ["- the anchor is in the boat"]
+
+
+async def test_a_look_that_was_prepared_for_another_question_is_no_answer(store: MemoryStore) -> None:
+    await store.put([document("- the anchor is in the shed\n"), document("- a buoy\n", "memory/b.md")])
+    await store.prepare(word_query("anchor"), limit=20)
+    assert await finds(store, "buoy") == ["- a buoy"]
+
+
 async def test_any_word_matches_in_whatever_form_it_is_asked_for(store: MemoryStore) -> None:
     await store.put([document("- we were painting the boat\n- a café by the harbour\n- other things\n")])
     assert await finds(store, "who painted it?") == ["- we were painting the boat"]

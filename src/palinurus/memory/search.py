@@ -1,13 +1,17 @@
 """One question to one agent's memory.
 
-While the disk is compared with the index (promise 11), the question is embedded in another process; then both legs
-look at once, and what they say is joined. Keyword search never waits for an embedder longer than its share of the
-time, and never fails because of one (promise 12): the answer is then by words alone and says so.
+While the disk is compared with the index (promise 11), the question is embedded in another process and its words are
+looked for; if the index turns out to be behind, they are looked for again. Then what both legs say is joined. Keyword
+search never waits for an embedder longer than its share of the time, and never fails because of one (promise 12): the
+answer is then by words alone and says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from datetime import date
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 
@@ -15,17 +19,19 @@ import msgspec
 
 from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import Clock, local_time
-from palinurus.domain.errors import EmbedderError, StorageDamaged
+from palinurus.domain.errors import EmbedderError, StorageDamaged, StorageError
 from palinurus.memory.answer import Answer, Freshness, Result
 from palinurus.memory.clamp import clamped
-from palinurus.memory.dates import asked_about, words_for
-from palinurus.memory.embedder import Embedder, Space
+from palinurus.memory.dates import Span, asked_about, words_for
+from palinurus.memory.embedder import Embedder
 from palinurus.memory.embedders.checks import check_vectors
 from palinurus.memory.excerpt import shortened
 from palinurus.memory.fusion import rank
 from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.store import Looked, MemoryStore, WordQuery
 from palinurus.memory.words import word_query
+
+log = logging.getLogger(__name__)
 
 EMBEDDING_SHARE = 0.5  # of the question's time, at most
 SWEEP_SHARE = 0.6
@@ -50,6 +56,21 @@ class _Vector(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """A question as it was understood."""
+
+    question: Question
+    text: str
+    words: WordQuery
+    wide: WordQuery  # with words for its dates
+    days: tuple[Span, ...]
+    today: date
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return self.question.sources
+
+
 class MemorySearch:
     def __init__(
         self, index: Swept, store: MemoryStore, embedder: Embedder | None, settings: MemorySettings, clock: Clock
@@ -64,43 +85,41 @@ class MemorySearch:
     async def ask(self, question: Question) -> Answer:
         """Any text is a question. Fails only if the store does."""
         started = perf_counter()
-        text = _clean(question.query)
-        embedding = asyncio.ensure_future(self._embedded(text, question))
+        asked = self._read(question)
+        embedding = asyncio.ensure_future(self._embedded(asked.text, question))
+        preparing = asyncio.ensure_future(self._prepared(asked))
         try:
             fresh = await self._index.catch_up(question.budget.seconds * SWEEP_SHARE)
+            await preparing
             vector = await embedding
         finally:
             embedding.cancel()
+            preparing.cancel()
         try:
-            return await self._answered(question, text, vector, fresh, started)
+            return await self._answered(asked, vector, fresh, started)
         except StorageDamaged:  # it has been thrown away: nothing is lost, and what time allows is indexed anew
             self._index.reload()
             fresh = await self._index.catch_up(question.budget.seconds - (perf_counter() - started))
-            return await self._answered(question, text, vector, fresh, started)
+            return await self._answered(asked, vector, fresh, started)
 
-    async def _answered(
-        self, question: Question, text: str, vector: _Vector, fresh: Freshness, started: float
-    ) -> Answer:
-        ranking, today = self._settings.ranking, local_time(self._clock).date()
+    def _read(self, question: Question) -> _Asked:
+        text, today = _clean(question.query), local_time(self._clock).date()
         words, days = word_query(text), asked_about(text, today)
-        space = self._embedder.space if self._embedder and vector.value else None
-        looked = await self._look(words, words_for(days), vector.value, space, question)
+        # Words for dates only help to find candidates: no piece has them.
+        return _Asked(question, text, words, WordQuery(words.words + words_for(days)), days, today)
+
+    async def _prepared(self, asked: _Asked) -> None:
+        try:
+            await self._store.prepare(asked.wide, limit=self._settings.ranking.candidates, sources=asked.sources)
+        except StorageError as error:  # the look itself will tell
+            log.debug("no look was prepared: %s", error)
+
+    async def _answered(self, asked: _Asked, vector: _Vector, fresh: Freshness, started: float) -> Answer:
+        looked = await self._look(asked, vector.value)
         by_vector = vector.value is not None and looked.embedded > 0
-
-        def judged() -> tuple[list[Result], int]:
-            short = shortened(looked, words.words)
-            order = rank(words, short, ranking, by_vector=by_vector, today=today, days=days)
-            found = order.above(ranking.min_score if question.min_score is None else question.min_score)
-            if short is not looked:
-                whole = {each.id: each for each in looked.candidates}
-                found = [msgspec.structs.replace(one, candidate=whole[one.candidate.id]) for one in found]
-            chosen, left_out = clamped(found, question.budget, words.words, cite=question.cite)
-            if not question.explain:
-                return [result for _, result in chosen], left_out
-            return [msgspec.structs.replace(result, factors=order.factors(one)) for one, result in chosen], left_out
-
         much = sum(len(each.text) for each in looked.candidates) > MUCH
-        results, left_out = await asyncio.to_thread(judged) if much else judged()
+        work = partial(self._judged, asked, looked, by_vector=by_vector)
+        results, left_out = await asyncio.to_thread(work) if much else work()
         return Answer(
             tuple(results),
             _with_vectors(fresh, looked, vector),
@@ -109,21 +128,28 @@ class MemorySearch:
             left_out,
         )
 
-    async def _look(
-        self, words: WordQuery, dates: tuple[str, ...], vector: bytes | None, space: Space | None, question: Question
-    ) -> Looked:
-        """Words for dates only help to find candidates: no piece has them."""
-        looked = await self._store.look(
-            WordQuery(words.words + dates),
-            vector,
-            space,
-            limit=self._settings.ranking.candidates,
-            sources=question.sources,
-        )
+    async def _look(self, asked: _Asked, vector: bytes | None) -> Looked:
+        space = self._embedder.space if self._embedder and vector else None
+        limit = self._settings.ranking.candidates
+        looked = await self._store.look(asked.wide, vector, space, limit=limit, sources=asked.sources)
         # What the config has no longer may still be in an index that there was no time to compare.
         allowed = tuple(each for each in looked.candidates if each.place.source in self._sources)
-        frequencies = looked.frequencies[: len(words.words)]
+        frequencies = looked.frequencies[: len(asked.words.words)]
         return msgspec.structs.replace(looked, candidates=allowed, frequencies=frequencies)
+
+    def _judged(self, asked: _Asked, looked: Looked, *, by_vector: bool) -> tuple[list[Result], int]:
+        """The best within the budget, and how many more there were."""
+        ranking, question, words = self._settings.ranking, asked.question, asked.words
+        short = shortened(looked, words.words)
+        order = rank(words, short, ranking, by_vector=by_vector, today=asked.today, days=asked.days)
+        found = order.above(ranking.min_score if question.min_score is None else question.min_score)
+        if short is not looked:
+            whole = {each.id: each for each in looked.candidates}
+            found = [msgspec.structs.replace(one, candidate=whole[one.candidate.id]) for one in found]
+        chosen, left_out = clamped(found, question.budget, words.words, cite=question.cite)
+        if not question.explain:
+            return [result for _, result in chosen], left_out
+        return [msgspec.structs.replace(result, factors=order.factors(one)) for one, result in chosen], left_out
 
     async def _embedded(self, text: str, question: Question) -> _Vector:
         if self._embedder is None or question.keyword_only or not text:

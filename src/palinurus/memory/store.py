@@ -85,6 +85,9 @@ class MemoryStore(Protocol):
 
     async def drop(self, places: Sequence[Place]) -> None: ...
 
+    async def prepare(self, query: WordQuery, *, limit: int, sources: Sequence[str] = ()) -> None:
+        """Be ready for this look, which will come with a vector. It gives the same whether this was called or not."""
+
     async def look(
         self, query: WordQuery, vector: bytes | None, space: Space | None, *, limit: int, sources: Sequence[str] = ()
     ) -> Looked:

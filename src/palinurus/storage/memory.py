@@ -59,14 +59,18 @@ class SqliteMemory:
         return {row.place: row for row in found}
 
     async def put(self, documents: Sequence[tuple[FileRow, Chunked]]) -> None:
-        await self._write(lambda connection: self._lost(connection, put(connection, documents)))
+        await self._replace(lambda connection: put(connection, documents))
         await self._tidy(sum(len(cut.pieces) for _, cut in documents))
 
     async def touch(self, rows: Sequence[FileRow]) -> None:
         await self._write(lambda connection: touch(connection, rows))
 
     async def drop(self, places: Sequence[Place]) -> None:
-        await self._write(lambda connection: self._lost(connection, drop(connection, places)))
+        await self._replace(lambda connection: drop(connection, places))
+
+    async def prepare(self, query: WordQuery, *, limit: int, sources: Sequence[str] = ()) -> None:
+        wanted = frozenset(sources)
+        await self._read(lambda connection: self._looker.prepare(connection, query, limit, wanted))
 
     async def look(
         self, query: WordQuery, vector: bytes | None, space: Space | None, *, limit: int, sources: Sequence[str] = ()
@@ -87,6 +91,7 @@ class SqliteMemory:
 
     async def use_space(self, space: Space | None) -> None:
         await self._write(lambda connection: _use_space(connection, space))
+        self._looker.forget_vectors()
         self._filled = {}
 
     async def space_in_use(self) -> str:
@@ -101,8 +106,6 @@ class SqliteMemory:
     async def close(self) -> None:
         if self._database is not None:
             database, self._database = self._database, None
-            looker = self._looker
-            await database.read(lambda _: looker.close())  # behind the last look, and before the writer
             await database.close()
 
     async def _read(self, work: Work[T]) -> T:
@@ -122,6 +125,11 @@ class SqliteMemory:
             if not _is_damage(error):
                 raise
             raise await self._discarded(database, error) from error
+
+    async def _replace(self, work: Work[int]) -> None:
+        """`work` tells how many pieces have gone."""
+        if await self._write(lambda connection: self._lost(connection, work(connection))):
+            self._looker.forget_vectors()
 
     async def _tidy(self, rows: int) -> None:
         """After much was written, the log goes back into the file, so that it does not take its room twice."""
@@ -154,16 +162,18 @@ class SqliteMemory:
                 self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         return StorageDamaged(f"the index {self.path} was damaged and is made anew", hint="nothing is lost with it")
 
-    def _lost(self, connection: apsw.Connection, pieces: int) -> None:
+    def _lost(self, connection: apsw.Connection, pieces: int) -> bool:
         """Now and then the vectors of what has gone are forgotten; a file that was only moved finds its own again."""
         self._gone += pieces
         if self._gone < MANY_GONE:
-            return
+            return False
         self._gone = 0
         vectors = value_of(connection, "vector_count")
         embedded = sum(count for _, count in connection.execute(SQL["spaces"]))
-        if vectors > 2 * embedded + KEPT_ORPHANS:
-            rows_of(connection, "drop_orphans")
+        if vectors <= 2 * embedded + KEPT_ORPHANS:
+            return False
+        rows_of(connection, "drop_orphans")
+        return True
 
     def _unembedded(self, connection: apsw.Connection, space: Space, limit: int) -> list[Unembedded]:
         """From the newest down; what was seen to be complete is not gone through again."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import nlargest
 from typing import Any
 
@@ -19,8 +20,8 @@ from msgspec import Struct
 from palinurus.memory.document import Place
 from palinurus.memory.embedder import Space
 from palinurus.memory.store import Candidate, Looked, WordQuery
-from palinurus.storage.memory_aside import Aside
 from palinurus.storage.memory_rows import SQL, rows_of
+from palinurus.storage.memory_signs import Signs, cosines_of, nearest_of
 from palinurus.storage.memory_vectors import can_compare, query_bytes
 
 NEIGHBOURS = 2  # on either side
@@ -64,14 +65,21 @@ class Layout(Struct):
 
 
 class Looker:
-    """Looks through one connection and one beside it, and remembers the layout between looks."""
+    """Looks through one connection, and remembers the layout and the last words between looks."""
 
     def __init__(self) -> None:
         self._layout: Layout | None = None
-        self._aside = Aside()
+        self._words: _Words | None = None
+        self._signs = Signs()
 
-    def close(self) -> None:
-        self._aside.close()
+    def forget_vectors(self) -> None:
+        """Some were deleted, and others may have got their ids."""
+        self._signs = Signs()
+
+    def prepare(self, connection: apsw.Connection, query: WordQuery, limit: int, sources: frozenset[str]) -> None:
+        """Look for the words of a question whose vector is still on its way."""
+        with _one_state(connection):
+            self._words_of(connection, query, limit, sources)
 
     def look(
         self,
@@ -82,38 +90,22 @@ class Looker:
         limit: int,
         sources: frozenset[str],
     ) -> Looked:
-        connection.execute("BEGIN")  # one state of the index for all that follows
-        try:
-            return self._look(connection, query, vector, space, limit, sources)
-        finally:
-            connection.execute("COMMIT")
+        with _one_state(connection):
+            found = self._words_of(connection, query, limit, sources)
+            layout, vectors = found.layout, _Vectors(connection, vector, space, self._signs)
+            nearby = vectors.nearest(limit) if not sources else _nearest_of(vectors, layout, limit, sources)
+            ids = sorted({*_with_neighbours({*found.best, *nearby}, layout), *found.whole})
+            cosines = vectors.cosines(ids)
+            rows = rows_of(connection, "pieces_by_id", (json.dumps(ids),))
+            candidates = tuple(_candidate(row, layout, found, cosines) for row in rows)
+            return Looked(candidates, layout.pieces, vectors.embedded, found.frequencies)
 
-    def _look(
-        self,
-        connection: apsw.Connection,
-        query: WordQuery,
-        vector: bytes | None,
-        space: Space | None,
-        limit: int,
-        sources: frozenset[str],
-    ) -> Looked:
-        layout = self.layout(connection)
-        vectors = _Vectors(connection, vector, space)
-
-        def nearest(other: apsw.Connection) -> list[int]:
-            theirs = vectors if other is connection else _Vectors(other, vector, space)
-            return theirs.nearest(limit) if not sources else _nearest_of(theirs, layout, limit, sources)
-
-        near = self._aside.start(connection, nearest) if vectors.embedded > FEW else lambda: nearest(connection)
-        try:
-            found = _Words(connection, query, layout, limit, sources)
-        finally:
-            nearby = near()
-        ids = sorted({*_with_neighbours({*found.best, *nearby}, layout), *found.whole})
-        cosines = vectors.cosines(ids)
-        rows = rows_of(connection, "pieces_by_id", (json.dumps(ids),))
-        candidates = tuple(_candidate(row, layout, found, cosines) for row in rows)
-        return Looked(candidates, layout.pieces, vectors.embedded, found.frequencies)
+    def _words_of(self, connection: apsw.Connection, query: WordQuery, limit: int, sources: frozenset[str]) -> _Words:
+        """As they were found just now, unless the index has changed since."""
+        layout, known = self.layout(connection), self._words
+        if known is None or known.layout is not layout or known.asked != (query, limit, sources):
+            known = self._words = _Words(connection, query, layout, limit, sources)
+        return known
 
     def layout(self, connection: apsw.Connection) -> Layout:
         version = connection.execute("PRAGMA data_version").get
@@ -122,27 +114,34 @@ class Looker:
         return self._layout
 
 
+@contextmanager
+def _one_state(connection: apsw.Connection) -> Iterator[None]:
+    """One state of the index for all that is looked up."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
 class _Words:
     """The words of a question: in how many pieces each is, and which pieces and passages have them."""
 
     def __init__(
         self, connection: apsw.Connection, query: WordQuery, layout: Layout, limit: int, sources: frozenset[str]
     ) -> None:
-        self.pieces: Scores = {}
-        self.passages: Scores = {}
-        self.best: list[int] = []
-        self.whole: list[
-            int
-        ] = []  # pieces of the best passages: a date or a title may stand in the passage's words only
+        self.asked = (query, limit, sources)
+        self.layout = layout
         terms = _terms(connection, query.words)
         counts = [_count(connection, "piece_count", term) for term in terms]
         self.frequencies = tuple(counts)
         rows = max(RANKED[0], min(RANKED[1], layout.pieces // 10))
-        self.passages = self._in_passages(connection, query.words, terms, rows // 2, len(layout.passages))
-        self.pieces = self._in_pieces(connection, query.words, counts, rows, limit * POOL, sources)
-        self.best = self._choose(layout, limit, sources)
+        self.passages: Scores = self._in_passages(connection, query.words, terms, rows // 2, len(layout.passages))
+        self.pieces: Scores = self._in_pieces(connection, query.words, counts, rows, limit * POOL, sources)
+        self.best: list[int] = self._choose(layout, limit, sources)
         theirs = [at for at in self.passages if not sources or layout.source_of(layout.pieces_in(at)[0]) in sources]
         best = nlargest(WHOLE, theirs, key=self.passages.__getitem__)
+        # All pieces of the best passages: a date or a title may stand in the passage's words only.
         self.whole = [piece for passage in best for piece in layout.pieces_in(passage)]
 
     def _in_pieces(
@@ -188,8 +187,9 @@ class _Words:
 class _Vectors:
     """A question's vector beside those of the space in use. In another space, or without a vector, nothing is near."""
 
-    def __init__(self, connection: apsw.Connection, vector: bytes | None, space: Space | None) -> None:
+    def __init__(self, connection: apsw.Connection, vector: bytes | None, space: Space | None, signs: Signs) -> None:
         self._connection = connection
+        self._signs = signs
         self.embedded = 0
         row = rows_of(connection, "space_named", (space.id,)) if space is not None else []
         if vector is None or not row or not row[0][3]:
@@ -205,15 +205,17 @@ class _Vectors:
             return []
         values: dict[str, Any] = {"query": self._query, "space": self._space, "limit": limit}
         if self.embedded <= FEW:
-            ids = rows_of(self._connection, "nearest", values)
+            ids = [id_ for (id_,) in rows_of(self._connection, "nearest", values)]
         else:
-            near = rows_of(self._connection, "nearest_by_signs", {**values, "limit": limit * NEAR})
-            ids = rows_of(self._connection, "nearest_of", {**values, "ids": _json(near)})
-        return [piece for (piece,) in self._connection.execute(SQL["pieces_meaning"], (_json(ids),))]
+            near = self._signs.nearest(self._connection, self._space, self._query, limit * NEAR)
+            ids = nearest_of(self._connection, near, self._query, limit)
+        return [piece for (piece,) in self._connection.execute(SQL["pieces_meaning"], (json.dumps(ids),))]
 
     def cosines(self, pieces: Sequence[int]) -> Scores:
         if not self.embedded:
             return {}
+        if self.embedded > FEW:
+            return cosines_of(self._connection, self._space, pieces, self._query)
         values = {"query": self._query, "space": self._space, "ids": json.dumps(pieces)}
         return dict(rows_of(self._connection, "cosines", values))
 
@@ -290,7 +292,3 @@ def _candidate(row: tuple[Any, ...], layout: Layout, found: _Words, cosines: Sco
     place = layout.places[layout.file_of(piece)]
     words, around = found.pieces.get(piece, 0.0), found.passages.get(layout.passage_of(piece), 0.0)
     return Candidate(piece, place, start, end, text, words, around, cosines.get(piece), context or "")
-
-
-def _json(rows: list[Any]) -> str:
-    return json.dumps([id_ for (id_,) in rows])

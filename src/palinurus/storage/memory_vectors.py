@@ -20,13 +20,13 @@ import apsw
 from palinurus.domain.errors import StorageError
 
 _STEP = 0.3352  # of a standard deviation: the width at which sixteen equal steps lose least of a normal distribution
-_UPPER = bytes((2 * (byte >> 4) - 15) & 0xFF for byte in range(256))
-_LOWER = bytes((2 * (byte & 15) - 15) & 0xFF for byte in range(256))
+UPPER = bytes((2 * (byte >> 4) - 15) & 0xFF for byte in range(256))
+LOWER = bytes((2 * (byte & 15) - 15) & 0xFF for byte in range(256))
 
 
 def unpacked(packed: bytes) -> bytes:
     """As signed bytes, which is what sqlite-vec compares. Odd numbers only: a middle is never zero."""
-    return packed.translate(_UPPER) + packed.translate(_LOWER)
+    return packed.translate(UPPER) + packed.translate(LOWER)
 
 
 def pack(vector: bytes, dimensions: int) -> bytes:

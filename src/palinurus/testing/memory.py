@@ -61,6 +61,9 @@ class VolatileMemory:
         for place in places:
             self._kept.pop(place, None)
 
+    async def prepare(self, query: WordQuery, *, limit: int, sources: Sequence[str] = ()) -> None:
+        await asyncio.sleep(0)
+
     async def look(
         self, query: WordQuery, vector: bytes | None, space: Space | None, *, limit: int, sources: Sequence[str] = ()
     ) -> Looked:

@@ -160,13 +160,17 @@ DELETE FROM signs;
 DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM pieces p WHERE p.meaning = vectors.meaning);
 DELETE FROM signs WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.id = signs.id);
 
--- nearest_by_signs --
-SELECT id FROM signs ORDER BY vec_distance_hamming(vec_bit(bits), vec_quantize_binary(vec_int8(:query))) LIMIT :limit;
+-- signs_after --
+SELECT id, bits FROM signs WHERE id > ? ORDER BY id;
 
--- nearest_of --
--- Exactly, of those that are near by their signs.
-SELECT id FROM vectors WHERE id IN (SELECT value FROM json_each(:ids))
-ORDER BY vec_distance_cosine(vec_int8(unpacked(vector)), vec_int8(:query)) LIMIT :limit;
+-- vectors_by_id --
+SELECT id, vector FROM vectors WHERE id IN (SELECT value FROM json_each(?));
+
+-- vectors_of_pieces --
+SELECT p.id, v.vector
+FROM json_each(:ids) wanted
+CROSS JOIN pieces p ON p.id = wanted.value
+CROSS JOIN vectors v ON v.space = :space AND v.meaning = p.meaning;
 
 -- nearest --
 SELECT id FROM vectors WHERE space = :space
