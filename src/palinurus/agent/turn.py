@@ -7,34 +7,30 @@ goes on from wherever it broke off.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
-from msgspec import Struct
 
 from palinurus.agent import clients
-from palinurus.agent.earlier import answered_before, origins_so_far
-from palinurus.agent.loop import Emit, Hands, Interjection, Loop, Steer
+from palinurus.agent.agent import Agent
+from palinurus.agent.earlier import answered_before
+from palinurus.agent.gathering import context_for, gather, on_behalf, spoke, with_recalled, with_startup
+from palinurus.agent.loop import Emit, Interjection, Loop, Steer
+from palinurus.agent.outcome import result, spent
 from palinurus.agent.stop import Stop
 from palinurus.agent.upkeep import Place, Upkeep
-from palinurus.config.compacting import CompactionSettings, PruneSettings, StartupSettings
-from palinurus.context.assemble import unanswered
 from palinurus.context.compact import Compacted, TakesNotes
 from palinurus.context.engine import Engines
 from palinurus.context.epoch import Route
 from palinurus.context.flush import Flush
-from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, closing, heard, open_turn
-from palinurus.context.recall import Recalling, news_of, nothing_recalled
-from palinurus.context.startup import begins, startup_notes
+from palinurus.context.opening import Opening, Spoken, closing, heard, open_turn
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, NewId, local_time
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import Failure
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, Usage
-from palinurus.domain.tool import ToolRun, ToolSpec
-from palinurus.ledger.usage import UsageRow
+from palinurus.domain.messages import AssistantMessage, ToolResult, Usage
+from palinurus.domain.tool import ToolRun
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.sessions.journal import Journal, Redact, redacted
 from palinurus.sessions.reading import Reader
@@ -43,29 +39,6 @@ from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, messages_of
 from palinurus.tools.results import characters_for_window
-from palinurus.workspace.files import HEARTBEAT, Mode, WorkspaceFiles
-
-
-class Agent(Struct, frozen=True):
-    """The parts that one agent works with."""
-
-    id: str
-    files: WorkspaceFiles
-    hands: Callable[[SessionKey, Route, int], Awaitable[Hands]]
-    """The tools that a session may use with this model, whose window is so large. Must not raise."""
-    context: ContextSettings
-    choose_model: Callable[[str], Awaitable[tuple[Provider, Route]]]
-    """Gives the provider for the session's own choice of model ("" for the agent's).
-
-    Must not raise: what cannot be reached is a provider that fails, so that the message is kept all the same.
-    """
-    timeout_seconds: float = 600.0  # of a whole turn; 0 means no limit
-    cost: Callable[[str, str, Usage], float | None] = lambda provider, model, usage: None
-    """What a call of this provider's model cost in US dollars; None when nobody told the price. Must not raise."""
-    recall: Recalling = nothing_recalled
-    compaction: CompactionSettings = CompactionSettings()
-    pruning: PruneSettings = PruneSettings()
-    startup: StartupSettings = StartupSettings(enabled=False)
 
 
 class TurnRunner:
@@ -98,7 +71,7 @@ class TurnRunner:
         journal = self.journal(session, view)
         view = await self._reset_if_due(key, journal, view, spoken)
         if earlier := answered_before(view, spoken.run_id, {spec.name for spec in spoken.inbound.client_tools}):
-            return self._result(key, session, spoken.run_id, earlier, None, began)
+            return result(key, session, spoken.run_id, earlier, None, self._clock.now_ms() - began)
 
         provider, route = await agent.choose_model(spoken.inbound.model or view.model)
         route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
@@ -110,13 +83,13 @@ class TurnRunner:
         heartbeat = spoken.inbound.channel == "heartbeat"
         gathered = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
         if key.is_private and spoken.run_id not in view.said and not heartbeat:
-            spoken = _with_startup(agent, spoken, view, gathered)
-            spoken = await _with_recalled(agent, key, spoken, view, gathered)
-        run = _on_behalf(key, spoken, route, session.preferences, view, emit)
+            spoken = with_startup(agent, spoken, view, gathered)
+            spoken = await with_recalled(agent, key, spoken, view, gathered)
+        run = on_behalf(key, spoken, route, session.preferences, view, emit)
         if spoken.inbound.results:
             spoken = await self._brought(view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
-        await journal.write(opening.entries, _spoke(spoken.inbound, route))
+        await journal.write(opening.entries, spoke(spoken.inbound, route))
         place = _place(agent, key, spoken.run_id, journal, provider, route, window, stop, emit)
         opening = await self.upkeep.assembled(place, opening)
         await self.upkeep.ingest(place, *messages_of(opening.entries))
@@ -141,7 +114,7 @@ class TurnRunner:
             elif isinstance(message, ToolResult):
                 answer.append(message)
         self.upkeep.ended(place, room, answer)
-        return self._result(key, session, spoken.run_id, answer, usage, began)
+        return result(key, session, spoken.run_id, answer, usage, self._clock.now_ms() - began)
 
     async def _brought(self, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
         """With the client's results as they are stored. Raises BadRequest when nothing waits for them any more."""
@@ -255,48 +228,9 @@ class TurnRunner:
             await journal.write([entry])
             return
         finished = not message.calls and message.stop_reason in ("stop", "length")
-        spent = self._spent(entry.id, message, run, agent)
-        change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None, spent=spent)
+        cost = spent(entry.id, message, run, agent, self._clock.now_ms())
+        change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None, spent=cost)
         await journal.write([entry, *(closing(journal, opening) if finished else ())], change)
-
-    def _spent(self, entry_id: str, reply: AssistantMessage, run: ToolRun, agent: Agent) -> UsageRow | None:
-        """The reply's row in the usage ledger. A call that failed before it used anything has none."""
-        if reply.stop_reason in ("error", "aborted") and not reply.usage.total:
-            return None
-        return UsageRow(
-            entry_id=entry_id,
-            at=self._clock.now_ms(),
-            run_id=run.run_id,
-            session_key=str(run.key),
-            agent=agent.id,
-            provider=reply.provider,
-            model=reply.model,
-            usage=reply.usage,
-            cost=agent.cost(reply.provider, reply.model, reply.usage),
-        )
-
-    def _result(
-        self, key: SessionKey, session: Session, run_id: str, answer: Sequence[Message], usage: Usage | None, began: int
-    ) -> RunResult:
-        """`answer`: the last reply, and the results behind it when it waits for its client."""
-        reply = answer[0]
-        assert isinstance(reply, AssistantMessage)  # noqa: S101  # every way out of the loop ends with one
-        kind, why = _failure(reply.error_message or "")
-        failed = reply.stop_reason in ("error", "aborted")
-        return RunResult(
-            run_id=run_id,
-            session_key=str(key),
-            session_id=session.id,
-            status="ok" if not failed else "aborted" if reply.stop_reason == "aborted" else "error",
-            text=reply.text,
-            model=f"{reply.provider}/{reply.model}",
-            usage=reply.usage if usage is None else usage,
-            error=why,
-            error_kind=kind,
-            duration_ms=self._clock.now_ms() - began,
-            stop_reason=reply.stop_reason,
-            calls=unanswered(answer),
-        )
 
 
 def _place(
@@ -311,79 +245,3 @@ def _place(
     emit: Emit,
 ) -> Place:
     return Place(key, run_id, journal, provider, route, window, agent.compaction, agent.cost, stop, emit, agent.pruning)
-
-
-def _failure(message: str) -> tuple[str, str]:
-    """The kind of a provider's failure and its sentence, as the loop puts them into a reply that failed."""
-    kind, _, why = message.partition(": ")
-    return (kind, why) if kind in set(Failure) else ("", message)
-
-
-def _with_startup(agent: Agent, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
-    """With the newest daily notes, in the first message of a session."""
-    if not begins(view, agent.startup) or spoken.inbound.results:
-        return spoken
-    notes = startup_notes(agent.files, gathered.now.date(), agent.startup)
-    return msgspec.structs.replace(spoken, notes=(*notes, *spoken.notes))
-
-
-async def _with_recalled(agent: Agent, key: SessionKey, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
-    """With what memory offers unasked, as far as the model has not read it yet."""
-    found = await agent.recall(key, spoken.inbound.text) if spoken.inbound.text else ()
-    whole = [file.name for file in gathered.files if file.raw_chars <= agent.context.prompt.file_limit]
-    news = news_of(found, view, whole if agent.context.prompt.inject else ())
-    return msgspec.structs.replace(spoken, notes=(*spoken.notes, *news)) if news else spoken
-
-
-def _on_behalf(
-    key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
-) -> ToolRun:
-    """For whom the tools of this turn run, and how far the words that led to it can be trusted."""
-    inbound = spoken.inbound
-    notes = (*inbound.notes, *spoken.notes)
-    origins = [inbound.origin, *(note.origin for note in notes), *origins_so_far(view, spoken.run_id)]
-    outside = Origin.OUTSIDE in origins or bool(inbound.results)
-    return ToolRun(
-        key,
-        spoken.run_id,
-        key.is_private,
-        owner=inbound.origin == Origin.OWNER,
-        channel=inbound.channel,
-        sender=inbound.sender,
-        provider=route.provider,
-        model=route.model,
-        origin=Origin.OUTSIDE if outside else inbound.origin,
-        attended=inbound.attended,
-        elevated=preferences.elevated_level,
-        emit=emit,
-    )
-
-
-def gather(
-    agent: Agent, key: SessionKey, tools: tuple[ToolSpec, ...], route: Route, clock: Clock, *, heartbeat: bool = False
-) -> Gathered:
-    """What the next request is made of besides the transcript."""
-    mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
-    files = agent.files.bootstrap_files(mode, private=key.is_private, extra=agent.context.prompt.extra_files)
-    always = tuple(file for file in files if file.name != HEARTBEAT)
-    now_only = next((file for file in files if file.name == HEARTBEAT), None)
-    return Gathered(always, tools, route, local_time(clock), now_only)
-
-
-def context_for(agent: Agent, key: SessionKey) -> ContextSettings:
-    """The agent's settings; a subagent is told only what its task needs, and a group nothing of private memory."""
-    prompt = agent.context.prompt
-    if key.is_subagent and prompt.mode != "none":
-        prompt = msgspec.structs.replace(prompt, mode="minimal")
-    if not key.is_private:
-        prompt = msgspec.structs.replace(prompt, private=False)
-    return msgspec.structs.replace(agent.context, prompt=prompt)
-
-
-def _spoke(inbound: Inbound, route: Route) -> SessionChange:
-    return SessionChange(
-        interaction=inbound.channel not in ("heartbeat", "cron"),
-        provider=route.provider,
-        model=route.model,
-        delivery=inbound.place,
-    )

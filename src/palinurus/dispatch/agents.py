@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from palinurus.agent.turn import Agent
+from palinurus.agent.agent import Agent
 from palinurus.dispatch.queueing import QueueSettings
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.agent.agent import Agent
+from palinurus.agent.turn import TurnRunner
 from palinurus.dispatch import commands
 from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.delivery import Deliveries

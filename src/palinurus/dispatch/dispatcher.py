@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
+from palinurus.agent.agent import Agent
 from palinurus.agent.streamed import SILENT
-from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.agent.turn import TurnRunner
 from palinurus.agent.upkeep import told
 from palinurus.context.opening import Spoken
 from palinurus.dispatch import bindings, commands

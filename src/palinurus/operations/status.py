@@ -7,7 +7,8 @@ import os
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.agent.turn import Agent, context_for, gather
+from palinurus.agent.agent import Agent
+from palinurus.agent.gathering import context_for, gather
 from palinurus.context.report import ContextReport, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe

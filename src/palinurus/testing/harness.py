@@ -15,8 +15,9 @@ from typing import Any, Self
 
 import msgspec
 
+from palinurus.agent.agent import Agent
 from palinurus.agent.loop import Hands
-from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.agent.turn import TurnRunner
 from palinurus.config.handling import (
     ElevatedSettings,
     ExecSettings,

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from palinurus.agent.agent import Agent
 from palinurus.agent.loop import Hands
-from palinurus.agent.turn import Agent, TurnRunner
+from palinurus.agent.turn import TurnRunner
 from palinurus.config.secrets import Redactor
 from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings, Injection

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from palinurus.agent.turn import Agent
+from palinurus.agent.agent import Agent
 from palinurus.config.compacting_settings import compaction_settings, prune_settings, startup_settings
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, load_config

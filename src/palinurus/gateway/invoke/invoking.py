@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from palinurus.agent.turn import Agent
+from palinurus.agent.agent import Agent
 from palinurus.context.epoch import Route
 from palinurus.dispatch.bindings import resolve
 from palinurus.domain.envelope import Inbound

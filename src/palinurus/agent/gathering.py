@@ -1,0 +1,91 @@
+"""What a turn is made of besides the transcript: files, tools, notes that ride along, and on whose behalf it runs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from palinurus.agent.agent import Agent
+from palinurus.agent.earlier import origins_so_far
+from palinurus.agent.loop import Emit
+from palinurus.context.epoch import Route
+from palinurus.context.opening import ContextSettings, Gathered, Spoken
+from palinurus.context.recall import news_of
+from palinurus.context.startup import begins, startup_notes
+from palinurus.context.view import View
+from palinurus.domain.clock import Clock, local_time
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Origin
+from palinurus.domain.tool import ToolRun, ToolSpec
+from palinurus.sessions.session import Preferences, SessionChange
+from palinurus.workspace.files import HEARTBEAT, Mode
+
+
+def with_startup(agent: Agent, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
+    """With the newest daily notes, in the first message of a session."""
+    if not begins(view, agent.startup) or spoken.inbound.results:
+        return spoken
+    notes = startup_notes(agent.files, gathered.now.date(), agent.startup)
+    return msgspec.structs.replace(spoken, notes=(*notes, *spoken.notes))
+
+
+async def with_recalled(agent: Agent, key: SessionKey, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
+    """With what memory offers unasked, as far as the model has not read it yet."""
+    found = await agent.recall(key, spoken.inbound.text) if spoken.inbound.text else ()
+    whole = [file.name for file in gathered.files if file.raw_chars <= agent.context.prompt.file_limit]
+    news = news_of(found, view, whole if agent.context.prompt.inject else ())
+    return msgspec.structs.replace(spoken, notes=(*spoken.notes, *news)) if news else spoken
+
+
+def on_behalf(
+    key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
+) -> ToolRun:
+    """For whom the tools of this turn run, and how far the words that led to it can be trusted."""
+    inbound = spoken.inbound
+    notes = (*inbound.notes, *spoken.notes)
+    origins = [inbound.origin, *(note.origin for note in notes), *origins_so_far(view, spoken.run_id)]
+    outside = Origin.OUTSIDE in origins or bool(inbound.results)
+    return ToolRun(
+        key,
+        spoken.run_id,
+        key.is_private,
+        owner=inbound.origin == Origin.OWNER,
+        channel=inbound.channel,
+        sender=inbound.sender,
+        provider=route.provider,
+        model=route.model,
+        origin=Origin.OUTSIDE if outside else inbound.origin,
+        attended=inbound.attended,
+        elevated=preferences.elevated_level,
+        emit=emit,
+    )
+
+
+def gather(
+    agent: Agent, key: SessionKey, tools: tuple[ToolSpec, ...], route: Route, clock: Clock, *, heartbeat: bool = False
+) -> Gathered:
+    """What the next request is made of besides the transcript."""
+    mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
+    files = agent.files.bootstrap_files(mode, private=key.is_private, extra=agent.context.prompt.extra_files)
+    always = tuple(file for file in files if file.name != HEARTBEAT)
+    now_only = next((file for file in files if file.name == HEARTBEAT), None)
+    return Gathered(always, tools, route, local_time(clock), now_only)
+
+
+def context_for(agent: Agent, key: SessionKey) -> ContextSettings:
+    """The agent's settings; a subagent is told only what its task needs, and a group nothing of private memory."""
+    prompt = agent.context.prompt
+    if key.is_subagent and prompt.mode != "none":
+        prompt = msgspec.structs.replace(prompt, mode="minimal")
+    if not key.is_private:
+        prompt = msgspec.structs.replace(prompt, private=False)
+    return msgspec.structs.replace(agent.context, prompt=prompt)
+
+
+def spoke(inbound: Inbound, route: Route) -> SessionChange:
+    return SessionChange(
+        interaction=inbound.channel not in ("heartbeat", "cron"),
+        provider=route.provider,
+        model=route.model,
+        delivery=inbound.place,
+    )
