@@ -51,12 +51,8 @@ class WordScores:
         counts, labelled = self._counted(texts)
         weights = self._weights(query, looked, counts)
         around = self._around(looked.candidates, counts, neighbours, texts.brevity())
-        full = FULL * sum(weights) or 1.0
         self.labelled = [label * brief for label, brief in zip(labelled, texts.brevity(), strict=True)]
-        self.own = [
-            sum(weights[number] * _gain(count, length) for number, count in counted.items()) / full if counted else 0.0
-            for counted, length in zip(around, texts.relative_lengths(), strict=True)
-        ]
+        self.own = _gains(around, weights, texts.relative_lengths())
 
     def _counted(self, texts: _Texts) -> tuple[list[Counts], list[float]]:
         counts: list[Counts] = [{} for _ in texts.starts]
@@ -154,9 +150,17 @@ def _contexts(candidates: Sequence[Candidate]) -> list[str]:
     return [f"{dates[candidate.place.path]} {candidate.context}" for candidate in candidates]
 
 
-def _gain(count: float, relative_length: float) -> float:
+def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence[float]) -> list[float]:
     """A long piece needs more; a short one little less, or a mere "yes" beside a find would be as good as the find."""
-    return count * (SATURATION + 1) / (count + SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, relative_length)))
+    each, gains = (SATURATION + 1) / (FULL * sum(weights) or 1.0), []
+    for counted, length in zip(around, lengths, strict=True):
+        gain = 0.0
+        if counted:
+            half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length))
+            for number, count in counted.items():
+                gain += weights[number] * count / (count + half)
+        gains.append(gain * each)
+    return gains
 
 
 def _sum(one: Counts, other: Counts) -> Counts:
