@@ -1,0 +1,272 @@
+"""The program git, asked about one workspace and told nothing that the workspace says about git itself.
+
+A repository can name programs in a dozen places: hooks, pagers, filters, external diffs, monitors, signers. None of
+them is read here. Git is shown a directory of ours that has the repository's objects, refs and index and a config of
+our own, so what a stranger's `.git/config` says is not switched off piece by piece, it is not there. Environment,
+time and output are bounded as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from palinurus.domain.errors import WorkspaceError
+from palinurus.workspace.steps import give
+
+SECONDS = 20.0
+MAX_OUTPUT = 4 * 1024 * 1024
+_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
+# Said by the config of the repository, these change what its files mean; we would read and keep them wrongly.
+_NOT_PLAIN = r"^(filter\.|extensions\.|include|core\.(worktree|sparsecheckout|splitindex|autocrlf|eol)$)"
+_CONFIG = """[core]
+	repositoryformatversion = 0
+	bare = false
+	filemode = true
+	fsmonitor = false
+	hooksPath = /dev/null
+	attributesFile = /dev/null
+	excludesFile = {excludes}
+	quotePath = false
+	untrackedCache = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[commit]
+	gpgSign = false
+[diff]
+	renames = true
+"""
+# What is never taken into the history by itself: it is large, made by programs, or secret.
+_EXCLUDES = """.pal/
+.pal-*.tmp
+node_modules/
+.venv/
+venv/
+__pycache__/
+*.pyc
+*.sqlite
+*.sqlite-wal
+*.sqlite-shm
+.env
+.env.*
+*.pem
+*.key
+id_rsa*
+id_ed25519*
+credentials.json
+"""
+_MARKS_OF_WORK = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
+
+
+class Output(Struct, frozen=True):
+    data: bytes
+    truncated: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+def find_git() -> str:
+    """Where git is, "" when it is not there. Never one that lies in a place of a relative PATH."""
+    found = shutil.which("git", path=_PATH) or shutil.which("git") or ""
+    return found if Path(found).is_absolute() else ""
+
+
+def unfit(root: Path, git: str) -> str:
+    """Why this workspace has no history that we can read, in one sentence; "" when it has one."""
+    if not git:
+        return "git is not installed"
+    place = root / ".git"
+    try:
+        if not stat.S_ISDIR(place.lstat().st_mode):
+            return "the workspace is a part of another repository, which is left alone"
+        for name in ("objects", "refs", "refs/heads"):
+            if not stat.S_ISDIR((place / name).lstat().st_mode):
+                return "the repository of the workspace is not a plain one"
+    except OSError:
+        return "the workspace is no git repository; `git init` in it begins a history"
+    odd = _odd_settings(place / "config", git)
+    return f"the repository of the workspace is not a plain one ({odd})" if odd else ""
+
+
+def in_the_middle(root: Path) -> str:
+    """What its owner is in the middle of, when nobody else should commit; "" when nothing."""
+    place = root / ".git"
+    if found := next((name for name in _MARKS_OF_WORK if os.path.lexists(place / name)), ""):
+        return f"somebody is in the middle of something there ({found})"
+    if os.path.lexists(place / "index.lock"):
+        return "another git is at work there"
+    return "" if _branch(place) else "no branch is checked out there"
+
+
+class Git:
+    """Git, for one workspace that is not `unfit`. Everything here blocks; call it on a thread."""
+
+    def __init__(self, root: Path, program: str, index: Path | None = None) -> None:
+        self.root = root
+        self._program = program
+        self._index = index or root / ".git" / "index"
+
+    @contextmanager
+    def with_own_index(self) -> Iterator[Git]:
+        """The same with a copy of the index, which takes the index's place at the end of the block.
+
+        So a kill in the middle leaves no lock behind that would keep its owner, and us, from committing for good.
+        """
+        with tempfile.TemporaryDirectory(prefix="pal-index-") as folder:
+            copy = Path(folder) / "index"
+            with suppress(FileNotFoundError):
+                shutil.copyfile(self._index, copy)
+            yield Git(self.root, self._program, copy)
+            _install(copy, self._index)
+
+    def run(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        most: int = MAX_OUTPUT,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> Output:
+        """What it prints. Raises WorkspaceError when it fails or takes too long."""
+        with self._stage() as environment:
+            return _bounded(
+                [self._program, "--no-pager", "--literal-pathspecs", *arguments],
+                {**environment, **variables}, self.root, given, most,
+            )  # fmt: skip
+
+    @contextmanager
+    def _stage(self) -> Iterator[dict[str, str]]:
+        """A git directory of ours around the repository's objects, refs and index, for one call."""
+        place = self.root / ".git"
+        branch = _branch(place)
+        with tempfile.TemporaryDirectory(prefix="pal-git-") as folder:
+            ours = Path(folder)
+            for name in ("objects", "refs", "packed-refs"):
+                (ours / name).symlink_to(place / name)
+            (ours / "info").mkdir()
+            (ours / "info" / "exclude").symlink_to(place / "info" / "exclude")
+            (ours / "HEAD").write_text(f"ref: {branch}\n" if branch else _detached(place))
+            (ours / "excludes").write_text(_EXCLUDES)
+            (ours / "config").write_text(_CONFIG.format(excludes=ours / "excludes"))
+            yield {
+                "PATH": _PATH,
+                "HOME": folder,
+                "LC_ALL": "C.UTF-8",
+                "GIT_DIR": folder,
+                "GIT_WORK_TREE": str(self.root),
+                "GIT_INDEX_FILE": str(self._index),
+                "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_CONFIG_GLOBAL": "/dev/null",
+                "GIT_ATTR_NOSYSTEM": "1",
+                "GIT_NO_REPLACE_OBJECTS": "1",
+                "GIT_NO_LAZY_FETCH": "1",
+                "GIT_ALLOW_PROTOCOL": "none",
+                "GIT_TERMINAL_PROMPT": "0",
+                "GIT_OPTIONAL_LOCKS": "0",
+            }
+
+
+def _install(copy: Path, index: Path) -> None:
+    """By git's own rule: who makes the lock may write. A taken one is no harm: the next commit mends the index."""
+    lock = index.with_name("index.lock")
+    with suppress(FileExistsError, FileNotFoundError):
+        data = copy.read_bytes()
+        fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(fd, "wb") as file:
+            give(fd, index.parent.stat())
+            file.write(data)
+        lock.replace(index)
+
+
+def _branch(place: Path) -> str:
+    """The branch that HEAD names, "" when it is none that lies in the repository itself."""
+    try:
+        head = (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    name = head.removeprefix("ref: ").strip()
+    safe = name.startswith("refs/heads/") and ".." not in name and not any(char.isspace() for char in name)
+    return name if head.startswith("ref: ") and safe and name.isprintable() else ""
+
+
+def _detached(place: Path) -> str:
+    try:
+        head = (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        head = ""
+    hexadecimal = len(head) == 40 and set(head) <= set("0123456789abcdef")
+    return f"{head}\n" if hexadecimal else "ref: refs/heads/main\n"
+
+
+def _odd_settings(config: Path, git: str) -> str:
+    """The settings by which the repository is not plain. The file is read as text: nothing in it is followed."""
+    command = [git, "config", "--file", str(config), "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN]
+    environment = {"PATH": _PATH, "HOME": "/", "GIT_DIR": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command, env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"its config cannot be read: {error}"
+    if done.returncode not in (0, 1):  # 1: nothing of the kind
+        return "its config cannot be read"
+    return ", ".join(sorted(set(done.stdout.decode("utf-8", "replace").split()))[:3])
+
+
+def _bounded(command: list[str], environment: dict[str, str], cwd: Path, given: bytes, most: int) -> Output:
+    """Run to the end, or to as much output as there is room for. Raises WorkspaceError."""
+    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as trouble:
+        asked.write(given)
+        asked.seek(0)
+        try:
+            process = subprocess.Popen(
+                command, env=environment, cwd=cwd, stdin=asked, stdout=subprocess.PIPE, stderr=trouble,
+                start_new_session=True,  # Ctrl-C in a chat is not meant for it
+            )  # fmt: skip
+        except OSError as error:
+            raise WorkspaceError(f"git cannot be started: {error.strerror}", hint="is it installed?") from None
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(SECONDS, end)
+        timer.start()
+        try:
+            assert process.stdout is not None  # noqa: S101  # a pipe was asked for
+            data = process.stdout.read(most + 1)
+            if len(data) > most:
+                process.kill()
+            process.stdout.close()
+            code = process.wait()
+        finally:
+            timer.cancel()
+        if len(data) > most:
+            return Output(data[:most], truncated=True)
+        if code != 0:
+            trouble.seek(0)
+            raise _failed(command, late.is_set(), trouble.read(2000).decode("utf-8", "replace"))
+        return Output(data)
+
+
+def _failed(command: list[str], late: bool, said: str) -> WorkspaceError:
+    verb = next(word for word in command[1:] if not word.startswith("-"))
+    if late:
+        return WorkspaceError(f"git {verb} took more than {SECONDS:g} seconds", hint="is the workspace very large?")
+    why = said.strip().splitlines()[-1] if said.strip() else "it did not say why"
+    return WorkspaceError(f"git {verb} failed: {why}", hint="try the same by hand in the workspace")

@@ -1,0 +1,230 @@
+"""The history of a workspace: what the agent's runs and its owner changed, kept by git.
+
+A commit is made when runs have ended and files differ. Nothing is ever rewritten, no branch is changed but by one
+commit at its end, and restoring puts the old content into the file as an ordinary, backed-up write: git itself never
+touches a file of the workspace.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
+from palinurus.workspace.boundary import MAX_BYTES
+from palinurus.workspace.git import Git, Output, find_git, in_the_middle, unfit
+
+AUTHOR = "Palinurus"
+ADDRESS = "pal@localhost"
+MAX_DIFF = 512 * 1024
+MAX_NEW_BYTES = 1024 * 1024  # of a file that git does not know yet
+MAX_NEW_FILES = 500
+MAX_FILES = 5_000
+_COMMIT = re.compile(r"[0-9a-f]{4,40}")
+_FIELDS = "%x1e%H%x1f%at%x1f%an%x1f%s%x1f%b%x1f"
+
+
+class ChangedFile(Struct, frozen=True):
+    path: str
+    added: int  # lines; -1: not text
+    removed: int
+
+
+class Commit(Struct, frozen=True):
+    id: str
+    at: int  # milliseconds
+    author: str
+    subject: str
+    body: str = ""
+    files: tuple[ChangedFile, ...] = ()
+
+
+class Log(Struct, frozen=True):
+    commits: tuple[Commit, ...]  # newest first
+    has_more: bool
+
+
+class LeftOut(Struct, frozen=True):
+    path: str
+    why: str
+
+
+class Committed(Struct, frozen=True):
+    commit: Commit | None  # None: nothing had changed
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class History:
+    """Of one workspace. Everything here blocks; call it on a thread. Raises WorkspaceError when git fails."""
+
+    def __init__(self, root: Path, program: str | None = None) -> None:
+        self._root = root
+        self._program = find_git() if program is None else program
+
+    def why_not(self) -> str:
+        """Why there is no history to look at, in one sentence; "" when there is one."""
+        return unfit(self._root, self._program)
+
+    def log(self, path: str = "", *, limit: int = 50, before: str = "") -> Log:
+        git = self._git()
+        start = f"{_commit(before)}^" if before else "HEAD"
+        if not self._known(git, start):
+            return Log((), has_more=False)
+        told = git.run(
+            "log", f"--max-count={limit + 1}", "--numstat", "-z", "--no-renames", f"--format={_FIELDS}",
+            start, "--", *([path] if path else []),
+        )  # fmt: skip
+        commits = _commits(told)
+        return Log(commits[:limit], has_more=len(commits) > limit or told.truncated)
+
+    def diff(self, commit: str = "", path: str = "", *, now: bool = False) -> Output:
+        """What a commit changed; with `now`, from it to the files as they are. Without one, what is not committed."""
+        git = self._git()
+        plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--unified=3")
+        only = ["--", path] if path else ["--"]
+        if commit and not now:
+            wanted = self._checked(git, commit)
+            return git.run("diff-tree", "-p", "--root", "--no-commit-id", *plain, wanted, *only, most=MAX_DIFF)
+        if commit or self._known(git, "HEAD"):
+            base = self._checked(git, commit) if commit else "HEAD"
+            return git.run("diff", *plain, base, *only, most=MAX_DIFF)
+        return Output(b"")
+
+    def content(self, commit: str, path: str) -> bytes:
+        """What a file held at a commit. Raises NotFound."""
+        git = self._git()
+        wanted = self._checked(git, commit)
+        listed = git.run("ls-tree", "-z", "--long", wanted, "--", path).text
+        if not listed:
+            raise NotFound(f"{path} was not there at {commit[:12]}", hint="choose another point of its history")
+        mode, kind, blob, size = listed.partition("\t")[0].split()
+        if kind != "blob" or mode == "120000":
+            raise WorkspaceError(f"{path} was no plain file at {commit[:12]}", hint="choose another one")
+        if int(size) > MAX_BYTES:
+            raise WorkspaceError(f"{path} had {int(size):,} bytes; {MAX_BYTES:,} are allowed", hint="use git by hand")
+        return git.run("cat-file", "blob", blob).data
+
+    def changed(self) -> tuple[str, ...]:
+        """Files that differ from the last commit, new ones included, those that are left out as well."""
+        return tuple(_shown(path) for _, path in self._status(self._git()))
+
+    def commit(self, subject: str = "", body: str = "", author: str = AUTHOR) -> Committed:
+        """Keep what has changed; without a subject the files themselves are named.
+
+        Raises WorkspaceError when its owner is in the middle of something there.
+        """
+        git = self._git()
+        if busy := in_the_middle(self._root):
+            raise WorkspaceError(f"nothing was committed: {busy}", hint="it is tried again after the next run")
+        taken, left_out = self._taken(self._status(git))
+        if not taken:
+            return Committed(None, left_out)
+        with git.with_own_index() as own:
+            own.run("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", given=_as_bytes(taken))
+            staged = self._staged(own)
+            if staged:
+                message = f"{subject or _named(taken)}\n\n{body}".encode("utf-8", "replace")
+                own.run("commit", "--quiet", "--no-verify", "--file=-", given=message, variables=_names(author))
+        return Committed(self.log(limit=1).commits[0] if staged else None, left_out)
+
+    def _git(self) -> Git:
+        if why := self.why_not():
+            raise NotFound(f"there is no history: {why}", hint="the rest of the house does not need it")
+        return Git(self._root, self._program)
+
+    def _known(self, git: Git, name: str) -> bool:
+        """Whether a commit of this name is there. A new repository has none at all."""
+        try:
+            git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        except WorkspaceError:
+            return False
+        return True
+
+    def _checked(self, git: Git, commit: str) -> str:
+        wanted = _commit(commit)
+        if not self._known(git, wanted):
+            raise NotFound(f"there is no commit {wanted}", hint="workspace log lists them")
+        return wanted
+
+    def _staged(self, git: Git) -> bool:
+        if not self._known(git, "HEAD"):
+            return bool(git.run("ls-files", "--cached", "-z").data)
+        return bool(git.run("diff", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD").data)
+
+    def _status(self, git: Git) -> list[tuple[str, str]]:
+        """Code and path of every file that differs; directories end with a slash: repositories inside this one."""
+        told = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+        parts = told.data.decode("utf-8", "surrogateescape").split("\0")
+        return [(part[:2], part[3:]) for part in parts if len(part) > 3][:MAX_FILES]
+
+    def _taken(self, found: list[tuple[str, str]]) -> tuple[list[str], tuple[LeftOut, ...]]:
+        """What goes into a commit: all that git knows, and new files unless they are large, or very many."""
+        new = [path for code, path in found if code == "??"]
+        refused = {path: why for path in new if (why := self._too_much(path))}
+        left = [LeftOut(_shown(path), why) for path, why in refused.items()]
+        fitting = [path for path in new if path not in refused]
+        if len(fitting) > MAX_NEW_FILES:
+            kept = [path for path in fitting if path.casefold().endswith(".md")][:MAX_NEW_FILES]
+            others = len(fitting) - len(kept)
+            left.append(LeftOut("", f"{others:,} new files at once: add them by hand, or name them in .gitignore"))
+            fitting = kept
+        return [path for code, path in found if code != "??"] + fitting, tuple(left)
+
+    def _too_much(self, path: str) -> str:
+        if path.endswith("/"):
+            return "it is a repository of its own"
+        try:
+            size = (self._root / path).lstat().st_size
+        except OSError:
+            return "it has gone"
+        return f"it has {size:,} bytes" if size > MAX_NEW_BYTES else ""
+
+
+def _as_bytes(paths: list[str]) -> bytes:
+    return b"".join(path.encode("utf-8", "surrogateescape") + b"\0" for path in paths)
+
+
+def _named(paths: list[str]) -> str:
+    shown = ", ".join(_shown(path) for path in paths[:3])
+    return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
+
+
+def _shown(path: str) -> str:
+    """A path as text that every door can carry, whatever its bytes are."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _commit(text: str) -> str:
+    if not _COMMIT.fullmatch(text):
+        raise BadRequest(f"not a commit: {text[:80]!r}", hint="the id as workspace log shows it, or its beginning")
+    return text
+
+
+def _names(author: str) -> dict[str, str]:
+    shown = "".join(char for char in author if char.isprintable() and char not in "<>\n").strip() or AUTHOR
+    return {
+        "GIT_AUTHOR_NAME": shown[:80],
+        "GIT_AUTHOR_EMAIL": ADDRESS,
+        "GIT_COMMITTER_NAME": AUTHOR,
+        "GIT_COMMITTER_EMAIL": ADDRESS,
+    }
+
+
+def _commits(told: Output) -> tuple[Commit, ...]:
+    blocks = told.text.split("\x1e")[1:]
+    if told.truncated and blocks:
+        blocks.pop()  # the last one may be cut
+    return tuple(_one(block) for block in blocks)
+
+
+def _one(block: str) -> Commit:
+    sha, at, author, subject, body, files = (block.split("\x1f") + [""] * 6)[:6]
+    listed = [_changed(line) for line in files.strip("\0\n").split("\0") if line.count("\t") >= 2]
+    return Commit(sha, int(at or 0) * 1000, author, subject, body.strip(), tuple(listed))
+
+
+def _changed(line: str) -> ChangedFile:
+    added, removed, path = line.strip("\n").split("\t", 2)
+    return ChangedFile(path, -1 if added == "-" else int(added), -1 if removed == "-" else int(removed))

@@ -1,0 +1,43 @@
+"""`pal workspace log|diff|restore|commit` on a real home."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from called import Pal
+
+from palinurus.config.home import Home
+from palinurus.workspace.seed import _git_init
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def test_a_change_is_listed_shown_and_taken_back(pal_command: Pal, workspace: Path) -> None:
+    assert _git_init(workspace)
+    nothing = pal_command("workspace", "log")
+    assert (nothing.code, "file(s) changed since" in nothing.out) == (0, True)
+    kept = pal_command("workspace", "commit", "-m", "As it was", "--json").json
+    (workspace / "SOUL.md").write_text("Spoilt.\n")
+    assert "+Spoilt." in pal_command("workspace", "diff").out
+    listed = pal_command("workspace", "log", "SOUL.md").out
+    assert "As it was" in listed
+    assert "1 file(s) changed" in listed
+    commit = kept["commit"]["id"]
+    assert "+Curious and calm." in pal_command("workspace", "diff", commit, "--path", "SOUL.md").out
+    back = pal_command("workspace", "restore", "SOUL.md", commit[:8])
+    assert (back.code, back.err) == (0, "")
+    assert "What it held lies in .pal/backups/SOUL.md/" in back.out
+    assert (workspace / "SOUL.md").read_text() == "# Soul\nCurious and calm.\n"
+    assert pal_command("workspace", "commit").out.startswith("Nothing had changed.")
+
+
+def test_without_a_history_the_reason_is_one_line(pal_command: Pal, home: Home) -> None:
+    ended = pal_command("workspace", "log")
+    assert (ended.code, ended.out) == (
+        1,
+        "There is no history: the workspace is no git repository; `git init` in it begins a history.\n",
+    )
+    wrong = pal_command("workspace", "restore", "SOUL.md", "abcdef1")
+    assert (wrong.code, wrong.err.startswith("pal: there is no history:")) == (1, True)
