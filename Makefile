@@ -18,8 +18,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-run: setup $(EMBEDDED)  ## set up, then chat
-	@$(BIN)/pal chat
+run: setup $(EMBEDDED)  ## set up, then start the gateway, open its page, and chat
+	@$(BIN)/pal up
 
 # The small model for small talk: tried once and for a minute at most, then `make run` goes on with it or without it.
 $(EMBEDDED): $(READY)
@@ -38,9 +38,11 @@ test: setup packages  ## everything but browsers and real peers
 	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not real"
 	$(BIN)/pytest -q -m "slow and not real"
 
-test-real: setup packages  ## what needs a browser, a real peer or the small embedded model
+test-real: setup  ## what needs a browser, a real peer or the small embedded model
+	@sh tools/debian-packages chromium
 	@$(BIN)/pal models install embedded || echo "Its tests are skipped."
 	@timeout 240 sh tools/openclaw $(BIN) || echo "OpenClaw could not be installed: its tests are skipped."
+	@timeout 240 sh tools/clawhub $(BIN) || echo "clawhub could not be installed: its tests are skipped."
 	$(BIN)/pytest -q -m real || [ $$? -eq 5 ]
 
 bench: setup  ## what the program exists for, measured beside peers

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import signal
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -286,3 +288,29 @@ async def test_a_stopped_holder_is_not_waited_for_for_ever(place: PalHome) -> No
         ended = await place.pal("gateway", "run", "--port", "0")
         assert f"pid {chat.pid} (pal chat) holds the home" in ended.one_clear_line()
         chat.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.slow
+async def test_the_network_meets_the_certificate_whose_fingerprint_was_shown(place: PalHome) -> None:
+    port = free_port()
+    async with gateway_of(place, "--lan", "--lan-port", str(port)) as (talk, url):
+        told = await talk.until(lambda line: "SHA-256 " in line)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        _, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port, ssl=context), PATIENCE)
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        assert told.endswith(_spaced(shown))
+        assert url.startswith("http://127.0.0.1:")
+        status = (await place.pal("gateway", "status", "--json")).json
+        assert status["fingerprint"] == _spaced(shown)
+        assert status["bind"] == "loopback"
+
+
+def _spaced(certificate: bytes) -> str:
+    return hashlib.sha256(certificate).digest().hex(":").upper()
+
+
+def test_the_network_is_opened_in_one_way_at_a_time(pal_command: Pal) -> None:
+    ended = pal_command("gateway", "run", "--lan", "--bind", "lan")
+    assert "--lan speaks TLS and --bind lan does not" in ended.err

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -60,16 +62,33 @@ def chat(shell: Shell, session_key: str, agent_id: str) -> int:
       printf 'remember that my bicycle is green\\n' | pal chat
     """
     first = make_on_first_run(shell)
-    said = Inbound("", "", session_key=session_key, agent=agent_id)
+    return run_async(talk_here(shell, Inbound("", "", session_key=session_key, agent=agent_id), first=first))
+
+
+Tell = Callable[[str], None]
+Entrance = Callable[[Door, Tell], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def _just_enter(door: Door, _: Tell) -> AsyncIterator[None]:
+    await door.enter()
+    yield
+
+
+async def talk_here(shell: Shell, where: Inbound, *, first: bool, entrance: Entrance = _just_enter) -> int:
+    """A conversation, as this terminal or this pipe allows. `entrance` comes in by the door, and lasts as long."""
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        return run_async(_in_terminal(shell, said, first=first))
-    return run_async(_line_by_line(shell, session_key, agent_id))
+        return await _in_terminal(shell, where, entrance, first=first)
+    return await _line_by_line(shell, where.session_key, where.agent, entrance)
 
 
-async def _in_terminal(shell: Shell, where: Inbound, *, first: bool) -> int:
+async def _in_terminal(shell: Shell, where: Inbound, entrance: Entrance, *, first: bool) -> int:
     screen = Screen(color=shell.color)
-    async with open_door(shell, lambda text: screen.print([[("notice", f"! {text}")]])) as door:
-        await door.enter()
+
+    def tell(text: str) -> None:
+        screen.print([[("notice", f"! {text}")]])
+
+    async with open_door(shell, tell) as door, entrance(door, tell):
         status = await door.call(STATUS, AskStatus(where.agent))
         key = str(resolve(where, status.agents, status.agent))
         files = Places(Path(status.workspace), Path.cwd(), shell.home.user_home)
@@ -107,12 +126,11 @@ def _say_goodbye(shell: Shell, door: Door, key: str) -> None:
     )
 
 
-async def _line_by_line(shell: Shell, session_key: str, agent_id: str) -> int:
+async def _line_by_line(shell: Shell, session_key: str, agent_id: str, entrance: Entrance) -> int:
     terminal = sys.stdin.isatty()
     lines = Lines("you> " if terminal else "")
     failed = 0
-    async with open_door(shell) as door:
-        await door.enter()
+    async with open_door(shell) as door, entrance(door, shell.warn):
         status = await door.call(STATUS, AskStatus(agent_id))
         for warning in status.warnings:
             shell.warn(warning)

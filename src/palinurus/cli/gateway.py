@@ -93,6 +93,7 @@ def _status_text(found: GatewayStanding) -> str:
         return "No gateway is running. `pal gateway run` starts one."
     rows = [
         ("address", f"{found.url} ({found.bind}, {'open to all here' if found.auth == 'none' else found.auth})"),
+        *([("network", f"{found.secure_url} (TLS, SHA-256 {found.fingerprint})")] if found.fingerprint else []),
         ("token", found.token_from),
         ("process", f"{found.pid}, {'ready' if found.ready else 'leaving'}, up {_time(found.uptime_ms)}"),
         ("clients", str(found.clients)),

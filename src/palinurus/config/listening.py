@@ -6,6 +6,7 @@ import ipaddress
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.gateway import Endpoint, GatewayOptions
 from palinurus.domain.errors import ConfigError
@@ -25,16 +26,33 @@ class GatewaySettings(Struct, frozen=True):
     responses: bool = True
     invoke_allow: tuple[str, ...] = ()
     invoke_deny: tuple[str, ...] = ()
+    lan: bool = False  # the network reaches it too, by TLS at a port of its own
+    secure_port: int = 0
+
+    @property
+    def plain_is_near(self) -> bool:
+        """Whether only this machine can reach it without TLS."""
+        return all(ipaddress.ip_address(host).is_loopback for host in self.hosts)
 
     @property
     def is_near(self) -> bool:
         """Whether only this machine can reach it."""
-        return all(ipaddress.ip_address(host).is_loopback for host in self.hosts)
+        return self.plain_is_near and not self.lan
 
 
-def gateway_settings(options: GatewayOptions, *, port: int | None = None, bind: str | None = None) -> GatewaySettings:
-    """`port` and `bind` of the command line win. Raises ConfigError for what cannot be started safely."""
-    where = bind or options.bind or "loopback"
+def gateway_settings(
+    options: GatewayOptions,
+    *,
+    port: int | None = None,
+    bind: str | None = None,
+    lan: bool = False,
+    secure_port: int | None = None,
+) -> GatewaySettings:
+    """What the command line says wins. Raises ConfigError for what cannot be started safely.
+
+    `lan`: the plain port is for this machine alone, and the network comes in by TLS at the next one.
+    """
+    where = "loopback" if lan else bind or options.bind or "loopback"
     endpoints, tools = options.http.endpoints if options.http is not None else None, options.tools
     settings = GatewaySettings(
         hosts=_hosts(where, options.custom_bind_host),
@@ -47,10 +65,14 @@ def gateway_settings(options: GatewayOptions, *, port: int | None = None, bind: 
         responses=_is_on(endpoints.responses if endpoints is not None else None),
         invoke_allow=tools.allow if tools else (),
         invoke_deny=tools.deny if tools else (),
+        lan=lan,
     )
+    beside = min(settings.port + 1, 65_535) if settings.port else 0
+    settings = replace(settings, secure_port=beside if secure_port is None else secure_port)
     if settings.mode == "none" and not settings.is_near:
+        where = "the network" if lan else settings.hosts[0]
         raise ConfigError(
-            f"the gateway does not listen at {settings.hosts[0]} without authentication",
+            f"the gateway does not listen at {where} without authentication",
             hint="take gateway.auth.mode none out of the config, or bind to loopback",
         )
     return settings

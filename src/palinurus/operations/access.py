@@ -22,6 +22,7 @@ class Token(Struct, frozen=True, rename="camel", omit_defaults=True):
     revoked_at: int | None = None
     last_used_at: int | None = None
     device_id: str = ""  # of a token that belongs to a device
+    seal: str = ""  # of a browser's: over the owner's secret by which it was let in; see gateway/door/guard.py
 
 
 class PairedDevice(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -34,6 +35,7 @@ class PairedDevice(Struct, frozen=True, rename="camel", omit_defaults=True):
     code: str = ""  # shown on both sides, to compare
     paired_at: int | None = None
     platform: str = ""
+    kind: Literal["device", "browser"] = "device"  # a browser has no key, only a cookie
 
 
 class AccessStore(Protocol):

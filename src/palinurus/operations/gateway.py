@@ -10,10 +10,10 @@ import os
 
 from msgspec import Struct
 
-from palinurus.domain.errors import BadRequest, HomeHeld
+from palinurus.domain.errors import BadRequest, HomeHeld, NotFound
 from palinurus.operations.access import PairedDevice, Token
 from palinurus.operations.bounds import Days
-from palinurus.operations.holder import GatewayStanding
+from palinurus.operations.holder import AskLink, GatewayStanding, PageLink
 from palinurus.operations.house import House
 from palinurus.operations.register import Register
 from palinurus.operations.scopes import Scope
@@ -102,6 +102,12 @@ async def _hand_over(house: House, _: AskGateway) -> HandingOver:
     return HandingOver(os.getpid(), await house.holder.hand_over())
 
 
+async def _link(house: House, params: AskLink) -> PageLink:
+    if house.holder.link is None:
+        raise NotFound("no gateway is running", hint="`pal up` or `pal gateway run` starts one")
+    return house.holder.link(params)
+
+
 async def _register(house: House) -> Register:
     if house.access is None:
         raise BadRequest("this home keeps no tokens")
@@ -154,6 +160,7 @@ async def _revoke_device(house: House, params: NameDevice) -> PairedDevice:
 STATUS = Operation("gateway.status", AskGateway, GatewayStanding, "admin", _status)
 STOP = Operation("gateway.stop", AskGateway, Ending, "admin", _stop, local=True)
 HAND_OVER = Operation("house.hand_over", AskGateway, HandingOver, "admin", _hand_over, local=True)
+LINK = Operation("page.link", AskLink, PageLink, "admin", _link, local=True)
 TOKENS = Operation("gateway.tokens.list", AskGateway, TokenList, "admin", _tokens)
 MAKE_TOKEN = Operation("gateway.tokens.create", MakeToken, TokenShown, "admin", _make_token)
 ROTATE_TOKEN = Operation("gateway.tokens.rotate", NameToken, TokenShown, "admin", _rotate_token)
@@ -165,6 +172,7 @@ OPERATIONS = (
     STATUS,
     STOP,
     HAND_OVER,
+    LINK,
     TOKENS,
     MAKE_TOKEN,
     ROTATE_TOKEN,

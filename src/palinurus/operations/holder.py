@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
+from palinurus.operations.scopes import SCOPES, Scope
+
 
 class GatewayStanding(Struct, frozen=True, rename="camel"):
     """How the gateway stands. Nothing here is secret."""
@@ -22,6 +24,21 @@ class GatewayStanding(Struct, frozen=True, rename="camel"):
     clients: int = 0
     busy: int = 0
     ready: bool = False
+    secure_url: str = ""  # where the network reaches it by TLS
+    fingerprint: str = ""  # of its certificate
+
+
+class AskLink(Struct, frozen=True):
+    lan: bool = False  # for another machine in the network
+    scopes: tuple[Scope, ...] = SCOPES
+
+
+class PageLink(Struct, frozen=True, rename="camel"):
+    """An address that lets one browser in, once. `url` holds the code: it is for the owner's eyes."""
+
+    url: str
+    expires_at: int = 0  # 0: no code is needed
+    fingerprint: str = ""  # of the certificate, where TLS is spoken
 
 
 class Holder:
@@ -31,5 +48,7 @@ class Holder:
         self.gateway: Callable[[], GatewayStanding] | None = None
         self.end: Callable[[], None] | None = None
         """Ends the gateway in peace, once it has finished what it accepted. Must not block."""
+        self.link: Callable[[AskLink], PageLink] | None = None
+        """Makes a link to the page. Raises BadRequest when there is none of the kind."""
         self.hand_over: Callable[[], Awaitable[int]] | None = None
         """Gives the home to whoever asked for it, once what runs is finished; returns at once with how many run."""

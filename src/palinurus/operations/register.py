@@ -78,6 +78,7 @@ class Register:
         """Those that wait first, then the newest."""
         waiting = {device.id for device in self._waiting()}
         kept = [device for device in self._devices.values() if device.status != "waiting" or device.id in waiting]
+        kept = [device for device in kept if device.kind != "browser" or self._tokens_of(device.id)]  # else it is over
         return sorted(kept, key=lambda device: (device.status != "waiting", -device.asked_at))
 
     def _is_alive(self, token: Token) -> bool:
@@ -109,6 +110,8 @@ class Register:
             token = self._find_token(which)
             if not self._is_alive(token):
                 raise BadRequest(f"the token {token.name!r} is dead already", hint="make a new one")
+            if token.seal:
+                raise BadRequest("the secret of a browser is its own", hint="revoke it, and let it come in again")
             kept = await self._keep(token)
             del self._tokens[token.digest]
         self._died(token.id)
@@ -127,9 +130,9 @@ class Register:
             for token in [self._tokens[digest] for digest in used if digest in self._tokens]:
                 await self._store.put_token(token)
 
-    async def _keep(self, token: Token) -> tuple[Token, str]:
+    async def _keep(self, token: Token, seal: Callable[[str], str] = lambda _: "") -> tuple[Token, str]:
         secret = f"pal_{secrets.token_urlsafe(32)}"
-        kept = msgspec.structs.replace(token, digest=digest_of(secret))
+        kept = msgspec.structs.replace(token, digest=digest_of(secret), seal=seal(secret))
         await self._store.put_token(kept)
         self._tokens[kept.digest] = kept
         return kept, secret
@@ -195,6 +198,16 @@ class Register:
                 return ""
             name, now = f"device {device.id[:16]}", self._clock.now_ms()
             _, secret = await self._keep(Token(self._new_id(), name, "", device.scopes, now, device_id=device.id))
+            return secret
+
+    async def let_in(self, browser: PairedDevice, days: float, seal: Callable[[str], str]) -> str:
+        """Keep a browser, and give the secret of its cookie, which is told this once. `seal` closes over the secret."""
+        async with self._changing:
+            now = self._clock.now_ms()
+            name, expires = f"browser {browser.id[:16]}", now + round(days * DAY_MS)
+            await self._put(msgspec.structs.replace(browser, status="paired", paired_at=now))
+            token = Token(self._new_id(), name, "", browser.scopes, now, expires, device_id=browser.id)
+            _, secret = await self._keep(token, seal)
             return secret
 
     async def _pair(self, device: PairedDevice, scopes: tuple[Scope, ...]) -> PairedDevice:

@@ -21,7 +21,8 @@ from palinurus.config.atomic import write_atomic
 from palinurus.config.listening import GatewaySettings
 from palinurus.config.load import Loaded
 from palinurus.domain.clock import random_id
-from palinurus.domain.errors import ConfigError, StorageError
+from palinurus.domain.errors import BadRequest, ConfigError, StorageError
+from palinurus.gateway.door.access import CONFIGURED
 from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
 from palinurus.gateway.door.guard import Guard, place_of
 from palinurus.gateway.families import FAMILIES
@@ -30,16 +31,20 @@ from palinurus.gateway.frames.publishing import Publisher
 from palinurus.gateway.http.app import make_app
 from palinurus.gateway.http.documented import Documented
 from palinurus.gateway.http.health import Stage, health_routes, reading_routes
-from palinurus.gateway.http.serving import Listening
+from palinurus.gateway.http.lan import EVERYWHERE, Lan, machine_names
+from palinurus.gateway.http.serving import Listening, Secure
 from palinurus.gateway.invoke import routes as invoke
 from palinurus.gateway.openai import routes as openai
+from palinurus.gateway.page import routes as page
+from palinurus.gateway.page.codes import Codes
+from palinurus.gateway.page.files import Files
 from palinurus.gateway.talk import conversing
 from palinurus.gateway.talk.desk import Desk, Endpoints
 from palinurus.gateway.talk.methods import Method, Methods
 from palinurus.gateway.talk.socket import EVENTS, Sockets
 from palinurus.gateway.watch import metrics
 from palinurus.operations.config import Ground
-from palinurus.operations.holder import GatewayStanding
+from palinurus.operations.holder import AskLink, GatewayStanding, PageLink
 from palinurus.operations.register import Register
 from palinurus.wiring.runtime import TABLE, Runtime
 from palinurus.wiring.secret import SHORT, OwnerSecret
@@ -56,6 +61,7 @@ ROUTES: tuple[tuple[Callable[[Desk], Sequence[BaseRoute]], Sequence[Documented]]
 STATE_FILE = "gateway.json"
 LOOK_SECONDS = 1.0  # how soon a secret that was changed on the disk closes those who only listen
 FLUSH_LOOKS = 60
+RENEW_LOOKS = 3600
 STOP_SECONDS = 10.0  # that runs may take to stop when they are told to
 
 
@@ -98,14 +104,23 @@ class Gateway:
             ),
             started_at=clock.now_ms(),
         )
+        self._codes = Codes(clock)
+        self._guard.on_revoked.append(self._forget_codes)
         methods = Methods(METHODS, TABLE)
         self._sockets = Sockets(self._desk, methods, DeviceDoorkeeper(self._guard, hub, clock, random_id))
         self._watching = Watching(self._house, runtime.agents.loaded, ground.env)
         runtime.when_committed(self._watching.meter.committed)
         app = self._watching.around(make_app(self._desk, self._sockets, self._routes(methods)))
-        self._listening = Listening(app, settings.hosts, settings.port)
+        self._lan = Lan(ground.home.root, clock) if settings.lan else None
+        secure = Secure(EVERYWHERE, settings.secure_port, self._lan.context) if self._lan is not None else None
+        self._listening = Listening(app, settings.hosts, settings.port, secure)
         self._guard.place = place_of(
-            self._listening.port, settings.names, settings.origins, any_address=not settings.is_near
+            self._listening.port,
+            settings.names,
+            settings.origins,
+            any_address=not settings.plain_is_near,
+            secure_port=self._listening.secure_port,
+            secure_hosts=(*settings.names, *machine_names()),
         )
         self._house.dispatcher.runs.listen(Publisher(hub, clock))
         self._watch: asyncio.Task[None] | None = None
@@ -115,8 +130,9 @@ class Gateway:
             *health_routes(lambda: self._stage),
             *self._watching.routes(self._desk, lambda: self._sockets.count),
             *(route for make, _ in ROUTES for route in make(self._desk)),
+            *page.page_routes(self._desk, self._codes, Files()),
         ]
-        told = [*metrics.DOCUMENTED, *(row for _, rows in ROUTES for row in rows)]
+        told = [*metrics.DOCUMENTED, *page.DOCUMENTED, *(row for _, rows in ROUTES for row in rows)]
         return [*routes, *reading_routes(methods, routes, told, EVENTS)]
 
     @property
@@ -136,6 +152,7 @@ class Gateway:
         self._watch = asyncio.create_task(self._look())
         self._house.holder.gateway = self.standing
         self._house.holder.end = self.leave
+        self._house.holder.link = self.link
         running = Running(os.getpid(), self.url, self._desk.started_at)
         write_atomic(self._state_file, msgspec.json.format(msgspec.json.encode(running)) + b"\n")
         self._stage = "ready"
@@ -155,7 +172,31 @@ class Gateway:
             clients=self._sockets.count,
             busy=self._house.dispatcher.busy,
             ready=self._stage == "ready",
+            secure_url=self._lan.url(self._listening.secure_port) if self._lan is not None else "",
+            fingerprint=self._lan.fingerprint if self._lan is not None else "",
         )
+
+    def link(self, asked: AskLink) -> PageLink:
+        """Implements operations.Holder.link."""
+        if asked.lan:
+            return self._lan_link(asked)
+        if self._guard.open_door:
+            return PageLink(f"{self.url}/")
+        code, until = self._codes.make(asked.scopes)
+        return PageLink(f"{self.url}/login#code={code}", until)
+
+    def _lan_link(self, asked: AskLink) -> PageLink:
+        if self._lan is None:
+            raise BadRequest("the network does not reach this gateway", hint="`pal gateway run --lan` opens it by TLS")
+        self._lan.keep()  # this machine may have another address by now
+        if not (url := self._lan.url(self._listening.secure_port)):
+            raise BadRequest("this machine is in no network", hint="connect it, then ask again")
+        code, until = self._codes.make(asked.scopes)
+        return PageLink(f"{url}/login#code={code}", until, self._lan.fingerprint)
+
+    def _forget_codes(self, died: str) -> None:
+        if died == CONFIGURED:
+            self._codes.forget()
 
     def leave(self) -> None:
         """Ask it to leave: `left` returns. Asked again, it hurries: what runs is stopped."""
@@ -186,7 +227,7 @@ class Gateway:
         await self._sockets.shut(reason)
         await self._listening.close()
         await self._watching.close()
-        self._house.holder.gateway = self._house.holder.end = None
+        self._house.holder.gateway = self._house.holder.end = self._house.holder.link = None
         with suppress(StorageError):  # when a token was last used is not worth a failure at the end
             await self._register.flush()
         self._remove_state()
@@ -202,6 +243,9 @@ class Gateway:
             await asyncio.sleep(LOOK_SECONDS)
             looks += 1
             self._guard.look()
+            if self._lan is not None and looks % RENEW_LOOKS == 0:
+                with suppress(StorageError):  # tried again soon enough
+                    self._lan.keep()
             if looks % FLUSH_LOOKS == 0:
                 with suppress(StorageError):
                     await self._register.flush()

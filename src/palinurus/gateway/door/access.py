@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from palinurus.operations.scopes import SCOPES, Scope, widened
 
+CONFIGURED = "configured"  # the id of the owner's secret
+
 
 class Principal(Struct, frozen=True):
     """Somebody who has proved who they are."""
@@ -21,6 +23,12 @@ class Principal(Struct, frozen=True):
     scopes: frozenset[Scope]
     proof: str = ""  # digest of the secret: when the secret changes, this one is somebody of the past
     device_id: str = ""
+    owner: str = ""  # of a browser: digest of the owner's secret that its own one rests on
+
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """The ids of all that it dies with."""
+        return (self.id, self.device_id, CONFIGURED) if self.owner else (self.id, self.device_id)
 
     def may(self, scope: Scope) -> bool:
         """admin is everything, write includes read."""

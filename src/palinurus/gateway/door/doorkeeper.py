@@ -2,7 +2,8 @@
 
 The credential decides; what the client asks for only narrows it. A device that shows a valid credential on this
 machine is paired at once and gets a token of its own, bounded by that credential; from elsewhere somebody must approve
-it first (`pal devices approve`). Its token alone is enough later, until the device is revoked.
+it first (`pal devices approve`). Its token alone is enough later, until the device is revoked. A browser's
+cookie came with the request for the WebSocket; its page adds the key that goes with it, as `bootstrapToken`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ class DeviceDoorkeeper:
         self._clock = clock
         self._new_id = new_id
 
-    async def admit(self, connect: Connect, nonce: str, peer: str) -> tuple[Principal, Granted]:
+    async def admit(self, connect: Connect, nonce: str, peer: str, cookie: str = "") -> tuple[Principal, Granted]:
         if connect.role != ROLE:
             raise Refused(403, "FORBIDDEN", f"there is no role {connect.role[:40]!r} here, only {ROLE}")
         auth = connect.auth
-        found = self._guard.identify((auth.token, auth.password, auth.device_token), peer)
+        said = (auth.token, auth.password, auth.device_token)
+        by_cookie = bool(cookie) and not any(said)  # what a client says itself goes before what its browser adds
+        found = (
+            self._guard.browser(cookie, auth.bootstrap_token, peer) if by_cookie else self._guard.identify(said, peer)
+        )
         scopes = granted_scopes(found.scopes, connect.scopes)
         secret = ""
         if connect.device is not None and not self._guard.open_door:

@@ -83,6 +83,12 @@ _LOOPBACK = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/|
 _RULES = tuple((tuple(rule.place.split(".")), rule) for rule in RULES)
 
 
+def untouchable() -> dict[str, dict[str, object]]:
+    """The table for those who show the config: places (`*` for any one step) and names, each with its reason."""
+    places: dict[str, dict[str, object]] = {rule.place: {"readOnly": True, "reason": rule.reason} for rule in RULES}
+    return {**places, "*names*": {"readOnly": True, "pattern": PROGRAM_NAMES.pattern, "reason": _PROGRAM}}
+
+
 def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Raises Refused when the two configs (as they stand in the files, before ${NAME} is replaced) differ there."""
     old, new = dict(_leaves(before)), dict(_leaves(after))

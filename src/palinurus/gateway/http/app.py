@@ -1,8 +1,9 @@
 """The web application: routes, the checks that every request passes, and the WebSocket beside them.
 
 Host and Origin are checked before anything is routed, on HTTP and on the upgrade alike. Credentials travel in the
-Authorization header or in the connect frame; there are no cookies here, so another site's page cannot ride on one, and
-an address that carries a credential is refused, because addresses are written to logs.
+Authorization header or in the connect frame. A cookie counts at the WebSocket and for the page's own routes only, and
+only when the page that asks is our own (door/cookies.py), so no other site rides on one. An address that carries a
+credential is refused, because addresses are written to logs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.gateway.door.access import Principal
+from palinurus.gateway.door.cookies import cookie_of
 from palinurus.gateway.door.guard import Guard, Refused
 from palinurus.gateway.door.refusals import problem
 from palinurus.gateway.frames.outgoing import Gone
@@ -44,6 +46,7 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 CREDENTIALS = frozenset({"token", "access_token", "auth_token", "password", "api_key", "apikey", "authorization"})
+LOGIN = ("/login", "/page/login")  # where the code is one, too: it belongs into the fragment, which is not sent
 ONCE = ("host", "origin", "authorization")
 BY_PROXY = ("forwarded", "x-forwarded-for", "x-real-ip")
 
@@ -51,7 +54,7 @@ BY_PROXY = ("forwarded", "x-forwarded-for", "x-real-ip")
 def make_app(desk: Desk, sockets: Sockets, routes: Sequence[BaseRoute]) -> ASGIApp:
     async def talk(websocket: WebSocket) -> None:
         await websocket.accept()
-        await sockets.serve(StarletteWire(websocket))
+        await sockets.serve(StarletteWire(websocket, cookie_of(websocket, desk.guard.place)))
 
     async def told(_: Request, error: Exception) -> Response:
         return refuse(error)
@@ -94,7 +97,8 @@ class Checked:
         if any(len(headers.getlist(name)) > 1 for name in ONCE):
             raise Refused(400, "WRONG_HOST", "a request names one host, one origin and one credential")
         self._guard.place.check(headers)
-        if CREDENTIALS & {name.lower() for name, _ in parse_qsl(scope["query_string"].decode("latin-1"))}:
+        named = {name.lower() for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)}
+        if named & CREDENTIALS or ("code" in named and scope["path"] in LOGIN):
             raise Refused(400, "TOKEN_IN_URL", "a credential does not belong into an address: use a header")
         if scope["type"] == "http":
             told = headers.get("content-length", "0")
@@ -193,8 +197,9 @@ async def read_json(request: Request, kind: Any) -> Any:
 class StarletteWire:
     """Implements talk.socket.Wire."""
 
-    def __init__(self, websocket: WebSocket) -> None:
+    def __init__(self, websocket: WebSocket, cookie: str) -> None:
         self._websocket = websocket
+        self.cookie = cookie
         self._connection = websocket.scope.get("state", {}).get("connection")  # connections.Connection
 
     @property

@@ -70,9 +70,10 @@ def openapi(routes: Iterable[BaseRoute], told: Iterable[Documented]) -> dict[str
 
 def _operation(row: Documented, body: Any, result: Any, failed: dict[str, Any]) -> dict[str, Any]:
     good = {kind: {"schema": result if kind == JSON else {}} for kind in row.gives}
+    told_good = {"description": "as asked", **({"content": good} if good else {})}
     told: dict[str, Any] = {
         "summary": row.about,
-        "responses": {str(status): {"description": "as asked", "content": good} for status in row.statuses}
+        "responses": {str(status): told_good for status in row.statuses}
         | {"default": {"description": "a problem", "content": {PROBLEM: {"schema": _PROBLEM}, **failed}}},
     }
     if row.scope is not None:

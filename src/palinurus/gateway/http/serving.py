@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 
 import uvicorn
+from msgspec import Struct
 from starlette.types import ASGIApp
 
 from palinurus.domain.errors import ConfigError
@@ -17,6 +19,7 @@ from palinurus.gateway.http.connections import Config, Connection, Http
 BACKLOG = 1024
 AT_ONCE = 16  # connections that are taken in one go: each must be counted before the next ones take the last files
 START_SECONDS = 10.0
+HANDSHAKE_SECONDS = 10.0  # that a stranger may take to begin TLS
 DATE_SECONDS = 1.0  # how exact the Date header is
 
 
@@ -42,16 +45,30 @@ class _Quiet(uvicorn.Server):
         self._leave.set()
 
 
+class Secure(Struct, frozen=True):
+    """Where TLS is spoken, beside the plain port."""
+
+    hosts: Sequence[str]
+    port: int
+    context: ssl.SSLContext
+
+
 class Listening:
     """A server that runs until `close`. Bound when it is made, so that a port that is taken is told in one line."""
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], port: int) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], port: int, secure: Secure | None = None) -> None:
         self.host = hosts[0]
-        self._sockets = [_bind(self.host, port)]
-        self.port: int = self._sockets[0].getsockname()[1]
-        for host in hosts[1:]:  # ::1 beside 127.0.0.1: where there is none, or it is taken, the first one is enough
-            with contextlib.suppress(ConfigError):
-                self._sockets.append(_bind(host, self.port))
+        self._sockets, self.port = _bind_all(hosts, port)
+        self._secure = secure
+        self._secure_sockets: list[socket.socket] = []
+        self.secure_port = 0
+        if secure is not None:
+            try:
+                self._secure_sockets, self.secure_port = _bind_all(secure.hosts, secure.port)
+            except ConfigError:
+                for each in self._sockets:
+                    each.close()
+                raise
         config = Config(
             app,
             http=Http,
@@ -75,6 +92,10 @@ class Listening:
     def hosts(self) -> tuple[str, ...]:
         return tuple(each.getsockname()[0] for each in self._sockets)
 
+    @property
+    def secure_hosts(self) -> tuple[str, ...]:
+        return tuple(each.getsockname()[0] for each in self._secure_sockets)
+
     async def start(self) -> None:
         self._task = asyncio.create_task(self._server.serve(sockets=self._sockets))
         async with asyncio.timeout(START_SECONDS):
@@ -83,15 +104,49 @@ class Listening:
                     await self._task
                     raise ConfigError(f"the gateway could not start at {self.host}:{self.port}")
                 await asyncio.sleep(0.001)
-        for each in self._sockets:  # asyncio has made the queue as short as its own mouthful
+        if self._secure is not None:
+            await self._start_secure(self._secure.context)
+        for each in (*self._sockets, *self._secure_sockets):  # asyncio made the queue as short as its own mouthful
             each.listen(BACKLOG)
+
+    async def _start_secure(self, context: ssl.SSLContext) -> None:
+        """The same server with TLS before it. It ends with the others: uvicorn closes what stands in `servers`."""
+        server, config = self._server, self._server.config
+
+        def connection() -> asyncio.Protocol:
+            return Http(config=config, server_state=server.server_state, app_state=server.lifespan.state)
+
+        for each in self._secure_sockets:
+            listening = await asyncio.get_running_loop().create_server(
+                connection, sock=each, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS, backlog=AT_ONCE
+            )
+            server.servers.append(listening)
 
     async def close(self) -> None:
         self._server.leave()
         if self._task is not None:
             await self._task
-        for each in self._sockets:
+        for each in (*self._sockets, *self._secure_sockets):
             each.close()
+
+
+def _bind_all(hosts: Sequence[str], port: int) -> tuple[list[socket.socket], int]:
+    """The first one must be free; where there is no IPv6, or it is taken, that one is enough."""
+    sockets = [_bind(hosts[0], port)]
+    port = sockets[0].getsockname()[1]
+    for host in hosts[1:]:
+        with contextlib.suppress(ConfigError):
+            sockets.append(_bind(host, port))
+    return sockets, port
+
+
+def can_listen(host: str, port: int) -> bool:
+    """Whether the port is free just now."""
+    try:
+        _bind(host, port).close()
+    except ConfigError:
+        return False
+    return True
 
 
 def _bind(host: str, port: int) -> socket.socket:

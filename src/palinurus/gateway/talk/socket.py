@@ -70,6 +70,10 @@ class Wire(Protocol):
     def peer(self) -> str:
         """The address of the other side; empty when something stands between."""
 
+    @property
+    def cookie(self) -> str:
+        """The secret of a browser that shows a page of ours; empty for everybody else."""
+
     async def receive(self) -> str | bytes: ...
 
     async def send(self, text: str) -> None: ...
@@ -84,9 +88,12 @@ class Wire(Protocol):
 
 
 class Doorkeeper(Protocol):
-    """Lets a client in: the credential and the device of its connect frame. Raises Refused or a PalinurusError."""
+    """Lets a client in: the credential and the device of its connect frame, or the cookie of its browser.
 
-    async def admit(self, connect: Connect, nonce: str, peer: str) -> tuple[Principal, Granted]: ...
+    Raises Refused or a PalinurusError.
+    """
+
+    async def admit(self, connect: Connect, nonce: str, peer: str, cookie: str) -> tuple[Principal, Granted]: ...
 
 
 class Sockets:
@@ -150,7 +157,7 @@ class Sockets:
     def _revoked(self, credential: str) -> None:
         for client in list(self._clients.values()):
             who = client.principal
-            if who is not None and credential in (who.id, who.device_id) and not self.desk.guard.still(who):
+            if who is not None and credential in who.rests_on and not self.desk.guard.still(who):
                 client.dismiss()
 
 
@@ -273,7 +280,7 @@ class SocketClient:
             raise BadRequest(
                 f"protocol {connect.max_protocol} is not spoken here", hint=f"{OLDEST_PROTOCOL}-{PROTOCOL}"
             )
-        principal, granted = await self._sockets.doorkeeper.admit(connect, nonce, self._wire.peer)
+        principal, granted = await self._sockets.doorkeeper.admit(connect, nonce, self._wire.peer, self._wire.cookie)
         self.principal = principal
         talk = Talk(self._desk, principal, connect.client, self)
         self._requests = Requests(self._sockets.methods, self._sockets.replays, talk, self)
