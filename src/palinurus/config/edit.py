@@ -66,8 +66,15 @@ def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
     _replace_file(home, edited)
 
 
-def replace_text(home: Home, env: Mapping[str, str], text: str, changes: Iterable[tuple[JsonPath, Any]] = ()) -> Loaded:
-    """Put a whole new text in the file's place, when it can be used.
+def replace_text(
+    home: Home,
+    env: Mapping[str, str],
+    text: str,
+    changes: Iterable[tuple[JsonPath, Any]] = (),
+    *,
+    dry_run: bool = False,
+) -> Loaded:
+    """Put a whole new text in the file's place, when it can be used; with `dry_run` only say whether it can.
 
     `changes` are values that must be in force afterwards. Raises like `set_value`.
     """
@@ -77,7 +84,8 @@ def replace_text(home: Home, env: Mapping[str, str], text: str, changes: Iterabl
     for path, wanted in changes:
         if _found(loaded.raw, path) != wanted:
             raise _included(path)
-    _replace_file(home, text)
+    if not dry_run:
+        _replace_file(home, text)
     return loaded
 
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from palinurus.domain.messages import Usage
 
-By = Literal["agent", "session", "model", "day"]
-DIMENSIONS: tuple[By, ...] = ("agent", "session", "model", "day")
+By = Literal["agent", "session", "model", "day", "day-model"]
+DIMENSIONS: tuple[By, ...] = ("agent", "session", "model", "day", "day-model")
 
 
 class UsageRow(Struct, frozen=True, rename="camel"):
@@ -59,7 +59,7 @@ def total_by(rows: Iterable[UsageRow], by: By, zone: tzinfo) -> list[UsageTotal]
     for row in rows:
         name = _name(row, by, zone)
         sums[name] = _added(sums.get(name, UsageTotal(name)), row)
-    if by == "day":
+    if by in ("day", "day-model"):
         return [sums[name] for name in sorted(sums)]
     return sorted(sums.values(), key=lambda total: (-total.usage.total, total.name))
 
@@ -97,3 +97,5 @@ def _name(row: UsageRow, by: By, zone: tzinfo) -> str:
             return f"{row.provider}/{row.model}"
         case "day":
             return datetime.fromtimestamp(row.at / 1000, zone).strftime("%Y-%m-%d")
+        case "day-model":
+            return f"{_name(row, 'day', zone)} {_name(row, 'model', zone)}"

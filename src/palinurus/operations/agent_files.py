@@ -94,6 +94,7 @@ async def _set(house: House, params: SetFile) -> SavedFile:
     data = _bytes(params.content)
     expected = (params.expected_hash or params.base_hash).lower()
     backup = await asyncio.to_thread(_write, boundary, name, data, expected, house.clock.now_ms())
+    house.edited(agent, f"{name} edited")
     return SavedFile(agent, str(boundary.root), await asyncio.to_thread(_read, boundary, name), backup)
 
 

@@ -73,8 +73,11 @@ def config_look(ground: Ground) -> ConfigView:
     return ConfigView(path, exists, True, digest, shown if exists else None, parsed, whole, (), loaded.warnings)
 
 
-def config_replace(ground: Ground, raw: str, base_hash: str, check: Check) -> ConfigWritten:
-    """Put a whole text in the file's place. Raises Stale, BadRequest, ConfigError, and what `check` raises."""
+def config_replace(ground: Ground, raw: str, base_hash: str, check: Check, *, dry_run: bool = False) -> ConfigWritten:
+    """Put a whole text in the file's place. Raises Stale, BadRequest, ConfigError, and what `check` raises.
+
+    With `dry_run` everything is checked and nothing written.
+    """
 
     def edit(text: str) -> tuple[str, list[Change]]:
         new, old = _object(raw, "the config"), parse(text)
@@ -83,11 +86,11 @@ def config_replace(ground: Ground, raw: str, base_hash: str, check: Check) -> Co
             edited = put(edited, path, value)
         return edited, []
 
-    return _edited(ground, edit, base_hash, check)
+    return _edited(ground, edit, base_hash, check, dry_run=dry_run)
 
 
 def config_merge(
-    ground: Ground, raw: str, base_hash: str, check: Check, replace: Collection[str] = ()
+    ground: Ground, raw: str, base_hash: str, check: Check, replace: Collection[str] = (), *, dry_run: bool = False
 ) -> ConfigWritten:
     """Merge a patch into the file. Raises as `config_replace` does."""
 
@@ -104,7 +107,7 @@ def config_merge(
         ]
         return apply_changes(text, edits, whole), edits
 
-    return _edited(ground, edit, base_hash, check)
+    return _edited(ground, edit, base_hash, check, dry_run=dry_run)
 
 
 def config_edit(ground: Ground, edit: Callable[[str], str], check: Check) -> ConfigWritten:
@@ -117,7 +120,12 @@ def text_hash(text: str | None) -> str:
 
 
 def _edited(
-    ground: Ground, edit: Callable[[str], tuple[str, list[Change]]], base_hash: str | None, check: Check
+    ground: Ground,
+    edit: Callable[[str], tuple[str, list[Change]]],
+    base_hash: str | None,
+    check: Check,
+    *,
+    dry_run: bool = False,
 ) -> ConfigWritten:
     with one_editor(ground.home):
         current = read_text(ground.home.config_path)
@@ -129,7 +137,8 @@ def _edited(
         if edited == text:
             return _written(ground, current, noop=True)
         check(parse(text), _object(edited, "the config"))
-        replace_text(ground.home, ground.env, edited, [each for each in edits if each[1] is not DROP])
+        kept = [each for each in edits if each[1] is not DROP]
+        replace_text(ground.home, ground.env, edited, kept, dry_run=dry_run)
         return _written(ground, edited, noop=False)
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 from msgspec import Struct
 
 from palinurus import __version__
 from palinurus.agent.agent import Agent
 from palinurus.agent.gathering import context_for, gather
-from palinurus.context.report import ContextReport, context_report
+from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
@@ -83,7 +85,17 @@ async def _context(house: House, params: AskContext) -> ContextReport:
     provider, route = await agent.choose_model(view.model)
     hands = await agent.hands(key, route, provider.context_window(route.model))
     gathered = gather(agent, key, hands.specs(), route, house.clock)
-    return context_report(str(key), view, gathered, context_for(agent, key), provider.context_window(route.model))
+    window = provider.context_window(route.model)
+    report = context_report(str(key), view, gathered, context_for(agent, key), window)
+    return msgspec.structs.replace(report, price=_price(agent, route.provider, route.model))
+
+
+def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
+    """What a million tokens of each kind cost."""
+    million = 1_000_000
+    kinds = (Usage(input=million), Usage(output=million), Usage(cache_read=million), Usage(cache_write=million))
+    prices = [price for kind in kinds if (price := agent.cost(provider, model, kind)) is not None]
+    return TokenPrice(*prices) if len(prices) == len(kinds) else None
 
 
 async def _standing(house: House, params: AskContext) -> SessionStanding:

@@ -151,5 +151,5 @@ async def test_programs_places_and_locks_are_not_set_by_a_call(config: Asking, p
 async def test_the_schema_of_the_config_is_told(ask: Asking) -> None:
     told = await ask("config.schema")
     assert "agents" in told["schema"]["properties"]
-    assert told["uiHints"] == {}
+    assert told["uiHints"]["gateway"]["readOnly"]
     assert told["version"]

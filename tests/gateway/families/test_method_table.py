@@ -29,17 +29,21 @@ PROMISED = {
         sessions.show sessions.search sessions.subscribe agents.list agents.files.list agents.files.get
         agent.identity.get models.list models.status tools.catalog tools.effective tools.list tools.explain
         approvals.list approvals.show approvals.grants usage.cost usage.status usage.totals health status logs.tail
-        memory.search memory.get memory.status memory.collections.list""",
+        memory.search memory.get memory.status memory.collections.list
+        skills.list skills.info skills.check workspace.list workspace.read workspace.log
+        workspace.diff sessions.export usage.series""",
     "write": """agent chat.send chat.abort chat.inject sessions.patch sessions.reset sessions.delete sessions.compact
-        sessions.send sessions.abort tools.invoke memory.index""",
+        sessions.send sessions.abort tools.invoke memory.index skills.draft""",
     "approvals": """exec.approval.list exec.approval.get exec.approval.resolve exec.approval.waitDecision
         approvals.answer approvals.grant approvals.revoke""",
     "admin": """agents.create agents.update agents.delete agents.files.set config.get config.set config.patch
-        config.schema exec.approvals.get exec.approvals.set""",
+        config.schema exec.approvals.get exec.approvals.set credentials.list credentials.set credentials.remove
+        credentials.test models.set workspace.restore workspace.commit""",
 }
 SLOW = {  # they start programs, ask models, or never end
     *("sandbox.test", "sandbox.explain", "mcp.test", "mcp.list", "models.test"),
     *("memory.search", "memory.index"),
+    *("credentials.test", "onboarding.look"),
 }
 
 

@@ -300,11 +300,11 @@ async def test_history_is_the_newest_that_fits(ask: Asking, monkeypatch: pytest.
         await ask.pal.hears(f"message {number}")
     told = await ask("chat.history", sessionKey=MAIN, limit=3)
     assert [message["role"] for message in told["messages"]] == ["assistant", "user", "assistant"]
-    monkeypatch.setattr("palinurus.gateway.talk.conversing.HISTORY_BYTES", 700)
+    monkeypatch.setattr("palinurus.gateway.talk.history.MAX_BYTES", 700)
     few = (await ask("chat.history", sessionKey=MAIN))["messages"]
     assert 0 < len(few) < 12
     assert few[-1]["content"][0]["text"] == "you said: message 5"
-    monkeypatch.setattr("palinurus.gateway.talk.conversing.HISTORY_BYTES", 10)
+    monkeypatch.setattr("palinurus.gateway.talk.history.MAX_BYTES", 10)
     (one,) = (await ask("chat.history", sessionKey=MAIN, limit=1))["messages"]
     assert "too large" in one["content"]
 

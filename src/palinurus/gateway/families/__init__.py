@@ -9,7 +9,9 @@ from __future__ import annotations
 from palinurus.gateway.families import (
     agents,
     approvals,
+    commands,
     config,
+    credentials,
     health,
     logs,
     memory,
@@ -21,8 +23,7 @@ from palinurus.gateway.families import (
 )
 from palinurus.gateway.talk.methods import Method
 
-FAMILIES: tuple[Method, ...] = tuple(
-    method
-    for family in (sessions, agents, config, models, tools, memory, approvals, usage, health, logs, pairing)
-    for method in family.METHODS
-)
+_MODULES = (
+    sessions, agents, config, credentials, models, commands, tools, memory, approvals, usage, health, logs, pairing,
+)  # fmt: skip
+FAMILIES: tuple[Method, ...] = tuple(method for family in _MODULES for method in family.METHODS)

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.gateway.door.untouchable import check_change
+from palinurus.gateway.door.untouchable import check_change, untouchable
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations.config import config_schema
 from palinurus.operations.config_changes import ConfigView, ConfigWritten, config_look, config_merge, config_replace
@@ -26,6 +26,7 @@ class AskConfig(Struct, frozen=True):
 class SetConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
     raw: str  # the whole text, JSON5
     base_hash: str = ""
+    dry_run: bool = False
     idempotency_key: str = ""
 
 
@@ -34,6 +35,7 @@ class PatchConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
     base_hash: str = ""
     replace_paths: tuple[str, ...] = ()  # lists that are replaced whole though their elements have ids
     note: str = ""
+    dry_run: bool = False  # checked as if it were to be written, and not written
     idempotency_key: str = ""
 
 
@@ -49,17 +51,25 @@ async def _get(talk: Talk, _: AskConfig) -> ConfigView:
 
 
 async def _set(talk: Talk, params: SetConfig) -> ConfigWritten:
-    return await asyncio.to_thread(config_replace, talk.desk.ground, params.raw, params.base_hash, check_change)
+    return await asyncio.to_thread(
+        config_replace, talk.desk.ground, params.raw, params.base_hash, check_change, dry_run=params.dry_run
+    )
 
 
 async def _patch(talk: Talk, params: PatchConfig) -> ConfigWritten:
     return await asyncio.to_thread(
-        config_merge, talk.desk.ground, params.raw, params.base_hash, check_change, params.replace_paths
+        config_merge,
+        talk.desk.ground,
+        params.raw,
+        params.base_hash,
+        check_change,
+        params.replace_paths,
+        dry_run=params.dry_run,
     )
 
 
 async def _schema(talk: Talk, _: AskConfig) -> ConfigSchema:
-    return ConfigSchema(config_schema(), {}, __version__, timestamp(talk.desk.house.clock.now_ms()))
+    return ConfigSchema(config_schema(), untouchable(), __version__, timestamp(talk.desk.house.clock.now_ms()))
 
 
 METHODS = (

@@ -52,7 +52,8 @@ class Describe(Struct, frozen=True, rename="camel"):
 
 
 class Described(Struct, frozen=True):
-    session: SessionRow | None
+    session: SessionRow | None  # its model is the one that answered last
+    resolved: changes.Resolved | None = None  # what answers from now on
 
 
 class Resolve(Struct, frozen=True, rename="camel"):
@@ -134,7 +135,8 @@ async def _describe(talk: Talk, params: Describe) -> Described:
         return Described(None)
     thinking = (await house.turns.view_of(key)).thinking
     row = await session_row(house, session, title=True, last=True)
-    return Described(msgspec.structs.replace(row, thinking_level=thinking))
+    resolved = await changes.what_answers(house, key) if key.agent in house.agents.ids else None
+    return Described(msgspec.structs.replace(row, thinking_level=thinking), resolved)
 
 
 async def _resolve(talk: Talk, params: Resolve) -> ResolvedKey:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,17 +15,13 @@ from palinurus.domain.errors import BadRequest, WaitTimeout
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image
 from palinurus.gateway.door.words import check_words
+from palinurus.gateway.talk.history import AskHistory, History, history
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import agents
 from palinurus.operations.session_changes import INJECT, Injected, InjectMessage
-from palinurus.operations.sessions import newest_first
-from palinurus.sessions.transcript import MessageEntry
 from palinurus.workspace.pictures import fit_image
 
 CHANNEL = "webchat"
-HISTORY = 200
-MAX_HISTORY = 1_000
-HISTORY_BYTES = 6 * 1024 * 1024
 MAX_WAIT_MS = 600_000
 MOST_PICTURES = 8
 
@@ -68,18 +62,6 @@ class Started(Struct, frozen=True, rename="camel"):
 class AwaitRun(Struct, frozen=True, rename="camel"):
     run_id: str
     timeout_ms: int = 30_000
-
-
-class AskHistory(Struct, frozen=True, rename="camel"):
-    session_key: str
-    limit: int = HISTORY
-
-
-class History(Struct, frozen=True, rename="camel"):
-    session_key: str
-    session_id: str
-    messages: tuple[dict[str, Any], ...]
-    thinking_level: str = ""
 
 
 class Abort(Struct, frozen=True, rename="camel"):
@@ -151,34 +133,6 @@ async def _agent_wait(talk: Talk, params: AwaitRun) -> dict[str, Any]:
     return told
 
 
-async def _history(talk: Talk, params: AskHistory) -> History:
-    house = talk.desk.house
-    key = SessionKey.parse(params.session_key)
-    talk.desk.hub.listen(talk.listener, str(key))
-    session = await house.sessions.find(key)
-    if session is None:
-        return History(str(key), "", ())
-    limit = min(max(params.limit, 1), MAX_HISTORY)
-    said = islice(newest_first(await house.sessions.rows(session.id)), limit)
-    thinking = (await house.turns.view_of(key)).thinking
-    return History(str(key), session.id, _within(said, HISTORY_BYTES), thinking)
-
-
-def _within(said: Iterator[MessageEntry], room: int) -> tuple[dict[str, Any], ...]:
-    """As many as there is room for, the oldest first. One that is too large by itself is shown without its content."""
-    found: list[dict[str, Any]] = []
-    for entry in said:
-        message = {"id": entry.id, **msgspec.to_builtins(entry.message)}
-        size = len(msgspec.json.encode(message))
-        if size > room and not found:
-            message, size = {**message, "content": f"({size:,} bytes: too large to be shown here)"}, 0
-        if size > room:
-            break
-        room -= size
-        found.append(message)
-    return tuple(reversed(found))
-
-
 async def _inject(talk: Talk, params: InjectMessage) -> Injected:
     done = await INJECT.handler(talk.desk.house, params)
     key = str(SessionKey.parse(params.session_key))
@@ -233,7 +187,7 @@ METHODS = (
     ),
     Method("agent.wait", AwaitRun, dict[str, Any], "read", _agent_wait, about="How a run came out."),
     Method("chat.send", SendChat, Started, "write", chat_send, about="Say something in a session.", repeatable=True),
-    Method("chat.history", AskHistory, History, "read", _history, about="The last messages of a session."),
+    Method("chat.history", AskHistory, History, "read", history, about="The last messages of a session."),
     Method("chat.abort", Abort, Aborted, "write", abort, about="Stop what runs in a session."),
     Method(
         "chat.inject",
