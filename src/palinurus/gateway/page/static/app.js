@@ -1,0 +1,133 @@
+// Boot: the shell, the table of places, and which of them is shown.
+
+import { el, clear } from "./dom.js";
+import { go, here, onRoute, sessionPath } from "./router.js";
+import { agents, session } from "./state.js";
+import { wire } from "./wire.js";
+import { shell } from "./shell.js";
+import { house } from "./house.js";
+import * as conversation from "./chat/view.js";
+
+/**
+ * A place is a module with `title` and `mount(root, params) → unmount`. All but the conversation are fetched when they
+ * are first opened. `params`: `query` (URLSearchParams), `agent`, `session`, `compact` (in the drawer).
+ */
+export const PANELS = {
+  "/memory": () => import("./panels/memory.js"),
+  "/context": () => import("./panels/context.js"),
+  "/files": () => import("./panels/files.js"),
+  "/approvals": () => import("./panels/approvals.js"),
+  "/usage": () => import("./panels/usage.js"),
+  "/runs": () => import("./panels/runs.js"),
+  "/logs": () => import("./panels/logs.js"),
+  "/config": () => import("./panels/config.js"),
+  "/welcome": () => import("./panels/welcome.js"),
+};
+
+let unmount = () => {};
+let shown = ""; // the path of what is mounted
+let visit = 0; // who comes later wins, however long a module takes to arrive
+
+/** The agent of the session at hand; without one, the default agent. */
+function agentAtHand() {
+  return session.value.split(":")[1] || agents.value.defaultId;
+}
+
+async function show(route) {
+  const mine = ++visit;
+  shell.bare = route.path === "/login";
+  if (route.path === "/login") return mount(mine, route, () => import("./login.js"));
+  wire.start();
+  if (route.path === "/") return goHome();
+  if (route.path.startsWith("/s/")) {
+    session.value = route.path.slice(3);
+    return mount(mine, route, async () => conversation);
+  }
+  const panel = PANELS[route.path];
+  return panel ? mount(mine, route, panel) : nowhere(route.path);
+}
+
+async function mount(mine, route, load) {
+  const place = route.path.startsWith("/s/") ? "/s" : route.path;
+  // The conversation follows the session by itself; of other places a new query is a new visit.
+  if (place === "/s" && shown === "/s") return;
+  const late = setTimeout(() => mine === visit && (leave(), clear(shell.place, skeleton())), 200);
+  try {
+    const module = await load();
+    if (mine !== visit) return;
+    unmount();
+    unmount = () => {};
+    shown = place;
+    clear(shell.place);
+    shell.title = module.title ?? "";
+    clear(shell.actions);
+    unmount =
+      module.mount(shell.place, { query: route.params, agent: agentAtHand(), session: session.value }) ?? (() => {});
+    shell.arrived(place, route.first);
+  } catch (error) {
+    if (mine === visit) failed(error);
+  } finally {
+    clearTimeout(late);
+  }
+}
+
+/** What was shown goes, and whoever comes next is mounted anew, also by going back before it has come. */
+function leave() {
+  unmount();
+  unmount = () => {};
+  shown = "";
+}
+
+function failed(error) {
+  console.error(error);
+  leave();
+  const again = el(
+    "button",
+    { class: "button", type: "button", on: { click: () => location.reload() } },
+    "Reload the page",
+  );
+  clear(
+    shell.place,
+    el(
+      "div",
+      { class: "empty", role: "alert" },
+      el("p", null, "This place could not be opened. "),
+      el("p", { class: "mono" }, error.message),
+      el("p", null, again),
+    ),
+  );
+}
+
+function nowhere(path) {
+  unmount();
+  unmount = () => {};
+  shown = path;
+  shell.title = "Nothing here";
+  clear(shell.actions);
+  clear(
+    shell.place,
+    el("p", { class: "empty" }, "There is nothing at this address. ", el("a", { href: "/" }, "To the conversation")),
+  );
+}
+
+function skeleton() {
+  return el(
+    "div",
+    { class: "place-skeleton", "aria-hidden": "true" },
+    [60, 90, 75].map((width) => el("div", { class: "skeleton", style: { width: `${width}%` } })),
+  );
+}
+
+/** Home is the main conversation of the default agent; who they are may have to be waited for. */
+function goHome() {
+  const off = agents.subscribe((known) => {
+    if (!known.agents.length) return;
+    queueMicrotask(() => off());
+    if (here().path === "/") go(sessionPath(`agent:${known.defaultId}:main`), { replace: true });
+  });
+}
+
+wire.on("state", (state) => state === "unauthorised" && here().path !== "/login" && go("/login"));
+shell.mount(document.getElementById("app") ?? document.body);
+house.start();
+onRoute(show);

@@ -1,0 +1,132 @@
+// What waits for a person: a coral card with the exact command, what it could touch, why somebody is asked, and until
+// when. The decision names the digest of the plan that is shown here, so that nothing else is released by it.
+
+import { el, icon } from "../dom.js";
+import { clockTime } from "../format.js";
+import { wire } from "../wire.js";
+
+const SETTLED = {
+  "allowed-once": "Allowed once",
+  "allowed-always": "Allowed, from now on",
+  denied: "Denied",
+  expired: "Nobody answered in time",
+  unattended: "Nobody was there to be asked",
+  abandoned: "The run ended before anybody answered",
+};
+// While the card has the focus the letter is enough; from anywhere in the page it is Alt and the letter.
+export const KEYS = { y: "allow-once", a: "allow-always", n: "deny" };
+
+export function drawApproval(item, { onAnswer }) {
+  const heading = el("h3", { class: "approval-title", id: `approval-${item.id}` });
+  const left = el("span", { class: "approval-left" });
+  const buttons = el("div", { class: "approval-buttons" });
+  const why = el("p", { class: "quiet approval-why" });
+  const command = el(
+    "pre",
+    { class: "approval-command", tabIndex: 0, role: "group", "aria-label": "Exactly this" },
+    item.plan.summary,
+  );
+  const card = el(
+    "section",
+    { class: "approval", tabIndex: -1, "aria-labelledby": heading.id },
+    el("div", { class: "approval-head" }, icon("approve"), heading, left),
+    command,
+    facts(item),
+    buttons,
+    why,
+  );
+  const node = el("div", { class: "row-approval" }, card);
+  const always = choice("Always", "a", "button-quiet", "allow-always");
+  const timer = setInterval(() => node.isConnected && count(), 1_000);
+  buttons.append(
+    choice("Allow once", "y", "button-coral", "allow-once"),
+    always,
+    choice("Deny", "n", "button-quiet", "deny"),
+  );
+
+  function choice(label, key, kind, decision) {
+    return el(
+      "button",
+      {
+        class: kind,
+        type: "button",
+        "aria-keyshortcuts": `Alt+${key.toUpperCase()}`,
+        on: { click: () => onAnswer(item, decision) },
+      },
+      label,
+      el("kbd", { "aria-hidden": "true" }, key.toUpperCase()),
+    );
+  }
+
+  function count() {
+    const seconds = Math.max(0, Math.round((item.deadline - Date.now()) / 1000));
+    if (item.status !== "pending") left.textContent = "";
+    else
+      left.textContent =
+        seconds > 3_600
+          ? `until ${clockTime(item.deadline)}`
+          : `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")} left`;
+  }
+
+  node.update = () => {
+    const pending = item.status === "pending";
+    heading.textContent = pending
+      ? `May I ${item.plan.tool === "exec" ? "run this" : `use ${item.plan.tool}`}?`
+      : (SETTLED[item.status] ?? item.status);
+    card.classList.toggle("settled", !pending);
+    buttons.hidden = !pending;
+    for (const button of buttons.querySelectorAll("button"))
+      button.disabled = Boolean(item.answering) || (button === always && Boolean(item.whyNotAlways));
+    why.hidden = !pending || !why.textContent;
+    count();
+    if (!pending) clearInterval(timer);
+  };
+  card.addEventListener("keydown", (event) => {
+    const decision = KEYS[event.key.toLowerCase()];
+    if (!decision || event.ctrlKey || event.metaKey || event.altKey || item.status !== "pending") return;
+    event.preventDefault();
+    if (!(decision === "allow-always" && item.whyNotAlways)) onAnswer(item, decision);
+  });
+  node.addEventListener("forgotten", () => clearInterval(timer));
+  node.update();
+  if (item.status === "pending") explain(item, why).then(node.update);
+  return node;
+}
+
+/** What it could touch, in a few words each. */
+function facts({ plan, reason }) {
+  const programs = (plan.invocations ?? []).map((each) => each.resolved || each.name);
+  const rows = [
+    ["Where", { host: "on this machine, outside the sandbox", sandbox: "in the sandbox" }[plan.where]],
+    ["In", plan.cwd],
+    ["Network", plan.where ? (plan.network ? "may be reached" : "no") : ""],
+    ["Programs", programs.join(", ")],
+    ["Sees", (plan.env ?? []).length ? `the variables ${plan.env.join(", ")}` : ""],
+    ["With", Object.keys(plan.arguments ?? {}).length ? JSON.stringify(plan.arguments, null, 2) : ""],
+    ["Asked because", reason],
+  ];
+  return el(
+    "dl",
+    { class: "approval-facts" },
+    rows
+      .filter(([, words]) => words)
+      .map(([name, words]) => [
+        el("dt", null, name),
+        el("dd", { class: name === "With" || name === "In" || name === "Programs" ? "mono" : null }, words),
+      ]),
+  );
+}
+
+/** What `always` would let through, or why it is not to be had. */
+async function explain(item, why) {
+  try {
+    const shown = await wire.call("approvals.show", { id: item.id });
+    item.whyNotAlways = shown.whyNotAlways;
+    const rules = shown.always?.rules ?? [];
+    if (shown.whyNotAlways) why.textContent = `Not “always”: ${shown.whyNotAlways}`;
+    else if (rules.length)
+      why.textContent = `“Always” lets through: ${rules.map((rule) => (typeof rule === "string" ? rule : rule.rule)).join(" · ")}`;
+  } catch {
+    // the card says enough without it
+  }
+}

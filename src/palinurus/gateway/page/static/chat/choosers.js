@@ -1,0 +1,174 @@
+// Beside the box: which model answers and what it costs, how hard it thinks, and what becomes of messages that come
+// while it works.
+
+import { el } from "../dom.js";
+import { complain, openMenu } from "../dialog.js";
+import { count, price, tokens } from "../format.js";
+import { go } from "../router.js";
+import { wire } from "../wire.js";
+
+const THINKING = ["off", "minimal", "low", "medium", "high", "xhigh", "max"];
+const QUEUE = [
+  ["steer", "Steer", "the agent reads it after the step it is in"],
+  ["followup", "Follow up", "a turn of its own, afterwards"],
+  ["collect", "Collect", "what comes meanwhile becomes one turn"],
+  ["interrupt", "Interrupt", "stop what runs, and do this"],
+];
+
+let models = null; // of all agents; asked once
+
+async function knownModels() {
+  models ??= (await wire.call("models.list")).models;
+  return models;
+}
+
+/** Ask anew: a key was added, or the config changed. */
+export function forgetModels() {
+  models = null;
+}
+
+const label = (model) => model?.name || model?.id || "";
+
+function costOf(model) {
+  if (!model?.cost) return "";
+  return model.cost.input || model.cost.output
+    ? `${price(model.cost.input)} in · ${price(model.cost.output)} out`
+    : "free";
+}
+
+/**
+ * @param {() => string} key of the session at hand
+ */
+export function makeChoosers(key) {
+  const model = chooser("Model", modelMenu);
+  const thinking = chooser("How hard it thinks", thinkingMenu);
+  const queue = chooser("What becomes of messages that come meanwhile", queueMenu);
+  const fill = el("span", { class: "window-fill" });
+  const window = el(
+    "div",
+    {
+      class: "window",
+      role: "meter",
+      "aria-label": "How full the model's window is",
+      "aria-valuemin": 0,
+      "aria-valuemax": 100,
+      hidden: true,
+    },
+    fill,
+  );
+  let now = { ref: "", thinking: "", queue: "", row: null };
+
+  function chooser(name, open) {
+    const button = el(
+      "button",
+      { class: "chooser", type: "button", "aria-haspopup": "menu", "aria-expanded": "false", title: name },
+      "…",
+    );
+    button.addEventListener("click", async () => {
+      try {
+        openMenu(button, await open(), { label: name });
+      } catch (error) {
+        complain(error);
+      }
+    });
+    return button;
+  }
+
+  async function patch(fields) {
+    try {
+      const done = await wire.call("sessions.patch", { key: key(), ...fields });
+      show(done.entry, done.resolved);
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  async function modelMenu() {
+    forgetModels();
+    const known = await knownModels();
+    const rows = known.map((each) => ({
+      label: label(each),
+      side: [costOf(each), each.contextWindow ? tokens(each.contextWindow) : ""].filter(Boolean).join(" · "),
+      checked: `${each.provider}/${each.id}` === now.ref,
+      run: () => patch({ model: `${each.provider}/${each.id}` }),
+    }));
+    return [
+      ...rows,
+      { label: "The agent's own", icon: "reset", run: () => patch({ model: null }) },
+      { label: "Add a model or a key…", icon: "plus", run: () => go("/welcome") },
+    ];
+  }
+
+  async function thinkingMenu() {
+    const rows = THINKING.map((level) => ({
+      label: level,
+      checked: level === now.thinking,
+      run: () => patch({ thinkingLevel: level }),
+    }));
+    return [
+      { heading: "How hard it thinks" },
+      ...rows,
+      { label: "As configured", icon: "reset", run: () => patch({ thinkingLevel: null }) },
+    ];
+  }
+
+  async function queueMenu() {
+    const rows = QUEUE.map(([mode, name, meaning]) => ({
+      label: name,
+      side: meaning,
+      checked: mode === (now.queue || "steer"),
+      run: () => patch({ queueMode: mode }),
+    }));
+    return [{ heading: "While the agent works, a message is…" }, ...rows];
+  }
+
+  /** @param {any} row of the session, if there is one @param {any} [resolved] what answers from now on */
+  async function show(row, resolved) {
+    const provider = resolved?.modelProvider ?? row?.modelProvider;
+    const id = resolved?.model ?? row?.model;
+    now = {
+      ref: provider ? `${provider}/${id}` : now.ref,
+      thinking: resolved?.thinkingLevel ?? row?.thinkingLevel ?? "",
+      queue: row?.queueMode ?? "",
+      row,
+    };
+    queue.textContent = QUEUE.find(([mode]) => mode === (now.queue || "steer"))[1];
+    thinking.textContent = now.thinking ? `thinks: ${now.thinking}` : "thinks: as configured";
+    model.textContent = now.ref || "model";
+    try {
+      const known = (await knownModels()).find((each) => `${each.provider}/${each.id}` === now.ref);
+      model.replaceChildren(
+        label(known) || now.ref || "Choose a model",
+        costOf(known) ? el("span", { class: "chooser-price" }, costOf(known)) : "",
+      );
+      thinking.hidden = known ? !known.reasoning : false;
+      showWindow(row?.totalTokens ?? 0, known?.contextWindow ?? 0);
+    } catch {
+      // its bare name stands there
+    }
+  }
+
+  function showWindow(used, size) {
+    window.hidden = !used || !size;
+    if (window.hidden) return;
+    const share = Math.min(100, Math.round((used / size) * 100));
+    fill.style.width = `${share}%`;
+    window.classList.toggle("nearly-full", share >= 80);
+    window.setAttribute("aria-valuenow", share);
+    window.title = `${count(used)} of ${count(size)} tokens in the model's window`;
+  }
+
+  /** A session that has not begun: what its agent would ask. */
+  async function showAgent(agent) {
+    try {
+      const status = await wire.call("models.status", { agent });
+      const [provider, ...id] = status.model.split("/");
+      await show(null, { modelProvider: provider, model: id.join("/"), thinkingLevel: "" });
+    } catch (error) {
+      complain(error); // an agent that cannot answer says why before it is asked
+      await show(null, null);
+    }
+  }
+
+  return { model, thinking, queue, window, show, showAgent, patch, modelMenu, current: () => now.ref };
+}

@@ -1,0 +1,179 @@
+// One item of the conversation as an element. Every element has `update()`, called when its item has changed.
+
+import { el, icon } from "../dom.js";
+import { bytes, clockTime, wholeTime } from "../format.js";
+import { codeBlock, MarkdownView } from "../markdown.js";
+import { drawApproval } from "./approval.js";
+import { drawText } from "./text.js";
+import { drawTool } from "./tool.js";
+
+/**
+ * @param {any} item see thread.js
+ * @param {{onAnswer: Function, onAgain: Function, onWithdraw: Function}} doing
+ */
+export function drawItem(item, doing) {
+  const row = (DRAW[item.type] ?? drawNotice)(item, doing);
+  row.classList.add("row");
+  return row;
+}
+
+const DRAW = {
+  user: drawUser,
+  text: drawText,
+  thought: drawThought,
+  tool: drawTool,
+  approval: drawApproval,
+  notice: drawNotice,
+  error: drawError,
+  mark: drawMark,
+  day: (item) => el("div", { class: "row-day" }, el("span", null, item.label)),
+  working: drawWorking,
+};
+
+function drawUser(item, { onWithdraw }) {
+  const state = el("span", { class: "said-state" });
+  const back = el(
+    "button",
+    { class: "link-button", type: "button", on: { click: () => onWithdraw(item) } },
+    "take back",
+  );
+  const images = item.images
+    .filter(Boolean)
+    .map((src) => el("img", { class: "picture", src, alt: "attached picture", loading: "lazy" }));
+  const from =
+    item.origin && item.origin !== "owner"
+      ? el("span", { class: "chip chip-quiet" }, item.origin === "outside" ? "from outside" : item.origin)
+      : null;
+  const bubble = el(
+    "div",
+    { class: "said" },
+    from,
+    images.length ? el("div", { class: "pictures" }, images) : null,
+    spoken(item.text),
+  );
+  const node = el(
+    "div",
+    { class: "row-user" },
+    el("span", { class: "visually-hidden" }, "You said:"),
+    bubble,
+    el("div", { class: "said-foot" }, state, back),
+  );
+  node.update = () => {
+    const words = { queued: "queued: will be sent when connected", waiting: "waits for its turn" }[item.state] ?? "";
+    state.textContent = words;
+    back.hidden = item.state !== "queued";
+    node.classList.toggle("not-yet", Boolean(words));
+  };
+  node.update();
+  bubble.addEventListener("pointerenter", () => (bubble.title = item.timestamp ? wholeTime(item.timestamp) : ""), {
+    once: true,
+  });
+  return node;
+}
+
+/** What a person typed: their line breaks are theirs; code that they fenced is code. */
+function spoken(text) {
+  if (!text.includes("```") || text.length > 200_000) return el("div", { class: "said-text" }, text);
+  const parts = text.split(/^(`{3,})([^\n`]*)\n([\s\S]*?)^\1[ \t]*$/m);
+  const nodes = [];
+  for (let at = 0; at < parts.length; at += 4) {
+    if (parts[at].trim()) nodes.push(el("div", { class: "said-text" }, parts[at].trim()));
+    if (at + 3 < parts.length) nodes.push(folded(parts[at + 3], parts[at + 2]));
+  }
+  return nodes;
+}
+
+function folded(code, info) {
+  const text = code.replace(/\n$/, "");
+  if (text.length < 1_500) return codeBlock(text, info);
+  const details = el(
+    "details",
+    { class: "said-file" },
+    el("summary", null, icon("file"), ` ${info.trim() || "code"} · ${bytes(text.length)}`),
+  );
+  details.addEventListener(
+    "toggle",
+    () => details.open && details.children.length === 1 && details.append(codeBlock(text, info)),
+  );
+  return details;
+}
+
+function drawThought(item) {
+  const label = el("span");
+  const body = el("div", { class: "thought-text" });
+  const node = el("details", { class: "row-thought" }, el("summary", null, icon("thought"), label), body);
+  const words = () => (item.text.length > 100_000 ? `${item.text.slice(0, 100_000)}…` : item.text);
+  node.update = () => {
+    label.textContent = item.live ? "Thinking…" : "Thought";
+    node.classList.toggle("live", Boolean(item.live));
+    if (node.open) body.textContent = words();
+  };
+  node.addEventListener("toggle", node.update);
+  node.update();
+  const row = el("div", { class: "row-thoughts" }, node);
+  row.update = node.update;
+  return row;
+}
+
+function drawNotice(item) {
+  return Object.assign(el("div", { class: "row-notice" }, item.text), { update: () => {} });
+}
+
+/** What went wrong and what to do next. Of errors long past only the words are left. */
+function drawError(item, { onAgain }) {
+  const fresh = !item.message || item.fresh;
+  const hint = item.hint || "Say it again, or choose another model below the box.";
+  const again = el(
+    "button",
+    { class: "button-quiet", type: "button", on: { click: () => onAgain(item) } },
+    "Try again",
+  );
+  const where = /\b(key|credential|auth|401|403)\b/i.test(item.text)
+    ? el("a", { class: "button-quiet", href: "/welcome" }, "Models and keys")
+    : null;
+  const look = item.run
+    ? el("a", { class: "button-quiet", href: `/runs?id=${encodeURIComponent(item.run)}` }, "What happened")
+    : null;
+  const next = fresh
+    ? [el("p", { class: "quiet" }, hint), el("div", { class: "error-buttons" }, again, where, look)]
+    : null;
+  const box = el(
+    "div",
+    { class: "error-box", role: item.message ? null : "alert" },
+    icon("error"),
+    el("div", null, el("p", null, item.text), next),
+  );
+  return Object.assign(el("div", { class: "row-error" }, box), { update: () => {} });
+}
+
+/** Where the model's view begins anew: what stands above is kept, and no longer read. */
+function drawMark(item) {
+  const title = { reset: "Started over", compaction: "Summed up" }[item.kind] ?? item.kind;
+  const line = el(
+    "div",
+    { class: "mark-line" },
+    el("span", null, title, item.timestamp ? ` · ${clockTime(item.timestamp)}` : ""),
+  );
+  if (!item.text || item.kind !== "compaction") return el("div", { class: "row-mark" }, line);
+  const details = el("details", null, el("summary", null, "What the agent still knows of it"));
+  details.addEventListener("toggle", async () => {
+    if (!details.open || details.children.length > 1) return;
+    const view = new MarkdownView();
+    details.append(view.node);
+    await view.set(item.text);
+  });
+  return el("div", { class: "row-mark" }, line, details);
+}
+
+function drawWorking(item) {
+  const words = el("span");
+  const node = el(
+    "div",
+    { class: "row-working", role: "status" },
+    el("span", { class: "breath", "aria-hidden": "true" }),
+    words,
+  );
+  node.update = () => (words.textContent = item.text);
+  node.update();
+  return node;
+}

@@ -1,0 +1,300 @@
+// What a conversation consists of, as a list of items: what was said, thought, done and asked. It is made of two parts.
+// `past` comes from the transcript. `tail` grows by events while runs go on, in the order in which things happen; it is
+// forgotten when the transcript has been read again. Nothing here touches the document.
+//
+// An item: {key, type: user | text | thought | tool | approval | notice | error | mark, …}. The items of the tail are
+// changed in place, and `onChange(item)` says so; `onItems()` says that there are others.
+
+import { itemsOf } from "./past.js";
+
+export class Thread {
+  onItems = () => {};
+  onChange = () => {};
+  /** A run that was taken up in its middle is over: the transcript knows it better. */
+  onCaughtUp = () => {};
+
+  past = [];
+  tail = [];
+  #runs = new Map(); // id → {state, text, thought, tools, approvals, followed}
+  #done = new Set(); // ids of runs whose end was told: it is told by two events
+  #count = 0;
+
+  get items() {
+    return this.#hideRepeated(this.past, this.#ordered);
+  }
+
+  /** What has not had its turn yet stands last, whatever else happens meanwhile. */
+  get #ordered() {
+    const waits = (item) => item.type === "user" && item.state !== "sent";
+    return [...this.tail.filter((item) => !waits(item)), ...this.tail.filter(waits)];
+  }
+
+  /** Runs that go on in this conversation, the oldest first. */
+  get running() {
+    return [...this.#runs].filter(([, run]) => run.state === "running").map(([id]) => id);
+  }
+
+  get waiting() {
+    return [...this.#runs].filter(([, run]) => run.state === "waiting").map(([id]) => id);
+  }
+
+  /** The last thing the person said here. */
+  get lastWords() {
+    return this.items.findLast((item) => item.type === "user" && item.text)?.text ?? "";
+  }
+
+  /** The approval that waits longest for an answer. */
+  get asking() {
+    return this.tail.find((item) => item.type === "approval" && item.status === "pending");
+  }
+
+  /** The transcript was read: what is in it is taken out of the tail; what has not reached it yet stays. */
+  reload(messages, active) {
+    this.past = itemsOf(messages);
+    const said = new Set(messages.flatMap((message) => [message.id, ...(message.also ?? [])]));
+    this.tail = this.tail.filter(
+      (item) => item.type === "user" && !said.has(item.run) && (item.state !== "sent" || active.includes(item.run)),
+    );
+    for (const id of [...this.#runs.keys()]) if (!active.includes(id)) this.#runs.delete(id);
+    for (const id of active) this.#runs.set(id, newRun(said.has(id) ? "running" : "waiting"));
+    this.onItems();
+  }
+
+  /** Older messages, before all others. */
+  prepend(messages) {
+    this.past = [...itemsOf(messages), ...this.past];
+    this.onItems();
+  }
+
+  /** The person says something. It is shown at once, as queued until the gateway has it. */
+  say(key, text, images = []) {
+    const item = { key: `said-${key}`, type: "user", text, images, timestamp: Date.now(), state: "queued", run: "" };
+    this.tail.push(item);
+    this.onItems();
+    return item;
+  }
+
+  /** The gateway has it, as this run. */
+  accepted(item, runId) {
+    item.run = runId;
+    if (this.#done.has(runId)) return this.#turn(item); // a command is answered before we hear that it was taken
+    const run = this.#runs.get(runId) ?? newRun("waiting");
+    this.#runs.set(runId, run);
+    run.state === "waiting" ? this.#set(item, { state: "waiting" }) : this.#turn(item);
+  }
+
+  /** It is its turn: from now on it stands where the conversation had come to, before its own answer. */
+  #turn(item) {
+    const others = this.tail.filter((each) => each !== item);
+    const answer = others.findIndex((each) => each.run === item.run);
+    others.splice(answer < 0 ? others.length : answer, 0, item);
+    this.tail = others;
+    this.#set(item, { state: "sent" });
+    this.onItems();
+  }
+
+  /** It did not get through, and will not. */
+  refused(item, error) {
+    this.tail = this.tail.filter((each) => each !== item);
+    this.#push({ type: "error", text: error.message, hint: error.hint, said: item.text });
+  }
+
+  withdraw(item) {
+    this.tail = this.tail.filter((each) => each !== item);
+    this.onItems();
+  }
+
+  /** Something of ours between the others: a line that nobody said. */
+  note(text) {
+    this.#push({ type: "notice", text });
+  }
+
+  /** What is said in this conversation although nobody asked from here, such as the answer to a command. */
+  speak(text) {
+    this.#push({ type: "text", text, plain: true });
+  }
+
+  /** Whether this run's events are known from its beginning on. */
+  knows(runId) {
+    return this.#runs.has(runId) && this.#runs.get(runId).whole;
+  }
+
+  /** From now on a run is told by its log, from the beginning; what is broadcast of it is ignored. */
+  follow(runId) {
+    const run = newRun("running");
+    run.followed = true;
+    this.tail = this.tail.filter((item) => item.run !== runId || item.type === "user");
+    this.#runs.set(runId, run);
+    return (event) => this.#happened(runId, run, event);
+  }
+
+  followed(runId) {
+    return this.#runs.get(runId)?.followed ?? false;
+  }
+
+  /** An event of a run, as it is broadcast. */
+  heard(runId, event) {
+    if (this.followed(runId) || this.#done.has(runId)) return;
+    let run = this.#runs.get(runId);
+    if (!run) this.#runs.set(runId, (run = newRun("waiting")));
+    this.#happened(runId, run, event);
+  }
+
+  /** How a run ended, with its words as a whole. */
+  ended(runId, { state, message, errorMessage, joined }) {
+    const run = this.#runs.get(runId);
+    if (this.#done.has(runId)) return;
+    if (joined) return this.#over(runId, run);
+    const text = message?.content?.map((block) => block.text ?? "").join("") ?? "";
+    const shown = this.tail.findLast((item) => item.run === runId && item.type === "text");
+    if (text && !shown) this.#push({ type: "text", run: runId, text, plain: !run?.asked });
+    else if (text && shown.text !== text && state === "final" && !shown.text.endsWith(text)) this.#set(shown, { text });
+    if (state === "error") this.#push({ type: "error", run: runId, text: errorMessage || "The run failed." });
+    if (state === "aborted") this.#push({ type: "notice", run: runId, text: "Stopped." });
+    this.#over(runId, run);
+  }
+
+  #over(runId, run) {
+    this.#close(run);
+    this.#done.add(runId);
+    this.#runs.delete(runId);
+    for (const item of [...this.tail]) {
+      if (item.run !== runId) continue;
+      if (item.type === "user" && item.state !== "sent") this.#turn(item);
+      if (item.type === "approval" && item.status === "pending") this.#set(item, { status: "abandoned" });
+      if (item.type === "tool" && !item.result)
+        this.#set(item, { result: { text: "", isError: false, seconds: 0, unknown: true } });
+    }
+    const words = this.tail.findLast((item) => item.run === runId && item.type === "text");
+    if (words) this.#set(words, { last: true });
+    this.onItems();
+    if (run?.followed) this.onCaughtUp();
+  }
+
+  #happened(runId, run, event) {
+    switch (event.stream) {
+      case "lifecycle":
+        return this.#phase(runId, run, event);
+      case "model.start":
+        run.asked = true;
+        return this.#close(run);
+      case "model.end":
+        return this.#close(run);
+      case "thinking":
+        return this.#grow(runId, run, "thought", event.text);
+      case "assistant":
+        return this.#grow(runId, run, "text", event.text);
+      case "notice":
+        return this.#notice(runId, run, event);
+      case "tool.start":
+        return this.#toolStarted(runId, run, event);
+      case "tool.end":
+        return this.#toolEnded(run, event);
+      case "approval.asked":
+        return this.#asked(runId, run, event);
+      case "approval.settled":
+        return this.#settled(event);
+    }
+  }
+
+  #phase(runId, run, { phase, detail }) {
+    if (phase === "start") {
+      run.state = "running";
+      run.whole = true;
+      const item = this.tail.find((each) => each.run === runId && each.type === "user");
+      if (item) this.#turn(item);
+      this.onItems();
+    } else if (run.followed && phase !== "accepted") {
+      if (phase === "error") this.#push({ type: "error", run: runId, text: detail || "The run failed." });
+      this.#over(runId, run);
+    }
+  }
+
+  #grow(runId, run, type, text) {
+    const slot = type === "text" ? "text" : "thought";
+    if (type === "text") this.#settleLive(run, "thought");
+    if (!run[slot]) return void (run[slot] = this.#push({ type, run: runId, text, live: true }));
+    run[slot].text += text;
+    this.onChange(run[slot]);
+  }
+
+  #notice(runId, run, { text, discard }) {
+    this.#close(run);
+    if (discard) {
+      const from = this.tail.findLastIndex(
+        (item) => item.run === runId && (item.type === "tool" || item.type === "user"),
+      );
+      this.tail = this.tail.filter(
+        (item, at) => at <= from || item.run !== runId || (item.type !== "text" && item.type !== "thought"),
+      );
+    }
+    this.#push({ type: "notice", run: runId, text });
+  }
+
+  #toolStarted(runId, run, { id, name, arguments: given }) {
+    this.#close(run);
+    run.tools.set(
+      id,
+      this.#push({ type: "tool", run: runId, call: { id, name, arguments: given }, result: null, began: Date.now() }),
+    );
+  }
+
+  #toolEnded(run, { id, text, is_error: isError, seconds, where }) {
+    const item = run.tools.get(id);
+    if (item) this.#set(item, { result: { text, isError, seconds, where } });
+  }
+
+  #asked(runId, run, { id, plan, digest, reason, deadline }) {
+    this.#close(run);
+    if (this.tail.some((item) => item.type === "approval" && item.id === id)) return;
+    this.#push({ type: "approval", run: runId, id, plan, digest, reason, deadline, status: "pending" });
+  }
+
+  #settled({ id, status, by }) {
+    const item = this.tail.find((each) => each.type === "approval" && each.id === id);
+    if (item) this.#set(item, { status, by });
+  }
+
+  #close(run) {
+    if (!run) return;
+    this.#settleLive(run, "text");
+    this.#settleLive(run, "thought");
+  }
+
+  #settleLive(run, slot) {
+    const item = run[slot];
+    run[slot] = null;
+    if (item) this.#set(item, { live: false });
+  }
+
+  #push(item) {
+    item.key = `${item.run || "local"}-${++this.#count}`;
+    item.timestamp = Date.now();
+    this.tail.push(item);
+    this.onItems();
+    return item;
+  }
+
+  #set(item, fields) {
+    Object.assign(item, fields);
+    this.onChange(item);
+  }
+
+  /** A run that is followed from its beginning tells again what the transcript has of it: that is shown once. */
+  #hideRepeated(past, tail) {
+    for (const [id, run] of this.#runs) {
+      if (!run.followed || !run.tools.size) continue;
+      const said = past.findIndex((item) => item.type === "user" && item.run === id);
+      const first = past.findIndex((item, at) => at > said && item.type === "tool" && run.tools.has(item.call.id));
+      if (said < 0 || first < 0) continue;
+      const breath = past[first].message; // the words before a call were said in the same breath
+      const known = past.findIndex((item) => item.message === breath);
+      return [...past.slice(0, known), ...tail];
+    }
+    return [...past, ...tail];
+  }
+}
+
+function newRun(state) {
+  return { state, text: null, thought: null, tools: new Map(), asked: false, followed: false, whole: false };
+}

@@ -1,0 +1,164 @@
+// Ctrl-K: everything by its name. Views say what they can do (`addCommands`); conversations and places are always there.
+
+import { el, icon, clear } from "./dom.js";
+import { newConversation } from "./conversations.js";
+import { caretBack } from "./dialog.js";
+import { sessionTitle } from "./house.js";
+import { PLACES } from "./rail.js";
+import { go, sessionPath } from "./router.js";
+import { sessions } from "./state.js";
+
+const MOST = 60;
+const sources = new Set();
+let open = null;
+
+/**
+ * @typedef {{label: string, group?: string, icon?: string, side?: string, run: () => void}} Command
+ * @param {() => Command[]} source asked whenever the palette opens
+ * @returns {() => void} takes them away again
+ */
+export function addCommands(source) {
+  sources.add(source);
+  return () => sources.delete(source);
+}
+
+function all() {
+  const own = [...sources].flatMap((source) => source());
+  const places = [...PLACES, { path: "/welcome", label: "Models and keys", icon: "agent" }].map((place) => ({
+    label: place.label,
+    group: "Go to",
+    icon: place.icon,
+    run: () => go(place.path),
+  }));
+  const rows = (sessions.value ?? []).map((row) => ({
+    label: sessionTitle(row),
+    group: "Conversations",
+    icon: "chat",
+    side: row.agentId,
+    run: () => go(sessionPath(row.key)),
+  }));
+  return [
+    { label: "New conversation", group: "This conversation", icon: "plus", run: () => newConversation() },
+    ...own,
+    ...places,
+    ...rows,
+  ];
+}
+
+/** How well the words fit: all letters in their order; beginnings of words count more. -1: not at all. */
+export function fit(words, label) {
+  const text = label.toLowerCase();
+  const whole = text.indexOf(words);
+  if (whole >= 0) return 1_000 - whole - text.length / 100 + (whole === 0 || text[whole - 1] === " " ? 500 : 0);
+  let at = -1;
+  let score = 0;
+  for (const letter of words.replaceAll(" ", "")) {
+    const next = text.indexOf(letter, at + 1);
+    if (next < 0) return -1;
+    score += next === at + 1 ? 3 : next === 0 || text[next - 1] === " " ? 2 : 0;
+    at = next;
+  }
+  return score >= words.length ? score : -1; // letters strewn about are no answer
+}
+
+function matching(words, commands) {
+  if (!words) return commands.slice(0, MOST);
+  const scored = commands.map((command) => ({ command, score: fit(words, command.label) }));
+  const found = scored.filter((each) => each.score >= 0).sort((one, other) => other.score - one.score);
+  return [
+    ...found.slice(0, MOST).map((each) => each.command),
+    {
+      label: `Search memory for “${words}”`,
+      group: "Search",
+      icon: "memory",
+      run: () => go(`/memory?q=${encodeURIComponent(words)}`),
+    },
+  ];
+}
+
+/** Open the palette, or close it when it is open. */
+export function openPalette() {
+  if (open) return open.close();
+  const commands = all();
+  let found = [];
+  let at = 0;
+  const field = el("input", {
+    class: "palette-field",
+    placeholder: "Go to, do, or search…",
+    role: "combobox",
+    "aria-expanded": "true",
+    "aria-controls": "palette-list",
+    "aria-autocomplete": "list",
+    "aria-label": "Command",
+    spellcheck: false,
+    autocomplete: "off",
+  });
+  const list = el("div", { class: "palette-list", id: "palette-list", role: "listbox", "aria-label": "Commands" });
+  const box = el("dialog", { class: "palette", "aria-label": "Palette" }, field, list);
+  open = box;
+
+  function draw() {
+    found = matching(field.value.trim().toLowerCase(), commands);
+    at = 0;
+    let group = "";
+    clear(
+      list,
+      found.map((command, index) => {
+        const heading =
+          !field.value && command.group !== group
+            ? el("div", { class: "menu-heading", role: "presentation" }, (group = command.group ?? ""))
+            : null;
+        const side = command.side ?? (field.value ? command.group : "");
+        const row = el(
+          "div",
+          {
+            class: "menu-item",
+            role: "option",
+            id: `palette-${index}`,
+            on: { click: () => choose(index), pointermove: () => at !== index && point(index) },
+          },
+          icon(command.icon ?? "command"),
+          el("span", { class: "palette-label" }, command.label),
+          side ? el("span", { class: "menu-item-side" }, side) : null,
+        );
+        return [heading, row];
+      }),
+    );
+    point(0);
+  }
+
+  function point(index) {
+    list.querySelector('[aria-selected="true"]')?.setAttribute("aria-selected", "false");
+    at = (index + found.length) % found.length;
+    const row = document.getElementById(`palette-${at}`);
+    row?.setAttribute("aria-selected", "true");
+    row?.scrollIntoView({ block: "nearest" });
+    field.setAttribute("aria-activedescendant", `palette-${at}`);
+  }
+
+  function choose(index) {
+    box.close();
+    found[index]?.run();
+  }
+
+  field.addEventListener("input", draw);
+  box.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") box.close();
+    else if (event.key === "ArrowDown") point(at + 1);
+    else if (event.key === "ArrowUp") point(at - 1);
+    else if (event.key === "Enter") choose(at);
+    else return;
+    event.preventDefault();
+  });
+  box.addEventListener("click", (event) => event.target === box && box.close());
+  box.addEventListener("close", () => {
+    open = null;
+    box.remove();
+    caretBack();
+  });
+  document.body.append(box);
+  draw();
+  box.showModal();
+  field.focus();
+}

@@ -1,0 +1,110 @@
+// What memory answered: how far it can be trusted, and each passage with the reasons why it was found.
+
+import { el } from "../dom.js";
+import { go, sessionPath } from "../router.js";
+import { wire } from "../wire.js";
+import { explain } from "../charts/explain.js";
+import { count, duration, percent } from "./format.js";
+import { empty } from "./kit.js";
+import { button, chip } from "./parts.js";
+
+// Words that mark nothing.
+const PLAIN =
+  "the and for are was were what where when who why how did does has have had with about that this from our you your";
+const UNMARKED = new Set(PLAIN.split(" "));
+
+/**
+ * @param {any} answer of memory.search @param {string} query @param {string} agent
+ * @param {(event: MouseEvent, result: any) => void} follow what a click on a file does
+ * @returns {(Node | null)[]}
+ */
+export function results(answer, query, agent, follow) {
+  if (answer.refused) return [empty("This session gets nothing from memory.", answer.refused)];
+  const added = answer.results.flatMap((result) => (result.factors ?? []).map((factor) => Math.abs(factor.added)));
+  const how = { words: wordsOf(query), most: Math.max(0, ...added), agent, follow };
+  const list = answer.results.map((result, at) => card(result, at, how));
+  return [
+    freshness(answer),
+    list.length
+      ? el("ol", { class: "found" }, list)
+      : empty("Nothing was found.", "Fewer or other words may help; names and numbers help most."),
+    answer.leftOut
+      ? el("p", { class: "quiet" }, `${count(answer.leftOut, "more result")} had no room in the answer.`)
+      : null,
+  ];
+}
+
+function card(result, at, { words, most, agent, follow }) {
+  const click = (event) => follow(event, result);
+  const file = () => el("a", { class: "found-path mono", href: fileLink(result, agent), on: { click } }, result.path);
+  const score = el("span", { class: "found-score", title: "score, within this answer" }, result.score.toFixed(2));
+  const head = el(
+    "div",
+    { class: "found-head" },
+    el("span", { class: "found-number" }, String(at + 1)),
+    result.source === "sessions" ? conversation(result) : file(),
+    el("span", { class: "quiet" }, linesOf(result)),
+    score,
+  );
+  return el(
+    "li",
+    { class: "card found-card" },
+    head,
+    result.under ? el("p", { class: "found-under quiet" }, result.under) : null,
+    el("p", { class: "found-text" }, marked(result.snippet, words)),
+    result.factors?.length ? explain(result.factors, most) : null,
+  );
+}
+
+/** @param {{ startLine: number, endLine: number }} result */
+export const linesOf = (result) =>
+  result.startLine === result.endLine ? `line ${result.startLine}` : `lines ${result.startLine}–${result.endLine}`;
+
+/** The address of a passage. @returns {string} */
+export function fileLink(result, agent) {
+  const words = new URLSearchParams({ path: result.path, line: result.startLine, to: result.endLine });
+  if (agent) words.set("agent", agent);
+  return `/files?${words}`;
+}
+
+/** How far the answer can be trusted, in one line. */
+function freshness({ freshness: fresh, mode, tookMs }) {
+  const behind = count(fresh.behindCount ?? fresh.behind?.length ?? 0, "file");
+  const states = { fresh: "fresh", stale: `${behind} behind`, unswept: "not compared with the disk" };
+  const partly = fresh.vectors === "partial" ? ` (${percent(fresh.embedded, fresh.pieces)} read for meaning)` : "";
+  return el(
+    "p",
+    { class: "flow quiet", role: "status" },
+    chip(states[fresh.state] ?? fresh.state, fresh.state === "fresh" ? "ok" : "warn"),
+    el("span", {}, `${count(fresh.compared, "file")} compared`),
+    el("span", {}, mode === "keyword" ? "by words alone" : `by words and meaning${partly}`),
+    el("span", {}, duration(tookMs)),
+    fresh.why ? el("span", {}, fresh.why) : null,
+    fresh.behind?.length ? el("span", {}, `not in the answer: ${fresh.behind.join(", ")}`) : null,
+  );
+}
+
+/** A conversation has no file; its session is looked for when somebody wants to go there. */
+function conversation(result) {
+  const id = result.path.replace(/^sessions\//, "").replace(/\.md$/, "");
+  const visit = async () => {
+    const found = await wire.call("sessions.resolve", { sessionId: id, allowMissing: true }).catch(() => null);
+    if (found?.key) go(sessionPath(found.key));
+    else made.replaceWith(el("span", { class: "quiet" }, "a conversation that has ended"));
+  };
+  const made = button("a conversation", visit, "quiet", { class: "link" });
+  return made;
+}
+
+function wordsOf(query) {
+  const words = query.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+  return words.filter((word) => word.length > 2 && !UNMARKED.has(word));
+}
+
+/** The words of the question where they stand in the text, or the beginnings of longer ones. */
+function marked(text, words) {
+  if (!words.length) return text;
+  const stems = words.map((word) => word.slice(0, Math.max(3, word.length - 2)));
+  const fits = (piece) => stems.some((stem) => piece.toLowerCase().startsWith(stem));
+  return text.split(/([\p{L}\p{N}]+)/u).map((piece) => (fits(piece) ? el("mark", {}, piece) : piece));
+}

@@ -1,0 +1,94 @@
+// Who may use which tool where, and the whole chain of reasons behind each answer.
+
+import { el } from "../dom.js";
+import { wire } from "../wire.js";
+import { empty, failure, place, settled } from "./kit.js";
+import { chip, field, input, table } from "./parts.js";
+
+/** @param {import("./kit.js").View} view @param {HTMLElement} page */
+export function drawTools(view, page) {
+  const asked = { session_key: view.session, sender: "", model: "", agent: view.agent };
+  const list = place(view, "tools");
+  const later = settled(view, load, 350);
+  const box = (name, placeholder) =>
+    input({
+      placeholder,
+      value: asked[name],
+      class: "field mono",
+      on: {
+        input: (event) => {
+          asked[name] = event.target.value.trim();
+          later();
+        },
+      },
+    });
+  function load() {
+    return list.load(
+      () => wire.call("tools.list", asked),
+      (found) => [
+        el(
+          "p",
+          { class: "quiet" },
+          `In ${found.sessionKey}${found.model ? `, with ${found.model}` : ""}${found.sandboxed ? ", in the sandbox" : ""}.`,
+        ),
+        found.tools.length ? toolTable(found.tools, asked) : empty("There are no tools."),
+      ],
+    );
+  }
+  page.append(
+    el(
+      "section",
+      { class: "card", "aria-label": "Simulator" },
+      el("h2", {}, "Who may use what"),
+      el(
+        "div",
+        { class: "fields fields-3" },
+        field("Session", box("session_key", "agent:main:main"), "Unset: the main session."),
+        field("Somebody else", box("sender", "telegram:42"), "Unset: you."),
+        field("Model", box("model", "provider/model"), "Unset: its last one."),
+      ),
+    ),
+    list.node,
+  );
+  load();
+}
+
+function toolTable(tools, asked) {
+  return table(
+    "Tools and who may use them",
+    [
+      { name: "Tool", cell: (row) => el("code", { title: row.description || null }, row.name) },
+      { name: "Group", cell: (row) => row.group },
+      { name: "", cell: (row) => (row.allowed ? chip("allowed", "ok") : chip("not allowed", "bad")) },
+      { name: "Because", cell: (row) => why(row, asked) },
+    ],
+    tools,
+  );
+}
+
+function why(row, asked) {
+  const chain = el("div", {});
+  const unfold = el(
+    "details",
+    { on: { toggle: () => unfold.open && !chain.childElementCount && explain() } },
+    el("summary", {}, row.why || row.layer),
+    chain,
+  );
+  async function explain() {
+    try {
+      const { verdict } = await wire.call("tools.explain", { name: row.name, ...asked });
+      chain.replaceChildren(
+        el(
+          "ol",
+          { class: "chain" },
+          verdict.chain.map((step) =>
+            el("li", {}, chip(step.layer, { allows: "ok", denies: "bad" }[step.verdict] ?? ""), " ", step.why),
+          ),
+        ),
+      );
+    } catch (error) {
+      chain.replaceChildren(failure(error));
+    }
+  }
+  return unfold;
+}

@@ -1,0 +1,62 @@
+// Addresses. Every place has one, back works, and links are real links.
+
+const listeners = new Set();
+
+/**
+ * @typedef {{path: string, params: URLSearchParams, first: boolean}} Route `path` is decoded; `first`: the page came up
+ *   here.
+ */
+
+/** @returns {Route} where we are */
+export function here(first = false) {
+  return { path: decoded(location.pathname), params: new URLSearchParams(location.search), first };
+}
+
+/**
+ * Go to an address of the page.
+ *
+ * @param {string} path such as `/memory?q=tides`
+ * @param {{replace?: boolean}} [how] replace: without a step to go back to
+ */
+export function go(path, { replace = false } = {}) {
+  if (path === location.pathname + location.search) replace = true;
+  history[replace ? "replaceState" : "pushState"](null, "", path);
+  tell();
+}
+
+/** Hear where we are, at once and whenever it changes. Returns a function that ends it. */
+export function onRoute(fn) {
+  listeners.add(fn);
+  fn(here(true));
+  return () => listeners.delete(fn);
+}
+
+/** The address of a session. Colons may stand in a path, and look better there. */
+export function sessionPath(key) {
+  return `/s/${encodeURIComponent(key).replaceAll("%3A", ":")}`;
+}
+
+function tell() {
+  const route = here();
+  for (const listener of [...listeners]) listener(route);
+}
+
+function decoded(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path; // a lone percent sign
+  }
+}
+
+addEventListener("popstate", tell);
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey)
+    return;
+  const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
+  if (!link || link.target || link.hasAttribute("download")) return;
+  const to = new URL(link.href, location.href);
+  if (to.origin !== location.origin || to.pathname.startsWith("/page/")) return;
+  event.preventDefault();
+  go(to.pathname + to.search);
+});
