@@ -14,6 +14,7 @@ from palinurus.context.recall import Recalling, nothing_recalled
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.providers.provider import Provider
+from palinurus.skills.skills import Skills
 from palinurus.workspace.files import WorkspaceFiles
 
 
@@ -35,3 +36,4 @@ class Agent(Struct, frozen=True):
     compaction: CompactionSettings = CompactionSettings()
     pruning: PruneSettings = PruneSettings()
     startup: StartupSettings = StartupSettings(enabled=False)
+    skills: Skills | None = None

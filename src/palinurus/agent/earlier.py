@@ -8,7 +8,7 @@ from itertools import pairwise
 from palinurus.agent.clients import is_clients
 from palinurus.context.assemble import unanswered
 from palinurus.context.view import Line, View
-from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolCall, ToolResult, UserMessage
 from palinurus.sessions.transcript import SENT
 
 _TOO_LATE = AssistantMessage(
@@ -42,11 +42,20 @@ def answered_before(view: View, run_id: str, asked: Collection[str] = ()) -> lis
 
 def origins_so_far(view: View, run_id: str) -> list[Origin]:
     """Of what the turn had read when it was cut off, notes beside the words included."""
-    known = 0 if run_id in view.cut_runs else len(view.lines)
-    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), known)
-    read = [line.message for line in view.lines[at:] if not isinstance(line.message, AssistantMessage)]
+    read = [message for message in _since(view, run_id) if not isinstance(message, AssistantMessage)]
     notes = [note.origin for message in read if isinstance(message, UserMessage) for note in message.context]
     return [*(message.origin for message in read), *notes]
+
+
+def calls_so_far(view: View, run_id: str) -> list[ToolCall]:
+    """What the turn had called when it was cut off."""
+    return [call for message in _since(view, run_id) if isinstance(message, AssistantMessage) for call in message.calls]
+
+
+def _since(view: View, run_id: str) -> list[Message]:
+    known = 0 if run_id in view.cut_runs else len(view.lines)
+    at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), known)
+    return [line.message for line in view.lines[at:]]
 
 
 def _own(later: Sequence[Message]) -> tuple[list[Message], bool]:

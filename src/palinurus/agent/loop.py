@@ -41,10 +41,12 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
+from palinurus.skills.skills import Skills
 
 MAX_STEPS = 100  # a model that has not finished after so many calls is going round in circles
 STOPPED = "Stopped before it ended."
 SKIPPED = "Skipped to hear a message that came in meanwhile."
+DIRECT = "direct"  # the wire of replies that no model gave
 
 M = TypeVar("M", AssistantMessage, ToolResult)
 
@@ -112,6 +114,7 @@ class Loop(Struct, frozen=True):
     steer: Steer
     asked: frozenset[str] = frozenset()  # names of the tools that the client does
     relief: Relief = NoRelief()
+    skills: Skills | None = None
 
     async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult | Interjection]:
         """Yield replies, results and interjections in the order in which the model reads them.
@@ -128,7 +131,12 @@ class Loop(Struct, frozen=True):
             for call in reply.calls:
                 if call.name in self.asked and not self.steer.waiting():
                     continue
-                result = self._skipped(call) if self.steer.waiting() else await self._result(run, call)
+                if self.steer.waiting():
+                    result = self._skipped(call)
+                else:
+                    run = self.skills.before(run, call) if self.skills else run
+                    result = await self._result(run, call)
+                    run = self.skills.after(run, call) if self.skills else run
                 yield result
                 results.append(result)
                 run = tainted(run, result.origin)
@@ -145,6 +153,25 @@ class Loop(Struct, frozen=True):
                 run = tainted(run, interjection.message.origin)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
+
+    async def direct(self, call: ToolCall, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult]:
+        """The same without a model: one call that a person asks for, and its result as the reply.
+
+        A call that was cut off by a crash is not done twice: its reply says that there is no result.
+        """
+        result = next((each for each in request.messages[-1:] if isinstance(each, ToolResult)), None)
+        if result is None:
+            made = self.pen.clean(self._made((call,), "toolUse"))
+            yield made
+            yield (result := await self._result(self.run, made.calls[0]))
+        reply = self._made((Text(_as_reply(result)),), "aborted" if self.stop.requested else "stop")
+        self.emit(AssistantDelta(reply.text))
+        yield reply
+
+    def _made(
+        self, content: tuple[Text | ToolCall, ...], reason: Literal["stop", "toolUse", "aborted"]
+    ) -> AssistantMessage:
+        return AssistantMessage(content, api=DIRECT, stop_reason=reason, timestamp=self.clock.now_ms())
 
     async def _fitting(self, request: ModelRequest) -> tuple[ModelRequest, AssistantMessage]:
         """The reply to a request that fits into the window, and that request.
@@ -245,6 +272,12 @@ class Loop(Struct, frozen=True):
     def _skipped(self, call: ToolCall) -> ToolResult:
         self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
         return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())
+
+
+def _as_reply(result: ToolResult) -> str:
+    """Words from outside must not pass for the house's own, neither to a person nor to the model that reads them."""
+    text = result.text or f"{result.tool_name} is done; it had nothing to say."
+    return f"{result.tool_name} brings, from outside:\n\n{text}" if result.origin == Origin.OUTSIDE else text
 
 
 def _where(output: ToolOutput) -> Where:

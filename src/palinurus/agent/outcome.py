@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from palinurus.agent.agent import Agent
+from palinurus.agent.loop import DIRECT
 from palinurus.context.assemble import unanswered
 from palinurus.domain.errors import Failure
 from palinurus.domain.events import RunResult
@@ -16,7 +17,9 @@ from palinurus.sessions.session import Session
 
 
 def spent(entry_id: str, reply: AssistantMessage, run: ToolRun, agent: Agent, at: int) -> UsageRow | None:
-    """The reply's row in the usage ledger. A call that failed before it used anything has none."""
+    """The reply's row in the usage ledger. None when no model was asked, or one that failed before it used anything."""
+    if reply.api == DIRECT:
+        return None
     if reply.stop_reason in ("error", "aborted") and not reply.usage.total:
         return None
     return UsageRow(
@@ -46,7 +49,7 @@ def result(
         session_id=session.id,
         status="ok" if not failed else "aborted" if reply.stop_reason == "aborted" else "error",
         text=reply.text,
-        model=f"{reply.provider}/{reply.model}",
+        model="" if reply.api == DIRECT else f"{reply.provider}/{reply.model}",
         usage=reply.usage if usage is None else usage,
         error=why,
         error_kind=kind,

@@ -13,9 +13,10 @@ import msgspec
 
 from palinurus.agent import clients
 from palinurus.agent.agent import Agent
+from palinurus.agent.called import direct_call, with_called, with_skills
 from palinurus.agent.earlier import answered_before
 from palinurus.agent.gathering import context_for, gather, on_behalf, spoke, with_recalled, with_startup
-from palinurus.agent.loop import Emit, Interjection, Loop, Steer
+from palinurus.agent.loop import DIRECT, Emit, Interjection, Loop, Steer
 from palinurus.agent.outcome import result, spent
 from palinurus.agent.stop import Stop
 from palinurus.agent.upkeep import Place, Upkeep
@@ -85,7 +86,10 @@ class TurnRunner:
         if key.is_private and spoken.run_id not in view.said and not heartbeat:
             spoken = with_startup(agent, spoken, view, gathered)
             spoken = await with_recalled(agent, key, spoken, view, gathered)
+        if spoken.run_id not in view.said:
+            spoken = with_called(agent, spoken)
         run = on_behalf(key, spoken, route, session.preferences, view, emit)
+        run = with_skills(agent, run, spoken, view)
         if spoken.inbound.results:
             spoken = await self._brought(view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
@@ -103,10 +107,12 @@ class TurnRunner:
 
         room = self.upkeep.room(place, view, opening, reopen)
 
-        loop = Loop(provider, hands, run, stop, emit, self._clock, journal, steer, asked, room)
+        loop = Loop(provider, hands, run, stop, emit, self._clock, journal, steer, asked, room, agent.skills)
         usage = Usage()
         answer: list[AssistantMessage | ToolResult] = []
-        async for message in loop.messages(opening.request):
+        direct = direct_call(agent, spoken, specs)
+        said = loop.direct(direct, opening.request) if direct else loop.messages(opening.request)
+        async for message in said:
             await self._keep(journal, message, room.opening, run, agent)
             await self.upkeep.ingest(place, message)
             if isinstance(message, AssistantMessage):
@@ -227,7 +233,7 @@ class TurnRunner:
         if isinstance(message, ToolResult):
             await journal.write([entry])
             return
-        finished = not message.calls and message.stop_reason in ("stop", "length")
+        finished = not message.calls and message.stop_reason in ("stop", "length") and message.api != DIRECT
         cost = spent(entry.id, message, run, agent, self._clock.now_ms())
         change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None, spent=cost)
         await journal.write([entry, *(closing(journal, opening) if finished else ())], change)

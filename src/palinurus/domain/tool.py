@@ -38,6 +38,8 @@ class Restriction(Struct, frozen=True):
     deny: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()  # a person approves each call of these
     sandboxed: bool = False  # exec stays inside the sandbox
+    hosts: tuple[str, ...] | None = None  # addresses go to these only; `*.example.org` is a host and all below it
+    paths: tuple[str, ...] | None = None  # file tools touch these only, and what lies below: see narrowing.py
 
 
 def nobody(_: RunEvent) -> None:
@@ -57,6 +59,7 @@ class ToolRun(Struct, frozen=True):
     model: str = ""
     origin: Origin = Origin.OWNER  # the least trusted text that this turn has read so far
     restrictions: tuple[Restriction, ...] = ()
+    skills: tuple[str, ...] = ()  # names of those that this turn has taken up
     attended: bool = True  # whether somebody may be there to be asked
     elevated: str = ""  # what `/elevated` says in this session: off, on, ask, full; empty: as the config
     max_characters: int = MAX_CHARACTERS

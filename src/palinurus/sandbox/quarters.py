@@ -65,15 +65,17 @@ def command_in(
     limits: Limits | None = None,
     private: bool = True,
     guarded: bool = False,
+    folders: Sequence[str] = (),
 ) -> Command:
     """What to start in a sandbox: with the workspace, a clean environment, and nothing of ours.
 
-    `private` and `guarded` are as in Mount.
+    `private` and `guarded` are as in Mount; `folders` are shown as well, to read only.
     """
     workspace = str(place.workspace)
     mounts = [Mount(place.workspace, workspace, place.writable, private, guarded)]
     if place.agent_workspace is not None:
         mounts.append(Mount(place.agent_workspace, AGENT_PLACE, private=private))
+    mounts += [Mount(Path(folder), folder) for folder in folders if not folder.startswith("/usr/")]  # that is there
     home = workspace if place.writable else SCRATCH
     return Command(
         tuple(argv),

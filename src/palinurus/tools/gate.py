@@ -19,13 +19,15 @@ from palinurus.domain.errors import PalinurusError, StorageError
 from palinurus.domain.function_tool import failed
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
+from palinurus.domain.narrowing import beyond
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import MAX_CHARACTERS, Prepared, Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.ledger.audit import AuditEvent, AuditLog, Kind
 from palinurus.sessions.journal import redacted
 from palinurus.tools.approvals.approval import Approval, Asker
 from palinurus.tools.grants.grants import GrantStore, covers_call
-from palinurus.tools.policy.decide import Asked, Policy, decide, must_ask, offered
+from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, must_ask, offered
+from palinurus.tools.policy.names import canonical
 from palinurus.tools.registry import Registry
 
 REMEMBERED = 1_000  # sessions whose tools are known without looking again
@@ -116,7 +118,7 @@ class _Passage:
         tool = self._gate.tools.get(self._call.name)
         if tool is None:
             return await self._refuse("unknown", self._gate.tools.unknown(self._call.name))
-        verdict = decide(self._gate.policy, self._asked(tool))
+        verdict = self._verdict(tool)
         if not verdict.allowed:
             return await self._refuse(
                 f"denied: {verdict.layer}", f"{tool.spec.name} may not be used here: {verdict.why} ({verdict.layer})"
@@ -147,6 +149,13 @@ class _Passage:
             output = msgspec.structs.replace(output, origin=Origin.OUTSIDE)
         self._note_result(output)
         return output
+
+    def _verdict(self, tool: Tool) -> Verdict:
+        """By the policy, and by what the restrictions of this run say about hosts and files."""
+        verdict = decide(self._gate.policy, self._asked(tool))
+        name = canonical(tool.spec.name)
+        why = beyond(self._run.restrictions, name, self._call.arguments) if verdict.allowed else ""
+        return Verdict(False, "restriction", why) if why else verdict
 
     def _asked(self, tool: Tool) -> Asked:
         run = self._run

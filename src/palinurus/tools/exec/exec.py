@@ -9,7 +9,7 @@ gets one, and then it is exactly the string that the person was shown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -40,6 +40,13 @@ GOES_ON = "(goes on in the background: see the tool process)"
 NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
 
 
+class Given(Struct, frozen=True):
+    """What a command gets besides what its call names. Values of variables are secrets: no plan shows them."""
+
+    env: Mapping[str, str] = {}
+    folders: tuple[str, ...] = ()  # shown in the sandbox, to read only
+
+
 class ExecDesk(Struct, frozen=True):
     """What the commands of one agent are run with."""
 
@@ -56,6 +63,8 @@ class ExecDesk(Struct, frozen=True):
     furnish: Callable[[Quarters], object] = lambda _: None
     """Called in a thread before a command runs in the sandbox: makes a private workspace that is not there yet. May
     raise SandboxError."""
+    given: Callable[[ToolRun, bool], Given] = lambda run, sandboxed: Given()
+    """What the skills in use have for a command, inside the sandbox or outside. May raise a PalinurusError."""
 
 
 def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
@@ -109,11 +118,22 @@ class _Office:
         return await self._outside(run, call, place, quarters, cwd)
 
     def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
-        argv, names = call.started, tuple(sorted(call.env))
+        given = self._desk.given(run, True)
+        argv, env = call.started, {**given.env, **call.env}
+        names = tuple(sorted(env))
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
         origin = Origin.OUTSIDE if quarters.network else Origin.AGENT
         about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=run.untrusted)
-        command = command_in(quarters, argv, cwd, call.env, pty=call.pty, private=run.private, guarded=run.untrusted)
+        command = command_in(
+            quarters,
+            argv,
+            cwd,
+            env,
+            pty=call.pty,
+            private=run.private,
+            guarded=run.untrusted,
+            folders=given.folders,
+        )
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self._desk.furnish, quarters)
@@ -129,13 +149,15 @@ class _Office:
         grounds = Grounds(cwd, str(quarters.workspace), desk.path, desk.settings, grants)
         found = await asyncio.to_thread(look_outside, call, grounds, shell=place.security == "full")
         leave = find_leave(place, desk.settings.ask_fallback, found.judgement)
-        names, programs = tuple(sorted(call.env)), found.judgement.invocations
+        given = desk.given(run, False)
+        names, programs = tuple(sorted({**given.env, **call.env})), found.judgement.invocations
         plan = Plan("exec", found.summary, "host", found.argv, cwd, names, network=True, invocations=programs)
         free = place.security == "full" and place.ask != "always"
         about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
         env = {
             **clean_env(desk.path, desk.home or grounds.workspace, pty=call.pty),
             **quarters.env,
+            **given.env,
             **call.env,
             "PATH": desk.path,
         }

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.function_tool import tool
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Origin, Text
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.files.reach import Reach, Reaching, may_see, reaching, reading
@@ -31,7 +33,9 @@ MAX_SEARCHED_CHARACTERS = 16 * 1024 * 1024
 GATHER_SECONDS = 5.0
 
 
-def file_tools(files: WorkspaceFiles | Reaching, shelf: ResultShelf | None = None) -> tuple[Tool, ...]:
+def file_tools(
+    files: WorkspaceFiles | Reaching, shelf: ResultShelf | None = None, elsewhere: Elsewhere = lambda key, path: None
+) -> tuple[Tool, ...]:
     reach = reaching(files)
 
     @tool("read", "Read a text file or a picture of the workspace. Lines come numbered.")
@@ -44,7 +48,7 @@ def file_tools(files: WorkspaceFiles | Reaching, shelf: ResultShelf | None = Non
         if path.startswith(SCHEME):
             found = await asyncio.to_thread(_kept, shelf, run, path)
         else:
-            opened = await asyncio.to_thread(lambda: _open(run, reach(run.key), path))
+            opened = await asyncio.to_thread(lambda: elsewhere(run.key, path) or _open(run, reach(run.key), path))
             if isinstance(opened, ToolOutput):
                 return opened
             found = opened
@@ -83,6 +87,11 @@ class Lines(Struct, frozen=True):
     name: str
     lines: list[str]
     origin: Origin = Origin.OWNER
+
+
+Elsewhere = Callable[[SessionKey, str], Lines | None]
+"""Texts outside the workspace that may be read all the same; None when there is none of that name. Runs in a thread;
+may raise a PalinurusError, which the model is told."""
 
 
 class Gathered(Struct, frozen=True):

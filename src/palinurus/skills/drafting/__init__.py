@@ -1,0 +1,1 @@
+"""A past session turned into a skill that waits for review."""

@@ -1,0 +1,168 @@
+"""The skills of one agent: what there is, what can be used, what is offered, and what happens when one is used.
+
+Everything is asked anew each time and answered from what was worked out before, unless something has changed on disk,
+among the programs or in the variables that skills ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.config.offering import SkillsSettings
+from palinurus.domain.messages import ContextNote, ToolCall
+from palinurus.domain.tool import ToolRun
+from palinurus.skills.capabilities import restriction_of
+from palinurus.skills.catalog import Catalog, Catalogued, same_name
+from palinurus.skills.commands import Invoked, command_names, parse_invocation
+from palinurus.skills.environment import Values, nothing, run_variables
+from palinurus.skills.offer import Offer, offer
+from palinurus.skills.reading import SkillFiles, SkillText, instructions, origin_of, read_file
+from palinurus.skills.requirements import Surroundings, Verdict, judge
+from palinurus.skills.skill import Skill
+from palinurus.workspace.files import BootstrapFile
+
+RUNS = frozenset({"exec"})  # calls that act on what a skill's folder holds, and do not only show it
+
+
+class Standing(Struct, frozen=True, gc=False):
+    skill: Skill
+    verdict: Verdict
+    command: str = ""  # its slash command, if people may call it
+
+    @property
+    def offered(self) -> bool:
+        """Whether a model may choose it."""
+        return self.verdict.usable and self.skill.about.model_invocable
+
+
+class Listing(Struct, frozen=True):
+    found: Catalogued
+    standings: tuple[Standing, ...]
+    offer: Offer
+    commands: Mapping[str, Skill]
+    files: SkillFiles
+
+    @property
+    def usable(self) -> tuple[Skill, ...]:
+        return tuple(each.skill for each in self.standings if each.verdict.usable)
+
+
+class Skills:
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: SkillsSettings,
+        here: Surroundings,
+        *,
+        workspace: str,
+        user_home: str,
+        taken: Collection[str] = (),  # names of the house's own slash commands
+        values: Values = nothing,
+    ) -> None:
+        self.settings = settings
+        self.workspace = workspace
+        self.user_home = user_home
+        self._catalog = catalog
+        self._here = here
+        self._taken = taken
+        self._values = values
+        self._last: Listing | None = None
+        self._variables: frozenset[str] = frozenset()  # that skills ask for
+        self._present: frozenset[str] = frozenset()
+
+    def listing(self) -> Listing:
+        """Blocks for a few milliseconds at most when nothing has changed, with a thousand skills."""
+        found = self._catalog.look()
+        programs_changed = self._here.programs.renew()
+        if self._last is None or self._last.found is not found:
+            self._variables = frozenset(name for skill in found.skills for name in skill.about.requires.env)
+            self._last = None
+        present = self._here.present(self._variables)
+        if self._last is None or programs_changed or present != self._present:
+            self._last, self._present = self._list(found, present), present
+        return self._last
+
+    def offer(self) -> Offer:
+        """What stands in the prompt. The same text, as long as nothing has changed."""
+        return self.listing().offer
+
+    def invoked(self, text: str) -> Invoked | None:
+        """The skill that a message asks for by a slash command. Raises NotFound for `/skill` with a wrong name."""
+        return parse_invocation(text, self.listing().commands) if text.startswith("/") else None
+
+    def text(self, path: str) -> SkillText | None:
+        """A file of a usable skill, wherever it lies; None when the path is in none. Raises as `read_file` does."""
+        place = self.listing().files.find(path)
+        return None if place is None else read_file(place)
+
+    def before(self, run: ToolRun, call: ToolCall) -> ToolRun:
+        """For whom a call runs: a command that runs a skill's script does so within what the skill declares."""
+        return self._with(run, self._used_by(call)) if call.name in RUNS else run
+
+    def after(self, run: ToolRun, call: ToolCall) -> ToolRun:
+        """For whom the rest of the run goes on, when a call may have shown a skill's instructions."""
+        return self._with(run, self._used_by(call))
+
+    def called(self, run: ToolRun, invoked: Invoked) -> ToolRun:
+        """The same for a skill that a person has called."""
+        return self._with(run, (invoked.skill,))
+
+    def in_use(self, run: ToolRun) -> tuple[Skill, ...]:
+        return tuple(skill for skill in self.listing().usable if skill.name in run.skills) if run.skills else ()
+
+    def variables(self, run: ToolRun, *, sandboxed: bool) -> dict[str, str]:
+        """For a command of this run: what the config has for the skills in use. Secrets; raises ConfigError."""
+        used = self.in_use(run)
+        return run_variables(used, self.settings, self._here.env, self._values, sandboxed=sandboxed) if used else {}
+
+    def folders(self, run: ToolRun) -> tuple[str, ...]:
+        """Folders outside the workspace that a command of this run needs to see, to read only."""
+        inside = f"{self.workspace.rstrip('/')}/"
+        return tuple(skill.folder for skill in self.in_use(run) if not skill.folder.startswith(inside))
+
+    def _used_by(self, call: ToolCall) -> tuple[Skill, ...]:
+        return self.listing().files.used_by(call.name, call.arguments)
+
+    def _with(self, run: ToolRun, used: Sequence[Skill]) -> ToolRun:
+        """Taking up a skill twice changes nothing, and nothing is ever given back within a run."""
+        fresh = [skill for skill in used if skill.name not in run.skills]
+        if not fresh:
+            return run
+        found = (restriction_of(skill, self.workspace) for skill in fresh)
+        more = tuple(each for each in found if each is not None)
+        names = (*run.skills, *(skill.name for skill in fresh))
+        return msgspec.structs.replace(run, skills=names, restrictions=(*run.restrictions, *more))
+
+    def _list(self, found: Catalogued, present: Collection[str]) -> Listing:
+        verdicts = [(skill, judge(skill, self.settings, self._here, present)) for skill in found.skills]
+        usable = [skill for skill, verdict in verdicts if verdict.usable]
+        commands = command_names(usable, self._taken)
+        by_name = {same_name(skill.name): command for command, skill in commands.items()}
+        standings = tuple(
+            Standing(skill, verdict, by_name.get(same_name(skill.name), "")) for skill, verdict in verdicts
+        )
+        chosen = [each.skill for each in standings if each.offered]
+        return Listing(
+            found,
+            standings,
+            offer(chosen, self.settings.limits, self.user_home),
+            commands,
+            SkillFiles(usable, self.workspace, self.user_home),
+        )
+
+
+def called_note(invoked: Invoked) -> ContextNote:
+    """What rides beside the words of somebody who calls a skill: its instructions, which need not be read any more."""
+    skill = invoked.skill
+    text = f"The user calls this skill for the message. Follow it.\n\n{instructions(skill)}"
+    return ContextNote("skill", text, skill.name, origin=origin_of(skill))
+
+
+def prompt_files(offered: Offer) -> tuple[BootstrapFile, ...]:
+    """The list as one more file that a prompt begins with: a change of it rides in the newest message, like theirs."""
+    if not offered.text:
+        return ()
+    return (BootstrapFile("Skills", "present", offered.text, offered.digest, len(offered.text)),)

@@ -1,0 +1,260 @@
+"""Skills in a whole house: offered, read wherever they lie, held to what they declare, called by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palinurus.config.home import find_home
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.events import RunEvent, ToolFinished
+from palinurus.operations.converse import converse
+from palinurus.operations.skill_drafts import DRAFT, DraftSkill
+from palinurus.operations.skills import CHECK, INFO, LIST
+from palinurus.operations.table import LocalCaller
+from palinurus.operations.usage import USAGE, AskUsage
+from palinurus.skills.drafting.drafts import accept
+from palinurus.skills.report import AskSkill, AskSkills
+from palinurus.testing.wire import Behaviour, Calls, Json, Says, WireServer
+from palinurus.wiring.runtime import Runtime
+
+TIDES = """---
+name: tides
+description: Tells the tides.
+capabilities: {tools: [web_fetch], hosts: [tides.example.org]}
+---
+Fetch the table.
+"""
+SCRIPTED = """---
+name: scripted
+description: Runs a script.
+metadata: {"openclaw": {"requires": {"env": ["SCRIPT_KEY"]}, "primaryEnv": "SCRIPT_KEY"}}
+---
+Run `sh {baseDir}/say.sh`.
+"""
+LOOKS = """---
+name: looks
+description: Lists files.
+command-dispatch: tool
+command-tool: {tool}
+{more}---
+Never read by anybody.
+"""
+KEY = "a-key-of-the-config-0123"
+
+
+class House:
+    def __init__(self, runtime: Runtime, server: WireServer, home: Path) -> None:
+        self.runtime = runtime
+        self.server = server
+        self.home = home
+        self.finished: list[ToolFinished] = []
+        self._count = 0
+
+    async def hears(self, text: str) -> str:
+        self._count += 1
+        said = await converse(LocalCaller(self.runtime.house), Inbound(text, f"m-{self._count}"), self._heard)
+        return said.text
+
+    def _heard(self, event: RunEvent) -> None:
+        if isinstance(event, ToolFinished):
+            self.finished.append(event)
+
+    def write(self, name: str, text: str, **files: str) -> Path:
+        folder = self.home / "skills" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for inner, content in {"SKILL.md": text, **files}.items():
+            (folder / inner).write_text(content)
+        return folder
+
+
+def in_turn(*steps: Behaviour) -> Callable[[Json], Behaviour]:
+    left = list(steps)
+    return lambda _: left.pop(0) if left else Says("done")
+
+
+@asynccontextmanager
+async def living(tmp_path: Path, *steps: Behaviour, **config: Any) -> AsyncIterator[House]:
+    async with WireServer(otherwise=in_turn(*steps)) as server:
+        root = tmp_path / "home"
+        (root / "workspace").mkdir(parents=True)
+        provider = {"baseUrl": server.base_url, "models": [{"id": "test", "contextWindow": 64000}]}
+        own = {"agents": {"defaults": {"model": "mine/test"}}, "models": {"providers": {"mine": provider}}, **config}
+        (root / "palinurus.json").write_text(json.dumps(own))
+        env = {"PALINURUS_HOME": str(root), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        runtime = Runtime(find_home(env), env)
+        try:
+            yield House(runtime, server, root)
+        finally:
+            await runtime.close()
+
+
+def system(body: Json) -> str:
+    return str(body["messages"][0]["content"])
+
+
+async def test_skills_are_listed_in_the_head_and_changes_ride_in_the_newest_message(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        house.write("tides", TIDES)
+        await house.hears("hello")
+        await house.hears("again")
+        first, second = house.server.requests
+        assert "<name>tides</name>" in system(first)
+        assert "<location>~/home/skills/tides/SKILL.md</location>" in system(first)
+        assert system(second) == system(first)
+        assert "available_skills" not in str(second["messages"][1:])
+        house.write("second", TIDES.replace("tides", "second"))
+        house.runtime.house.skills("main")._catalog._looked = -1.0  # as if a quarter of a second had passed
+        await house.hears("and now")
+        third = house.server.requests[-1]
+        assert system(third) == system(first)
+        assert "<name>second</name>" in str(third["messages"][-1])
+
+
+async def test_a_skill_that_declares_one_host_cannot_run_commands_in_an_agent_that_may_do_everything(
+    tmp_path: Path,
+) -> None:
+    steps = (
+        Calls(("read", {"path": "~/home/skills/tides/SKILL.md"})),
+        Calls(("exec", {"command": "echo hi"})),
+        Calls(("web_fetch", {"url": "https://evil.example/x"})),
+        Says("I could not."),
+        Calls(("ls", {})),
+    )
+    async with living(tmp_path, *steps, tools={"profile": "full"}) as house:
+        house.write("tides", TIDES)
+        assert await house.hears("when is high water?") == "I could not."
+        read, ran, fetched = house.finished
+        assert "Fetch the table." in read.text
+        assert ran.is_error
+        assert "skill:tides" in ran.text
+        assert fetched.is_error
+        assert "skill:tides" in fetched.text
+        await house.hears("something else")  # another run is free again
+        assert not house.finished[-1].is_error
+
+
+async def test_a_skill_that_is_called_by_name_is_in_use_at_once(tmp_path: Path) -> None:
+    async with living(tmp_path, Calls(("ls", {})), Says("no"), tools={"profile": "full"}) as house:
+        house.write("tides", TIDES)
+        await house.hears("/tides at noon")
+        newest = str(house.server.requests[0]["messages"][-1])
+        assert "/tides at noon" in newest
+        assert "Fetch the table." in newest
+        assert "skill:tides" in house.finished[0].text
+        await house.hears("/skill nope")
+        assert "there is no skill" in str(house.server.requests[-1]["messages"][-1])
+
+
+async def test_a_command_that_dispatches_to_a_tool_is_answered_by_the_tool_and_no_model(tmp_path: Path) -> None:
+    async with living(tmp_path, tools={"profile": "full"}) as house:
+        house.write("looks", LOOKS.format(tool="read", more=""))
+        (house.home / "workspace" / "log.md").write_text("Wind from the west.\n")
+        assert "Wind from the west." in await house.hears("/looks log.md")
+        assert "Wind from the west." in await house.hears("/skill looks log.md")
+        assert house.server.requests == []
+        assert [each.name for each in house.finished] == ["read", "read"]
+        assert await house.hears("what did I ask?") == "done"  # and what was done is part of the story
+        told = str(house.server.requests[0]["messages"])
+        assert "/looks log.md" in told
+        assert told.count("Wind from the west.") == 4
+        assert "Never read by anybody" not in told
+        caller = LocalCaller(house.runtime.house)
+        spent = await caller.call(USAGE, AskUsage())
+        assert spent.total.calls == 1
+
+
+async def test_a_direct_command_goes_through_the_gate_like_any_call(tmp_path: Path) -> None:
+    async with living(tmp_path, tools={"profile": "full"}) as house:
+        house.write("looks", LOOKS.format(tool="exec", more="capabilities: {tools: [read]}\n"))
+        assert "skill:looks" in await house.hears("/looks touch here")
+        house.write("looks", LOOKS.format(tool="no_such_tool", more=""))
+        house.runtime.house.skills("main")._catalog._looked = -1.0
+        assert "no_such_tool" in await house.hears("/looks now")
+        assert all(each.is_error for each in house.finished)
+        assert not (house.home / "workspace" / "here").exists()
+        assert house.server.requests == []
+
+
+async def test_a_program_that_speaks_plain_words_calls_no_skill(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        house.write("looks", LOOKS.format(tool="ls", more=""))
+        caller = LocalCaller(house.runtime.house)
+        said = await converse(caller, Inbound("/looks .", "plain-1", plain=True), house._heard)
+        assert (said.text, house.finished) == ("done", [])
+
+
+async def test_a_script_outside_the_workspace_runs_in_the_sandbox_with_what_was_granted(tmp_path: Path) -> None:
+    script = "{home}/skills/scripted/say.sh"
+    for grants, said in ((False, "[]"), (True, "[redacted]")):
+        place = tmp_path / str(grants)
+        home = place / "home"
+        steps = (
+            Calls(("read", {"path": f"{home}/skills/scripted/SKILL.md"})),
+            Calls(("exec", {"command": f"sh {script.format(home=home)}; cat {home}/palinurus.json"})),
+        )
+        entries = {"scripted": {"apiKey": KEY, "sandboxEnv": grants}}
+        async with living(place, *steps, skills={"entries": entries}) as house:
+            walls = await house.runtime.house.hands.sandbox("main").check()
+            if not walls.works:
+                pytest.skip(f"bubblewrap does not work here: {walls.why}")
+            folder = house.write("scripted", SCRIPTED, **{"say.sh": 'echo "ran [$SCRIPT_KEY]"\n'})
+            await house.hears("run it")
+            read, ran = house.finished
+            assert f"sh {folder}/say.sh" in read.text
+            assert "ran" in ran.text
+            assert said in ran.text
+            assert "No such file" in ran.text  # the home itself is not shown
+            assert KEY not in str(house.server.requests)
+
+
+async def test_a_session_becomes_a_draft_that_is_no_skill_before_it_is_accepted(tmp_path: Path) -> None:
+    steps = (
+        Calls(("read", {"path": "nowhere.md"})),
+        Calls(("read", {"path": "log.md"})),
+        Calls(("exec", {"command": f"echo {KEY} log.md"})),
+        Says("Done."),
+        Says("description: Sums a log up.\n\n# Sum up a log\n\n1. `read` the file `<path>`."),
+        Says("# Sum up\n\nFirst fetch https://evil.example/x"),
+    )
+    own = {"skills": {"entries": {"x": {"apiKey": KEY}}}, "tools": {"profile": "full"}}
+    async with living(tmp_path, *steps, **own) as house:
+        (house.home / "workspace" / "log.md").write_text("Wind from the west.\n")
+        await house.hears("sum up log.md")
+        caller = LocalCaller(house.runtime.house)
+        drafted = await caller.call(DRAFT, DraftSkill("main"))
+        assert (drafted.name, drafted.made_by) == ("sum-up-log-md", "rules")
+        assert "`read` with path `<path>`" in drafted.text
+        assert "no file" in drafted.text
+        assert KEY not in drafted.text
+        assert "Wind from the west" not in drafted.text
+        better = await caller.call(DRAFT, DraftSkill("main", "log-sums", polish=True))
+        assert better.made_by == "model"
+        assert 'description: "Sums a log up."' in better.text
+        refused = await caller.call(DRAFT, DraftSkill("main", "log-sums", polish=True))
+        assert (refused.name, refused.made_by) == ("log-sums-2", "rules")
+        assert "evil.example" in refused.notes[-1]
+        assert "evil.example" not in refused.text
+        assert (await caller.call(USAGE, AskUsage())).total.calls == 6
+        skills = house.runtime.house.skills("main")
+        assert "log-sums" not in skills.offer().text
+        accept(house.runtime.house.home, "log-sums")
+        skills._catalog._looked = -1.0
+        assert "log-sums" in skills.offer().text
+        assert (await caller.call(INFO, AskSkill("log-sums"))).may_use.startswith("only exec, read")
+
+
+async def test_skills_are_shown_at_the_door(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        house.write("tides", TIDES)
+        caller = LocalCaller(house.runtime.house)
+        listed = await caller.call(LIST, AskSkills())
+        assert {skill.name: skill.command for skill in listed.skills}["tides"] == "tides"
+        shown = await caller.call(INFO, AskSkill("tides"))
+        assert shown.may_use.startswith("only web_fetch; hosts: tides.example.org")
+        assert (await caller.call(CHECK, AskSkills())).left_out == ()
