@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.messages import Image, Message, Text
+from palinurus.domain.messages import AssistantMessage, Image, Message, Origin, Text, ToolResult
+from palinurus.sessions.older import todays_form
 
 VERSION = 3  # of the JSON form: the last one of OpenClaw that is plain lines
 SENT = "-sent-"  # in the id of words that were sent into a session from another one: they answer nobody there
@@ -112,11 +113,15 @@ class Broken(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """An entry as stored: `payload` is the JSON object as it was written, byte for byte."""
+    """An entry as stored: `payload` is the JSON object as it was written, byte for byte.
+
+    `speaker` is set for what came from another home: whose words a person's are there, as far as they do not say.
+    """
 
     id: str
     parent_id: str | None
     payload: str
+    speaker: Origin | None = None
 
 
 _decoder: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(Entry)
@@ -129,9 +134,33 @@ def encode_entry(entry: Entry) -> str:
 
 def decode_row(row: Row) -> Entry | Broken:
     try:
-        return _decoder.decode(row.payload)
-    except (msgspec.DecodeError, UnicodeError) as error:  # ValidationError is a DecodeError
-        return Broken(row.id, row.parent_id, str(error))
+        entry = _decoder.decode(row.payload)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:  # ValidationError is a DecodeError
+        older = _read_older(row)
+        if older is None:
+            return Broken(row.id, row.parent_id, str(error))
+        entry = older
+    return entry if row.speaker is None else _as_told(entry, row.speaker)
+
+
+def _read_older(row: Row) -> Entry | None:
+    """The same for what others have written and we have taken over word for word."""
+    form = todays_form(row.payload, row.id, row.parent_id)
+    try:
+        entry: Entry | None = msgspec.convert(form, Entry) if form is not None else None
+    except (msgspec.ValidationError, RecursionError):
+        entry = None
+    return entry
+
+
+def _as_told(entry: Entry, speaker: Origin) -> Entry:
+    """With the origin that the other home did not write down (promise 18): its tools may have brought in anything."""
+    if not isinstance(entry, MessageEntry) or isinstance(entry.message, AssistantMessage):
+        return entry
+    origin = Origin.OUTSIDE if isinstance(entry.message, ToolResult) else speaker
+    if entry.message.origin != Origin.OWNER or origin == Origin.OWNER:
+        return entry
+    return msgspec.structs.replace(entry, message=msgspec.structs.replace(entry.message, origin=origin))
 
 
 def branch(entries: Sequence[Entry | Broken]) -> list[Entry | Broken]:

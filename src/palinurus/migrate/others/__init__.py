@@ -1,0 +1,1 @@
+"""Readers of agents whose transcripts are plain lines: Claude Code, Codex, nanobot, Hermes."""

@@ -1,0 +1,166 @@
+"""Bring another home into this one: look first, then carry. For those on the machine only.
+
+Every process that opens a home imports this module, and hardly one migrates: the readers are loaded by name when they
+are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.config.load import load_config
+from palinurus.config.settings import agent_ids, agent_settings, default_agent
+from palinurus.domain.errors import BadRequest, NotOffered
+from palinurus.migrate.foreign import ForeignAgent, ForeignHome, ForeignSecrets
+from palinurus.migrate.importer import Destination
+from palinurus.migrate.openclaw.places import find_openclaw, is_packed
+from palinurus.migrate.report import MigrationProgress, MigrationReport
+from palinurus.operations.config import Ground, setup
+from palinurus.operations.house import House
+from palinurus.operations.roster import agent_take
+from palinurus.operations.table import Feed
+from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
+from palinurus.providers.keys.sealed import PASSPHRASE_ENV
+
+TELL_SECONDS = 0.1
+READER = "palinurus.migrate.migration"
+OPENCLAW = "palinurus.migrate.openclaw.home"
+OTHERS = "palinurus.migrate.others.home"
+UNPACKER = "palinurus.migrate.export.unpacking"
+
+
+Program = Literal["openclaw", "claude-code", "codex", "nanobot", "hermes"]
+
+
+class MigrateOpenClaw(Struct, frozen=True, omit_defaults=True):
+    source: str  # the folder, as a whole path
+    apply: bool = False
+    keys: bool = False  # also the stored keys of model providers
+    program: Program = "openclaw"  # whose home it is
+
+
+class Migrating(Struct, frozen=True, omit_defaults=True):
+    """How far it is, many times; at the end what was found and done."""
+
+    progress: MigrationProgress | None = None
+    report: MigrationReport | None = None
+
+
+async def _openclaw(house: House, params: MigrateOpenClaw) -> AsyncIterator[Migrating]:
+    """Whoever stops listening stops the work; what was not shown yet goes on with the next try."""
+    if house.importer is None:
+        raise NotOffered("this house takes nothing in")
+    latest: list[MigrationProgress] = []
+    work = asyncio.create_task(_migrated(house, params, latest))
+    try:
+        while not work.done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
+            if latest and not work.done():
+                yield Migrating(progress=latest.pop())
+        yield Migrating(report=await work)
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+
+
+async def _migrated(house: House, params: MigrateOpenClaw, latest: list[MigrationProgress]) -> MigrationReport:
+    if params.program != "openclaw":
+        return await _carried(house, params, Path(params.source), latest)
+    if is_packed(Path(params.source)):
+        with tempfile.TemporaryDirectory(prefix="pal-unpacked-") as folder:
+            await asyncio.to_thread(_unpack, Path(params.source), Path(folder))
+            return await _carried(house, params, Path(folder), latest)
+    return await _carried(house, params, find_openclaw(os.environ, house.home.user_home, Path(params.source)), latest)
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    importlib.import_module(UNPACKER).unpack(path, folder)
+
+
+async def _carried(
+    house: House, params: MigrateOpenClaw, root: Path, latest: list[MigrationProgress]
+) -> MigrationReport:
+    if await asyncio.to_thread(os.path.samefile, root, house.home.root):
+        raise BadRequest(f"{root} is this home itself", hint="name the folder of the other one")
+    assert house.importer is not None  # noqa: S101  # asked by the caller
+    ground = Ground(house.home, os.environ)
+
+    def tell(progress: MigrationProgress) -> None:
+        latest[:] = [progress]
+
+    reader = await asyncio.to_thread(importlib.import_module, READER)
+    home: ForeignHome = await asyncio.to_thread(_opened, root, params.program, ground)
+    try:
+        if params.apply and params.program == "openclaw":
+            await asyncio.to_thread(_take_agents, ground, home.agents)
+        to = await asyncio.to_thread(_destination, ground, home.agents)
+        migration = reader.Migration(
+            home, house.importer, to, house.clock, tell, apply=params.apply, source=params.source
+        )
+        report: MigrationReport = await migration.run()
+        if params.apply:
+            await asyncio.to_thread(setup, ground)  # what an agent's workspace still lacks
+        if params.apply and params.keys:
+            added = await asyncio.to_thread(_take_keys, ground, home.stored_keys())
+            report = msgspec.structs.replace(report, notes=(*report.notes, f"{added} stored keys were taken over"))
+        return report
+    finally:
+        await asyncio.to_thread(home.close)
+
+
+def _opened(root: Path, program: Program, ground: Ground) -> ForeignHome:
+    if program == "openclaw":
+        home: ForeignHome = importlib.import_module(OPENCLAW).OpenClawHome(root, ground.home.user_home)
+    else:
+        agent = default_agent(load_config(ground.home, ground.env).config)
+        home = importlib.import_module(OTHERS).OtherHome(root, program, agent)
+    return home
+
+
+def _take_agents(ground: Ground, agents: list[ForeignAgent]) -> None:
+    for agent in agents:
+        agent_take(ground, agent.id, name=agent.name, emoji=agent.emoji)
+
+
+def _destination(ground: Ground, agents: list[ForeignAgent]) -> Destination:
+    """Where each agent's files go. One that is not in the config yet gets a folder beside the others."""
+    config = load_config(ground.home, ground.env).config
+    known = agent_ids(config)
+    workspaces = {}
+    for agent in agents:
+        if agent.id in known:
+            workspaces[agent.id] = agent_settings(config, ground.home, agent.id).workspace
+        else:
+            workspaces[agent.id] = ground.home.root / f"workspace-{agent.id}"
+    return Destination(workspaces, ground.home.root / "skills")
+
+
+def _take_keys(ground: Ground, found: list[ForeignSecrets]) -> int:
+    """Profiles that are not there yet, each where its agent looks. A key that is there is never replaced."""
+    loaded = load_config(ground.home, ground.env)
+    main, added = default_agent(loaded.config), 0
+    for keys in found:
+        path = credential_paths(ground.home.root, keys.agent or main, main)[0]
+        file = CredentialFile(path, ground.env.get(PASSPHRASE_ENV, ""))
+        there = profiles_of(file.read())
+        for name, profile in keys.profiles.items():
+            if name not in there:
+                with suppress(BadRequest):  # an id that can be none here
+                    file.add(name, profile)
+                    added += 1
+    return added
+
+
+MIGRATE_OPENCLAW = Feed("migrate.openclaw", MigrateOpenClaw, Migrating, "admin", _openclaw, local=True)
+OPERATIONS = (MIGRATE_OPENCLAW,)

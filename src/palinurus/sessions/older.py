@@ -1,0 +1,120 @@
+"""Rows that other programs and earlier releases wrote, read as the entries they would be today.
+
+Imported transcripts are stored word for word. Most rows are entries of ours as they stand; these are not: lines of the
+first version, which have no ids, bare messages (`{"role": …, "content": …}`), a reply whose content is a plain string,
+half a surrogate pair. They are put right here, each time they are read, and never on the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Origin
+from palinurus.sessions.others import others_form
+
+ROLES = {"user": "user", "human": "user", "system": "user", "assistant": "assistant", "tool": "assistant",
+         "tool_result": "toolResult", "toolResult": "toolResult"}  # fmt: skip
+BLOCKS = {"user": ("text", "image"), "assistant": ("text", "thinking", "toolCall"), "toolResult": ("text", "image")}
+STOPS = ("stop", "length", "toolUse", "error", "aborted")
+
+
+def speaker_in(key: SessionKey) -> Origin:
+    """Whose words people's are in a conversation of another home. It did not write that down, so where anybody else
+    may have spoken (a group, a channel, a direct chat, a hook) all of them count as from outside."""
+    return Origin.OWNER if key.is_private and key.kind != "direct" else Origin.OUTSIDE
+
+
+def todays_form(payload: str, entry_id: str, parent_id: str | None) -> dict[str, Any] | None:
+    """The row as JSON data of an entry; None when nobody can tell what it is. Never raises."""
+    try:
+        value = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    whole = {str(name): _whole(item) for name, item in value.items()}
+    return _typed(others_form(whole) or whole, entry_id, parent_id)
+
+
+def _typed(value: dict[str, Any], entry_id: str, parent_id: str | None) -> dict[str, Any] | None:
+    if "type" not in value:
+        value = {"type": "message", "message": value, "timestamp": value.get("timestamp")}
+    elif value["type"] == "message" and "message" not in value:
+        value = {**value, "message": value}
+    stamp = value.get("timestamp")
+    value |= {"id": entry_id, "parentId": parent_id, "timestamp": stamp if isinstance(stamp, str) else _stamp(stamp)}
+    message = value.get("message")
+    if value["type"] == "message":
+        if not isinstance(message, dict):
+            return None
+        value["message"] = _message(message, entry_id, parent_id)
+    return value
+
+
+def _message(said: dict[str, Any], entry_id: str, parent_id: str | None) -> dict[str, Any]:
+    written = said.get("role")
+    role = ROLES.get(written, "") if isinstance(written, str) else ""
+    if not role:
+        return said  # and it stays what nobody can read
+    message: dict[str, Any] = {**said, "role": role, "content": _content(said.get("content"), role)}
+    if not isinstance(message.get("timestamp"), int):
+        message.pop("timestamp", None)
+    if written == "tool":  # a call that stands alone; its result names the line before it
+        arguments = said.get("input", said.get("arguments"))
+        call = {"type": "toolCall", "id": entry_id, "name": str(said.get("name") or "tool")}
+        message["content"] = [{**call, "arguments": arguments if isinstance(arguments, dict) else {"input": arguments}}]
+        message["stopReason"] = "toolUse"
+    if role == "assistant" and message.get("stopReason") not in STOPS:
+        message["stopReason"] = "stop"
+    if role == "toolResult":
+        message.setdefault("toolCallId", parent_id or entry_id)
+        message.setdefault("toolName", str(said.get("name") or "tool"))
+    return message
+
+
+def _content(content: Any, role: str) -> Any:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if isinstance(content, list):
+        return [
+            block for block in map(_block, content) if isinstance(block, dict) and block.get("type") in BLOCKS[role]
+        ]
+    if isinstance(content, dict) and role == "toolResult":
+        return [{"type": "text", "text": json.dumps(content, ensure_ascii=False)}]
+    return [] if content is None else content
+
+
+def _block(block: Any) -> Any:
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    if isinstance(block, dict) and block.get("type") == "toolCall" and not isinstance(block.get("arguments"), dict):
+        return {**block, "arguments": _arguments(block.get("arguments"))}
+    return block
+
+
+def _arguments(written: Any) -> dict[str, Any]:
+    try:
+        value = json.loads(written) if isinstance(written, str) else None
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"input": written}
+
+
+def _stamp(value: Any) -> str:
+    try:
+        moment = datetime.fromtimestamp(value / 1000, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return ""
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _whole(value: Any) -> Any:
+    """Half a surrogate pair becomes a question mark: it can be sent to no model."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return [_whole(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,140 @@
+"""Transcripts of Claude Code, Codex, nanobot and Hermes: kept word for word, and read as conversations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign_trees import jsonl
+from taking_in import Here
+
+from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
+from palinurus.migrate.importer import Destination
+from palinurus.migrate.migration import Migration
+from palinurus.migrate.others.home import OtherHome, Program, find_other
+from palinurus.migrate.report import MigrationReport
+from palinurus.sessions.transcript import Broken, decode_row, messages_of
+
+T = "2026-11-15T09:00:00.000Z"
+ID = "0a6afc57-2f31-4cb4-8ff0-01247f50c64c"
+ARGUMENTS = json.dumps({"command": ["ls"]})
+
+
+def claude(kind: str, entry_id: str, parent: str | None, content: Any, **more: Any) -> dict[str, Any]:
+    message = {"role": kind, "content": content, **more}
+    return {"type": kind, "uuid": entry_id, "parentUuid": parent, "timestamp": T, "sessionId": ID, "message": message}
+
+
+CLAUDE = [
+    {"type": "summary", "summary": "Mending the boat", "leafUuid": "d"},
+    claude("user", "a", None, "look around"),
+    claude("assistant", "b", "a", [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]),
+    claude(
+        "user", "c", "b", [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "hull"}]}]
+    ),
+    claude("assistant", "d", "c", [{"type": "text", "text": "a hull"}], model="claude-x", stop_reason="end_turn"),
+    {**claude("user", "e", None, "aside"), "isSidechain": True},
+]
+CODEX: list[dict[str, Any]] = [
+    {"timestamp": T, "type": kind, "payload": payload}
+    for kind, payload in [
+        ("session_meta", {"id": ID, "cwd": "/boat"}),
+        (
+            "response_item",
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "look around"}]},
+        ),
+        ("event_msg", {"type": "user_message", "message": "look around"}),
+        ("response_item", {"type": "function_call", "call_id": "t1", "name": "shell", "arguments": ARGUMENTS}),
+        ("response_item", {"type": "function_call_output", "call_id": "t1", "output": "hull"}),
+        (
+            "response_item",
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a hull"}]},
+        ),
+    ]
+]
+OPENAI: list[dict[str, Any]] = [
+    {"role": "user", "content": "look around", "timestamp": T},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "t1", "type": "function", "function": {"name": "exec", "arguments": ARGUMENTS}}],
+    },
+    {"role": "tool", "tool_call_id": "t1", "name": "exec", "content": "hull"},
+    {"role": "assistant", "content": "a hull", "timestamp": T},
+]
+NANOBOT = [{"_type": "metadata", "key": "telegram:42", "created_at": T, "metadata": {}}, *OPENAI]
+HOMES: dict[Program, tuple[str, list[dict[str, Any]]]] = {
+    "claude-code": (f"projects/-boat/{ID}.jsonl", CLAUDE),
+    "codex": (f"sessions/2026/11/15/rollout-2026-11-15T09-00-00-{ID}.jsonl", CODEX),
+    "nanobot": ("workspace/sessions/telegram_42.jsonl", NANOBOT),
+    "hermes": ("sessions/20261115_090000_ab12.jsonl", OPENAI),
+}
+
+
+async def migrate(here: Here, root: Path, program: Program, *, apply: bool = True) -> MigrationReport:
+    with OtherHome(root, program) as home:
+        to = Destination({"main": here.root / "workspace"}, here.root / "skills")
+        return await Migration(home, here.importer, to, here.clock, lambda _: None, apply=apply).run()
+
+
+def write(root: Path, program: Program) -> Path:
+    name, lines = HOMES[program]
+    path = root / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(jsonl([*lines, b"{torn"]))
+    return path
+
+
+def told(message: Message) -> tuple[str, str]:
+    match message:
+        case UserMessage():
+            return "user", message.text
+        case ToolResult():
+            return f"result of {message.tool_call_id}", message.text
+        case AssistantMessage():
+            return "assistant", message.text or ",".join(f"{call.id}:{call.arguments}" for call in message.calls)
+
+
+@pytest.mark.parametrize("program", HOMES)
+async def test_a_transcript_comes_over_word_for_word_and_reads_as_a_conversation(
+    here: Here, tmp_path: Path, program: Program
+) -> None:
+    path = write(tmp_path / "there", program)
+    root = find_other(program, {}, tmp_path, tmp_path / "there")
+    report = await migrate(here, root, program)
+    assert [(skipped.line, skipped.file) for skipped in report.skipped] == [
+        (len(HOMES[program][1]) + 1, str(path.relative_to(root)))
+    ]
+    (session,) = await here.store.recent(archived=True)
+    rows = await here.store.rows(session.id)
+    assert jsonl([row.payload.encode() for row in rows]) == jsonl(HOMES[program][1])
+    entries = [decode_row(row) for row in rows]
+    assert not any(isinstance(entry, Broken) for entry in entries)
+    command = {"command": "ls"} if program == "claude-code" else {"command": ["ls"]}
+    assert [told(message) for message in messages_of(entries)] == [
+        ("user", "look around"),
+        ("assistant", f"t1:{command}"),
+        ("result of t1", "hull"),
+        ("assistant", "a hull"),
+    ]
+    assert report.sessions[0].messages == {"assistant": 2, "toolResult": 1, "user": 1}
+    assert {s.outcome for s in (await migrate(here, root, program)).sessions} == {"same"}
+
+
+async def test_people_of_a_channel_are_not_taken_for_the_owner(here: Here, tmp_path: Path) -> None:
+    write(tmp_path / "there", "nanobot")
+    await migrate(here, tmp_path / "there", "nanobot")
+    (session,) = await here.store.recent(archived=True)
+    assert session.key == "agent:main:telegram:direct:42"
+    messages = messages_of(decode_row(row) for row in await here.store.rows(session.id))
+    assert [m.origin for m in messages if not isinstance(m, AssistantMessage)] == [Origin.OUTSIDE, Origin.OUTSIDE]
+
+
+async def test_the_workspace_of_nanobot_comes_along(here: Here, tmp_path: Path) -> None:
+    write(tmp_path / "there", "nanobot")
+    (tmp_path / "there" / "workspace" / "MEMORY.md").write_text("known")
+    report = await migrate(here, tmp_path / "there", "nanobot")
+    assert [file.path for file in report.workspace_files] == ["MEMORY.md"]
+    assert (here.root / "workspace" / "MEMORY.md").read_text() == "known"
