@@ -320,3 +320,17 @@ async def test_totals_are_right_whatever_came_and_went(store: MemoryStore) -> No
     totals = await store.totals()
     assert (totals.files, totals.pieces) == (len(here), len(pieces))
     assert totals.embedded.get(SPACE.id, 0) == sum(piece.meaning not in missing for piece in pieces)
+
+
+async def test_after_a_scrub_nothing_of_what_was_dropped_is_left(store: MemoryStore, tmp_path: Path) -> None:
+    await store.use_space(SPACE)
+    await store.put([document("- the canary is zanzibar\n"), document("- the boat is called aster\n", "MEMORY.md")])
+    await embeds(store)
+    await store.drop([Place("memory", NOTES)])
+    await store.scrub()
+    totals = await store.totals()
+    assert (totals.pieces, totals.cached_vectors) == (1, 1)
+    assert await finds(store, "zanzibar canary") == []
+    assert "aster" in nearest(await looks(store, "the boat is called aster")).text
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file() and b"nzibar" in path.read_bytes()]
+    assert left == []

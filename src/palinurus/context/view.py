@@ -10,6 +10,7 @@ from msgspec import Struct
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
+from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -104,7 +105,8 @@ def _goes_on(entries: Sequence[Entry | Broken], count: int, last: str) -> bool:
     """Whether what is new only continues what was read; a branch or another transcript has to be read from its root."""
     if len(entries) < count or entries[count - 1].id != last:
         return False
-    return all(entries[index].parent_id == entries[index - 1].id for index in range(count, len(entries)))
+    new = range(count, len(entries))
+    return all(entries[at].parent_id == entries[at - 1].id and not is_forgetting(entries[at]) for at in new)
 
 
 class _Fold:
@@ -163,6 +165,8 @@ class _Fold:
     def _custom(self, entry: CustomEntry) -> None:
         if entry.custom_type == BOOTSTRAPPED:
             self.bootstrapped = True
+        elif is_forgetting(entry):
+            self._end_epoch("forget" if self.epoch else self.reason)
         elif epoch := read_epoch(entry):
             self.epoch, self.epoch_start = epoch, len(self.lines)
             self.told, self.bootstrapped = dict(epoch.files), False

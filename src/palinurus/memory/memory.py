@@ -66,6 +66,12 @@ class Memory:
         filled = await self._filler.run(progress)
         return msgspec.structs.replace(report, embedded=filled.embedded, embedder_trouble=filled.trouble)
 
+    async def forget(self) -> SyncReport:
+        """After words were taken out of files and conversations: when this returns, no byte of the index has them."""
+        report = await self._sync()
+        await self._store.scrub()
+        return report
+
     async def said(self, path: str) -> str | None:
         """The text of a past conversation, by the path under which it is cited; None when there is none."""
         return await self._index.said(path)

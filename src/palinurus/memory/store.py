@@ -116,6 +116,9 @@ class MemoryStore(Protocol):
 
     async def totals(self) -> Totals: ...
 
+    async def scrub(self) -> None:
+        """What was dropped is nowhere any more: not as a vector, nor in bytes that are no longer used."""
+
     async def clear(self) -> None:
         """Forget everything but cached vectors: what is indexed again need not be embedded again."""
 

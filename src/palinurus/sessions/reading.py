@@ -1,9 +1,10 @@
-"""Transcripts as entries. What was decoded once is not decoded again: transcripts only grow."""
+"""Transcripts as entries. What was decoded once is not decoded again: transcripts only grow, save for a forgetting."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
+from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, Entry, decode_row
 
@@ -25,7 +26,10 @@ class Reader:
             known, rows = [], await self._store.rows(session_id)
         elif known:
             del rows[0]
-        known += map(decode_row, rows)
+        new = [decode_row(row) for row in rows]
+        if known and any(map(is_forgetting, new)):  # what was said before is not what it was
+            known, new = [], [decode_row(row) for row in await self._store.rows(session_id)]
+        known += new
         self._decoded[session_id] = known
         if len(self._decoded) > KEPT:
             self._decoded.popitem(last=False)

@@ -83,10 +83,16 @@ class Database:
         with translated(self.path):
             return await loop.run_in_executor(self._read_thread, work, self._reader)
 
-    async def scrub(self) -> None:
-        """Empty the write-ahead log, which still holds what was deleted."""
+    async def scrub(self, *, rewrite: bool = False) -> None:
+        """Empty the write-ahead log, which still holds what was deleted.
+
+        `rewrite` writes the file anew first: pages that are in use have gaps, and what was there once stands in them.
+        """
         loop = asyncio.get_running_loop()
         with translated(self.path):
+            if rewrite:
+                await self.flush()
+                await loop.run_in_executor(self._write_thread, self._write_anew)
             await loop.run_in_executor(self._write_thread, self._empty_log)
 
     async def close(self) -> None:
@@ -112,6 +118,10 @@ class Database:
             self._lingering = None
         if not self._committing:
             self._commit_next(asyncio.get_running_loop())
+
+    def _write_anew(self) -> None:
+        if self._writer is not None:
+            self._writer.execute("VACUUM")
 
     def _empty_log(self) -> None:
         if self._writer is not None:

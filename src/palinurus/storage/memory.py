@@ -100,6 +100,11 @@ class SqliteMemory:
     async def totals(self) -> Totals:
         return await self._read(lambda connection: _totals(connection, self.path))
 
+    async def scrub(self) -> None:
+        await self._write(lambda connection: rows_of(connection, "scrub"))
+        self._looker.forget_vectors()
+        await (await self._opened()).scrub(rewrite=True)
+
     async def clear(self) -> None:
         await self._write(lambda connection: rows_of(connection, "clear"))
 

@@ -90,6 +90,10 @@ class RecentSessions:
     async def set_place(self, extraction_id: str, place: str) -> None:
         await self._store.set_place(extraction_id, place)
 
+    def forget(self, session_id: str) -> None:
+        """Somebody else has written into it: read it anew."""
+        self._forget(session_id)
+
     def _known(self, key: SessionKey) -> Session | None:
         kept = self._kept.get(self._ids.get(str(key), ""))
         if kept is None:

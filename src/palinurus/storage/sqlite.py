@@ -15,7 +15,9 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound, StorageDamaged, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Origin
 from palinurus.sessions.extraction import Extraction
+from palinurus.sessions.older import speaker_in
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, archived, changed, new_session
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.storage.database import Database
@@ -50,7 +52,17 @@ class SqliteSessions:
         return [_session(row) for (row,) in rows]
 
     async def rows(self, session_id: str, after: int = 0) -> list[Row]:
-        return [Row(*row) for row in await self._read("entries_of", session_id=session_id, after=after)]
+        values = {"session_id": session_id, "after": after}
+
+        def work(connection: apsw.Connection) -> list[Row]:
+            speaker, imported = _imported(connection, session_id)
+            found: Any = connection.execute(SQL["entries_of"], values)
+            return [
+                Row(entry_id, parent_id, payload, speaker if at < imported else None)
+                for at, (entry_id, parent_id, payload) in enumerate(found, after)
+            ]
+
+        return await self._database.read(work)
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         return await self._database.write(lambda connection: self._append(connection, session_id, entries, change))
@@ -95,7 +107,7 @@ class SqliteSessions:
     ) -> Session:
         before = _by_id(connection, session_id)
         if change.extraction is not None:
-            _extract(connection, change.extraction)
+            add_extraction(connection, change.extraction)
         try:
             added = sum(_add(connection, session_id, entry) for entry in entries)
         except apsw.ConstraintError as error:  # a cut that would pass the cursor
@@ -179,7 +191,7 @@ def _add(connection: apsw.Connection, session_id: str, entry: Entry) -> int:
     return connection.changes()
 
 
-def _extract(connection: apsw.Connection, made: Extraction) -> None:
+def add_extraction(connection: apsw.Connection, made: Extraction) -> None:
     position = connection.execute(SQL["position_of"], {"session_id": made.session_id, "id": made.up_to}).get
     if position is None:
         raise NotFound(f"there is no entry {made.up_to!r} in session {made.session_id!r}")
@@ -202,6 +214,12 @@ def _extraction(row: Any, place: str) -> Extraction:
         return msgspec.structs.replace(msgspec.json.decode(row, type=Extraction), place=place)
     except msgspec.DecodeError as error:
         raise StorageDamaged(f"a record of notes cannot be read: {error}", hint="restore a backup") from error
+
+
+def _imported(connection: apsw.Connection, session_id: str) -> tuple[Origin, int]:
+    """Whose words people's are in what was brought over from another home, and how many entries that are."""
+    row: Any = connection.execute(SQL["imported_of"], {"session_id": session_id}).fetchone()
+    return (speaker_in(SessionKey.parse(row[0])), row[1]) if row else (Origin.OWNER, 0)
 
 
 def _by_id(connection: apsw.Connection, session_id: str) -> Session:

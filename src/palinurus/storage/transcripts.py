@@ -6,6 +6,7 @@ entries have a running position), then looks. Behind an index that was deleted t
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from palinurus.storage.queries import load_queries
 from palinurus.storage.sqlite import SQL as HOME
 
 SQL = load_queries("transcripts.sql")
+IMPORTS = load_queries("imports.sql")
 STEP = 500
 SNIPPET = 240
 
@@ -41,7 +43,7 @@ class SqliteTranscriptIndex:
         try:
             rows = await self._find(values)
         except StorageDamaged:  # nothing is lost with it: what it knew stands in the home
-            await self._discard()
+            await self.discard()
             rows = await self._find(values)
         return [_hit(row, query) for row in rows]
 
@@ -53,9 +55,12 @@ class SqliteTranscriptIndex:
     async def _find(self, values: dict[str, Any]) -> list[Any]:
         index = self._open()
         await self._catch_up(index)
-        return await index.read(lambda connection: connection.execute(SQL["find"], values).fetchall())
+        hidden = await self._home.read(lambda home: [found for (found,) in home.execute(IMPORTS["staged_sessions"])])
+        wanted = {**values, "hidden": json.dumps(hidden)}
+        return await index.read(lambda connection: connection.execute(SQL["find"], wanted).fetchall())
 
-    async def _discard(self) -> None:
+    async def discard(self) -> None:
+        """Throw it away: the next search makes it anew."""
         await self.close()
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)

@@ -129,6 +129,13 @@ class VolatileMemory:
             {space: sum(piece.digest in known for piece in pieces) for space, known in self._vectors.items()},
         )
 
+    async def scrub(self) -> None:
+        await asyncio.sleep(0)
+        meant = {piece.digest for _, _, piece in self._pieces()}
+        for known in self._vectors.values():
+            for digest in known.keys() - meant:
+                del known[digest]
+
     async def clear(self) -> None:
         await asyncio.sleep(0)
         self._kept = {}

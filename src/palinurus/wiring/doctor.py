@@ -8,6 +8,7 @@ from palinurus.config.home import Home
 from palinurus.config.load import Loaded, load_config
 from palinurus.domain.errors import ConfigError
 from palinurus.wiring.checks.agents import check_agents, check_model
+from palinurus.wiring.checks.backup import check_backup
 from palinurus.wiring.checks.check import Check, bad, ok, warning
 from palinurus.wiring.checks.place import (
     check_database,
@@ -28,7 +29,7 @@ async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_
     checks += about_config
     checks.append(await check_holder(home))
     database, entries = await check_database(home)
-    checks += [*database, await check_index(home, entries, fix=fix)]
+    checks += [*database, await check_index(home, entries, fix=fix), check_backup(home, entries)]
     if loaded is not None:
         checks += check_agents(home, loaded)
         checks += await check_sessions(home, loaded)

@@ -20,7 +20,7 @@ COSTS = frozenset(2**power for power in range(1, 21))  # a forged file must not 
 def seal(text: bytes, passphrase: str) -> dict[str, Any]:
     """The sealed form as JSON data. Raises ConfigError when `cryptography` is not installed."""
     salt, nonce = os.urandom(16), os.urandom(12)
-    data = _cipher(passphrase, salt, COST, BLOCK, LANES).encrypt(nonce, text, None)
+    data = cipher(passphrase, salt, COST, BLOCK, LANES).encrypt(nonce, text, None)
     return {
         "kdf": "scrypt",
         "n": COST,
@@ -44,7 +44,7 @@ def unseal(box: dict[str, Any], passphrase: str, where: str) -> bytes:
         raise unknown from None
     if kdf != "scrypt" or cost not in COSTS or not 1 <= block <= 32 or not 1 <= lanes <= 16:
         raise unknown
-    return _opened(_cipher(passphrase, salt, cost, block, lanes), nonce, data, where)
+    return _opened(cipher(passphrase, salt, cost, block, lanes), nonce, data, where)
 
 
 def _opened(cipher: Any, nonce: bytes, data: bytes, where: str) -> bytes:
@@ -57,7 +57,8 @@ def _opened(cipher: Any, nonce: bytes, data: bytes, where: str) -> bytes:
     return text
 
 
-def _cipher(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> Any:
+def cipher(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> Any:
+    """AES-GCM under the key that scrypt makes. Raises ConfigError when `cryptography` is not installed."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt

@@ -19,16 +19,23 @@ UPDATE sessions SET row = :row, updated_at = :now, archived_at = :now WHERE id =
 
 -- sessions_archived --
 -- Earlier conversations under a key, newest first.
-SELECT row FROM sessions WHERE key = :key AND archived_at IS NOT NULL ORDER BY archived_at DESC, rowid DESC;
+SELECT row FROM sessions WHERE key = :key AND archived_at IS NOT NULL AND staged IS NULL
+ORDER BY archived_at DESC, rowid DESC;
 
 -- sessions_by_time --
 -- What was spoken in last comes first; an empty agent means every agent.
 SELECT row FROM sessions
-WHERE (:archived OR archived_at IS NULL) AND (:agent = '' OR agent = :agent) ORDER BY updated_at DESC, key LIMIT :limit;
+WHERE (:archived OR archived_at IS NULL) AND (:agent = '' OR agent = :agent) AND staged IS NULL
+ORDER BY updated_at DESC, key LIMIT :limit;
 
 -- entries_of --
 -- The transcript of a session, oldest first, without its first rows.
 SELECT id, parent_id, payload FROM entries WHERE session_id = :session_id ORDER BY position LIMIT -1 OFFSET :after;
+
+-- imported_of --
+-- How many of its first entries came from another home; what was said here since stands behind them.
+SELECT s.key, sum(i.entries) FROM imports i JOIN sessions s ON s.id = i.session_id
+WHERE i.session_id = :session_id GROUP BY s.key;
 
 -- add_entry --
 -- An entry that is there already stays as it is: a resumed turn may repeat itself.

@@ -160,6 +160,13 @@ DELETE FROM signs;
 DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM pieces p WHERE p.meaning = vectors.meaning);
 DELETE FROM signs WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.id = signs.id);
 
+-- scrub --
+-- As above, and the words of deleted pieces, which an index keeps until its parts are joined.
+DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM pieces p WHERE p.meaning = vectors.meaning);
+DELETE FROM signs WHERE NOT EXISTS (SELECT 1 FROM vectors v WHERE v.id = signs.id);
+INSERT INTO piece_words (piece_words) VALUES ('optimize');
+INSERT INTO passage_words (passage_words) VALUES ('optimize');
+
 -- signs_after --
 SELECT id, bits FROM signs WHERE id > ? ORDER BY id;
 
