@@ -90,17 +90,23 @@ class MemorySearch:
         preparing = asyncio.ensure_future(self._prepared(asked))
         try:
             fresh = await self._index.catch_up(question.budget.seconds * SWEEP_SHARE)
-            await preparing
+            if not await preparing:
+                fresh = await self._made_anew(question, started, fresh)
             vector = await embedding
         finally:
             embedding.cancel()
             preparing.cancel()
         try:
             return await self._answered(asked, vector, fresh, started)
-        except StorageDamaged:  # it has been thrown away: nothing is lost, and what time allows is indexed anew
-            self._index.reload()
-            fresh = await self._index.catch_up(question.budget.seconds - (perf_counter() - started))
+        except StorageDamaged:
+            fresh = await self._made_anew(question, started, fresh)
             return await self._answered(asked, vector, fresh, started)
+
+    async def _made_anew(self, question: Question, started: float, before: Freshness) -> Freshness:
+        """An index that was damaged has been thrown away: nothing is lost, and what time allows is indexed again."""
+        self._index.reload()
+        fresh = await self._index.catch_up(question.budget.seconds - (perf_counter() - started))
+        return msgspec.structs.replace(fresh, caught_up=before.caught_up + fresh.caught_up)
 
     def _read(self, question: Question) -> _Asked:
         text, today = _clean(question.query), local_time(self._clock).date()
@@ -108,11 +114,15 @@ class MemorySearch:
         # Words for dates only help to find candidates: no piece has them.
         return _Asked(question, text, words, WordQuery(words.words + words_for(days)), days, today)
 
-    async def _prepared(self, asked: _Asked) -> None:
+    async def _prepared(self, asked: _Asked) -> bool:
+        """False: the index was damaged, and what stands in its place is empty."""
         try:
             await self._store.prepare(asked.wide, limit=self._settings.ranking.candidates, sources=asked.sources)
+        except StorageDamaged:
+            return False
         except StorageError as error:  # the look itself will tell
             log.debug("no look was prepared: %s", error)
+        return True
 
     async def _answered(self, asked: _Asked, vector: _Vector, fresh: Freshness, started: float) -> Answer:
         looked = await self._look(asked, vector.value)
