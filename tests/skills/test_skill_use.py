@@ -193,7 +193,7 @@ def files() -> SkillFiles:
     return SkillFiles([inner, managed], "/ws", "/home/ann")
 
 
-USES = {
+USES: dict[str, list[tuple[str, dict[str, object]]]] = {
     "managed": [
         ("read", {"path": "~/.palinurus/skills/managed/SKILL.md"}),
         ("read", {"path": "/home/ann/.palinurus/skills/managed/references/more.md#L3"}),

@@ -45,6 +45,8 @@ DIRECTIVES: dict[str, Described] = {
     "elevated": Described("/elevated [off|on|ask|full]", "whether commands may leave the sandbox"),
     "usage": Described("/usage [off|tokens|cost|full]", "what is shown below each reply"),
 }
+# Heard by the turn itself (agent/called.py); each skill has a word of its own besides.
+SKILL = Described("/skill NAME [words]", "call a skill by its name")
 STOP_WORDS = frozenset({"stop", "/stop", "abort", "/abort"})
 
 
@@ -62,6 +64,6 @@ def parse(text: str, reset_triggers: Sequence[str] = ("/new", "/reset")) -> Comm
 
 
 def help_text() -> str:
-    listed = [*COMMANDS.values(), *DIRECTIVES.values()]
+    listed = [*COMMANDS.values(), *DIRECTIVES.values(), SKILL]
     width = max(len(command.words) for command in listed)
     return "\n".join(f"{command.words:<{width}}  {command.meaning}" for command in listed)

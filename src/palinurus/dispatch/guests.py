@@ -7,6 +7,7 @@ when the host has its result they have the same.
 from __future__ import annotations
 
 import asyncio
+import re
 from itertools import takewhile
 
 import msgspec
@@ -19,6 +20,8 @@ from palinurus.dispatch.runs import Run, Runs
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import Lifecycle
+
+_COMMAND = re.compile(r"/\w[\w-]*(?:\s|$)", re.ASCII)
 
 
 class Guests:
@@ -41,7 +44,7 @@ class Guests:
 
     async def collect(self, spoken: Spoken) -> Spoken:
         """The message together with those that wait behind it, once a moment has passed without another."""
-        if self._host.queue.mode != "collect":
+        if self._host.queue.mode != "collect" or _COMMAND.match(spoken.inbound.text):
             return spoken
         before = -1
         while not self._host.stop.requested and (now := len(self._who("collect"))) not in (0, before):
@@ -85,8 +88,10 @@ class Guests:
 
 
 def _plain(inbound: Inbound) -> bool:
-    """Whether it is only words: what changes the session has a turn of its own."""
-    return commands.parse(inbound.text) is None and not parse_directives(inbound.text)[0].any
+    """Whether it is only words: what changes the session, or may call a skill, has a turn of its own."""
+    if commands.parse(inbound.text) is not None or _COMMAND.match(inbound.text):
+        return False
+    return not parse_directives(inbound.text)[0].any
 
 
 def _same_speaker(one: Inbound, other: Inbound | None) -> bool:

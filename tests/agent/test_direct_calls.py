@@ -1,0 +1,117 @@
+"""A call that a person makes without a model: arguments that fit the tool, one run of it, its words as the reply."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from palinurus.agent.called import fitting_arguments
+from palinurus.agent.loop import DIRECT, STOPPED, Loop
+from palinurus.agent.stop import Stop
+from palinurus.domain.events import AssistantDelta, RunEvent, ToolFinished, ToolStarted
+from palinurus.domain.function_tool import tool
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import AssistantMessage, Origin, ToolCall, ToolResult, UserMessage
+from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
+from palinurus.providers.provider import Head, ModelRequest
+from palinurus.skills.commands import Invoked
+from palinurus.skills.skill import Manifest, Skill
+from palinurus.testing.clock import FakeClock
+from palinurus.testing.provider import ScriptedProvider
+from palinurus.tools.registry import Registry
+
+RUN = ToolRun(SessionKey.main(), "run-1", private=True)
+CALL = ToolCall("direct-run-1", "sail", {"to": "Ithaca"})
+REQUEST = ModelRequest("m", Head(""), (UserMessage("/sail Ithaca"),))
+CALLED = Invoked(Skill(Manifest("sails", "Sails."), "/x", "managed", "0"), "sails", "to Ithaca")
+
+
+@tool("sail", "Set sail.")
+async def sail(run: ToolRun, to: str) -> ToolOutput:
+    if to == "nowhere":
+        await asyncio.sleep(10)
+    return ToolOutput(
+        "" if to == "silence" else f"sailed to {to}", origin=Origin.OUTSIDE if to == "Troy" else Origin.AGENT
+    )
+
+
+class AsItIs:
+    def clean(self, message: Any) -> Any:
+        return message
+
+    def redact(self, text: str) -> str:
+        return text
+
+
+class Nobody:
+    def waiting(self) -> bool:
+        return True  # somebody waits, and has a turn of their own
+
+    def take(self) -> None:
+        raise AssertionError
+
+
+def make(heard: list[RunEvent], stop: Stop | None = None) -> Loop:
+    return Loop(
+        ScriptedProvider(), Registry([sail]), RUN, stop or Stop(), heard.append, FakeClock(), AsItIs(), Nobody()
+    )  # fmt: skip
+
+
+async def said(
+    loop: Loop, call: ToolCall = CALL, request: ModelRequest = REQUEST
+) -> list[AssistantMessage | ToolResult]:
+    return [message async for message in loop.direct(call, request)]
+
+
+async def test_the_result_is_the_reply_and_no_model_is_asked() -> None:
+    heard: list[RunEvent] = []
+    loop = make(heard)
+    called, result, reply = await said(loop)
+    assert isinstance(called, AssistantMessage)
+    assert isinstance(reply, AssistantMessage)
+    assert (called.calls, result.text, reply.text) == ((CALL,), "sailed to Ithaca", "sailed to Ithaca")
+    assert (called.api, reply.api, reply.stop_reason) == (DIRECT, DIRECT, "stop")
+    assert [type(event) for event in heard] == [ToolStarted, ToolFinished, AssistantDelta]
+    assert loop.provider.requests == []  # type: ignore[attr-defined]
+
+
+async def test_words_from_outside_do_not_pass_for_our_own() -> None:
+    *_, reply = await said(make([]), ToolCall("1", "sail", {"to": "Troy"}))
+    assert reply.text == "sail brings, from outside:\n\nsailed to Troy"
+
+
+async def test_a_tool_that_says_nothing_still_has_a_reply() -> None:
+    *_, reply = await said(make([]), ToolCall("1", "sail", {"to": "silence"}))
+    assert reply.text == "sail is done; it had nothing to say."
+
+
+async def test_a_call_that_a_crash_has_cut_off_is_not_done_again() -> None:
+    broken = ToolResult("direct-run-1", "sail", "no result", is_error=True)
+    request = ModelRequest("m", Head(""), (*REQUEST.messages, AssistantMessage((CALL,)), broken))
+    [reply] = await said(make([]), request=request)
+    assert reply.text == "no result"
+
+
+async def test_stop_ends_it() -> None:
+    stop = Stop()
+    task = asyncio.create_task(said(make([], stop), ToolCall("1", "sail", {"to": "nowhere"})))
+    await asyncio.sleep(0)
+    stop.request()
+    *_, reply = await asyncio.wait_for(task, 5)
+    assert isinstance(reply, AssistantMessage)
+    assert (reply.text, reply.stop_reason) == (STOPPED, "aborted")
+
+
+def spec(*names: str, required: tuple[str, ...] = (), closed: bool = True) -> ToolSpec:
+    properties = {name: {"type": "string"} for name in names}
+    rest = {"additionalProperties": False} if closed else {}
+    return ToolSpec("x", "x", {"type": "object", "properties": properties, "required": list(required), **rest})
+
+
+def test_arguments_are_those_that_the_tool_knows() -> None:
+    whole = {"command": "to Ithaca", "commandName": "sails", "skillName": "sails"}
+    assert fitting_arguments(CALLED, None) == whole
+    assert fitting_arguments(CALLED, spec("command", closed=False)) == whole
+    assert fitting_arguments(CALLED, spec("command", "timeout", required=("command",))) == {"command": "to Ithaca"}
+    assert fitting_arguments(CALLED, spec("query", "count", required=("query",))) == {"query": "to Ithaca"}
+    assert fitting_arguments(CALLED, spec()) == {}
