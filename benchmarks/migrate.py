@@ -13,6 +13,7 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from palinurus.domain.clock import SystemClock
 from palinurus.migrate.export.sinks import FolderSink
@@ -54,7 +55,7 @@ def _write(file: object, name: str, share: int, rng: random.Random) -> tuple[int
             text, entry = texts[rng.randrange(200)], f"{rng.getrandbits(32):08x}{count + len(lines):x}"
             role = ("user", "assistant")[len(lines) % 2]
             content = text if role == "user" else [{"type": "text", "text": text}]
-            message = {"role": role, "content": content, "timestamp": 1_790_000_000_000}
+            message: dict[str, Any] = {"role": role, "content": content, "timestamp": 1_790_000_000_000}
             if role == "assistant":
                 message |= {
                     "provider": "mock",

@@ -161,6 +161,16 @@ async def test_what_is_collected_becomes_one_turn(pal: Harness, dig: Dig) -> Non
     assert pal.model.requests[-1].messages[-1].text == "one\n\ntwo\n\nthree"
 
 
+@pytest.mark.parametrize("how", ["steer", "collect"])
+async def test_a_message_that_may_call_a_skill_has_a_turn_of_its_own(pal: Harness, dig: Dig, how: str) -> None:
+    mode(pal, mode=how)
+    run = await digging(pal, dig, "Dug.", "Tides.", "Hello.")
+    others = [await pal.submits(text) for text in ("/tides at noon", "hello")]
+    dig.may_end.set()
+    assert [(await each.wait(5)).joined for each in (run, *others)] == ["", "", ""]
+    assert [request.messages[-1].text for request in pal.model.requests[-2:]] == ["/tides at noon", "hello"]
+
+
 async def test_collected_words_of_different_speakers_are_not_put_into_one_mouth(pal: Harness, dig: Dig) -> None:
     mode(pal, mode="collect")
     await digging(pal, dig, "Dug.", "To the owner.", "To the guest.")

@@ -8,6 +8,7 @@ from datetime import datetime
 import click
 
 from palinurus.cli.entrance import open_door
+from palinurus.cli.sessions_moving import export_session, import_session
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest
@@ -178,6 +179,10 @@ def delete_session(shell: Shell, key: str, yes: bool) -> None:
     done = _ask(shell, DELETE, DeleteSession(key, idempotency_key=random_id()))
     ended = f"{done.key} has ended; its words are archived." if done.deleted else f"There is no session {done.key}."
     shell.show(done, lambda: ended)
+
+
+sessions.add_command(export_session)
+sessions.add_command(import_session)
 
 
 def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
 from palinurus.migrate.foreign import ForeignEntry, ForeignSession
+from palinurus.migrate.openclaw.colophon import is_colophon
 from palinurus.migrate.openclaw.database import Damage, ForeignDatabase, told
 from palinurus.migrate.openclaw.entries import read_entry
 from palinurus.migrate.openclaw.lines import MAX_LINE, file_lines, packed_lines, stream_lines
@@ -153,7 +154,7 @@ class AgentDatabase:
                 entry = read_entry(data, number) if isinstance(data, bytes) else data
                 if isinstance(entry, str):
                     self._losses.add(shown, number, entry)
-                else:
+                elif not is_colophon(entry):  # which OpenClaw has taken in with a tree of ours
                     yield entry
         except Damage as error:
             self._losses.add(shown, (seq if isinstance(seq, int) else 0) + 2, f"from here on it is damaged: {error}")

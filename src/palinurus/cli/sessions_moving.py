@@ -1,0 +1,97 @@
+"""`pal sessions export` and `import`: one conversation in a file, there and back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.errors import BadRequest, StorageError
+from palinurus.operations.export import TRANSCRIPT_LINES, TranscriptLines
+from palinurus.operations.session_export import EXPORT, ExportSession, Format
+from palinurus.operations.session_import import IMPORT, ImportedSession, ImportSession
+
+
+@click.command("export")
+@click.argument("key", metavar="KEY|ID")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="A file that is not there yet.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "json", "markdown"]),
+    default="jsonl",
+    show_default=True,
+    help="jsonl is what `import` and OpenClaw read.",
+)
+@click.pass_obj
+def export_session(shell: Shell, key: str, out: Path | None, form: Format) -> None:
+    """Write a conversation to standard output or into a file.
+
+    \b
+    Examples:
+      pal sessions export agent:main:main --out main.jsonl
+      pal sessions export agent:main:main --format markdown | less
+    """
+    if out is not None and os.path.lexists(out):
+        raise BadRequest(f"{out} is there already", hint="name another file, or move it away")
+    if out is None:
+        run_async(_write(shell, key, form, sys.stdout.buffer))
+        return
+    beside = out.with_name(f".{out.name[:100]}.{os.urandom(6).hex()}.tmp")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            run_async(_write(shell, key, form, file))
+        beside.rename(out)
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+async def _write(shell: Shell, key: str, form: Format, file: BinaryIO) -> None:
+    async with open_door(shell) as door:
+        if form == "jsonl":
+            async for lines in door.follow(TRANSCRIPT_LINES, TranscriptLines(key)):
+                file.write(lines.text.encode())
+        else:
+            file.write((await door.call(EXPORT, ExportSession(key, form))).content.encode())
+    file.flush()
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--key", default="", help="Under which it shall stand here. Default: as it stood.")
+@click.option("--agent", default="", help="Whose it shall be. Default: as it was.")
+@with_json
+@click.pass_obj
+def import_session(shell: Shell, file: Path, key: str, agent: str) -> None:
+    """Bring a conversation in that was exported, or a transcript of OpenClaw. Doing it twice changes nothing.
+
+    \b
+    Examples:
+      pal sessions import main.jsonl
+      pal sessions import old.jsonl --key agent:main:explicit:old
+    """
+    make_on_first_run(shell)
+    params = ImportSession(str(file.absolute()), key, agent)
+
+    async def ask() -> ImportedSession:
+        async with open_door(shell) as door:
+            return await door.call(IMPORT, params)
+
+    done = run_async(ask())
+    shell.show(done, lambda: _text(done))
+
+
+def _text(done: ImportedSession) -> str:
+    found = done.session
+    what = {"new": "is here now", "grown": "has grown here", "same": "is here already", "left": "was left"}
+    lines = [f"{found.key} {what[found.outcome]}: {sum(found.entries.values()):,} entries."]
+    lines += [f"note: {found.note}"] if found.note else []
+    lines += [f"skipped: line {each.line}: {each.reason}" for each in done.skipped[:20]]
+    return "\n".join(lines)

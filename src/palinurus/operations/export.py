@@ -1,0 +1,149 @@
+"""Carry this home away: the whole of it into a folder or a file, or the lines of one conversation. For those on the
+machine only.
+
+Every process that opens a home imports this module, and hardly one exports: the writers are loaded by name when they
+are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import io
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from palinurus.config.load import load_config
+from palinurus.config.settings import agent_ids, agent_settings, default_agent
+from palinurus.domain.errors import BadRequest, NotFound, NotOffered, PalinurusError, StorageError
+from palinurus.domain.keys import SessionKey
+from palinurus.migrate.export.exporter import Kept, SessionExporter
+from palinurus.migrate.report import Skipped
+from palinurus.operations.house import House
+from palinurus.operations.table import Feed
+
+TELL_SECONDS = 0.1
+PIECE = 200  # entries of a conversation that are handed over at a time
+ROOM = "palinurus.migrate.export"
+PACKED = ".pal"
+
+
+class ExportHome(Struct, frozen=True):
+    into: str  # a folder that is not there yet, or a file that ends in .pal; as a whole path
+
+
+class ExportProgress(Struct, frozen=True):
+    done: int  # bytes of transcripts
+    total: int
+
+
+class ExportReport(Struct, frozen=True, rename="camel"):
+    into: str
+    agents: tuple[str, ...]
+    sessions: int
+    entries: int
+    files: int  # of workspaces and skills
+    bytes: int
+    skipped: tuple[Skipped, ...]
+
+
+class Exporting(Struct, frozen=True, omit_defaults=True):
+    """How far it is, many times; at the end what was written."""
+
+    progress: ExportProgress | None = None
+    report: ExportReport | None = None
+
+
+class TranscriptLines(Struct, frozen=True, rename="camel"):
+    session: str  # a key, or the id of a conversation, which may have ended
+
+
+class Lines(Struct, frozen=True):
+    text: str  # whole lines
+
+
+async def _home(house: House, params: ExportHome) -> AsyncIterator[Exporting]:
+    """Whoever stops listening stops the work, and nothing is left behind."""
+    latest: list[ExportProgress] = []
+    work = asyncio.create_task(_exported(house, Path(params.into), latest))
+    try:
+        while not work.done():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
+            if latest and not work.done():
+                yield Exporting(progress=latest.pop())
+        yield Exporting(report=await work)
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+
+
+async def _exported(house: House, into: Path, latest: list[ExportProgress]) -> ExportReport:
+    exporter = _exporter(house)
+    if not into.is_absolute():
+        raise BadRequest(f"{into} is no whole path")
+    if into.is_relative_to(house.home.root):
+        raise BadRequest(f"{into} is inside the home itself", hint="name a place outside of it")
+    sinks = await asyncio.to_thread(importlib.import_module, f"{ROOM}.sinks")
+    tree = await asyncio.to_thread(importlib.import_module, f"{ROOM}.tree")
+    agents = await asyncio.to_thread(_agents, house, tree.ExportedAgent)
+
+    def tell(done: int, total: int) -> None:
+        latest[:] = [ExportProgress(done, total)]
+
+    try:
+        sink = await asyncio.to_thread(sinks.ZipSink if into.suffix == PACKED else sinks.FolderSink, into)
+        writer = tree.TreeWriter(exporter, sink, house.clock, tell)
+        done = await writer.write(agents, house.home.root / "skills", str(into))
+    except OSError as error:
+        raise StorageError(f"{into} cannot be written: {error.strerror or error}") from None
+    return ExportReport(done.into, done.agents, done.sessions, done.entries, done.files, done.bytes, done.skipped)
+
+
+def _agents(house: House, make: Any) -> list[Any]:
+    config = load_config(house.home, os.environ).config
+    main = default_agent(config)
+    found = [agent_settings(config, house.home, agent_id) for agent_id in agent_ids(config)]
+    return [make(each.agent_id, each.workspace, each.name, each.emoji, each.agent_id == main) for each in found]
+
+
+async def _lines(house: House, params: TranscriptLines) -> AsyncIterator[Lines]:
+    exporter = _exporter(house)
+    kept = await _kept(house, exporter, params.session)
+    writing = (await asyncio.to_thread(importlib.import_module, f"{ROOM}.transcripts")).Writing(kept)
+    position = 0
+    while rows := await exporter.rows(kept.session.id, position, PIECE):
+        position, piece = rows[-1].position, io.BytesIO()
+        await asyncio.to_thread(writing.add, rows, piece)
+        yield Lines(piece.getvalue().decode())
+    piece = io.BytesIO()
+    writing.end(piece)
+    yield Lines(piece.getvalue().decode())
+
+
+async def _kept(house: House, exporter: SessionExporter, named: str) -> Kept:
+    """The conversation of a key or an id. Raises NotFound."""
+    session_id = named
+    with suppress(PalinurusError):
+        found = await house.sessions.find(SessionKey.parse(named))
+        session_id = found.id if found is not None else named
+    kept = await exporter.sessions(session_id) if session_id else []
+    if not kept:
+        raise NotFound(f"there is no session {named[:200]!r}", hint="`pal sessions list --archived` shows them")
+    return kept[0]
+
+
+def _exporter(house: House) -> SessionExporter:
+    if house.exporter is None:
+        raise NotOffered("this house gives nothing away")
+    return house.exporter
+
+
+EXPORT_HOME = Feed("home.export", ExportHome, Exporting, "admin", _home, local=True)
+TRANSCRIPT_LINES = Feed("sessions.lines", TranscriptLines, Lines, "read", _lines, local=True)
+OPERATIONS = (EXPORT_HOME, TRANSCRIPT_LINES)
