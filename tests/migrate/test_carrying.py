@@ -12,6 +12,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import UserMessage
 from palinurus.migrate import carry
 from palinurus.migrate.openclaw.home import OpenClawHome
+from palinurus.migrate.report import Findings
 from palinurus.sessions.transcript import MessageEntry
 
 MAIN = SessionKey.main()
@@ -145,7 +146,7 @@ async def test_a_migration_that_was_cut_off_goes_on(here: Here, tree: Tree, monk
 async def test_a_migration_that_was_cut_off_begins_anew_when_the_transcript_has_changed(here: Here, tree: Tree) -> None:
     tree.session("s", talk("s", "one"), key="agent:main:main")
     with OpenClawHome(tree.root, tree.root) as home:
-        carrier = carry.Carrier(here.importer, home.losses, carry.Findings(), apply=True, now=1)
+        carrier = carry.Carrier(here.importer, home.losses, Findings(), apply=True, now=1)
         await carrier.carry(next(home.sessions()))
     path = tree.session("s", talk("s", "ONE", "two"), key="agent:main:main")
     (found,) = (await here.migrate(tree.root)).sessions

@@ -267,12 +267,10 @@ def test_a_run_that_was_killed_before_its_end_is_made_good_by_the_next(home: Tre
 def test_odd_bytes_and_days_that_never_were_cost_at_most_their_line(home: Tree, wiki: Path) -> None:
     home.write("workspace/memory/2026-11-13.md", b"## 2026-99-99\n- tide-clock \xff\xfe is odd\n- *2026-13-40*\n")
     home.write("workspace/DREAMS.md", "## 2026-02-31\n\nA tide-clock without a day.\n")
-    odd = (
-        '{"type": "message", "id": "x", "message": {"role": "user", "content": "We decided: tide-clock \\ud800 stays"}}'
-    )
+    odd = '{"role": "user", "content": "We decided: tide-clock \\ud800 stays"}'
     home.session("s1", [*talk("s1", "hello"), odd.encode(), b'{"role": 7}', b"[", b'{"message": 3, "type": "message"}'])
     report = make_wiki(home.root, wiki)
-    assert "We decided: tide-clock ? stays" in texts(wiki, "projects/tide-clock")
+    assert "We decided: tide-clock \ufffd stays" in texts(wiki, "projects/tide-clock")
     assert "A tide-clock without a day." in texts(wiki, "projects/tide-clock")
     assert report.skipped_total == 2
     assert not make_wiki(home.root, wiki).changed

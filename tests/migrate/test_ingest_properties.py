@@ -21,9 +21,11 @@ WORDS = (
 )  # fmt: skip
 lines = st.lists(st.sampled_from(WORDS), min_size=1, max_size=7).map(" ".join)
 headings = st.sampled_from(["## Projects", "### argo", "## Rules", "## About Mira", "## Retain", "## 2026-11-14", ""])
-notes = st.lists(st.one_of(headings, lines.map("- {}".format), lines, st.text(max_size=40)), max_size=12).map("\n".join)
+notes = st.lists(
+    st.one_of(headings, lines.map("- {}".format), lines, st.text(max_size=40)), min_size=3, max_size=12
+).map("\n".join)
 NAMES = ("MEMORY.md", "USER.md", "DREAMS.md", "memory/2026-11-14.md", "memory/2026-01-02.md", "notes/argo.md")
-files = st.dictionaries(st.sampled_from(NAMES), notes, max_size=5)
+files = st.dictionaries(st.sampled_from(NAMES), notes, min_size=2, max_size=5)
 said = st.lists(lines, max_size=4)
 
 

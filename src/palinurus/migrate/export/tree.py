@@ -171,7 +171,7 @@ def _config(agents: Sequence[ExportedAgent]) -> dict[str, Any]:
         entry |= {"name": agent.name} if agent.name and agent.name != agent.id else {}
         entry |= {"identity": {"emoji": agent.emoji}} if agent.emoji else {}
         listed.append(entry)
-    return {"meta": {"exportedBy": "palinurus"}, "agents": {"list": listed}}
+    return {"agents": {"list": listed}}  # OpenClaw refuses a config with a field that it does not know
 
 
 def _is_pairing(name: str) -> bool:

@@ -1,0 +1,1 @@
+"""A home, distilled into a wiki of markdown pages that cite their sources."""

@@ -1,0 +1,155 @@
+"""Which page a fact belongs on. Pure.
+
+A fact stands on the page of everybody and everything that it names, and on the page of decisions, preferences or
+patterns if it is one. What is left stands under its heading, if somebody has noted it; a sentence of a talk that
+belongs nowhere is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date
+
+from msgspec import Struct
+
+from palinurus.migrate.ingest.fact import SIGNALS, Cite, Fact, Found, Role, key_of, signal_of, untimed, words_of
+from palinurus.migrate.ingest.kinds import is_the_owners, kind_of
+from palinurus.migrate.ingest.names import Name, Names, find_names, slug
+
+MOST_FACTS = 300  # of one page
+MOST_PATHS = 20
+MOST_CITES = 50  # of one fact: what stands in every note is not surer for it
+ECHO_WORDS = 8  # that may stand before words that are said again: `From my notes: …`
+GENERAL = "general"
+FOLDERS = ("people", "projects", "decisions", "preferences", "patterns", "topics")
+KINDS = dict(zip(FOLDERS, ("person", "project", "decisions", "preferences", "patterns", "topic"), strict=True))
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_NO_TOPIC = re.compile(
+    r"(?i:memory(?:\.md)?|user\.md.*|dreams?(?: diary)?|log|retain|open|notes?|facts?|misc|session:.*|today|summary)"
+)
+
+
+class Page(Struct, frozen=True):
+    path: str  # without `.md`
+    kind: str
+    title: str
+    facts: tuple[Fact, ...]  # those with the most signal first
+    more: int = 0  # facts that have no room
+
+
+class Told(Struct, frozen=True):
+    """One source with what it says."""
+
+    file: str
+    role: Role
+    found: tuple[Found, ...]
+
+
+def join(sources: Iterable[Told]) -> list[Fact]:
+    """The same words from several sources are one fact. The order of the sources does not matter."""
+    told = sorted(sources, key=lambda each: each.file)
+    days = [found.day for each in told if each.role == "daily" for found in each.found if found.day]
+    newest = date.fromisoformat(max(days)) if days else None
+    grouped: dict[str, list[tuple[Cite, Found]]] = {}
+    for each in told:
+        for found in each.found:
+            rank = SIGNALS.index(signal_of(each.role, found, found.day, newest))
+            cite = Cite(rank, each.file, found.first, found.last)
+            grouped.setdefault(key_of(found.text), []).append((cite, found))
+    facts = [_fact(key, sorted(places, key=lambda place: place[0])) for key, places in grouped.items()]
+    return sorted(_without_echoes(facts), key=_order)
+
+
+def pages_of(facts: list[Fact]) -> tuple[list[Page], Names]:
+    names = find_names(facts)
+    gathered: dict[str, list[Fact]] = {}
+    for fact in facts:
+        for path in _places(fact, names):
+            gathered.setdefault(path, []).append(fact)
+    titles = {name.page: name.name or "The owner" for name in (*names.all, names.owner)}
+    pages = [_page(path, found, titles) for path, found in sorted(gathered.items())]
+    return [page for page in pages if page is not None], names
+
+
+def _page(path: str, facts: list[Fact], titles: Mapping[str, str]) -> Page | None:
+    folder, _, name = path.partition("/")
+    said = [fact for fact in facts if not fact.path]
+    if not said:  # a path alone makes no page
+        return None
+    kept = said[:MOST_FACTS] + [fact for fact in facts if fact.path][:MOST_PATHS]
+    whose = titles.get(f"projects/{name}") or titles.get(f"people/{name}") or name
+    title = titles.get(path) or (f"{folder.capitalize()}: {whose}" if folder != "topics" else _topic_title(facts, name))
+    return Page(path, KINDS[folder], title, tuple(kept), len(facts) - len(kept))
+
+
+def _places(fact: Fact, names: Names) -> list[str]:
+    about = names.of(fact)
+    places = [name.page for name in about]
+    if fact.path:
+        return places
+    kind = kind_of(fact)
+    talked = fact.signal in ("talk", "tools")
+    if kind == "preference":
+        if person := _whose(fact, about, names):
+            places.append(f"preferences/{person}")
+    elif kind and (not talked or about or kind == "decision"):
+        projects = [name.slug for name in about if name.kind == "project"]
+        places.append(f"{kind}s/{projects[0] if projects else GENERAL}")
+    if not places and not talked:
+        places.append(f"topics/{_topic(fact)}")
+    return places
+
+
+def _whose(fact: Fact, about: list[Name], names: Names) -> str:
+    """The person that prefers something: the one who is named, or else the owner."""
+    people = [name.slug for name in about if name.kind == "person"]
+    if people:
+        return people[0]
+    return names.owner.slug if is_the_owners(fact) else ""
+
+
+def _topic(fact: Fact) -> str:
+    for heading in reversed(fact.under):
+        if not _DAY.search(heading) and not _NO_TOPIC.fullmatch(heading.strip("*_: ")) and slug(heading):
+            return slug(heading)
+    return "notes"
+
+
+def _topic_title(facts: list[Fact], name: str) -> str:
+    return min((heading for fact in facts for heading in fact.under if slug(heading) == name), default="Notes")
+
+
+def _fact(key: str, places: list[tuple[Cite, Found]]) -> Fact:
+    best = places[0][1]
+    timed = all(found.text.startswith(best.text[:5]) for _, found in places)  # else not all sources have the time
+    return Fact(
+        key=key,
+        text=best.text if timed else untimed(best.text),
+        cites=tuple(dict.fromkeys(cite for cite, _ in places))[:MOST_CITES],
+        day=max(found.day for _, found in places),
+        under=best.under,
+        about=tuple(dict.fromkeys(handle for _, found in places for handle in found.about)),
+        by_owner=any(found.by_owner for _, found in places),
+        outside=all(found.outside for _, found in places),
+        path=best.path,
+    )
+
+
+def _without_echoes(facts: list[Fact]) -> list[Fact]:
+    """Without sentences of talks that only say again what a note says, with a few words before it."""
+    noted = {" ".join(words_of(fact.text)) for fact in facts if fact.signal not in ("talk", "tools")}
+    kept = []
+    for fact in facts:
+        words = words_of(fact.text)
+        starts = range(1, min(ECHO_WORDS, len(words) - 2))
+        if fact.signal != "talk" or not any(" ".join(words[start:]) in noted for start in starts):
+            kept.append(fact)
+    return kept
+
+
+def _order(fact: Fact) -> tuple[int, bool, int, Cite]:
+    """By signal; those of a day behind those of none, newest first; then as they stand."""
+    cite = fact.cites[0]
+    return cite.rank, bool(fact.day), -int(fact.day.replace("-", "") or 0), cite
