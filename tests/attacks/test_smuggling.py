@@ -166,7 +166,8 @@ async def test_a_handshake_that_its_parser_does_not_take_is_closed(gateway: Besi
             "many headers": lines + good + b"X-A: b\r\n" * 300 + b"\r\n",
             "a post": lines.replace(b"GET", b"POST") + good + b"\r\n",
             "another path": lines.replace(b"/ ", b"/elsewhere ") + good + b"\r\n",
-            "another upgrade": lines.replace(b"websocket", b"h2c") + b"Connection: close\r\n\r\n",
+            "another upgrade": lines.replace(b"/ ", b"/ws ").replace(b"websocket", b"h2c")
+            + b"Connection: close\r\n\r\n",
         }.items():
             try:
                 heard = await exchange(gateway.port, filled(data, gateway) + b"\xff" * 64)
