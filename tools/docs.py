@@ -20,10 +20,10 @@ SOURCE = ROOT / "src" / "palinurus"
 # From the doors down to the ground: the layers of pyproject.toml.
 FLOORS = (
     ("Doors", ("cli", "testing", "wiring", "gateway", "storage")),
-    ("Operations", ("operations",)),
+    ("Operations", ("operations", "migrate")),
     ("Desk", ("dispatch",)),
     ("Study", ("agent", "context")),
-    ("Shelves", ("tools", "memory", "sandbox", "providers", "sessions", "ledger", "workspace")),
+    ("Shelves", ("tools", "skills", "memory", "sandbox", "providers", "sessions", "ledger", "workspace")),
     ("Ground", ("config", "domain")),
 )
 

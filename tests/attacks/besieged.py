@@ -89,7 +89,7 @@ class Besieged(Struct):
 
     def _files(self) -> Iterator[Path]:
         for path in (*self.home.rglob("*"), *(self.root / "workspace").rglob("*")):
-            is_ours = "logs" in path.parts or ".sqlite" in path.name or path.name in PASSING
+            is_ours = {"logs", "derived"} & {*path.parts} or ".sqlite" in path.name or path.name in PASSING
             if path.is_file() and not is_ours:
                 yield path
 

@@ -6,6 +6,7 @@ A route or method that is added, or whose scope changes, fails the suite until s
 from __future__ import annotations
 
 OPEN = "open"
+PAGE = "page"  # open too: files that hold nothing of the home, and what only our own page may ask
 
 ROUTES: dict[str, tuple[str, ...]] = {
     OPEN: (
@@ -18,6 +19,24 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /openapi.json",
         "WEBSOCKET /",  # which lets nobody do anything before `connect`
         "WEBSOCKET /ws",
+    ),
+    PAGE: (
+        "GET /",
+        "GET /s/{key:path}",
+        "GET /memory",
+        "GET /context",
+        "GET /files",
+        "GET /approvals",
+        "GET /usage",
+        "GET /runs",
+        "GET /logs",
+        "GET /config",
+        "GET /welcome",
+        "GET /login",
+        "GET /page/{name:path}",
+        "POST /page/login",
+        "POST /page/logout",
+        "POST /page/csp-report",
     ),
     "read": (
         "GET /metrics",
@@ -37,23 +56,40 @@ ROUTES: dict[str, tuple[str, ...]] = {
 METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
         approvals.grants approvals.list approvals.preview approvals.show audit.show audit.verify chat.history
-        context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get memory.search
-        memory.status models.list models.status runs.list runs.show
+        commands.list context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get
+        memory.search memory.status models.list models.status runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
-        sessions.show sessions.subscribe status status.session tools.catalog tools.effective tools.explain tools.list
-        usage.cost usage.status usage.totals""",
+        sessions.show sessions.subscribe skills.check skills.info skills.list
+        status status.session tools.catalog tools.effective tools.explain tools.list
+        usage.cost usage.series usage.status usage.totals sessions.export workspace.diff workspace.list workspace.log
+        workspace.read""",
     "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry mcp.test memory.index
-        models.test sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch sessions.reset
-        sessions.send tools.invoke""",
+        models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch
+        sessions.reset sessions.send skills.draft tools.invoke""",
     "approvals": """approvals.answer approvals.grant approvals.revoke exec.approval.get exec.approval.list
         exec.approval.resolve exec.approval.waitDecision""",
     "admin": """agents.create agents.delete agents.files.set agents.update audit.erase config.get config.patch
-        config.schema config.set device.pair.approve device.pair.list device.pair.reject device.pair.remove
+        config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set
+        workspace.commit workspace.restore device.pair.approve device.pair.list device.pair.reject device.pair.remove
         device.token.revoke device.token.rotate devices.approve devices.list devices.revoke exec.approvals.get
         exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
         gateway.tokens.rotate sessions.cleanup""",
 }
-LOCAL = ("agent.submit", "gateway.stop", "house.hand_over", "memory.watch")  # for the unix socket
+# For the unix socket.
+LOCAL = (
+    "agent.submit",
+    "backup.copy",
+    "forget",
+    "gateway.stop",
+    "home.export",
+    "house.hand_over",
+    "ingest.ask",
+    "memory.watch",
+    "migrate.openclaw",
+    "page.link",
+    "sessions.import",
+    "sessions.lines",
+)
 
 # What includes what.
 HOLDS: dict[str, frozenset[str]] = {
@@ -78,8 +114,9 @@ NOT_BELIEVED = {
 
 
 def routes(*scopes: str) -> list[tuple[str, str, str]]:
-    """Scope, method and a path that can be asked for, without the WebSockets."""
-    named = ((scope, *door.split()) for scope in scopes or tuple(ROUTES) for door in ROUTES[scope])
+    """Scope, method and a path that can be asked for, without the WebSockets; the page's only when it is named."""
+    wanted = scopes or tuple(scope for scope in ROUTES if scope != PAGE)
+    named = ((scope, *door.split()) for scope in wanted for door in ROUTES[scope])
     return [(scope, verb, path.replace("{model:path}", "x")) for scope, verb, path in named if verb != "WEBSOCKET"]
 
 

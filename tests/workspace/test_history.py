@@ -82,6 +82,18 @@ def test_a_log_is_read_in_pages_and_by_file(root: Path) -> None:
     assert [commit.subject for commit in history.log("TOOLS.md").commits] == ["Tools", "Number 0"]
 
 
+def test_changes_of_the_same_size_within_one_second_are_all_seen(root: Path) -> None:
+    history = History(root)
+    for number in range(8):
+        (root / "SOUL.md").write_text(f"{number}\n")
+        assert history.commit(f"Number {number}").commit is not None
+        if number % 2:
+            (root / "TOOLS.md").write_text(f"{number}\n")
+            assert history.changed() == ("TOOLS.md",)
+            assert history.commit("Tools").commit is not None
+    assert git(root, "status", "--porcelain") == ""
+
+
 def test_the_content_of_any_commit_can_be_had(root: Path) -> None:
     history = History(root)
     (root / "SOUL.md").write_bytes(b"first \xff\r\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -68,6 +67,8 @@ def with_json(command: F) -> F:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio  # a fifth of what a quick command takes, and some have no use for it
+
     return asyncio.run(work)
 
 

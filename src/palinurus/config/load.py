@@ -24,6 +24,7 @@ from palinurus.config.schema import Config, parse_config, unknown_keys
 from palinurus.config.secrets import is_reference, secret_values, worth_redacting
 from palinurus.config.section import SecretRef
 from palinurus.config.settings import known_zone
+from palinurus.config.skills import skill_secrets
 from palinurus.config.source import JsonPath, format_path
 from palinurus.domain.errors import ConfigError
 
@@ -174,6 +175,7 @@ def _secrets(config: Config, resolved: Any, env: Mapping[str, str]) -> tuple[tup
         named += [config.gateway.auth.token, config.gateway.auth.password]
     if config.diagnostics.otel is not None:
         named += config.diagnostics.otel.headers.values()
+    named += skill_secrets(config.skills)
     for value in named:
         if isinstance(value, SecretRef):
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from palinurus.config.gateway import GatewayOptions
 from palinurus.config.hands import AgentTools, McpOptions, SandboxOptions, Tools
 from palinurus.config.memory import AgentMemory, MemoryOptions, MemorySearchOptions
 from palinurus.config.section import Secret, Section, names
+from palinurus.config.skills import AgentSkillLimits, SkillsOptions
 from palinurus.domain.keys import AGENT_ID
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra"]
@@ -73,7 +75,7 @@ class AgentOptions(Section):
         default elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
         fastModeDefault groupChat heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
         mediaMaxMb modelPolicy params pdfModel reasoningDefault repoRoot runtime
-        skills skillsLimits subagents systemPromptOverride timeFormat tts
+        subagents systemPromptOverride timeFormat tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""
     )
 
@@ -115,6 +117,11 @@ class AgentOptions(Section):
     prompt_mode: Literal["full", "minimal", "none"] | None = Field(
         None, description="How much of the system prompt is sent. Default full. Ours."
     )
+    workspace_history: Literal["runs", "off"] | None = Field(
+        None,
+        description="Whether runs that changed files end with a commit, where the workspace is a git repository."
+        " Default runs. Ours.",
+    )
     tools: AgentTools | None = Field(None, description="What its tools may do; narrows what `tools` says.")
     sandbox: SandboxOptions | None = Field(None, description="Where its commands run.")
     compaction: CompactionOptions | None = Field(
@@ -124,6 +131,10 @@ class AgentOptions(Section):
     startup_context: StartupOptions | None = Field(
         None, description="Daily notes in the first message of a private session."
     )
+    skills: tuple[str, ...] | None = Field(
+        None, description="The skills that it may use, by name. Unset: all; an empty list: none. Replaces, never adds."
+    )
+    skills_limits: AgentSkillLimits | None = Field(None, description="How long its list of skills may be.")
     memory: AgentMemory | None = Field(None, description="Its memory, where it differs from `memory`.")
     memory_search: MemorySearchOptions | None = Field(None, description="The older place of memory.search.")
     name: str | None = Field(None, description="The agent's name in listings.")
@@ -303,7 +314,7 @@ class Config(Section):
     """The whole config."""
 
     foreign = names(
-        """$schema meta secrets auth bindings broadcast commands channels accessGroups skills plugins
+        """$schema meta secrets auth bindings broadcast commands channels accessGroups plugins
         hooks cron discovery browser ui desktop talk tts audio acp approvals security logging
         telemetry audit update wizard worktreeRoot cloudWorkers surfaces transcripts attachments web
         canvasHost nodeHost media"""
@@ -326,6 +337,9 @@ class Config(Section):
     )
     memory: MemoryOptions = Field(
         default_factory=MemoryOptions.model_construct, description="What is remembered and who may search it."
+    )
+    skills: SkillsOptions = Field(
+        default_factory=SkillsOptions.model_construct, description="Know-how on disk: which skills are used."
     )
     mcp: McpOptions = Field(default_factory=McpOptions.model_construct, description="Servers that bring more tools.")
     diagnostics: DiagnosticsOptions = Field(
@@ -363,6 +377,7 @@ def _unknown_below(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tu
             yield from _unknown_below(item, (*path, index))
 
 
+@cache
 def json_schema() -> dict[str, Any]:
-    """The schema as JSON Schema, for editors and for `pal config schema`."""
+    """The schema as JSON Schema, for editors and for `pal config schema`. Made once: it takes a tenth of a second."""
     return Config.model_json_schema(by_alias=True)

@@ -44,6 +44,7 @@ class AgentSettings(Struct, frozen=True):
     user_timezone: str = ""
     thinking_default: str = ""  # empty: as the model does by itself
     prompt_mode: Literal["full", "minimal", "none"] = "full"
+    workspace_history: Literal["runs", "off"] = "runs"
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -71,6 +72,7 @@ _COPIED = (
     "user_timezone",
     "thinking_default",
     "prompt_mode",
+    "workspace_history",
 )
 
 

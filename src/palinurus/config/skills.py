@@ -46,7 +46,8 @@ class SkillRegistry(Section):
     """Where `pal skills search` and `install` look. Ours."""
 
     url: str | None = Field(
-        None, description="The registry's address; the variable CLAWHUB_REGISTRY goes first. Default https://clawhub.ai."
+        None,
+        description="The registry's address; the variable CLAWHUB_REGISTRY goes first. Default https://clawhub.ai.",
     )
     token: Secret | None = Field(
         None, description="For publishing there: text, ${NAME} or a reference; the variable CLAWHUB_TOKEN goes first."

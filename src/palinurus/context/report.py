@@ -56,6 +56,7 @@ def context_report(
     said = messages_tokens(messages)
     counted, after = last_usage(view)
     head = sum(part.tokens for part in (*costs, *tools))
+    total = counted + messages_tokens(messages[after:]) if counted else head + said
     return ContextReport(
         session_key=session_key,
         model=f"{gathered.route.provider}/{gathered.route.model}",
@@ -63,10 +64,10 @@ def context_report(
         parts=(*costs, *tools),
         messages=len(messages),
         message_tokens=said,
-        total_tokens=counted + messages_tokens(messages[after:]) if counted else head + said,
+        total_tokens=total,
         counted=bool(counted),
         epoch_reason=view.epoch.reason if view.epoch else "",
-        cacheable_tokens=head + messages_tokens(messages[:-1]),
+        cacheable_tokens=max(0, total - messages_tokens(messages[-1:])),
         said=said_parts(messages),
     )
 

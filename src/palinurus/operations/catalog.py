@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from msgspec import Struct
 
+from palinurus.config.include import read_text
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.schema import ModelChoice
 from palinurus.config.settings import default_agent
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.operations.config import Ground, config_set, config_unset
+from palinurus.operations.config_changes import Check, config_merge, text_hash
 from palinurus.providers.catalog import Catalog, catalog_of, config_aliases
 from palinurus.providers.choose import key_variables, known_provider
 from palinurus.providers.keys.credentials import gather_credentials
@@ -74,6 +78,16 @@ def models_set(ground: Ground, name: str) -> str:
     keeps_list = isinstance(loaded.config.agents.defaults.model, ModelChoice)
     config_set(ground, f"{MODEL}.primary" if keeps_list else MODEL, ref)
     return ref
+
+
+def model_choose(ground: Ground, name: str, check: Check) -> str:
+    """The same from another door, which may refuse the change; without a name, back to whatever is there."""
+    loaded = load_config(ground.home, ground.env)
+    ref = str(usable_model(loaded, catalog_of(loaded.config), name)) if name.strip() else None
+    keeps_list = isinstance(loaded.config.agents.defaults.model, ModelChoice)
+    patch = {"agents": {"defaults": {"model": {"primary": ref} if keeps_list else ref}}}
+    config_merge(ground, json.dumps(patch), text_hash(read_text(ground.home.config_path)), check)
+    return ref or ""
 
 
 def fallbacks_add(ground: Ground, name: str) -> tuple[str, ...]:

@@ -24,12 +24,16 @@ from palinurus.domain.tool import Tool
 from palinurus.ledger.audit import AuditLog
 from palinurus.ledger.usage import UsageLedger
 from palinurus.memory.memory import Memory
+from palinurus.migrate.export.exporter import SessionExporter
+from palinurus.migrate.forgetting.store import ForgettingStore
+from palinurus.migrate.importer import SessionImporter
 from palinurus.operations.holder import Holder
 from palinurus.operations.register import Register
 from palinurus.providers.keys.pool import CredentialState
 from palinurus.sandbox.quarters import Quarters
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sessions.store import SessionStore, TranscriptIndex
+from palinurus.skills.skills import Skills
 from palinurus.tools.approvals.approval import Approvals
 from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.mcp.servers import McpServers
@@ -43,6 +47,13 @@ class ModelDesk(Protocol):
         """How its keys stand, in the order in which they would be asked, without their secrets."""
 
     def fallbacks(self, agent_id: str) -> Sequence[str]: ...
+
+
+class Snapshots(Protocol):
+    """Whole copies of what is stored, taken while the house is lived in."""
+
+    async def copy(self, to: Path, tell: Callable[[int, int], None] = ...) -> None:
+        """Into a file that is not there yet. `tell` hears how far it is, in a thread. Raises StorageError."""
 
 
 class HandsDesk(Protocol):
@@ -67,6 +78,13 @@ def _no_servers(_: str) -> McpServers:
 
 def _no_memory(_: str) -> Memory:
     raise NotOffered("this house has no memory to search")
+
+
+def _no_skills(_: str) -> Skills:
+    raise NotOffered("this house has no skills to show")
+
+
+def _nobody(_: str, __: str) -> None: ...
 
 
 def _no_tracer() -> Tracer:
@@ -95,9 +113,18 @@ class House(Struct, frozen=True):
     """The MCP servers of an agent. Raises NotFound for an unknown one."""
     memory: Callable[[str], Memory] = _no_memory
     """The memory of an agent. Raises NotFound for an unknown one; what is wrong is said when asked."""
+    skills: Callable[[str], Skills] = _no_skills
+    """The skills of an agent. Raises NotFound for an unknown one."""
+    importer: SessionImporter | None = None
+    """Takes conversations of other homes in."""
+    exporter: SessionExporter | None = None
+    snapshots: Snapshots | None = None
+    forgetting: ForgettingStore | None = None
     access: Register | None = None
     """Who may come in by the gateway."""
     holder: Holder = field(default_factory=Holder)
     traces: Tracer = field(default_factory=_no_tracer)
+    edited: Callable[[str, str], None] = _nobody
+    """Told that a file of an agent was changed by a door, and how, in a few words. Does not raise, does not block."""
     maintenance: Callable[[], MaintenanceSettings] = MaintenanceSettings
     """Which conversations are put away, as the config says right now."""

@@ -121,7 +121,7 @@ async def _patch(house: House, params: PatchSession) -> Patched:
 
     reads = model is not None or thinking is not None
     entry = await (house.dispatcher.in_lane(key, work) if reads else work())
-    return Patched(str(key), entry, await _resolved(house, key))
+    return Patched(str(key), entry, await what_answers(house, key))
 
 
 async def _reset(house: House, params: ResetSession) -> WasReset:
@@ -212,7 +212,8 @@ def _ended(session: Session) -> Deleted:
     return Deleted(session.key, deleted=True, archived=(session.id,))
 
 
-async def _resolved(house: House, key: SessionKey) -> Resolved:
+async def what_answers(house: House, key: SessionKey) -> Resolved:
+    """The model and the thinking level of the next turn in a session. Raises NotFound for an agent that is not here."""
     view = await house.turns.view_of(key)
     _, route = await house.agents.get(key.agent).choose_model(view.model)
     return Resolved(route.provider, route.model, view.thinking or route.thinking)

@@ -37,6 +37,8 @@ from palinurus.providers.provider import ModelRef
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
+from palinurus.skills.opening import skill_cache
+from palinurus.skills.skills import Skills
 from palinurus.tools.approvals.approval import Approvals, ApprovalStore
 from palinurus.tools.gate import Watch
 from palinurus.tools.grants.grants import GrantStore
@@ -45,6 +47,7 @@ from palinurus.wiring.hands import Bench, Workshop, program_path
 from palinurus.wiring.memory import Memories, Remembering
 from palinurus.wiring.models import Models
 from palinurus.wiring.policy import unknown_names
+from palinurus.wiring.skills import SkillShelves
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,8 @@ class ConfiguredAgents:
             home.root / "derived" / "memory", self._remembering, keeping.sessions, clock, readonly=keeping.readonly
         )
         watch = Watch(self.approvals, keeping.grants, keeping.audit, clock, self.redact)
-        self._bench = Bench(home, watch, keeping.new_id, self.memories.of)
+        self._bench = Bench(home, watch, keeping.new_id, self.memories.of, self._skills_of)
+        self._skill_cache = skill_cache(home)
         self._house_tools = keeping.tools
         self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
         self._retired: list[Models] = []  # a turn may still be speaking through them
@@ -104,6 +108,7 @@ class ConfiguredAgents:
         self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep)
         keys = [secret for known in self._credentials.values() for secret in known.secrets]
         self._redactor = Redactor((*loaded.secrets, *keys))
+        self.shelves = SkillShelves(self._home, loaded, self._skill_cache)
         self.hands = Workshop(loaded, self._bench, self._house_tools)
         self._agents: dict[str, Agent] = {}
         self._seen = self._signature()
@@ -208,6 +213,14 @@ class ConfiguredAgents:
         self.refresh()
         return self.memories.of(agent_id)
 
+    def skills(self, agent_id: str) -> Skills:
+        """Raises NotFound."""
+        self.refresh()
+        return self.shelves.of(agent_id)
+
+    def _skills_of(self, agent_id: str) -> Skills:
+        return self.shelves.of(agent_id)  # of whatever config holds by then
+
     def _remembering(self, agent_id: str) -> Remembering:
         agent = agent_settings(self.loaded.config, self._home, agent_id)
         return Remembering(agent.workspace, memory_settings(self.loaded.config, self._home, agent_id))
@@ -237,6 +250,7 @@ class ConfiguredAgents:
             compaction_settings(self.loaded.config, settings.agent_id),
             prune_settings(self.loaded.config, settings.agent_id),
             startup_settings(self.loaded.config, settings.agent_id),
+            self.shelves.of(settings.agent_id),
         )
 
     def _recall(self, agent_id: str) -> Recalling:

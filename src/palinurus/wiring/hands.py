@@ -17,7 +17,7 @@ from palinurus.config.settings import AgentSettings, agent_settings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import NewId
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.tool import Tool
+from palinurus.domain.tool import Tool, ToolRun
 from palinurus.memory.memory import Memory
 from palinurus.memory.tools import memory_tools, memory_write_tool
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
@@ -25,13 +25,14 @@ from palinurus.sandbox.docker import DockerSandbox
 from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.quarters import Quarters, prepare_private, quarters
 from palinurus.sandbox.sandbox import Sandbox
-from palinurus.tools.exec.exec import ExecDesk, exec_tools
+from palinurus.skills.skills import Skills
+from palinurus.tools.exec.exec import ExecDesk, Given, exec_tools
 from palinurus.tools.exec.processes import Processes
 from palinurus.tools.files.edits import edit_tools
 from palinurus.tools.files.find import find_tool
 from palinurus.tools.files.patch import patch_tool
 from palinurus.tools.files.reach import Reach, closed_in
-from palinurus.tools.files.reading import file_tools
+from palinurus.tools.files.reading import Lines, file_tools, text_lines
 from palinurus.tools.gate import Gate, Watch
 from palinurus.tools.mcp.servers import McpServers
 from palinurus.tools.policy.decide import Policy
@@ -53,8 +54,16 @@ OUR_FILES = (
 class Bench:
     """What outlives a change of config: running commands, places to run them, files that were read, kept results."""
 
-    def __init__(self, home: Home, watch: Watch, new_id: NewId, memory: Callable[[str], Memory]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        watch: Watch,
+        new_id: NewId,
+        memory: Callable[[str], Memory],
+        skills: Callable[[str], Skills],
+    ) -> None:
         self.home = home
+        self.skills = skills
         self.memory = memory
         self.watch = watch
         self.host = HostSandbox()
@@ -155,6 +164,7 @@ class Workshop:
                 program_path(self._loaded.env),
                 str(bench.home.user_home),
                 lambda room: prepare_private(room, agent.workspace),
+                self._given,
             )
         )
         gate = Gate(
@@ -183,7 +193,7 @@ class Workshop:
             return Reach(bench.files(room.workspace), room.writable, why, closed if room.workspace == workspace else ())
 
         clock = bench.watch.clock
-        tools = [*file_tools(reach, bench.shelf), *edit_tools(reach, clock), find_tool(reach)]
+        tools = [*file_tools(reach, bench.shelf, self._skill_lines), *edit_tools(reach, clock), find_tool(reach)]
         if settings.exec.patches:
             tools.append(patch_tool(reach, clock))
 
@@ -192,6 +202,17 @@ class Workshop:
             return here.files.boundary, "" if here.writable else here.why
 
         return [*tools, memory_write_tool(writing, clock)]
+
+    def _skill_lines(self, key: SessionKey, path: str) -> Lines | None:
+        """A file of a skill, which may lie outside the workspace."""
+        found = self._bench.skills(key.agent).text(path)
+        return Lines(found.path, text_lines(found.text), found.origin) if found else None
+
+    def _given(self, run: ToolRun, sandboxed: bool) -> Given:
+        if not run.skills:
+            return Given()
+        skills = self._bench.skills(run.key.agent)
+        return Given(skills.variables(run, sandboxed=sandboxed), skills.folders(run))
 
     def _web_tools(self, settings: HandsSettings) -> tuple[Tool, ...]:
         loaded = self._loaded

@@ -21,7 +21,7 @@ from palinurus.dispatch.messages import SessionMessages
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import StorageReadOnly
+from palinurus.domain.errors import NotFound, StorageReadOnly
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import ToolRun
@@ -31,20 +31,29 @@ from palinurus.operations import (
     agents,
     approvals,
     audit,
+    backup,
     delivery,
+    export,
+    forget,
     gateway,
+    ingest,
     mcp,
     memory,
+    migrate,
     models,
     runs,
     sandbox,
     session_changes,
     session_cleanup,
     session_compaction,
+    session_export,
+    session_import,
     sessions,
+    skills,
     status,
     tools,
     usage,
+    workspace,
 )
 from palinurus.operations.approve import answer_command
 from palinurus.operations.house import House
@@ -55,8 +64,12 @@ from palinurus.storage.access import SqliteAccess
 from palinurus.storage.approvals import SqliteApprovals, SqliteGrants
 from palinurus.storage.audit import SqliteAudit
 from palinurus.storage.database import Database, OnCommit
+from palinurus.storage.exporting import SqliteExporter
+from palinurus.storage.forgetting import SqliteForgetting
+from palinurus.storage.importing import SqliteImporter
 from palinurus.storage.outbox import SqliteOutbox
 from palinurus.storage.recent import RecentSessions
+from palinurus.storage.snapshot import SqliteSnapshots
 from palinurus.storage.sqlite import SqliteInbox, SqliteSessions
 from palinurus.storage.traces import SqliteTraces
 from palinurus.storage.transcripts import SqliteTranscriptIndex
@@ -65,13 +78,16 @@ from palinurus.tools.message import Outgoing, message_tool
 from palinurus.tools.session_status import session_status_tool
 from palinurus.wiring.agents import ConfiguredAgents, Keeping
 from palinurus.wiring.hands import CurrentHands
+from palinurus.wiring.histories import Histories
 from palinurus.wiring.shortcut import leave_shortcut
+from palinurus.wiring.skills import leave_skill_note
 from palinurus.wiring.tidying import Tidying
 from palinurus.workspace.boundary import Boundary
 
 ROOMS = (
     agents, agent_files, sessions, session_changes, session_cleanup, session_compaction, status, models, usage, tools,
-    approvals, audit, sandbox, mcp, memory, gateway, delivery, runs,
+    approvals, audit, sandbox, mcp, memory, skills, gateway, delivery, runs, workspace, session_export, migrate, backup,
+    forget, ingest, export, session_import,
 )  # fmt: skip
 TABLE = Table(row for room in ROOMS for row in room.OPERATIONS)
 
@@ -85,6 +101,7 @@ class Runtime:
         loaded = load_config(home, env)
         if not readonly:
             leave_shortcut(home, loaded)
+            leave_skill_note(home, loaded)
         settings = agent_settings(loaded.config, home)
         clock = SystemClock(settings.zone)
         self._database = Database(home.root / "home.sqlite", "home", readonly=readonly)
@@ -95,7 +112,8 @@ class Runtime:
             message_tool(self._send, self._knows),
         )
         on_disk = SqliteSessions(self._database, clock, random_id)
-        store = on_disk if readonly else RecentSessions(on_disk)  # only the holder may trust its memory
+        recent = RecentSessions(on_disk)
+        store = on_disk if readonly else recent  # only the holder may trust its memory
         keeping = Keeping(SqliteApprovals(self._database), grants, audit, random_id, store, own, readonly=readonly)
         self.agents = ConfiguredAgents(home, env, loaded, clock, keeping, sleep)
         self._index = SqliteTranscriptIndex(self._database, home.root / "derived" / "transcripts.sqlite")
@@ -108,6 +126,8 @@ class Runtime:
         dispatcher = Dispatcher(inbox, turns, self.agents, lanes, clock, random_id, deliveries)
         tracer = Tracer(SqliteTraces(self._database), clock, dispatcher.runs)
         dispatcher.runs.listen(tracer)
+        self._histories = Histories(self._history_of, self.agents.redact)
+        dispatcher.runs.listen(self._histories)
         self._messages = SessionMessages(store, turns, lanes, self.agents, clock)
         self.house = House(
             home=home,
@@ -125,10 +145,16 @@ class Runtime:
             deliveries=deliveries,
             mcp=self.agents.servers,
             memory=self.agents.memory,
+            skills=self.agents.skills,
+            snapshots=SqliteSnapshots(self._database),
+            forgetting=SqliteForgetting(self._database, recent.forget, self._index.discard),
+            exporter=SqliteExporter(self._database),
+            importer=SqliteImporter(self._database, clock, recent.forget, self._index.discard),
             clock=clock,
             warnings=lambda: self.agents.warnings,
             access=Register(SqliteAccess(self._database), clock, random_id),
             traces=tracer,
+            edited=self._histories.edited,
             maintenance=lambda: maintenance_settings(self.agents.loaded.config),
         )
         self._tidying = Tidying(self.house)
@@ -159,6 +185,7 @@ class Runtime:
         await self._tidying.close()
         await self.agents.approvals.release()  # nobody can answer here any more
         await self.house.dispatcher.leave()
+        await self._histories.close()
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of everything."""
@@ -181,6 +208,13 @@ class Runtime:
 
     def _workspace_of(self, agent_id: str) -> Boundary:
         return self.agents.get(agent_id).files.boundary
+
+    def _history_of(self, agent_id: str) -> Path | None:
+        try:
+            settings = agent_settings(self.agents.loaded.config, self.house.home, agent_id)
+        except NotFound:  # the config has lost it since its run began
+            return None
+        return settings.workspace if settings.workspace_history == "runs" else None
 
     async def _say_status(self, key: SessionKey, _: str, __: Inbound) -> str:
         return await status.session_report(self.house, key)

@@ -124,12 +124,13 @@ class Git:
     def with_own_index(self) -> Iterator[Git]:
         """The same with a copy of the index, which takes the index's place at the end of the block.
 
-        So a kill in the middle leaves no lock behind that would keep its owner, and us, from committing for good.
+        So a kill in the middle leaves no lock behind that would keep its owner, and us, from committing for good. A
+        copy keeps the index's time: by it git knows which files may have changed within the second it was written.
         """
         with tempfile.TemporaryDirectory(prefix="pal-index-") as folder:
             copy = Path(folder) / "index"
             with suppress(FileNotFoundError):
-                shutil.copyfile(self._index, copy)
+                shutil.copy2(self._index, copy)
             yield Git(self.root, self._program, copy)
             _install(copy, self._index)
 
@@ -188,6 +189,8 @@ def _install(copy: Path, index: Path) -> None:
         with os.fdopen(fd, "wb") as file:
             give(fd, index.parent.stat())
             file.write(data)
+        seen = copy.stat()
+        os.utime(lock, ns=(seen.st_atime_ns, seen.st_mtime_ns))
         lock.replace(index)
 
 
