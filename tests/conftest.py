@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from palinurus.testing.harness import Harness
 
 settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True)
 settings.load_profile("suite")
+
+# A shell that starts us in the background has us ignore Ctrl-C, and whatever we start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORKSPACE = {
     "AGENTS.md": "# Rules\nBe brief.\n",

@@ -28,7 +28,10 @@ def skills(workspace: Path) -> Path:
     return folder
 
 
-def test_skills_are_listed_with_their_places_and_troubles(pal_command: Pal, skills: Path) -> None:
+def test_skills_are_listed_with_their_places_and_troubles(
+    pal_command: Pal, skills: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     shown = pal_command("skills", "list")
     assert (shown.code, shown.err) == (0, "")
     rows = {line.split()[1]: line for line in shown.out.splitlines() if line[:3] in ("yes", "no ")}

@@ -13,7 +13,7 @@ import pytest
 from palinurus.testing.faults import Weather, dice_for
 from palinurus.testing.simulator import main, on_disk, simulate
 
-LIVES = 160
+LIVES = 100
 AT_A_TIME = 20
 STEPS = 40
 

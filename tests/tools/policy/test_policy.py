@@ -441,7 +441,7 @@ def policies_of_few_words(draw: st.DrawFn) -> Policy:
 
 
 policies = policies_of_few_words()
-many = settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
+many = settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 restrictions = st.builds(
     Restriction, st.just("rule:x"), st.just("because"), only=st.none() | LISTS, deny=LISTS, ask=LISTS
 )

@@ -222,7 +222,7 @@ def spelled_6(draw: st.DrawFn) -> str:
     return f"[{host}]" + draw(st.sampled_from(["", ":80", ":8080"]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.one_of(spelled_4(), spelled_6()), st.sampled_from(["http", "HTTP"]), st.booleans())
 def test_no_spelling_of_a_private_address_is_ever_connected_to(host: str, scheme: str, by_redirect: bool) -> None:
     """The resolver takes every name for a public one, so only the spelling itself can be what saves us."""
