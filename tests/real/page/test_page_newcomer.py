@@ -49,6 +49,10 @@ def test_from_make_run_to_it_remembered_what_i_said(tmp_path: Path, browser: Any
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(20)
+        ears.join(10)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def _walk(browser: Any, link: str) -> None:
