@@ -253,3 +253,11 @@ def test_any_number_of_dimensions_fits() -> None:
         numbers = struct.pack(f"<{dimensions}f", *([0.5] * dimensions))
         assert len(unpacked(pack(numbers, dimensions))) == len(query_bytes(numbers, dimensions))
         assert len(unpacked(pack(numbers, dimensions))) % 8 == 0
+
+
+async def test_the_folders_of_an_index_are_for_this_user_alone(tmp_path: Path) -> None:
+    store = SqliteMemory(tmp_path / "home" / "derived" / "memory" / "main.sqlite")
+    await store.files()
+    await store.close()
+    made = [tmp_path / "home" / name for name in ("", "derived", "derived/memory")]
+    assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700] * 3

@@ -51,7 +51,9 @@ def rotate_backups(path: Path, keep: int = 5) -> None:
 def make_directory(path: Path) -> None:
     """Create a directory for this user alone, with its parents. Raises what `write_atomic` raises."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for parent in reversed([each for each in path.parents if not each.exists()]):
+            parent.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would make them for everybody
+        path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise storage_error(error, path) from error
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import apsw
 
+from palinurus.config.atomic import make_directory
 from palinurus.domain.errors import StorageDamaged, StorageError
 from palinurus.memory.document import Chunked, Place
 from palinurus.memory.embedder import Space
@@ -149,7 +150,7 @@ class SqliteMemory:
             self._after = None
         if self._database is None:
             if not self._readonly:
-                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_directory(self.path.parent)
             try:
                 self._database = Database(self.path, "memory", readonly=self._readonly, derived=True)
             except StorageDamaged as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 import apsw
 
+from palinurus.config.atomic import make_directory
 from palinurus.domain.errors import StorageDamaged
 from palinurus.domain.messages import AssistantMessage, UserMessage, text_of
 from palinurus.sessions.store import Hit
@@ -67,7 +68,7 @@ class SqliteTranscriptIndex:
 
     def _open(self) -> Database:
         if self._index is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(self._path.parent)
             self._index = Database(self._path, "transcripts")
         return self._index
 
