@@ -44,7 +44,10 @@ class Shell(Struct, frozen=True):
 
     def show(self, record: Any, text: Callable[[], str]) -> None:
         """The record as JSON for programs, or the text for people."""
-        click.echo(msgspec.json.format(msgspec.json.encode(record)).decode() if self.as_json else text())
+        click.echo(self.text(record, text))
+
+    def text(self, record: Any, text: Callable[[], str]) -> str:
+        return msgspec.json.format(msgspec.json.encode(record)).decode() if self.as_json else text()
 
     def dim(self, text: str) -> str:
         return click.style(text, dim=True) if self.color else text

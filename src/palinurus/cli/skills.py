@@ -9,12 +9,18 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
+from palinurus.cli.kept import keep_answer, kept_place, look
 from palinurus.cli.shell import Shell, with_json
 from palinurus.cli.skills_text import check_text, info_text, list_text, plan_text
+from palinurus.config.atomic import make_directory, write_atomic
+from palinurus.config.shortcut import source_digest
+from palinurus.domain.errors import StorageError
 from palinurus.skills.opening import open_skills, read_note
 from palinurus.skills.report import check_skills, list_skills, show_skill
 from palinurus.skills.skills import Skills
@@ -61,10 +67,14 @@ def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> Non
       pal skills list --eligible
       pal skills list -v --json
     """
-    found = list_skills(_skills(shell, agent))
+    config = look(str(shell.home.config_path))
+    skills = _skills(shell, agent)
+    found = list_skills(skills)
     if eligible:
         found = type(found)(tuple(s for s in found.skills if s.usable), found.shadowed, found.left_out, found.prompt)
-    shell.show(found, lambda: list_text(found, shell.dim, verbose=verbose))
+    text = shell.text(found, lambda: list_text(found, shell.dim, verbose=verbose))
+    click.echo(text)
+    _keep(shell, text, skills, config)
 
 
 @skills.command("info")
@@ -132,6 +142,25 @@ def install_deps(shell: Shell, name: str, agent: str, yes: bool, dry_run: bool) 
     for reason in standing.verdict.reasons:
         shell.warn(f"{name}: {reason}")
     return 0 if standing.verdict.usable else 1
+
+
+def _keep(shell: Shell, text: str, skills: Skills, config: str | None) -> None:
+    """So that the next one who asks the same is answered at once. Where nothing can be written, he is not."""
+    argv, home = sys.argv[1:], shell.home
+    place = kept_place(argv, os.environ, str(home.root))
+    if place is None or source_digest(home) is None or not home.root.is_dir():
+        return
+    rests = skills.rests_on()
+    if rests is None:
+        return
+    paths: dict[str, str | None] = {mark.path: mark.looks for mark in rests.marks}
+    paths |= {path: look(path) for path in (str(home.root / "tools"), *rests.programs)}
+    paths[str(home.config_path)] = config
+    data = keep_answer(argv, os.environ, text, paths, rests.variables)
+    if data is not None:
+        with suppress(OSError, StorageError):
+            make_directory(Path(place).parent)
+            write_atomic(Path(place), data)
 
 
 def _agreed(shell: Shell) -> bool:

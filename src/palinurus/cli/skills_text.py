@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from palinurus.cli.kept import columns
 from palinurus.skills.report import ListedSkill, ListSize, SkillCheck, SkillInfo, SkillList
 from palinurus.skills.skill import LeftOut, Shadowed
 
@@ -18,7 +19,7 @@ def list_text(found: SkillList, dim: Callable[[str], str], *, verbose: bool = Fa
     if not found.skills and not found.left_out:
         return "There are no skills."
     names = min(32, max((len(each.name) for each in found.skills), default=0))
-    room = max(20, _columns() - names - 18)
+    room = max(20, columns(os.environ) - names - 18)
     lines = [_row(each, names, room, dim) for each in found.skills]
     usable = sum(each.usable for each in found.skills)
     lines.append(f"{usable} of {len(found.skills)} can be used; {_cost(found.prompt)}.")
@@ -115,14 +116,6 @@ def _left_out(found: tuple[LeftOut, ...]) -> Iterator[str]:
     if found:
         yield from ("", "Left out:")
         yield from (f"  {each.path}: {each.reason}" for each in found)
-
-
-def _columns() -> int:
-    """What `shutil` would say, without the archives that it brings along."""
-    try:
-        return int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or 100
-    except (OSError, ValueError):
-        return 100
 
 
 def _clip(text: str, most: int) -> str:

@@ -41,3 +41,4 @@ class SkillsSettings(Struct, frozen=True):
     said: tuple[str, ...] = ()  # paths of the config that hold something, for skills that require it
     prefer_brew: bool = True
     node_manager: Literal["npm", "pnpm", "yarn", "bun"] = "npm"
+    watch: bool = True

@@ -30,6 +30,7 @@ def skills_settings(loaded: Loaded, home: Home, agent_id: str) -> SkillsSettings
         said=tuple(_said(loaded.raw))[:MAX_SAID],
         prefer_brew=options.install.prefer_brew,
         node_manager=options.install.node_manager,
+        watch=options.load.watch,
     )
 
 

@@ -27,8 +27,9 @@ class SkillEntry(Section):
 
 
 class SkillLoading(Section):
-    foreign = names("watch watchDebounceMs")  # what changes is seen at the next turn, without a watcher
+    foreign = names("watchDebounceMs")
 
+    watch: bool = Field(True, description="Whether a gateway watches the folders; else it looks at each file a turn.")
     extra_dirs: tuple[str, ...] = Field((), description="More folders with skills; the lowest place.")
     allow_symlink_targets: tuple[str, ...] = Field(
         (), description="Folders that links among the skills may lead to. Any other way out is refused."

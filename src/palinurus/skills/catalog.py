@@ -10,6 +10,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,6 +20,9 @@ from palinurus.skills.cache import SkillCache
 from palinurus.skills.discovery import Scanned, looks_the_same, scan
 from palinurus.skills.roots import Root
 from palinurus.skills.skill import LeftOut, Shadowed, Skill
+
+if TYPE_CHECKING:  # only a process that stays has a watch, and the quick ones need not wait for asyncio
+    from palinurus.skills.watch import SkillWatch
 
 BELIEVED_SECONDS = 0.25  # one turn asks several times; OpenClaw's watcher waits as long before it tells of a change
 
@@ -55,8 +59,11 @@ class Catalog:
         home: Path | None = None,
         now: Callable[[], float] = time.monotonic,
         scanned: Callable[[Root], None] = lambda _: None,
+        watch: SkillWatch | None = None,
     ) -> None:
         self._roots = roots
+        if watch is not None:
+            watch.cover(root.path for root in roots)
         self._limits = limits
         self._cache = cache
         self._targets = targets
@@ -65,7 +72,9 @@ class Catalog:
         self._looked = -1.0
         self._told = scanned  # hears of each root that had to be walked
         self._lock = threading.Lock()
+        self._watch = watch
         self._known: dict[str, Scanned] = {}
+        self._stamps: dict[str, int | None] = {}  # of the watch, when the root was last looked at
         self._last: Catalogued | None = None
 
     def look(self) -> Catalogued:
@@ -82,9 +91,18 @@ class Catalog:
             self._looked = began
             return self._last
 
+    def known(self) -> tuple[Scanned, ...]:
+        """What the last look found below each root."""
+        with self._lock:
+            return tuple(self._known.values())
+
     def _renew(self, root: Root) -> bool:
         """Whether the root had to be walked and was found different from what is kept on disk."""
         known = self._known.get(root.path)
+        stamp = self._watch.stamp(root.path) if self._watch else None  # before the look: what comes later shows
+        if known is not None and known.settled and stamp is not None and stamp == self._stamps.get(root.path):
+            return False
+        self._stamps[root.path] = stamp
         if known is None:
             self._last = None
             known = self._cache.get(root, self._limits, self._targets)

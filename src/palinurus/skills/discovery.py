@@ -44,6 +44,11 @@ class Mark(Struct, frozen=True, array_like=True, gc=False):
     modified: int = 0
     changed: int = 0
 
+    @property
+    def looks(self) -> str:
+        """In one word, as cli/kept.py compares it."""
+        return f"{self.inode} {self.size} {self.modified} {self.changed}" if self.inode else "-"
+
 
 class Read(Struct, frozen=True, array_like=True, gc=False):
     """What one SKILL.md was found to say: a manifest, or the reason why it is none."""

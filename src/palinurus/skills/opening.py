@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +27,9 @@ from palinurus.skills.environment import Values, nothing
 from palinurus.skills.requirements import Programs, Surroundings
 from palinurus.skills.roots import skill_roots
 from palinurus.skills.skills import Skills
+
+if TYPE_CHECKING:  # only a process that stays has a watch, and the quick ones need not wait for asyncio
+    from palinurus.skills.watch import SkillWatch
 
 FORMAT = "1"
 
@@ -53,6 +57,7 @@ def open_skills(
     taken: Collection[str] = (),
     values: Values = nothing,
     plugins: Sequence[Path] = (),
+    watch: SkillWatch | None = None,
 ) -> Skills:
     """`cache` is shared by the agents of a process; `env` may be a live mapping."""
     settings = known.settings
@@ -62,6 +67,7 @@ def open_skills(
         cache or skill_cache(home),
         tuple(map(str, settings.link_targets)),
         home=home.root,
+        watch=watch if settings.watch else None,
     )
     here = Surroundings(sys.platform, env, Programs(env.get("PATH", ""), tools_folders(home)))
     return Skills(

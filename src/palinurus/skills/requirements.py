@@ -58,6 +58,12 @@ class Programs:
         self._marks, self._found = marks, {}
         return True
 
+    def seen(self) -> Iterator[str]:
+        """The folders, and each file that has the name of a program that was asked for."""
+        yield from self._folders
+        for name in self._found:
+            yield from filter(os.path.lexists, (f"{folder}/{name}" for folder in self._folders))
+
     def has(self, name: str) -> bool:
         if name not in self._found:
             self._found[name] = bool(_PROGRAM.fullmatch(name)) and any(

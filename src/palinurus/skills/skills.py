@@ -17,6 +17,7 @@ from palinurus.domain.tool import ToolRun
 from palinurus.skills.capabilities import restriction_of
 from palinurus.skills.catalog import Catalog, Catalogued, same_name
 from palinurus.skills.commands import Invoked, command_names, parse_invocation
+from palinurus.skills.discovery import Mark
 from palinurus.skills.environment import Values, nothing, run_variables
 from palinurus.skills.offer import Offer, offer
 from palinurus.skills.reading import SkillFiles, SkillText, instructions, origin_of, read_file
@@ -48,6 +49,14 @@ class Listing(Struct, frozen=True):
     @property
     def usable(self) -> tuple[Skill, ...]:
         return tuple(each.skill for each in self.standings if each.verdict.usable)
+
+
+class RestsOn(Struct, frozen=True):
+    """All that has a say in a listing, besides the settings."""
+
+    marks: tuple[Mark, ...]
+    programs: tuple[str, ...]  # folders and files
+    variables: frozenset[str]
 
 
 class Skills:
@@ -84,6 +93,14 @@ class Skills:
         if self._last is None or programs_changed or present != self._present:
             self._last, self._present = self._list(found, present), present
         return self._last
+
+    def rests_on(self) -> RestsOn | None:
+        """What the last listing was made from; None when some of it changed so recently that it cannot be told."""
+        scanned = self._catalog.known()
+        if self._last is None or not all(each.settled for each in scanned):
+            return None
+        marks = [mark for each in scanned for mark in (*each.marks, *(read.mark for read in each.reads))]
+        return RestsOn(tuple(dict.fromkeys(marks)), tuple(self._here.programs.seen()), self._variables)
 
     def offer(self) -> Offer:
         """What stands in the prompt. The same text, as long as nothing has changed."""

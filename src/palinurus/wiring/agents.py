@@ -39,6 +39,7 @@ from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
 from palinurus.skills.opening import skill_cache
 from palinurus.skills.skills import Skills
+from palinurus.skills.watch import SkillWatch
 from palinurus.tools.approvals.approval import Approvals, ApprovalStore
 from palinurus.tools.gate import Watch
 from palinurus.tools.grants.grants import GrantStore
@@ -96,6 +97,7 @@ class ConfiguredAgents:
         watch = Watch(self.approvals, keeping.grants, keeping.audit, clock, self.redact)
         self._bench = Bench(home, watch, keeping.new_id, self.memories.of, self._skills_of)
         self._skill_cache = skill_cache(home)
+        self.skill_watch = SkillWatch()
         self._house_tools = keeping.tools
         self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
         self._retired: list[Models] = []  # a turn may still be speaking through them
@@ -108,7 +110,7 @@ class ConfiguredAgents:
         self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep)
         keys = [secret for known in self._credentials.values() for secret in known.secrets]
         self._redactor = Redactor((*loaded.secrets, *keys))
-        self.shelves = SkillShelves(self._home, loaded, self._skill_cache)
+        self.shelves = SkillShelves(self._home, loaded, self._skill_cache, self.skill_watch)
         self.hands = Workshop(loaded, self._bench, self._house_tools)
         self._agents: dict[str, Agent] = {}
         self._seen = self._signature()
@@ -228,6 +230,7 @@ class ConfiguredAgents:
     async def close(self) -> None:
         await self._bench.close()
         await self.memories.close()
+        await self.skill_watch.close()
         for models in (self.models, *self._retired):
             await models.close()
 

@@ -175,8 +175,9 @@ class Runtime:
         await self.house.dispatcher.recover()
 
     def keep_up(self) -> None:
-        """Index memories in the background, for a process that stays. Not needed for right answers."""
+        """Index memories and watch skills in the background, in a process that stays. Not needed for right answers."""
         self.agents.memories.keep_up(self.agents.ids)
+        self.agents.skill_watch.start()
         self._tidying.start()
 
     async def drain(self) -> None:

@@ -14,17 +14,19 @@ from palinurus.skills.cache import SkillCache
 from palinurus.skills.opening import Known, open_skills, write_note
 from palinurus.skills.skill import Skill
 from palinurus.skills.skills import Skills
+from palinurus.skills.watch import SkillWatch
 
 TAKEN = (*COMMANDS, *DIRECTIVES, "reset", "abort")
 
 
 class SkillShelves:
-    """One for each config; `cache` outlives it."""
+    """One for each config; `cache` and `watch` outlive it."""
 
-    def __init__(self, home: Home, loaded: Loaded, cache: SkillCache) -> None:
+    def __init__(self, home: Home, loaded: Loaded, cache: SkillCache, watch: SkillWatch) -> None:
         self._home = home
         self._loaded = loaded
         self._cache = cache
+        self._watch = watch
         self._made: dict[str, Skills] = {}
 
     def of(self, agent_id: str) -> Skills:
@@ -38,6 +40,7 @@ class SkillShelves:
                 cache=self._cache,
                 taken=TAKEN,
                 values=partial(_values, self._loaded),
+                watch=self._watch,
             )
         return self._made[agent_id]
 
