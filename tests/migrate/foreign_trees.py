@@ -12,7 +12,8 @@ import zstandard
 
 from palinurus.migrate.foreign import ForeignSession
 from palinurus.migrate.openclaw.home import OpenClawHome
-from palinurus.migrate.report import Findings, FoundSession, Skipped
+from palinurus.migrate.openclaw.transcripts import entries_of_file
+from palinurus.migrate.report import Findings, FoundSession, Losses, Skipped
 from palinurus.migrate.tally import Tally
 
 T = "2026-11-15T09:00:00.000Z"
@@ -108,8 +109,22 @@ def look(root: Path) -> tuple[list[FoundSession], list[Skipped]]:
 def count(session: ForeignSession) -> FoundSession:
     tally = Tally(session, Findings())
     for entry in session.read():
-        tally.add(entry)
+        tally.add([entry])
     return tally.found()
+
+
+def count_secrets(folder: Path, texts: list[str]) -> list[int]:
+    """The lines of a transcript with these messages, behind its header, that look like they hold a secret."""
+    lines: list[dict[str, Any]] = [{"type": "session", "version": 3, "id": "s"}]
+    for number, text in enumerate(texts):
+        lines.append({"type": "message", "id": f"e{number}", "message": {"role": "user", "content": text}})
+    path = folder / "s.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    findings = Findings()
+    read = entries_of_file(path, "s.jsonl", Losses())
+    session = ForeignSession("main", "agent:main:main", "s", "live", "s.jsonl", read)
+    Tally(session, findings).add(list(session.read()))
+    return [each.line for each in findings.listed]
 
 
 def only(root: Path) -> FoundSession:

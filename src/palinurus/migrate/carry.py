@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -22,7 +22,8 @@ from palinurus.migrate.rows import details_of, session_row
 from palinurus.migrate.tally import Tally
 
 BATCH_ENTRIES = 8_000
-BATCH_BYTES = 6 * 1024 * 1024  # a fraction of a second, for which others wait
+BATCH_CHARACTERS = 6 * 1024 * 1024  # a fraction of a second, for which others wait
+PILE_ENTRIES, PILE_CHARACTERS = 2_000, 1024 * 1024  # that are only counted
 TOGETHER = 3  # transcripts under way: while one waits for the disk, another is read
 
 Batch = tuple[list[ForeignEntry], str]
@@ -218,21 +219,26 @@ def _outcome(known: Stored | None, more: int) -> Outcome:
 
 def _count(entries: Iterator[ForeignEntry], tally: Tally, most: int | None) -> None:
     """So many of them, or all."""
-    while most is None or tally.count < most:
-        entry = next(entries, None)
-        if entry is None:
-            return
-        tally.add(entry)
+    for some in _piles(entries, PILE_ENTRIES, PILE_CHARACTERS, most):
+        tally.add(some)
 
 
 def _batches(entries: Iterator[ForeignEntry], tally: Tally) -> Iterator[Batch]:
-    batch: list[ForeignEntry] = []
-    size = tally.bytes
-    for entry in entries:
-        tally.add(entry)
-        batch.append(entry)
-        if len(batch) >= BATCH_ENTRIES or tally.bytes - size >= BATCH_BYTES:
-            yield batch, tally.digest
-            batch, size = [], tally.bytes
-    if batch:
-        yield batch, tally.digest
+    for some in _piles(entries, BATCH_ENTRIES, BATCH_CHARACTERS):
+        tally.add(some)
+        yield some, tally.digest
+
+
+def _piles(
+    entries: Iterator[ForeignEntry], together: int, characters: int, most: int | None = None
+) -> Iterator[list[ForeignEntry]]:
+    pile: list[ForeignEntry] = []
+    size = 0
+    for entry in entries if most is None else islice(entries, most):
+        pile.append(entry)
+        size += len(entry.row.payload)
+        if size >= characters or len(pile) >= together:
+            yield pile
+            pile, size = [], 0
+    if pile:
+        yield pile

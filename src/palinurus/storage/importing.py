@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import apsw
@@ -17,6 +18,7 @@ from palinurus.migrate.importer import BETWEEN, Shown, Stored
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
 from palinurus.storage.database import Database
+from palinurus.storage.entry_ids import enter_ids, sorted_ids
 from palinurus.storage.queries import load_queries
 from palinurus.storage.sqlite import SQL as HOME
 from palinurus.storage.sqlite import add_extraction
@@ -25,10 +27,11 @@ SQL = load_queries("imports.sql")
 STEP = 5_000  # entries that are taken back in one transaction
 CACHE = 32 * 1024  # kilobytes at hand while much is written: entry ids come in no order
 LONG_LOG, USUAL_LOG = 16_000, 1_000  # pages of the write-ahead log before they are moved into the file
-TOGETHER = 250  # entries of one statement; a longer one would not be kept prepared
+TOGETHER = 1_200  # entries of one statement; one of more than 16 KB would not be kept prepared
 CUTS = ("compaction", "reset")
 PLACE = "imported"  # of notes that stand in the other home's transcript and are written into no file here
 MARK = "import"
+LAST = 2**63 - 1
 
 _encode = msgspec.json.encode
 
@@ -75,6 +78,9 @@ class SqliteImporter:
         self._forget(session_id)
 
     async def finish(self, source: str, session: Session, details: str) -> None:
+        known = await self.stored(source)
+        if known is not None and not known.shown:
+            await self._enter(known.session_id)
         session_id = await self._database.write(lambda connection: self._finish(connection, source, session, details))
         self._forget(session_id)
 
@@ -86,6 +92,7 @@ class SqliteImporter:
             raise StorageError(f"the session {known.session_id} is part of the home and cannot be taken back")
         here = {"id": known.session_id, "limit": STEP}
         await self._database.write(lambda connection: connection.execute(SQL["drop_extractions"], here))
+        await self._database.write(lambda connection: connection.execute(SQL["drop_ids"], here))
         while await self._database.write(lambda connection: _drop_some(connection, here)):
             pass
         await self._database.write(lambda connection: _drop(connection, here))
@@ -141,9 +148,10 @@ class SqliteImporter:
 
     def _add(self, connection: apsw.Connection, source: str, entries: Sequence[ForeignEntry], digest: str) -> str:
         session_id = _session_of(connection, source)
+        shown = connection.execute(SQL["is_shown"], {"id": session_id}).get
         start = 0
         for index, entry in enumerate(entries):
-            if entry.kind in CUTS:
+            if shown and entry.kind in CUTS:
                 _add_plain(connection, session_id, entries[start:index])
                 self._add_cut(connection, session_id, entry)
                 start = index + 1
@@ -154,14 +162,9 @@ class SqliteImporter:
 
     def _add_cut(self, connection: apsw.Connection, session_id: str, entry: ForeignEntry) -> None:
         """What it puts away has left the window long ago, in the other home; the record says so before it is stored."""
-        try:
-            cut = msgspec.json.decode(entry.row.payload, type=_Cut)
-        except (msgspec.DecodeError, RecursionError):
-            cut = _Cut()
+        cut = _cut(entry.row.payload)
         for kept in dict.fromkeys((cut.first_kept_entry_id, None)):
-            found = connection.execute(SQL["cut_before"], {"session_id": session_id, "kept": kept}).get
-            if found is not None:
-                self._record(connection, session_id, found, entry, cut.summary)
+            self._record_cut(connection, session_id, entry.row.id, kept, LAST, cut.summary)
             try:
                 _add_plain(connection, session_id, [entry])
             except apsw.ConstraintError:
@@ -170,11 +173,34 @@ class SqliteImporter:
             else:
                 return
 
-    def _record(
-        self, connection: apsw.Connection, session_id: str, up_to: str, entry: ForeignEntry, notes: str
+    async def _enter(self, session_id: str) -> None:
+        """The ids of its entries, and then what its cuts have put away: that is told by ids."""
+        steps, cuts = sorted_ids(self._database.path, session_id), list[int]()
+        try:
+            while step := await asyncio.to_thread(next, steps, ()):
+                cuts += [position for _, position, kind in step if kind in CUTS]
+                await self._database.write(partial(enter_ids, session_id=session_id, placed=step))
+        finally:
+            steps.close()
+        if cuts:
+            await self._database.write(lambda connection: self._record_cuts(connection, session_id, sorted(cuts)))
+
+    def _record_cuts(self, connection: apsw.Connection, session_id: str, positions: Sequence[int]) -> None:
+        for position in positions:
+            entry_id, payload = _row(connection.execute(SQL["entry_at"], (position,)))
+            cut = _cut(payload)
+            self._record_cut(connection, session_id, entry_id, cut.first_kept_entry_id, position, cut.summary)
+
+    def _record_cut(
+        self, connection: apsw.Connection, session_id: str, cut_id: str, kept: str | None, before: int, notes: str
     ) -> None:
+        """Say that what the cut puts away is saved."""
+        values = {"session_id": session_id, "kept": kept, "cut": before}
+        up_to = connection.execute(SQL["cut_before"], values).get
+        if up_to is None:
+            return
         made = Extraction(
-            id=hashlib.sha256(f"{session_id}\0{entry.row.id}\0{up_to}".encode()).hexdigest()[:32],
+            id=hashlib.sha256(f"{session_id}\0{cut_id}\0{up_to}".encode()).hexdigest()[:32],
             session_id=session_id,
             up_to=up_to,
             notes=notes,
@@ -190,7 +216,7 @@ class SqliteImporter:
         session_id = _session_of(connection, source)
         known = connection.execute(SQL["import_by_source"], {"source": source}).fetchall()[0]
         before = msgspec.json.decode(connection.execute(HOME["session_by_id"], {"id": session_id}).get, type=Session)
-        count = connection.execute(SQL["entry_count"], {"id": session_id}).get
+        count = known[1] if known[4] else connection.execute(SQL["entry_count"], {"id": session_id}).get
         row = msgspec.structs.replace(session, id=session_id, entry_count=count)
         if not known[4]:  # it is shown, and stays what it is here: current or archived
             row = msgspec.structs.replace(row, archived_at=before.archived_at, archive_mark=before.archive_mark)
@@ -200,27 +226,36 @@ class SqliteImporter:
         return session_id
 
 
+def _row(found: Any) -> Any:
+    return found.fetchall()[0]
+
+
+def _cut(payload: str) -> _Cut:
+    try:
+        return msgspec.json.decode(payload, type=_Cut)
+    except (msgspec.DecodeError, RecursionError):
+        return _Cut()
+
+
 def _add_plain(connection: apsw.Connection, session_id: str, entries: Sequence[ForeignEntry]) -> None:
     for start in range(0, len(entries), TOGETHER):
-        rows = [
-            (each.row.id, each.row.parent_id, _kind(each), each.row.payload)
-            for each in entries[start : start + TOGETHER]
-        ]
-        if not _add_together(connection, session_id, rows):
-            for row in rows:
-                _add_one(connection, (session_id, *row))
+        some = entries[start : start + TOGETHER]
+        if not _add_together(connection, session_id, some):
+            for each in some:
+                _add_one(connection, (session_id, each.row.id, each.row.parent_id, _kind(each), each.row.payload))
 
 
-def _add_together(connection: apsw.Connection, session_id: str, rows: Sequence[tuple[str | None, ...]]) -> bool:
+def _add_together(connection: apsw.Connection, session_id: str, entries: Sequence[ForeignEntry]) -> bool:
     """In one statement, which runs without Python's lock: row by row it would fight for it with the reader.
 
     False when one of them cannot go in as it is; then none is in.
     """
     values: list[str | None] = [session_id]
-    for row in rows:
-        values += row
+    for each in entries:
+        row = each.row
+        values += (row.id, row.parent_id, "message" if each.role else _kind(each), row.payload)
     try:
-        connection.execute(_statement(len(rows)), values)
+        connection.execute(_statement(len(entries)), values)
     except apsw.ConstraintError:  # which undoes the statement by itself
         return False
     return True
@@ -228,7 +263,7 @@ def _add_together(connection: apsw.Connection, session_id: str, rows: Sequence[t
 
 @cache
 def _statement(rows: int) -> str:
-    return SQL["add_entries"].rstrip(";") + ", (?1, ?, ?, ?, ?)" * (rows - 1)
+    return SQL["add_entries"].rstrip(";") + ",(?1,?,?,?,?)" * (rows - 1)
 
 
 def _add_one(connection: apsw.Connection, row: tuple[Any, ...]) -> None:

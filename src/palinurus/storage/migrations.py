@@ -26,10 +26,15 @@ def migrate(connection: apsw.Connection, path: Path, folder: str) -> list[str]:
     missing = [step for step in steps if step[0] > version]
     if missing and version > 0:
         _back_up(connection, path.with_name(f"{path.name}.before-{missing[0][0]:04d}"))
-    for number, _, sql in missing:
+    checked = connection.pragma("foreign_keys")
+    connection.pragma("foreign_keys", 0)  # a table that is made anew goes for a moment; can only be said out here
+    for number, name, sql in missing:
         with connection:
             connection.execute(sql)
             connection.pragma("user_version", number)
+            if connection.execute("PRAGMA foreign_key_check").fetchall():
+                raise StorageDamaged(f"{path} cannot take the step {name}: rows point to others that are not there")
+    connection.pragma("foreign_keys", checked)
     return [name for _, name, _ in missing]
 
 

@@ -40,7 +40,8 @@ WHERE i.session_id = :session_id GROUP BY s.key;
 -- add_entry --
 -- An entry that is there already stays as it is: a resumed turn may repeat itself.
 INSERT INTO entries (session_id, id, parent_id, type, payload)
-VALUES (:session_id, :id, :parent_id, :type, :payload) ON CONFLICT (session_id, id) DO NOTHING;
+SELECT :session_id, :id, :parent_id, :type, :payload
+WHERE NOT EXISTS (SELECT 1 FROM entry_ids WHERE session_id = :session_id AND id = :id);
 
 -- entries_after --
 -- What an index has not read yet. Only what somebody said is searched.
@@ -53,7 +54,7 @@ ORDER BY e.position LIMIT :limit;
 SELECT id FROM entries WHERE position = :position;
 
 -- position_of --
-SELECT position FROM entries WHERE session_id = :session_id AND id = :id;
+SELECT position FROM entry_ids WHERE session_id = :session_id AND id = :id;
 
 -- add_extraction --
 -- Notes that are there already stay as they are.

@@ -1,11 +1,14 @@
 -- import_by_source --
 -- What is stored of a source, whether it is shown, and whether something else was said in it since.
 SELECT i.session_id, i.entries, i.digest, i.finished, s.staged IS NOT NULL,
-  (SELECT count(*) FROM entries e WHERE e.session_id = i.session_id) > i.entries
+  s.staged IS NULL AND (SELECT count(*) FROM entries e WHERE e.session_id = i.session_id) > i.entries
 FROM imports i JOIN sessions s ON s.id = i.session_id WHERE i.source = :source;
 
 -- session_id_taken --
 SELECT 1 FROM sessions WHERE id = :id;
+
+-- is_shown --
+SELECT staged IS NULL FROM sessions WHERE id = :id;
 
 -- stage_session --
 INSERT INTO sessions (id, key, agent, archived_at, updated_at, row, staged)
@@ -24,10 +27,31 @@ INSERT INTO entries (session_id, id, parent_id, type, payload) VALUES (?1, ?, ?,
 -- add_one --
 INSERT INTO entries (session_id, id, parent_id, type, payload) VALUES (?, ?, ?, ?, ?);
 
+-- sort_ids --
+-- What has one id stands in the order in which it was said.
+CREATE TEMP TABLE sorted AS SELECT id, position, type FROM entries WHERE session_id = :id ORDER BY id, position;
+
+-- sorted_ids --
+SELECT id, position, type FROM temp.sorted ORDER BY rowid;
+
+-- enter_ids --
+-- The first of several rows; the code adds the others.
+INSERT INTO entry_ids (session_id, id, position) VALUES (?1, ?, ?);
+
+-- id_position --
+SELECT position FROM entry_ids WHERE session_id = ?1 AND id = ?2;
+
+-- rename_entry --
+UPDATE entries SET id = ?2 WHERE position = ?1;
+
+-- entry_at --
+SELECT id, payload FROM entries WHERE position = ?1;
+
 -- cut_before --
--- The last entry that leaves what is read when the cut at :kept is made; all of them when there is no such entry.
-SELECT id FROM entries WHERE session_id = :session_id
-  AND position < coalesce((SELECT position FROM entries WHERE session_id = :session_id AND id = :kept), 9223372036854775807)
+-- The last entry before :cut that leaves what is read when the cut at :kept is made; all of them when there is no such
+-- entry.
+SELECT id FROM entries WHERE session_id = :session_id AND position < :cut
+  AND position < coalesce((SELECT position FROM entry_ids WHERE session_id = :session_id AND id = :kept), :cut)
 ORDER BY position DESC LIMIT 1;
 
 -- import_grew --
@@ -59,6 +83,9 @@ DELETE FROM extractions WHERE session_id = :id;
 -- drop_some_entries --
 -- A step at a time, so that others can write in between.
 DELETE FROM entries WHERE position IN (SELECT position FROM entries WHERE session_id = :id ORDER BY position LIMIT :limit);
+
+-- drop_ids --
+DELETE FROM entry_ids WHERE session_id = :id;
 
 -- drop_import --
 DELETE FROM imports WHERE session_id = :id;
