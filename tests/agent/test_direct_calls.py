@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 from palinurus.agent.called import fitting_arguments
+from palinurus.agent.direct import SEE_REPLY, Told, as_told
 from palinurus.agent.loop import DIRECT, STOPPED, Loop
 from palinurus.agent.stop import Stop
 from palinurus.domain.events import AssistantDelta, RunEvent, ToolFinished, ToolStarted
 from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Origin, ToolCall, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Image, Origin, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.providers.provider import Head, ModelRequest
 from palinurus.skills.commands import Invoked
@@ -60,7 +61,8 @@ def make(heard: list[RunEvent], stop: Stop | None = None) -> Loop:
 async def said(
     loop: Loop, call: ToolCall = CALL, request: ModelRequest = REQUEST
 ) -> list[AssistantMessage | ToolResult]:
-    return [message async for message in loop.direct(call, request)]
+    whole = [message async for message in loop.direct(call, request)]
+    return [each for message in whole for each in (message.messages if isinstance(message, Told) else (message,))]
 
 
 async def test_the_result_is_the_reply_and_no_model_is_asked() -> None:
@@ -69,15 +71,24 @@ async def test_the_result_is_the_reply_and_no_model_is_asked() -> None:
     called, result, reply = await said(loop)
     assert isinstance(called, AssistantMessage)
     assert isinstance(reply, AssistantMessage)
-    assert (called.calls, result.text, reply.text) == ((CALL,), "sailed to Ithaca", "sailed to Ithaca")
+    assert (called.calls, result.text, reply.text) == ((CALL,), SEE_REPLY, "sailed to Ithaca")
     assert (called.api, reply.api, reply.stop_reason) == (DIRECT, DIRECT, "stop")
     assert [type(event) for event in heard] == [ToolStarted, ToolFinished, AssistantDelta]
     assert loop.provider.requests == []  # type: ignore[attr-defined]
 
 
 async def test_words_from_outside_do_not_pass_for_our_own() -> None:
-    *_, reply = await said(make([]), ToolCall("1", "sail", {"to": "Troy"}))
+    _, result, reply = await said(make([]), ToolCall("1", "sail", {"to": "Troy"}))
     assert reply.text == "sail brings, from outside:\n\nsailed to Troy"
+    assert isinstance(result, ToolResult)
+    assert (result.text, result.origin) == (SEE_REPLY, Origin.OUTSIDE)  # or the next turn would take them for its own
+
+
+def test_a_picture_stays_with_the_result() -> None:
+    reply, moon = AssistantMessage((Text("the moon"),)), Image("AA==", "image/png")
+    told = as_told(ToolResult("1", "look", (Text("the moon"), moon)), reply)
+    assert told.messages == (ToolResult("1", "look", (Text(SEE_REPLY), moon)), reply)
+    assert as_told(ToolResult("1", "look", (moon,)), reply).result.content == (moon,)
 
 
 async def test_a_tool_that_says_nothing_still_has_a_reply() -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
+from skilled_house import living
 
-from palinurus.config.home import find_home
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.events import RunEvent, ToolFinished
+from palinurus.domain.messages import AssistantMessage
 from palinurus.operations.converse import converse
+from palinurus.operations.sessions import SHOW, ShowSession
 from palinurus.operations.skill_drafts import DRAFT, DraftSkill
 from palinurus.operations.skills import CHECK, INFO, LIST
 from palinurus.operations.table import LocalCaller
 from palinurus.operations.usage import USAGE, AskUsage
+from palinurus.sessions.transcript import messages_of
 from palinurus.skills.drafting.drafts import accept
 from palinurus.skills.report import AskSkill, AskSkills
-from palinurus.testing.wire import Behaviour, Calls, Json, Says, WireServer
-from palinurus.wiring.runtime import Runtime
+from palinurus.testing.wire import Calls, Json, Says
 
 TIDES = """---
 name: tides
@@ -46,52 +44,6 @@ command-tool: {tool}
 Never read by anybody.
 """
 KEY = "a-key-of-the-config-0123"
-
-
-class House:
-    def __init__(self, runtime: Runtime, server: WireServer, home: Path) -> None:
-        self.runtime = runtime
-        self.server = server
-        self.home = home
-        self.finished: list[ToolFinished] = []
-        self._count = 0
-
-    async def hears(self, text: str) -> str:
-        self._count += 1
-        said = await converse(LocalCaller(self.runtime.house), Inbound(text, f"m-{self._count}"), self._heard)
-        return said.text
-
-    def _heard(self, event: RunEvent) -> None:
-        if isinstance(event, ToolFinished):
-            self.finished.append(event)
-
-    def write(self, name: str, text: str, **files: str) -> Path:
-        folder = self.home / "skills" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        for inner, content in {"SKILL.md": text, **files}.items():
-            (folder / inner).write_text(content)
-        return folder
-
-
-def in_turn(*steps: Behaviour) -> Callable[[Json], Behaviour]:
-    left = list(steps)
-    return lambda _: left.pop(0) if left else Says("done")
-
-
-@asynccontextmanager
-async def living(tmp_path: Path, *steps: Behaviour, **config: Any) -> AsyncIterator[House]:
-    async with WireServer(otherwise=in_turn(*steps)) as server:
-        root = tmp_path / "home"
-        (root / "workspace").mkdir(parents=True)
-        provider = {"baseUrl": server.base_url, "models": [{"id": "test", "contextWindow": 64000}]}
-        own = {"agents": {"defaults": {"model": "mine/test"}}, "models": {"providers": {"mine": provider}}, **config}
-        (root / "palinurus.json").write_text(json.dumps(own))
-        env = {"PALINURUS_HOME": str(root), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-        runtime = Runtime(find_home(env), env)
-        try:
-            yield House(runtime, server, root)
-        finally:
-            await runtime.close()
 
 
 def system(body: Json) -> str:
@@ -160,11 +112,14 @@ async def test_a_command_that_dispatches_to_a_tool_is_answered_by_the_tool_and_n
         assert house.server.requests == []
         assert [each.name for each in house.finished] == ["read", "read"]
         assert await house.hears("what did I ask?") == "done"  # and what was done is part of the story
+        caller = LocalCaller(house.runtime.house)
         told = str(house.server.requests[0]["messages"])
         assert "/looks log.md" in told
-        assert told.count("Wind from the west.") == 4
+        assert told.count("Wind from the west.") == 2  # once for each command
         assert "Never read by anybody" not in told
-        caller = LocalCaller(house.runtime.house)
+        shown = await caller.call(SHOW, ShowSession("agent:main:main"))
+        lines = [message for message in messages_of(shown.entries) if "Wind" in message.text]
+        assert [type(message) for message in lines] == [AssistantMessage, AssistantMessage]
         spent = await caller.call(USAGE, AskUsage())
         assert spent.total.calls == 1
 
@@ -258,3 +213,25 @@ async def test_skills_are_shown_at_the_door(tmp_path: Path) -> None:
         shown = await caller.call(INFO, AskSkill("tides"))
         assert shown.may_use.startswith("only web_fetch; hosts: tides.example.org")
         assert (await caller.call(CHECK, AskSkills())).left_out == ()
+
+
+async def test_a_host_that_a_skill_names_cannot_lead_to_one_that_it_does_not(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).split()[1])
+        where = f"http://localhost:{port}/stolen"
+        writer.write(f"HTTP/1.1 302 Found\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    web = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
+    port = web.sockets[0].getsockname()[1]
+    fetch = Calls(("web_fetch", {"url": f"http://127.0.0.1:{port}/table"}))
+    own = {"profile": "full", "web": {"fetch": {"allowPrivate": [f"127.0.0.1:{port}", f"localhost:{port}"]}}}
+    async with web, living(tmp_path, fetch, tools=own) as house:
+        house.write("tides", TIDES.replace("tides.example.org", "127.0.0.1"))
+        await house.hears("/tides at noon")
+        [fetched] = house.finished
+        assert fetched.is_error
+        assert "127.0.0.1 redirects to localhost, which may not be asked here: skill:tides" in fetched.text
+        assert asked == [b"/table"]

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from palinurus.agent.agent import Agent
-from palinurus.agent.earlier import calls_so_far
+from palinurus.agent.earlier import calls_so_far, results_so_far
 from palinurus.agent.loop import tainted
 from palinurus.context.opening import Spoken
 from palinurus.context.view import View
@@ -44,6 +44,8 @@ def with_skills(agent: Agent, run: ToolRun, spoken: Spoken, view: View) -> ToolR
             run = tainted(agent.skills.called(run, invoked), origin_of(invoked.skill))
     for call in calls_so_far(view, spoken.run_id):
         run = agent.skills.after(run, call)
+    for text in (*results_so_far(view, spoken.run_id), *(result.text for result in spoken.inbound.results)):
+        run = agent.skills.shown(run, text)
     return run
 
 

@@ -52,6 +52,11 @@ def calls_so_far(view: View, run_id: str) -> list[ToolCall]:
     return [call for message in _since(view, run_id) if isinstance(message, AssistantMessage) for call in message.calls]
 
 
+def results_so_far(view: View, run_id: str) -> list[str]:
+    """What the turn had been shown by tools when it was cut off."""
+    return [message.text for message in _since(view, run_id) if isinstance(message, ToolResult)]
+
+
 def _since(view: View, run_id: str) -> list[Message]:
     known = 0 if run_id in view.cut_runs else len(view.lines)
     at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), known)

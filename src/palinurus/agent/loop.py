@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
+from palinurus.agent.direct import Told, as_reply, as_told
 from palinurus.agent.relief import NoRelief, Relief
 from palinurus.agent.stop import Stop, Stopped
 from palinurus.agent.streamed import Streamed
@@ -136,7 +137,7 @@ class Loop(Struct, frozen=True):
                 else:
                     run = self.skills.before(run, call) if self.skills else run
                     result = await self._result(run, call)
-                    run = self.skills.after(run, call) if self.skills else run
+                    run = self.skills.after(run, call, result.text) if self.skills else run
                 yield result
                 results.append(result)
                 run = tainted(run, result.origin)
@@ -154,19 +155,24 @@ class Loop(Struct, frozen=True):
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
-    async def direct(self, call: ToolCall, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult]:
+    async def direct(self, call: ToolCall, request: ModelRequest) -> AsyncIterator[AssistantMessage | Told]:
         """The same without a model: one call that a person asks for, and its result as the reply.
 
         A call that was cut off by a crash is not done twice: its reply says that there is no result.
         """
-        result = next((each for each in request.messages[-1:] if isinstance(each, ToolResult)), None)
-        if result is None:
-            made = self.pen.clean(self._made((call,), "toolUse"))
-            yield made
-            yield (result := await self._result(self.run, made.calls[0]))
-        reply = self._made((Text(_as_reply(result)),), "aborted" if self.stop.requested else "stop")
+        earlier = next((each for each in request.messages[-1:] if isinstance(each, ToolResult)), None)
+        if earlier is not None:
+            yield self._replied(earlier)
+            return
+        made = self.pen.clean(self._made((call,), "toolUse"))
+        yield made
+        result = await self._result(self.run, made.calls[0])
+        yield as_told(result, self._replied(result))
+
+    def _replied(self, result: ToolResult) -> AssistantMessage:
+        reply = self._made((Text(as_reply(result)),), "aborted" if self.stop.requested else "stop")
         self.emit(AssistantDelta(reply.text))
-        yield reply
+        return reply
 
     def _made(
         self, content: tuple[Text | ToolCall, ...], reason: Literal["stop", "toolUse", "aborted"]
@@ -272,12 +278,6 @@ class Loop(Struct, frozen=True):
     def _skipped(self, call: ToolCall) -> ToolResult:
         self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
         return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())
-
-
-def _as_reply(result: ToolResult) -> str:
-    """Words from outside must not pass for the house's own, neither to a person nor to the model that reads them."""
-    text = result.text or f"{result.tool_name} is done; it had nothing to say."
-    return f"{result.tool_name} brings, from outside:\n\n{text}" if result.origin == Origin.OUTSIDE else text
 
 
 def _where(output: ToolOutput) -> Where:

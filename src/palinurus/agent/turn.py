@@ -14,6 +14,7 @@ import msgspec
 from palinurus.agent import clients
 from palinurus.agent.agent import Agent
 from palinurus.agent.called import direct_call, with_called, with_skills
+from palinurus.agent.direct import Told
 from palinurus.agent.earlier import answered_before
 from palinurus.agent.gathering import context_for, gather, on_behalf, spoke, with_recalled, with_startup
 from palinurus.agent.loop import DIRECT, Emit, Interjection, Loop, Steer
@@ -114,11 +115,8 @@ class TurnRunner:
         said = loop.direct(direct, opening.request) if direct else loop.messages(opening.request)
         async for message in said:
             await self._keep(journal, message, room.opening, run, agent)
-            await self.upkeep.ingest(place, message)
-            if isinstance(message, AssistantMessage):
-                answer, usage = [message], usage + message.usage
-            elif isinstance(message, ToolResult):
-                answer.append(message)
+            await self.upkeep.ingest(place, *(message.messages if isinstance(message, Told) else (message,)))
+            answer, usage = _so_far(answer, usage, message)
         self.upkeep.ended(place, room, answer)
         return result(key, session, spoken.run_id, answer, usage, self._clock.now_ms() - began)
 
@@ -221,13 +219,16 @@ class TurnRunner:
     async def _keep(
         self,
         journal: Journal,
-        message: AssistantMessage | ToolResult | Interjection,
+        message: AssistantMessage | ToolResult | Interjection | Told,
         opening: Opening,
         run: ToolRun,
         agent: Agent,
     ) -> None:
         if isinstance(message, Interjection):
             await journal.write([journal.message(message.message, entry_id=message.run_id)])
+            return
+        if isinstance(message, Told):
+            await journal.write([journal.message(each) for each in message.messages])
             return
         entry = journal.message(message)
         if isinstance(message, ToolResult):
@@ -237,6 +238,23 @@ class TurnRunner:
         cost = spent(entry.id, message, run, agent, self._clock.now_ms())
         change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None, spent=cost)
         await journal.write([entry, *(closing(journal, opening) if finished else ())], change)
+
+
+def _so_far(
+    answer: list[AssistantMessage | ToolResult],
+    usage: Usage,
+    message: AssistantMessage | ToolResult | Interjection | Told,
+) -> tuple[list[AssistantMessage | ToolResult], Usage]:
+    """The last reply with the results behind it, and what all replies have used."""
+    match message:
+        case AssistantMessage():
+            return [message], usage + message.usage
+        case ToolResult():
+            return [*answer, message], usage
+        case Told():
+            return [message.reply], usage
+        case Interjection():
+            return answer, usage
 
 
 def _place(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.offering import SkillsSettings
-from palinurus.domain.messages import ContextNote, ToolCall
+from palinurus.domain.messages import ContextNote, Origin, ToolCall
 from palinurus.domain.tool import ToolRun
 from palinurus.skills.capabilities import restriction_of
 from palinurus.skills.catalog import Catalog, Catalogued, same_name
@@ -21,6 +21,7 @@ from palinurus.skills.discovery import Mark
 from palinurus.skills.environment import Values, nothing, run_variables
 from palinurus.skills.offer import Offer, offer
 from palinurus.skills.reading import SkillFiles, SkillText, instructions, origin_of, read_file
+from palinurus.skills.recognising import Recogniser, Wordings
 from palinurus.skills.requirements import Surroundings, Verdict, judge
 from palinurus.skills.skill import Skill
 from palinurus.workspace.files import BootstrapFile
@@ -45,6 +46,7 @@ class Listing(Struct, frozen=True):
     offer: Offer
     commands: Mapping[str, Skill]
     files: SkillFiles
+    restricted: Recogniser  # usable ones that are held to something
 
     @property
     def usable(self) -> tuple[Skill, ...]:
@@ -78,6 +80,7 @@ class Skills:
         self._here = here
         self._taken = taken
         self._values = values
+        self._wordings = Wordings()
         self._last: Listing | None = None
         self._variables: frozenset[str] = frozenset()  # that skills ask for
         self._present: frozenset[str] = frozenset()
@@ -119,9 +122,13 @@ class Skills:
         """For whom a call runs: a command that runs a skill's script does so within what the skill declares."""
         return self._with(run, self._used_by(call)) if call.name in RUNS else run
 
-    def after(self, run: ToolRun, call: ToolCall) -> ToolRun:
+    def after(self, run: ToolRun, call: ToolCall, result: str = "") -> ToolRun:
         """For whom the rest of the run goes on, when a call may have shown a skill's instructions."""
-        return self._with(run, self._used_by(call))
+        return self._having_read(run, (*self._used_by(call), *self._recognised(run, result)))
+
+    def shown(self, run: ToolRun, text: str) -> ToolRun:
+        """The same when only the text is known that the model reads."""
+        return self._having_read(run, self._recognised(run, text))
 
     def called(self, run: ToolRun, invoked: Invoked) -> ToolRun:
         """The same for a skill that a person has called."""
@@ -142,6 +149,17 @@ class Skills:
 
     def _used_by(self, call: ToolCall) -> tuple[Skill, ...]:
         return self.listing().files.used_by(call.name, call.arguments)
+
+    def _recognised(self, run: ToolRun, text: str) -> tuple[Skill, ...]:
+        restricted = self.listing().restricted
+        idle = any(skill.name not in run.skills for skill in restricted.skills)
+        return restricted.among(text) if text and idle else ()
+
+    def _having_read(self, run: ToolRun, used: Sequence[Skill]) -> ToolRun:
+        """What a registry brought are words from outside, also when a command shows them (promise 18)."""
+        later = self._with(run, used)
+        outside = any(origin_of(skill) == Origin.OUTSIDE for skill in used) and not later.untrusted
+        return msgspec.structs.replace(later, origin=Origin.OUTSIDE) if outside else later
 
     def _with(self, run: ToolRun, used: Sequence[Skill]) -> ToolRun:
         """Taking up a skill twice changes nothing, and nothing is ever given back within a run."""
@@ -168,6 +186,7 @@ class Skills:
             offer(chosen, self.settings.limits, self.user_home),
             commands,
             SkillFiles(usable, self.workspace, self.user_home),
+            Recogniser((each for each in usable if restriction_of(each, self.workspace)), self._wordings.runs),
         )
 
 

@@ -1,9 +1,13 @@
-"""Fetch one web page and make text of it: redirects by hand, each through the guard, everything within limits."""
+"""Fetch one web page and make text of it: redirects by hand, each through the guard, everything within limits.
+
+Who asks may be held to certain hosts. Then each address on the way is one of these, or nothing is sent there.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 
 from msgspec import Struct
@@ -26,6 +30,13 @@ _TYPE = re.compile(r"\s*([a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60})\s*(?:;|,|$)", re.I
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([a-z0-9_.:-]{1,40})", re.IGNORECASE)
 MAX_ERROR_BYTES = 64 * 1024
 MAX_ERROR_CHARACTERS = 1_000
+
+Beyond = Callable[[str], str]
+"""Why an address may not be asked on somebody's behalf, and who says so; empty when it may."""
+
+
+def anywhere(_: str) -> str:
+    return ""
 
 
 class Fetched(Struct, frozen=True):
@@ -54,23 +65,27 @@ class Fetcher:
         self._client = client
         self._reader = reader
 
-    async def fetch(self, url: str, *, most: int, raw: bool = False) -> Fetched:
+    async def fetch(self, url: str, *, most: int, raw: bool = False, beyond: Beyond = anywhere) -> Fetched:
         """At most `most` characters of a page, as markdown, or as they are. Raises WebError."""
         seconds = self._settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(parse_target(url), most, raw)
+                return await self._follow(parse_target(url), most, raw, beyond)
         except TimeoutError:
             raise WebError(
                 f"{url[:200]} took longer than {seconds:g} seconds", hint="try later, or another source"
             ) from None
 
-    async def _follow(self, target: Target, most: int, raw: bool) -> Fetched:
+    async def _follow(self, target: Target, most: int, raw: bool, beyond: Beyond) -> Fetched:
+        if why := beyond(target.url):
+            raise AddressRefused(f"{target.host} may not be asked here: {why}")
         for _ in range(self._settings.max_redirects + 1):
             answer = await self._request(target, most, raw)
             if isinstance(answer, Fetched):
                 return answer
             _check_downgrade(target, answer)
+            if why := beyond(answer.url):
+                raise AddressRefused(f"{target.host} redirects to {answer.host}, which may not be asked here: {why}")
             target = answer
         raise WebError(
             f"{target.host} redirects again and again; {self._settings.max_redirects} redirects are followed",

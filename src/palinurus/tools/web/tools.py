@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from palinurus.config.handling import FetchSettings, SearchSettings
 from palinurus.domain.errors import WebError
 from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Origin
+from palinurus.domain.narrowing import beyond
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.web.client import Client
 from palinurus.tools.web.connection import Connector, connect
@@ -53,7 +55,9 @@ def fetch_tool(fetcher: Fetcher, max_characters: int) -> Tool:
     ) -> ToolOutput:
         most = min(max_chars, max_characters)
         try:
-            return _shown(await fetcher.fetch(url, most=most, raw=raw))
+            # The gate has seen the address that was asked for; where it leads to is only seen on the way.
+            held = partial(_beyond, run)
+            return _shown(await fetcher.fetch(url, most=most, raw=raw, beyond=held))
         except WebError as error:
             return _outside(harmless(f"web_fetch: {error}"), is_error=True)
 
@@ -74,6 +78,10 @@ def search_tool(searcher: Searcher, max_results: int) -> Tool:
         return _outside(wrapped(host, _listed(hits))) if hits else _outside(f"nothing was found for {query!r}")
 
     return msgspec.structs.replace(web_search, outside=True)
+
+
+def _beyond(run: ToolRun, url: str) -> str:
+    return beyond(run.restrictions, "web_fetch", {"url": url})
 
 
 def _shown(found: Fetched) -> ToolOutput:
