@@ -37,6 +37,26 @@ async def test_what_the_turn_had_read_still_holds(pal: Harness, shelf: Shelf) ->
     assert with_skills(agent, RUN, Spoken("run-1", brought), View()).skills == ("tides",)
 
 
+async def test_a_client_that_goes_on_with_a_turn_goes_on_under_its_skills(pal: Harness, shelf: Shelf) -> None:
+    write_skill(shelf.skills, "tides", "capabilities: {tools: [web_fetch]}\n", BODY)
+    agent = msgspec.structs.replace(pal.agents.agent, skills=shelf.open())
+    reads = AssistantMessage((ToolCall("c1", "read", {"path": "skill:tides"}),), stop_reason="toolUse")
+    asks = AssistantMessage((ToolCall("c2", "theirs", {}),), stop_reason="toolUse")
+    turn = [
+        Line("run-0", UserMessage("when?")),
+        Line("a", reads),
+        Line("b", ToolResult("c1", "read", "…")),
+        Line("c", UserMessage("and hurry")),  # said into the turn
+        Line("d", asks),
+    ]
+    brought = Inbound("", "m-1", results=(ToolResult("c2", "theirs", "calm"),), plain=True)
+    assert with_skills(agent, RUN, Spoken("run-1", brought), View(lines=tuple(turn))).skills == ("tides",)
+    other = [*turn[:3], Line("e", AssistantMessage((), stop_reason="stop")), Line("f", UserMessage("more")), turn[4]]
+    assert with_skills(agent, RUN, Spoken("run-1", brought), View(lines=tuple(other))).skills == ()
+    speaks = Inbound("another question", "m-2")
+    assert with_skills(agent, RUN, Spoken("run-2", speaks), View(lines=tuple(turn))).skills == ()
+
+
 class Noted(MemorySessions):
     """Keeps what was stored at once."""
 

@@ -13,16 +13,16 @@ from typing import Any
 import msgspec
 
 from palinurus.agent.agent import Agent
-from palinurus.agent.earlier import calls_so_far, results_so_far
+from palinurus.agent.earlier import calls_so_far, results_so_far, waiting_turn
 from palinurus.agent.loop import tainted
 from palinurus.context.opening import Spoken
 from palinurus.context.view import View
 from palinurus.domain.errors import NotFound
-from palinurus.domain.messages import ContextNote, ToolCall
+from palinurus.domain.messages import AssistantMessage, ContextNote, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.skills.commands import Invoked
 from palinurus.skills.reading import origin_of
-from palinurus.skills.skills import called_note
+from palinurus.skills.skills import Skills, called_note
 
 
 def with_called(agent: Agent, spoken: Spoken) -> Spoken:
@@ -46,6 +46,21 @@ def with_skills(agent: Agent, run: ToolRun, spoken: Spoken, view: View) -> ToolR
         run = agent.skills.after(run, call)
     for text in (*results_so_far(view, spoken.run_id), *(result.text for result in spoken.inbound.results)):
         run = agent.skills.shown(run, text)
+    return _gone_on_with(agent.skills, run, spoken, view) if spoken.inbound.results else run
+
+
+def _gone_on_with(skills: Skills, run: ToolRun, spoken: Spoken, view: View) -> ToolRun:
+    """With the skills of the turn that waited for its client: to the model it is one turn, whatever we call it."""
+    for message in waiting_turn(view):
+        match message:
+            case UserMessage() if not spoken.inbound.plain:
+                with suppress(NotFound):
+                    run = skills.called(run, invoked) if (invoked := skills.invoked(message.text)) else run
+            case AssistantMessage():
+                for call in message.calls:
+                    run = skills.after(run, call)
+            case ToolResult():
+                run = skills.shown(run, message.text)
     return run
 
 

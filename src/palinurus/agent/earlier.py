@@ -57,6 +57,15 @@ def results_so_far(view: View, run_id: str) -> list[str]:
     return [message.text for message in _since(view, run_id) if isinstance(message, ToolResult)]
 
 
+def waiting_turn(view: View) -> list[Message]:
+    """The turn at the end of the conversation, which its client goes on with; what was said into it included."""
+    messages = [line.message for line in view.lines]
+    for at in range(len(messages) - 1, 0, -1):
+        if isinstance(messages[at], UserMessage) and not isinstance(messages[at - 1], ToolResult):
+            return messages[at:]
+    return messages
+
+
 def _since(view: View, run_id: str) -> list[Message]:
     known = 0 if run_id in view.cut_runs else len(view.lines)
     at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), known)
