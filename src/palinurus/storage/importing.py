@@ -10,35 +10,27 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import NotFound, StorageError
 from palinurus.migrate.foreign import ForeignDocument, ForeignEntry
 from palinurus.migrate.importer import BETWEEN, Shown, Stored
-from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
 from palinurus.storage.database import Database
 from palinurus.storage.entry_ids import enter_ids, sorted_ids
+from palinurus.storage.import_cuts import CUTS, read_cut, record_cut, record_cuts
 from palinurus.storage.queries import load_queries
 from palinurus.storage.sqlite import SQL as HOME
-from palinurus.storage.sqlite import add_extraction
 
 SQL = load_queries("imports.sql")
 STEP = 5_000  # entries that are taken back in one transaction
 CACHE = 32 * 1024  # kilobytes at hand while much is written: entry ids come in no order
 LONG_LOG, USUAL_LOG = 16_000, 1_000  # pages of the write-ahead log before they are moved into the file
 TOGETHER = 1_200  # entries of one statement; one of more than 16 KB would not be kept prepared
-CUTS = ("compaction", "reset")
-PLACE = "imported"  # of notes that stand in the other home's transcript and are written into no file here
 MARK = "import"
-LAST = 2**63 - 1
 
 _encode = msgspec.json.encode
-
-
-class _Cut(msgspec.Struct, rename="camel"):
-    first_kept_entry_id: str | None = None
-    summary: str = ""
 
 
 class SqliteImporter:
@@ -137,7 +129,7 @@ class SqliteImporter:
         return [ForeignDocument(kind, name, text) for _, kind, name, text in rows]
 
     def _begin(self, connection: apsw.Connection, source: str, session: Session) -> Stored:
-        row = msgspec.structs.replace(session, id=_free_id(connection, session.id, source), archived_at=0)
+        row = replace(session, id=_free_id(connection, session.id, source), archived_at=0)
         values = {"id": row.id, "key": row.key, "agent": row.agent, "updated_at": row.updated_at}
         connection.execute(SQL["stage_session"], {**values, "row": _encode(row).decode()})
         connection.pragma("cache_size", -CACHE)
@@ -162,9 +154,9 @@ class SqliteImporter:
 
     def _add_cut(self, connection: apsw.Connection, session_id: str, entry: ForeignEntry) -> None:
         """What it puts away has left the window long ago, in the other home; the record says so before it is stored."""
-        cut = _cut(entry.row.payload)
-        for kept in dict.fromkeys((cut.first_kept_entry_id, None)):
-            self._record_cut(connection, session_id, entry.row.id, kept, LAST, cut.summary)
+        cut = read_cut(entry.row.id, entry.row.payload)
+        for kept in dict.fromkeys((cut.kept, None)):
+            record_cut(connection, session_id, replace(cut, kept=kept), self._clock.now_ms())
             try:
                 _add_plain(connection, session_id, [entry])
             except apsw.ConstraintError:
@@ -183,58 +175,21 @@ class SqliteImporter:
         finally:
             steps.close()
         if cuts:
-            await self._database.write(lambda connection: self._record_cuts(connection, session_id, sorted(cuts)))
-
-    def _record_cuts(self, connection: apsw.Connection, session_id: str, positions: Sequence[int]) -> None:
-        for position in positions:
-            entry_id, payload = _row(connection.execute(SQL["entry_at"], (position,)))
-            cut = _cut(payload)
-            self._record_cut(connection, session_id, entry_id, cut.first_kept_entry_id, position, cut.summary)
-
-    def _record_cut(
-        self, connection: apsw.Connection, session_id: str, cut_id: str, kept: str | None, before: int, notes: str
-    ) -> None:
-        """Say that what the cut puts away is saved."""
-        values = {"session_id": session_id, "kept": kept, "cut": before}
-        up_to = connection.execute(SQL["cut_before"], values).get
-        if up_to is None:
-            return
-        made = Extraction(
-            id=hashlib.sha256(f"{session_id}\0{cut_id}\0{up_to}".encode()).hexdigest()[:32],
-            session_id=session_id,
-            up_to=up_to,
-            notes=notes,
-            made_by="model" if notes else "extractor",
-            private=False,
-            day="",
-            at=self._clock.now_ms(),
-            place=PLACE,
-        )
-        add_extraction(connection, made)
+            at = self._clock.now_ms()
+            await self._database.write(lambda connection: record_cuts(connection, session_id, sorted(cuts), at))
 
     def _finish(self, connection: apsw.Connection, source: str, session: Session, details: str) -> str:
         session_id = _session_of(connection, source)
         known = connection.execute(SQL["import_by_source"], {"source": source}).fetchall()[0]
         before = msgspec.json.decode(connection.execute(HOME["session_by_id"], {"id": session_id}).get, type=Session)
         count = known[1] if known[4] else connection.execute(SQL["entry_count"], {"id": session_id}).get
-        row = msgspec.structs.replace(session, id=session_id, entry_count=count)
+        row = replace(session, id=session_id, entry_count=count)
         if not known[4]:  # it is shown, and stays what it is here: current or archived
-            row = msgspec.structs.replace(row, archived_at=before.archived_at, archive_mark=before.archive_mark)
+            row = replace(row, archived_at=before.archived_at, archive_mark=before.archive_mark)
         values = {"id": session_id, "row": _encode(row).decode(), "updated_at": row.updated_at}
         connection.execute(SQL["set_imported_row"], {**values, "extra": details or None})
         connection.execute(SQL["import_finished"], {"source": source})
         return session_id
-
-
-def _row(found: Any) -> Any:
-    return found.fetchall()[0]
-
-
-def _cut(payload: str) -> _Cut:
-    try:
-        return msgspec.json.decode(payload, type=_Cut)
-    except (msgspec.DecodeError, RecursionError):
-        return _Cut()
 
 
 def _add_plain(connection: apsw.Connection, session_id: str, entries: Sequence[ForeignEntry]) -> None:
@@ -303,7 +258,7 @@ def _show(connection: apsw.Connection) -> list[Shown]:
         note = ""
         if session.archived_at is None and connection.execute(SQL["key_in_use"], {"key": session.key}).get:
             note = "another conversation goes on under its key here; this one is kept as an earlier one"
-            session = msgspec.structs.replace(session, archived_at=session.updated_at, archive_mark=MARK)
+            session = replace(session, archived_at=session.updated_at, archive_mark=MARK)
         values = {"id": session_id, "archived_at": session.archived_at, "row": _encode(session).decode()}
         connection.execute(SQL["show_session"], values)
         shown.append(Shown(session_id, session.key, session.archived_at is not None, note))
