@@ -20,6 +20,14 @@ from palinurus.operations.migrate import MIGRATE_OPENCLAW, MigrateOpenClaw
 
 STAGES = {"sessions": "reading conversations", "files": "looking at files"}
 MOST_SKIPPED = 20
+MOST_SETTINGS = 40
+SETTINGS = {
+    "taken": "taken",
+    "kept-yours": "kept as you have them",
+    "secret": "secrets not copied",
+    "left": "left there",
+    "refused": "refused",
+}
 OTHERS = """Bring conversations of {program} over, to the default agent.
 
 {what} Without DIR they are looked for in {where}. Each line is kept word for word; doing it twice changes nothing.
@@ -41,11 +49,11 @@ def migrate() -> None:
 @click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[DIR|FILE.pal]")
 @click.option("--dry-run", is_flag=True, help="Only show what would come over. This is also what happens without it.")
 @click.option("--apply", is_flag=True, help="Carry it over. The other home is left as it is.")
-@click.option("--keys", is_flag=True, help="With --apply: also the stored keys of model providers.")
+@click.option("--keys", is_flag=True, help="With --apply: also stored keys and secrets of the config.")
 @with_json
 @click.pass_obj
 def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys: bool) -> None:
-    """Bring an OpenClaw home over: agents, conversations, workspaces, skills.
+    """Bring an OpenClaw home over: agents, conversations, workspaces, skills, and what its config says.
 
     Without DIR it is looked for where OpenClaw keeps it; homes of clawdbot and moltbot work too. Nothing here is
     replaced and nothing there is changed. Doing it twice changes nothing; what was said there since comes along.
@@ -55,6 +63,7 @@ def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys
     Examples:
       pal migrate openclaw                      what would come over
       pal migrate openclaw --apply
+      pal migrate openclaw --apply --keys       with keys and secrets
       pal migrate openclaw ~/old/.openclaw --dry-run --json
     """
     if dry_run and apply:
@@ -130,6 +139,7 @@ def report_text(report: MigrationReport, program: str = "openclaw") -> str:
         f"{len(report.skills)} skills, {len(report.cron_jobs)} cron jobs ({kept} word for word), "
         f"{len(report.approvals)} allowed commands, {len(report.auth_profiles)} stored keys"
     )
+    lines += _settings(report)
     if report.secrets_total:
         lines.append(f"{report.secrets_total} places look like secrets, the first in {_place(report.secrets[0])}")
     lines += ["", *(f"note: {note}" for note in report.notes)] if report.notes else []
@@ -159,6 +169,18 @@ def _told(counts: Counter[str], done: bool) -> str:
         "left": "left there",
     }
     return ", ".join(f"{counts[name]:,} {word}" for name, word in words.items() if counts[name]) or "none"
+
+
+def _settings(report: MigrationReport) -> list[str]:
+    """How many of each kind, and each that is not simply taken, with the reason."""
+    if not report.config:
+        return []
+    counts = Counter(str(each.outcome) for each in report.config)
+    told = ", ".join(f"{counts[name]} {word}" for name, word in SETTINGS.items() if counts[name])
+    others = [each for each in report.config if each.outcome != "taken"]
+    lines = [f"{len(report.config)} settings of the config: {told}"]
+    lines += [f"  {each.path} ({each.outcome}): {each.reason}" for each in others[:MOST_SETTINGS]]
+    return [*lines, "  … (--json lists more)"] if len(others) > MOST_SETTINGS else lines
 
 
 def _skipped(report: MigrationReport) -> list[str]:

@@ -32,17 +32,26 @@ def explain(errors: Iterable[Mapping[str, Any]], data: Any, place: Place) -> Con
 
     `data` is what the files say, not what came of it: the error shows values, and a variable may hold a secret.
     """
+    lines = [
+        f"{place.where(path)}: {format_path(path) or 'config'}: {complaint}"
+        for path, complaint in complaints(errors, data).items()
+    ]
+    return ConfigError("\n".join(lines), hint=f"in {place.document.path}")
+
+
+def complaints(errors: Iterable[Mapping[str, Any]], data: Any) -> dict[JsonPath, str]:
+    """What is wrong at each path, in words. They show values of `data`."""
     found: dict[JsonPath, list[Mapping[str, Any]]] = {}
     for error in errors:
         found.setdefault(_real_path(error, data), []).append(error)
-    lines = []
+    holders = {path[:size] for path in found for size in range(len(path))}
+    told = {}
     for path, here in found.items():
         # A value that may be text or an object fails as both; when it is an object, what is wrong inside it says more.
-        deeper = any(len(other) > len(path) and other[: len(path)] == path for other in found)
-        telling = [error for error in here if not deeper or error["type"] not in WANTED]
+        telling = [error for error in here if path not in holders or error["type"] not in WANTED]
         if telling:
-            lines.append(f"{place.where(path)}: {format_path(path) or 'config'}: {_complaint(telling, data, path)}")
-    return ConfigError("\n".join(lines), hint=f"in {place.document.path}")
+            told[path] = _complaint(telling, data, path)
+    return told
 
 
 def lookup(data: Any, path: JsonPath) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from pydantic import ValidationError
 
-from palinurus.config.explain import explain, lookup
+from palinurus.config.explain import complaints, explain, lookup
 from palinurus.config.home import Home, env_value, expand_user
 from palinurus.config.include import Assembled, assemble, include_roots, read_text
 from palinurus.config.memory_settings import memory_complaints
@@ -74,6 +74,15 @@ def load_text(home: Home, env: Mapping[str, str], text: str | None) -> Loaded:
         files=() if text is None else whole.files,
         env=variables,
     )
+
+
+def check_data(data: dict[str, Any], env: Mapping[str, str]) -> Config | dict[JsonPath, str]:
+    """Config data that stands in no file: the config, or what is wrong with it by path. The words may show values."""
+    variables = {**_config_variables(data), **{name: value for name, value in env.items() if value}}
+    try:
+        return parse_config(json.dumps(_substitute(data, variables, (), [])).encode())
+    except ValidationError as error:
+        return complaints([dict(item) for item in error.errors(include_url=False)], data)
 
 
 def resolve_secret(

@@ -354,27 +354,32 @@ def parse_config(data: bytes) -> Config:
 
 
 def unknown_keys(
-    section: Section, path: tuple[str | int, ...] = ()
+    section: Section, path: tuple[str | int, ...] = (), *, foreign: bool = False
 ) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
-    """Paths of keys that nobody knows, each with the keys that are known at that place."""
+    """Paths of keys that nobody knows, each with the keys that are known at that place.
+
+    With `foreign` also of those that OpenClaw knows and we keep without using them.
+    """
     if not isinstance(section, EnvOptions):
         known = {field.alias or name for name, field in type(section).model_fields.items()}
         for key in section.model_extra or ():
-            if key not in section.foreign:
+            if foreign or key not in section.foreign:
                 yield (*path, key), sorted(known)
     for name, field in type(section).model_fields.items():
-        yield from _unknown_below(getattr(section, name), (*path, field.alias or name))
+        yield from _unknown_below(getattr(section, name), (*path, field.alias or name), foreign)
 
 
-def _unknown_below(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
+def _unknown_below(
+    value: Any, path: tuple[str | int, ...], foreign: bool
+) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
     if isinstance(value, Section):
-        yield from unknown_keys(value, path)
+        yield from unknown_keys(value, path, foreign=foreign)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _unknown_below(item, (*path, key))
+            yield from _unknown_below(item, (*path, key), foreign)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
-            yield from _unknown_below(item, (*path, index))
+            yield from _unknown_below(item, (*path, index), foreign)
 
 
 @cache

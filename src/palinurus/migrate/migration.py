@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,6 @@ Tell = Callable[[MigrationProgress], None]
 """Told how far it is, from any thread, often. Must not raise."""
 
 LOOKED_INTO = 2 * 1024 * 1024  # bytes of a note in which secrets are looked for
-CARRIED = frozenset({"agents", "agent", "meta"})  # sections of the config that come over, or need not
 
 
 class Migration:
@@ -164,14 +164,16 @@ class Migration:
 
     def _notes(self) -> list[str]:
         notes = []
-        left = [section for section in self._home.config.sections if section not in CARRIED]
-        if left:
-            file = self._home.root / self._home.config.file
-            notes.append(f"of the config, {', '.join(left)} stay behind; `pal --config {file} chat` reads them there")
         if self._home.documents.jobs:
             notes.append("cron jobs are kept word for word, and do not run here yet")
-        if self._home.documents.approvals:
-            notes.append("what was allowed for good is kept, and asks again here")
+        allowed = Counter(approval.agent for approval in self._home.documents.approvals)
+        for agent, count in allowed.items():
+            what = (
+                "1 command that was allowed for good is kept, and asks"
+                if count == 1
+                else (f"{count} commands that were allowed for good are kept, and ask")
+            )
+            notes.append(f"{agent}: {what} again here")
         return notes
 
 

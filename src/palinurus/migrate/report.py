@@ -17,6 +17,7 @@ MOST_LISTED = 10_000  # of the things that were skipped, or look like secrets
 
 Origin = Literal["live", "earlier", "reset", "deleted", "unreferenced"]
 Outcome = Literal["new", "same", "grown", "left"]
+SettingOutcome = Literal["taken", "kept-yours", "secret", "left", "refused"]
 
 
 class Skipped(Struct, frozen=True):
@@ -104,6 +105,14 @@ class FoundProfile(Struct, frozen=True, rename="camel"):
     where: str
 
 
+class FoundSetting(Struct, frozen=True):
+    """Something that the other config says: what became of it, and why it is not simply taken. Never its value."""
+
+    path: str
+    outcome: SettingOutcome
+    reason: str = ""
+
+
 class MigrationReport(Struct, frozen=True, rename="camel"):
     source: str
     version: str  # of the program that wrote it last, as far as it says
@@ -123,6 +132,7 @@ class MigrationReport(Struct, frozen=True, rename="camel"):
     notes: tuple[str, ...]  # what does not come over, and why
     bytes: int
     seconds: float
+    config: tuple[FoundSetting, ...] = ()
 
 
 class MigrationProgress(Struct, frozen=True):

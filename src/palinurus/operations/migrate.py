@@ -18,16 +18,17 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from palinurus.config.load import load_config
+from palinurus.config.include import read_text
+from palinurus.config.load import load_config, load_text
 from palinurus.config.settings import agent_ids, agent_settings, default_agent
 from palinurus.domain.errors import BadRequest, NotOffered
 from palinurus.migrate.foreign import ForeignAgent, ForeignHome, ForeignSecrets
 from palinurus.migrate.importer import Destination
 from palinurus.migrate.openclaw.places import find_openclaw, is_packed
-from palinurus.migrate.report import MigrationProgress, MigrationReport
+from palinurus.migrate.report import FoundSetting, MigrationProgress, MigrationReport
 from palinurus.operations.config import Ground, setup
+from palinurus.operations.config_changes import config_edit
 from palinurus.operations.house import House
-from palinurus.operations.roster import agent_take
 from palinurus.operations.table import Feed
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
@@ -35,6 +36,8 @@ from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 TELL_SECONDS = 0.1
 READER = "palinurus.migrate.migration"
 OPENCLAW = "palinurus.migrate.openclaw.home"
+PLANNER = "palinurus.migrate.openclaw.config_plan"
+HOLDING = "palinurus.migrate.openclaw.holding"
 OTHERS = "palinurus.migrate.others.home"
 UNPACKER = "palinurus.migrate.export.unpacking"
 
@@ -45,7 +48,7 @@ Program = Literal["openclaw", "claude-code", "codex", "nanobot", "hermes"]
 class MigrateOpenClaw(Struct, frozen=True, omit_defaults=True):
     source: str  # the folder, as a whole path
     apply: bool = False
-    keys: bool = False  # also the stored keys of model providers
+    keys: bool = False  # also the stored keys of model providers, and the secrets that stand in the config
     program: Program = "openclaw"  # whose home it is
 
 
@@ -102,13 +105,15 @@ async def _carried(
     reader = await asyncio.to_thread(importlib.import_module, READER)
     home: ForeignHome = await asyncio.to_thread(_opened, root, params.program, ground)
     try:
-        if params.apply and params.program == "openclaw":
-            await asyncio.to_thread(_take_agents, ground, home.agents)
+        settings: tuple[FoundSetting, ...] = ()
+        if params.program == "openclaw":
+            settings = await asyncio.to_thread(_take_config, ground, home, apply=params.apply, keys=params.keys)
         to = await asyncio.to_thread(_destination, ground, home.agents)
         migration = reader.Migration(
             home, house.importer, to, house.clock, tell, apply=params.apply, source=params.source
         )
         report: MigrationReport = await migration.run()
+        report = msgspec.structs.replace(report, config=settings, notes=(*_left(settings), *report.notes))
         if params.apply:
             await asyncio.to_thread(setup, ground)  # what an agent's workspace still lacks
         if params.apply and params.keys:
@@ -128,19 +133,45 @@ def _opened(root: Path, program: Program, ground: Ground) -> ForeignHome:
     return home
 
 
-def _take_agents(ground: Ground, agents: list[ForeignAgent]) -> None:
-    for agent in agents:
-        agent_take(ground, agent.id, name=agent.name, emoji=agent.emoji)
+def _take_config(ground: Ground, home: ForeignHome, *, apply: bool, keys: bool) -> tuple[FoundSetting, ...]:
+    """Let our config say what the other one says, as far as it does not speak for itself. Names agents, too."""
+    planner = importlib.import_module(PLANNER)
+    to = _destination(ground, home.agents)
+    places = {agent.workspace: to.workspaces[agent.id] for agent in home.agents if agent.workspace is not None}
+    folders = {home.root / "skills": to.skills, **places}
+    moved = importlib.import_module(HOLDING).Moved(home.root, ground.home.user_home, folders)
+    told: list[tuple[FoundSetting, ...]] = []
+
+    def edited(text: str) -> str:
+        loaded = load_text(ground.home, ground.env, text)
+        ours = planner.Ours(text, loaded.raw, default_agent(loaded.config), ground.env)
+        plan = planner.plan_config(home.config.data, home.agents, ours, moved, keys=keys)
+        told[:] = [plan.settings]
+        return str(plan.text)
+
+    if apply:
+        config_edit(ground, edited, lambda _, __: None)
+    else:
+        edited(read_text(ground.home.config_path) or "{}")
+    return told[0]
+
+
+def _left(settings: tuple[FoundSetting, ...]) -> list[str]:
+    names = [each.path for each in settings if each.outcome == "left" and "." not in each.path]
+    return [f"of the config, {', '.join(names)} stay behind"] if names else []
 
 
 def _destination(ground: Ground, agents: list[ForeignAgent]) -> Destination:
-    """Where each agent's files go. One that is not in the config yet gets a folder beside the others."""
+    """Where each agent's files go. One that is not in the config yet gets the folder that it will have there."""
     config = load_config(ground.home, ground.env).config
     known = agent_ids(config)
+    shared = config.agents.defaults.workspace or (config.agent.workspace if config.agent else None)
     workspaces = {}
     for agent in agents:
         if agent.id in known:
             workspaces[agent.id] = agent_settings(config, ground.home, agent.id).workspace
+        elif shared:
+            workspaces[agent.id] = ground.home.expand(shared, ground.home.root) / agent.id
         else:
             workspaces[agent.id] = ground.home.root / f"workspace-{agent.id}"
     return Destination(workspaces, ground.home.root / "skills")

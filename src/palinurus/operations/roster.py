@@ -58,15 +58,6 @@ def agent_add(ground: Ground, name: str, check: Check, *, model: str = "", emoji
     return _one(ground, agent)
 
 
-def agent_take(ground: Ground, agent: str, *, name: str = "", emoji: str = "") -> None:
-    """An agent that comes from elsewhere, under the id it had. One that is here already stays as it is."""
-    known = agent_ids(load_config(ground.home, ground.env).config)
-    if agent not in known:
-        own = {"name": " ".join(name.split())[:MAX_NAME]} if name.strip() else {}
-        entry = {"id": agent, **own, **_options(UNSET, emoji or UNSET)}
-        config_edit(ground, lambda text: _with_agent(text, agent, entry, known), _no_more_than_this)
-
-
 def agent_change(
     ground: Ground,
     agent_id: str,

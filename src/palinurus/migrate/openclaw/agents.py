@@ -32,10 +32,6 @@ class ForeignConfig(Struct, frozen=True):
     def version(self) -> str:
         return _text(_object(self.data.get("meta")).get("lastTouchedVersion"))
 
-    @property
-    def sections(self) -> tuple[str, ...]:
-        return tuple(self.data)
-
 
 def read_config(root: Path, losses: Losses) -> ForeignConfig:
     path = config_of(root)
