@@ -322,6 +322,17 @@ async def test_totals_are_right_whatever_came_and_went(store: MemoryStore) -> No
     assert totals.embedded.get(SPACE.id, 0) == sum(piece.meaning not in missing for piece in pieces)
 
 
+async def test_a_vector_whose_words_went_while_it_was_made_is_not_kept(store: MemoryStore) -> None:
+    await store.use_space(SPACE)
+    await store.put([document("- the canary is zanzibar\n"), document("- the boat is called aster\n", "MEMORY.md")])
+    missing = await store.unembedded(SPACE, 10)
+    await store.drop([Place("memory", NOTES)])
+    await store.scrub()
+    await store.put_vectors(SPACE, [(each.digest, vector_of(each.meaning, SPACE.dimensions)) for each in missing])
+    totals = await store.totals()
+    assert (totals.pieces, totals.cached_vectors, totals.embedded[SPACE.id]) == (1, 1, 1)
+
+
 async def test_after_a_scrub_nothing_of_what_was_dropped_is_left(store: MemoryStore, tmp_path: Path) -> None:
     await store.use_space(SPACE)
     await store.put([document("- the canary is zanzibar\n"), document("- the boat is called aster\n", "MEMORY.md")])

@@ -20,7 +20,8 @@ from palinurus.migrate.backup.manifest import Made
 from palinurus.migrate.backup.register import Backups
 from palinurus.migrate.foreign import ForeignDocument
 from palinurus.migrate.forgetting.report import ForgetReport
-from palinurus.operations.forget import FORGET, Forget
+from palinurus.operations.forget import forgotten
+from palinurus.operations.forgetting import Forget
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import SessionChange
 from palinurus.sessions.transcript import CompactionEntry, decode_row, timestamp
@@ -43,7 +44,7 @@ async def say(runtime: Runtime, text: str, key: SessionKey = MAIN) -> str:
 
 
 async def forget(runtime: Runtime, **wanted: object) -> ForgetReport:
-    return await FORGET.handler(runtime.house, Forget(**wanted))  # type: ignore[arg-type]
+    return await forgotten(runtime.house, Forget(**wanted))  # type: ignore[arg-type]
 
 
 async def plant(runtime: Runtime, workspace: Path, met: str = f"- We met in {CANARY}.\n") -> None:

@@ -19,7 +19,8 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from palinurus.migrate.forgetting.words import Words, forget_in_json
+from palinurus.migrate.forgetting.folding import fold
+from palinurus.migrate.forgetting.words import STRUCTURE, Words, forget_in_json
 from palinurus.sessions.forgotten import TOMBSTONE
 from palinurus.sessions.transcript import (
     Broken,
@@ -118,9 +119,10 @@ def test_what_is_no_json_loses_its_lines_too() -> None:
     assert forget_in_json('{"broken": "the blue heron', Words([CANARY])) == TOMBSTONE
 
 
+names = st.text(max_size=6).filter(lambda name: name not in STRUCTURE) | st.just("arguments")
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.just("a Blue\n heron b"),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | st.just("arguments"), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner),
     max_leaves=12,
 )
 
@@ -134,7 +136,51 @@ def test_no_json_keeps_the_words_in_any_value(value: Any) -> None:
 
 @given(st.text(alphabet='ab \n"\\é', min_size=1, max_size=12).filter(str.strip))
 def test_raw_bytes_are_found_plain_and_in_json(text: str) -> None:
-    pattern = Words([text]).raw()
-    assert pattern.search(text.encode())
-    assert pattern.search(json.dumps(text).encode())
-    assert pattern.search(json.dumps(text, ensure_ascii=False).upper().encode()) or "é" in text or "\n" in text
+    words = Words([text])
+    assert words.held_in(text.encode())
+    assert words.held_in(json.dumps(text).encode())
+    assert words.held_in(json.dumps(text, ensure_ascii=False).encode())
+    assert words.held_in(json.dumps(json.dumps(text)).encode())
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("café noir", "CAFE\u0301  Noir"),  # two signs for one letter
+        ("cafe\u0301 noir", "Caf\u00e9\tNOIR"),
+        ("straße 9", "STRASSE 9"),
+        ("Villa Ada", "villa\u00a0\nADA"),
+        ("Villa Ada", "Ｖｉｌｌａ Ａｄａ"),
+        ("office nine", "o\ufb03ce\r\nnine"),
+        ("Villa Ada", "Vil\u00adla Ada"),
+        ("İzmir", "i\u0307zmir"),
+    ],
+)
+def test_words_are_met_in_every_form_and_quoted_as_they_stand(query: str, text: str) -> None:
+    words = Words([query])
+    around = f"one secret\nbefore {text} behind\ntwo"
+    assert words.hold(text)
+    assert words.without(around) == f"one secret\n{TOMBSTONE}\ntwo"
+    assert words.quotes(around) == [text]
+    assert words.held_in(around.encode())
+    assert words.held_in(json.dumps(around).encode())
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [("Villa Ada", "VillaAda"), ("Villa Ada", "the villa of Ada"), ("cafe", "café"), ("Villa Ada", "villas Ada")],
+)
+def test_what_merely_resembles_the_words_stays(query: str, text: str) -> None:
+    words = Words([query])
+    assert (words.hold(text), words.quotes(text), words.without(text)) == (False, [], text)
+
+
+@given(st.text(min_size=1, max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_folding_keeps_every_line_where_it_is(query: str, before: str, behind: str) -> None:
+    words = Words([query])
+    text = f"{before}\n{query}\n{behind}"
+    assert fold(text).count("\n") == text.count("\n")
+    if words:
+        assert words.hold(text)
+        assert all(words.hold(quote) for quote in words.quotes(text))
+        assert not words.hold(words.without(f"{query}\nx", stone=()))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import click
 
+from palinurus.cli.bar import Bar
 from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.errors import HolderLost
 from palinurus.migrate.forgetting.report import ForgetReport, Spot
-from palinurus.operations.forget import FORGET, Forget
+from palinurus.operations.forget import FORGET
+from palinurus.operations.forgetting import Forget
 
 MOST = 40
+MOST_QUOTES = 3
 
 
 @click.command()
 @click.option("--session", metavar="KEY", help="All of a conversation, with its earlier ones; or one by its id.")
-@click.option("--query", metavar="TEXT", help="Every line that holds these words, in any case.")
+@click.option("--query", metavar="TEXT", help="Every line that holds these words, in any case and form.")
 @click.option("--agent", metavar="ID", help="With --query: only in what is this agent's.")
 @click.option("--files", is_flag=True, help="Also rewrite files of workspaces that are no memory.")
 @click.option("--apply", is_flag=True, help="Do it. Without this only the plan is shown.")
@@ -23,9 +27,13 @@ MOST = 40
 def forget(shell: Shell, session: str | None, query: str | None, agent: str | None, files: bool, apply: bool) -> None:
     """Take words, or a whole conversation, out of everything that holds them.
 
-    Without --apply it shows what would be done. With it, the words go from conversations, notes, indexes, queues, logs
-    and kept results; entries keep their place with a tombstone. Then it looks for them again, byte by byte, and says
-    what remains and why: backups and the git history of a workspace are never changed, only named.
+    Without --apply it shows what would be done, with the words as they stand in each place. With it, the words go from
+    conversations, notes, indexes, queues, logs, kept results, and from wikis and exports that were made of the home;
+    entries keep their place with a tombstone. Then it looks for them again, byte by byte, and says what remains and
+    why: backups, packed exports and the git history of a workspace are never changed, only named.
+
+    Case, white space and the ways in which Unicode writes a letter make no difference. What merely means the same, in
+    other words, is not found.
 
     \b
     Examples:
@@ -43,16 +51,27 @@ def forget(shell: Shell, session: str | None, query: str | None, agent: str | No
 
 
 async def _ask(shell: Shell, wanted: Forget) -> ForgetReport:
-    async with open_door(shell) as door:
-        return await door.call(FORGET, wanted)
+    bar = Bar()
+    try:
+        async with open_door(shell) as door:
+            async for told in door.follow(FORGET, wanted):
+                if told.progress is not None and not shell.as_json:
+                    bar.show(told.progress.stage, told.progress.done, told.progress.total)
+                if told.report is not None:
+                    return told.report
+    finally:
+        bar.close()
+    raise HolderLost("whoever holds the home went away in the middle", hint="do it again: it goes on where it was")
 
 
 def report_text(report: ForgetReport) -> str:
+    away = [f"passed over, because it is not there any more: {each}" for each in report.away]
     if not report.spots and not report.remains:
-        return "Nothing of it is here."
+        return "\n".join(["Nothing of it is here.", *away])
     lines = [*map(_line, report.spots[:MOST])]
     if len(report.spots) > MOST:
         lines.append(f"  and {len(report.spots) - MOST} more places; --json names them")
+    lines += away
     if not report.applied:
         return "\n".join([*lines, "", "Nothing was changed. --apply does it."])
     lines += ["", *(f"looked again: {probe.name}: {probe.found or 'nothing'}" for probe in report.probes)]
@@ -64,4 +83,11 @@ def report_text(report: ForgetReport) -> str:
 def _line(spot: Spot) -> str:
     count = f" ({spot.count})" if spot.count > 1 else ""
     why = f": {spot.why}" if spot.why else ""
-    return f"  {spot.action:<10} {spot.where}{count}{why}"
+    return f"  {spot.action:<10} {spot.where}{count}{why}{_quoted(spot.quotes)}"
+
+
+def _quoted(quotes: tuple[str, ...]) -> str:
+    """The words as they stand there; what is around them is nobody's business, not even on this screen."""
+    shown = [f"… {quote.replace(chr(10), '⏎')} …" for quote in quotes[:MOST_QUOTES]]
+    more = [f"{len(quotes) - MOST_QUOTES} other ways"] if len(quotes) > MOST_QUOTES else []
+    return f"\n{'':<13}{', '.join([*shown, *more])}" if shown else ""

@@ -14,6 +14,7 @@ from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.home import expand_user
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.errors import NotFound
+from palinurus.migrate.forgetting.copies import Copies, Copy, is_home
 from palinurus.migrate.ingest.homes import Opened, open_source
 from palinurus.migrate.ingest.ingest import Ingest, Order
 from palinurus.migrate.ingest.prose import Ask, Asked
@@ -48,6 +49,7 @@ def ingest(shell: Shell, folder: Path, into: Path, dry_run: bool, agent: str, mo
 
     DIR is a home of ours, an OpenClaw home, or a workspace; it is only read. Every fact names its source. Secrets are
     taken out before anything is written. Done again, it writes only what has changed; what you write on a page is kept.
+    One run at a time writes a wiki. Where it lies is noted in the home, so that `pal forget` finds it.
 
     \b
     Examples:
@@ -74,13 +76,19 @@ async def _made(shell: Shell, opened: Opened, order: Order, model: str) -> Inges
     def tell(progress: IngestProgress) -> None:
         bar.show(STAGES[progress.stage], progress.done, progress.total)
 
+    def begun() -> None:
+        source = opened.home.root
+        Copies(source if is_home(source) else shell.home.root).note(
+            Copy("wiki", str(order.wiki), str(source), order.now_ms)
+        )
+
     secrets = redactor_of(shell.home, os.environ)
     try:
         if not model:
-            return await Ingest(opened, order, secrets, tell).run()
+            return await Ingest(opened, order, secrets, tell, begun=begun).run()
         async with open_door(shell) as door:
             ask = _asking(door, "" if model == OWN_MODEL else model)
-            return await Ingest(opened, order, secrets, tell, ask).run()
+            return await Ingest(opened, order, secrets, tell, ask, begun=begun).run()
     finally:
         bar.close()
 

@@ -57,6 +57,7 @@ class VectorFiller:
         self._step_seconds = step_seconds
         self._trouble = ""
         self._last: list[Unembedded] = []
+        self._again = 0  # how often the same texts were asked for
         self._one_step = asyncio.Lock()
         self._nudged = asyncio.Event()
         self._filling: asyncio.Task[None] | None = None
@@ -152,9 +153,13 @@ class VectorFiller:
         return spent
 
     def _must_be_new(self, missing: list[Unembedded]) -> None:
-        """An index that asks for what it has just been given would keep a core busy for ever."""
+        """An index that asks for what it has just been given would keep a core busy for ever.
+
+        Once is no sign of that: what is indexed anew is gone for a moment, and a vector that came then was not kept.
+        """
         last, self._last = self._last, []
-        if missing == last:
+        self._again = self._again + 1 if missing == last else 0
+        if self._again > 1:
             raise StorageError("the index does not keep its vectors", hint="`pal memory index --force` makes it anew")
 
     async def _vectors(self, missing: list[Unembedded]) -> list[bytes]:

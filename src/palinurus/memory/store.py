@@ -104,7 +104,10 @@ class MemoryStore(Protocol):
         """Distinct meanings that have no vector in this space yet, those of the newest documents first."""
 
     async def put_vectors(self, space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> None:
-        """Digest and vector. All of one space; a vector of another size is a StorageError and none is kept."""
+        """Digest and vector. All of one space; a vector of another size is a StorageError and none is kept.
+
+        One that no piece has at this moment is not kept: its words went while it was made, perhaps to be forgotten.
+        """
 
     async def use_space(self, space: Space | None) -> None:
         """Search in this space from now on, and in no other; vectors of others may be forgotten from then on.

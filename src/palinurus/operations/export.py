@@ -23,6 +23,7 @@ from palinurus.config.settings import agent_ids, agent_settings, default_agent
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered, PalinurusError, StorageError
 from palinurus.domain.keys import SessionKey
 from palinurus.migrate.export.exporter import Kept, SessionExporter
+from palinurus.migrate.forgetting.copies import Copies, Copy
 from palinurus.migrate.report import Skipped
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed
@@ -102,6 +103,8 @@ async def _exported(house: House, into: Path, latest: list[ExportProgress]) -> E
         done = await writer.write(agents, house.home.root / "skills", str(into))
     except OSError as error:
         raise StorageError(f"{into} cannot be written: {error.strerror or error}") from None
+    made = Copy("export", str(into), str(house.home.root), house.clock.now_ms())
+    await asyncio.to_thread(Copies(house.home.root).note, made)  # so that `pal forget` knows of it
     return ExportReport(done.into, done.agents, done.sessions, done.entries, done.files, done.bytes, done.skipped)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,7 +13,8 @@ import apsw
 import msgspec
 
 from palinurus.domain.messages import AssistantMessage, UserMessage
-from palinurus.migrate.forgetting.store import Conversation, Looked, Scope, Sources
+from palinurus.migrate.forgetting.folding import unescaped
+from palinurus.migrate.forgetting.store import Conversation, Looked, Scope, Sources, Tell, nobody
 from palinurus.migrate.forgetting.words import Words, forget_in_json, strings_in
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.forgotten import FORGOTTEN, TOMBSTONE
@@ -30,6 +31,8 @@ REWRITTEN = ("entries", "extractions", "runs", "sessions", "outbox", "imported_d
 REMOVED = ("approvals", "grants", "traces")  # nothing leans on such a row
 WRITES_NOTES = ("memory_write", "write", "edit", "append")
 ROUNDS = 5
+QUOTED = 20  # rows of a table
+TOLD_EVERY = 1000  # rows
 _encode = msgspec.json.encode
 
 
@@ -56,8 +59,12 @@ class SqliteForgetting:
     async def sources(self, sessions: frozenset[str]) -> Sources:
         return await self._beside(lambda connection: _sources(connection, sessions))
 
-    async def look(self, scope: Scope) -> Looked:
-        return await self._beside(lambda connection: _looked(connection, scope, _keys(connection, scope)))
+    async def look(self, scope: Scope, tell: Tell = nobody) -> Looked:
+        def work(connection: apsw.Connection) -> Looked:
+            keys = _keys(connection, scope, tell)
+            return msgspec.structs.replace(_looked(connection, scope, keys), quotes=_quotes(connection, scope, keys))
+
+        return await self._beside(work)
 
     async def forget(self, scope: Scope, forgetting: str, now: int) -> Looked:
         done = Looked({})
@@ -75,8 +82,8 @@ class SqliteForgetting:
         await self._discard_index()
         await self._database.scrub(rewrite=True)
 
-    async def remains(self, words: Words) -> dict[str, int]:
-        return await self._beside(lambda connection: _remains(connection, words))
+    async def remains(self, words: Words, tell: Tell = nobody) -> dict[str, int]:
+        return await self._beside(lambda connection: _remains(connection, words, tell))
 
     async def _beside(self, work: Callable[[apsw.Connection], T]) -> T:
         """With a connection of its own, in a thread of its own: it may take long, and nobody waits for it."""
@@ -145,18 +152,48 @@ class _Work:
         connection.execute(SQL["keep_session"], {"id": session_id, "row": _encode(grown).decode()})
 
 
-def _keys(connection: apsw.Connection, scope: Scope) -> dict[str, list[int]]:
+def _keys(connection: apsw.Connection, scope: Scope, tell: Tell = nobody) -> dict[str, list[int]]:
     """The rows that would change, by table."""
     tables = (*REWRITTEN, *REMOVED, "audit_details")
-    return {table: [key for key, _ in _rewritten(connection, table, scope)] for table in tables}
+    counting = _Counting(connection, tell)
+    return {table: [key for key, _ in _rewritten(connection, table, scope, counting=counting)] for table in tables}
+
+
+class _Counting:
+    """Entries are most of a home: they are what is counted."""
+
+    def __init__(self, connection: apsw.Connection, tell: Tell) -> None:
+        self._total: Any = connection.execute(SQL["entries_in_all"]).get
+        self._tell = tell
+        self._done = 0
+
+    def each(self, rows: Iterable[Any]) -> Iterator[Any]:
+        for row in rows:
+            self._done += 1
+            if self._done % TOLD_EVERY == 0:
+                self._tell(min(self._done, self._total), self._total)
+            yield row
+
+
+def _quotes(connection: apsw.Connection, scope: Scope, keys: dict[str, list[int]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for table, numbers in keys.items():
+        texts = [unescaped(text) for row in _among(connection, table, numbers[:QUOTED]) for text in row[4:] if text]
+        if quotes := tuple(dict.fromkeys(quote for text in texts for quote in scope.words.quotes(text))):
+            found[table] = quotes
+    return found
 
 
 def _rewritten(
-    connection: apsw.Connection, table: str, scope: Scope, only: list[int] | None = None
+    connection: apsw.Connection,
+    table: str,
+    scope: Scope,
+    only: list[int] | None = None,
+    counting: _Counting | None = None,
 ) -> Iterator[tuple[int, list[str | None]]]:
     """Keys and new texts of the rows that change."""
     rows: Any = connection.execute(SQL[f"find_{table}"]) if only is None else _among(connection, table, only)
-    for key, session_id, session_key, run_id, *texts in rows:
+    for key, session_id, session_key, run_id, *texts in counting.each(rows) if counting else rows:
         whole = session_id in scope.sessions or session_key in scope.keys or run_id in scope.runs
         if not whole and not scope.covers(session_key or ""):
             continue
@@ -253,11 +290,13 @@ def _extraction(row: str) -> Extraction:
     return msgspec.json.decode(row, type=Extraction)
 
 
-def _remains(connection: apsw.Connection, words: Words) -> dict[str, int]:
+def _remains(connection: apsw.Connection, words: Words, tell: Tell) -> dict[str, int]:
     found: dict[str, int] = {}
+    counting = _Counting(connection, tell)
     for table, column in connection.execute(SQL["text_columns"]).fetchall():
         everything = f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'  # noqa: S608  # names of our own schema
-        for (value,) in connection.execute(everything):
+        rows: Any = connection.execute(everything)
+        for (value,) in counting.each(rows) if (table, column) == ("entries", "payload") else rows:
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
             if words.hold(text) or ("\\" in text and forget_in_json(text, words) != text):
                 found[f"{table}.{column}"] = found.get(f"{table}.{column}", 0) + 1

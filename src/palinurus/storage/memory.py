@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -210,8 +210,9 @@ def _pieces_of(connection: apsw.Connection, place: Place) -> list[Candidate]:
 def _put_vectors(connection: apsw.Connection, space: Space, packed: dict[int, bytes]) -> None:
     connection.execute(SQL["add_space"], (space.id, space.dimensions))
     number, _, _, in_use = rows_of(connection, "space_named", (space.id,))[0]
-    known = {meaning for (meaning,) in connection.execute(SQL["vectors_known"], (number, json.dumps(list(packed))))}
-    new = {meaning: vector for meaning, vector in packed.items() if meaning not in known}
+    asked = {"space": number, "meanings": json.dumps(list(packed))}
+    wanted: list[Any] = connection.execute(SQL["vectors_wanted"], asked).fetchall()
+    new = {meaning: packed[meaning] for (meaning,) in wanted}
     connection.executemany(SQL["add_vector"], [(number, meaning, vector) for meaning, vector in new.items()])
     connection.execute(SQL["add_embedded"], {"space": number, "meanings": json.dumps(list(new))})
     if in_use:

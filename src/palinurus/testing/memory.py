@@ -105,7 +105,9 @@ class VolatileMemory:
     async def put_vectors(self, space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> None:
         await asyncio.sleep(0)
         numbers = {digest: _numbers(vector, space) for digest, vector in vectors}
-        self._vectors.setdefault(space.id, {}).update(numbers)
+        meant = {piece.digest for _, _, piece in self._pieces()}
+        kept = {digest: vector for digest, vector in numbers.items() if digest in meant}
+        self._vectors.setdefault(space.id, {}).update(kept)
 
     async def use_space(self, space: Space | None) -> None:
         await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def _in_history(agent: str, root: Path, words: Words) -> Spot | None:
     if not words or not (root / ".git").is_dir() or unfit(root, program):
         return None
     where = f"git history of the workspace of {agent}, {root}"
-    pattern = "|".join("[[:space:]]+".join(map(_escaped, text.split())) for text in words.texts[:MOST_TEXTS])
+    forms = dict.fromkeys(form for text in words.texts[:MOST_TEXTS] for form in _forms(text))
+    pattern = "|".join("[[:space:]]+".join(map(_escaped, form.split())) for form in forms)
     search = ("-i", "--extended-regexp", "--pickaxe-regex", "-S", pattern)
     try:
         found = Git(root, program).run("log", "--all", f"--max-count={MOST_COMMITS}", "--format=%h", *search)
@@ -51,6 +53,11 @@ def _in_history(agent: str, root: Path, words: Words) -> Spot | None:
     if not commits:
         return None
     return Spot(where, "stays", len(commits), f"history is not rewritten; commits {', '.join(commits[:5])}")
+
+
+def _forms(text: str) -> list[str]:
+    """Git knows small letters from large ones, and nothing else of Unicode."""
+    return [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC"))]
 
 
 def _escaped(word: str) -> str:

@@ -17,6 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from palinurus.config.atomic import write_atomic
+from palinurus.migrate.forgetting.folding import unescaped
 from palinurus.migrate.forgetting.words import Words, forget_in_json
 
 LARGEST = 64 * 1024 * 1024  # of a file that is rewritten
@@ -52,7 +53,7 @@ class Places:
         """All of them, none twice. Links are not followed."""
         outside = [path for path in self._workspaces if not path.is_relative_to(self._root.resolve())]
         for top in (self._root.resolve(), *outside):
-            for path in _regular(top):
+            for path in plain_files(top):
                 agent, inside = self._workspace_of(path)
                 yield File(path, self._kind(path, inside), agent)
 
@@ -69,7 +70,7 @@ class Places:
     def _in_workspace(self, name: str) -> Kind:
         if name.startswith(".git/"):
             return Kind("stays", "the history of the workspace is not rewritten")
-        if _MEMORY.fullmatch(name) or self._every_file:
+        if is_memory(name) or self._every_file:
             return Kind("text")
         return Kind("stays", "a file of the workspace that is no memory; --files rewrites it")
 
@@ -89,24 +90,37 @@ class Places:
             return Kind("stays", "a backup")
         if top.startswith("palinurus.json"):
             return Kind("stays", "the config is yours to change")
+        if name in ("copies.json", "backups.json"):
+            return Kind("stays", "where copies were written; their names are yours to change")
         if top in ("sandboxes", "skills", "tools"):
             return Kind("text") if self._every_file else Kind("stays", "a file of tools or skills; --files rewrites it")
         return Kind("stays", "another agent's, or nothing that we know")
 
 
+def is_memory(name: str) -> bool:
+    """Whether a file of a workspace, by its path in there, is the agent's memory or a copy of it."""
+    return _MEMORY.fullmatch(name) is not None
+
+
 def count_lines(file: File, words: Words) -> int:
     """How many lines hold the words; 1 for a file that is no text. 0: none."""
-    text = _text(file.path)
+    text = text_of(file.path)
     if text is None:
-        return int(holds(file.path, words.raw()))
+        return int(holds(file.path, words))
     if file.kind.treatment == "lines of JSON":
         return sum(forget_in_json(line, words) != line for line in text.split("\n"))
     return len(words.lines(text))
 
 
+def quotes_in(file: File, words: Words) -> tuple[str, ...]:
+    """The words as they stand there."""
+    text = text_of(file.path) or ""
+    return tuple(words.quotes(unescaped(text) if file.kind.treatment == "lines of JSON" else text))
+
+
 def rewrite(file: File, words: Words) -> int:
     """Take the words out; how many lines they stood in. A file that is no text is left as it is."""
-    text = _text(file.path)
+    text = text_of(file.path)
     if text is None:
         return 0
     if file.kind.treatment == "lines of JSON":
@@ -129,7 +143,7 @@ def drop_blocks(text: str, marks: tuple[str, ...]) -> str:
 
 def rewrite_blocks(path: Path, marks: tuple[str, ...], *, apply: bool) -> int:
     """How many blocks there are, and with `apply` take them out."""
-    text = _text(path)
+    text = text_of(path)
     if text is None:
         return 0
     found = sum(mark in text for mark in marks)
@@ -138,13 +152,13 @@ def rewrite_blocks(path: Path, marks: tuple[str, ...], *, apply: bool) -> int:
     return found
 
 
-def holds(path: Path, pattern: re.Pattern[bytes]) -> bool:
-    """Whether its bytes hold the pattern, however large it is."""
+def holds(path: Path, words: Words) -> bool:
+    """Whether its bytes hold the words, however large it is."""
     try:
         with path.open("rb") as file:
             before = b""
             while data := file.read(PIECE):
-                if pattern.search(before + data):
+                if words.held_in(before + data):
                     return True
                 before = data[-OVERLAP:]
     except OSError:
@@ -166,8 +180,8 @@ def _rewrite_log(path: Path, words: Words) -> int:
     return changed
 
 
-def _text(path: Path) -> str | None:
-    """None when it is none, or too large, or not there any more."""
+def text_of(path: Path) -> str | None:
+    """What a file says; None when it is no text, or too large, or not there any more."""
     try:
         if path.stat().st_size > LARGEST:
             return None
@@ -177,7 +191,8 @@ def _text(path: Path) -> str | None:
     return None if b"\0" in data[:8192] else data.decode("utf-8", "surrogateescape")
 
 
-def _regular(top: Path) -> Iterator[Path]:
+def plain_files(top: Path) -> Iterator[Path]:
+    """In order. Links are not followed."""
     for folder, folders, names in os.walk(top):
         folders.sort()
         for name in sorted(names):

@@ -16,6 +16,7 @@ class Spot(Struct, frozen=True, omit_defaults=True):
     action: Action
     count: int = 0  # rows, lines or files
     why: str = ""  # for what stays
+    quotes: tuple[str, ...] = ()  # in a plan: the words as they stand there, and nothing of what is around them
 
 
 class Probe(Struct, frozen=True):
@@ -32,3 +33,12 @@ class ForgetReport(Struct, frozen=True, rename="camel"):
     remains: tuple[Spot, ...] = ()  # after it was done: where it still stands, and why
     probes: tuple[Probe, ...] = ()
     sessions: tuple[str, ...] = ()  # keys of conversations that were touched
+    away: tuple[str, ...] = ()  # wikis and exports that are not where they were written
+
+
+class ForgetProgress(Struct, frozen=True):
+    """Without a total it is not known how much there is."""
+
+    stage: str
+    done: int
+    total: int

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
 
 from palinurus.migrate.forgetting.words import Words
+
+Tell = Callable[[int, int], None]
+"""Told how many of how many rows were gone through, from any thread. Must not raise."""
+
+
+def nobody(_: int, __: int) -> None: ...
 
 
 class Scope(Struct, frozen=True):
@@ -45,6 +52,7 @@ class Looked(Struct, frozen=True):
     audit: tuple[int, ...] = ()  # numbers of the log's entries
     parcels: tuple[str, ...] = ()  # that wait to be sent
     since: int = 0  # when the first of it was said, in milliseconds; 0: not known
+    quotes: dict[str, tuple[str, ...]] = {}  # table -> the words as they stand there, of the first rows
 
 
 class ForgettingStore(Protocol):
@@ -55,7 +63,7 @@ class ForgettingStore(Protocol):
 
     async def sources(self, sessions: frozenset[str]) -> Sources: ...
 
-    async def look(self, scope: Scope) -> Looked:
+    async def look(self, scope: Scope, tell: Tell = nobody) -> Looked:
         """Find it all. Reads beside everybody else, however long it takes."""
 
     async def forget(self, scope: Scope, forgetting: str, now: int) -> Looked:
@@ -64,5 +72,5 @@ class ForgettingStore(Protocol):
     async def scrub(self) -> None:
         """What was taken out is in no byte of the file any more, nor in its log, nor in the index of what was said."""
 
-    async def remains(self, words: Words) -> dict[str, int]:
+    async def remains(self, words: Words, tell: Tell = nobody) -> dict[str, int]:
         """Every column of every table in which words still stand, as `table.column`, and in how many rows."""

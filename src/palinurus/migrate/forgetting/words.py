@@ -2,6 +2,9 @@
 
 A line that holds the words goes as a whole: what stands around a word tells it. In JSON only values are touched, and
 never those by which the house works: ids, keys, kinds and names.
+
+Words are looked for regardless of case, of how Unicode writes them (folding.py), and of which white space is between
+them, a line break included. Nothing else is: no other form of a word, and nothing that merely means the same.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from palinurus.migrate.forgetting.folding import fold, spans, unescaped
 from palinurus.sessions.forgotten import TOMBSTONE
 
 SHORTEST = 3  # letters of a query: less would take half of the home along
 MOST = 500  # texts that are looked for at once
+MOST_QUOTED = 50  # lines of a text that are quoted from
+DEEPEST = 2  # JSON that stands in JSON
 
 # What the house works by. A value under such a name is never a sentence of anybody.
 STRUCTURE = frozenset(
@@ -34,20 +40,21 @@ OURS = ("palinurus:", "openclaw:")  # entries of state, in which nobody says any
 
 
 class Words:
-    """Texts that shall be forgotten, whatever their case and however their lines are broken."""
+    """Texts that shall be forgotten, whatever their case and form, and however their lines are broken."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        wanted = sorted({" ".join(text.split()) for text in texts} - {""}, key=len, reverse=True)[:MOST]
+        wanted = sorted({" ".join(text.split()) for text in texts} - {""}, key=lambda text: (-len(text), text))[:MOST]
         self.texts = tuple(wanted)
-        joined = "|".join(r"\s+".join(map(re.escape, text.split())) for text in wanted)
-        self._pattern = re.compile(joined, re.IGNORECASE) if joined else None
+        folded = dict.fromkeys(" ".join(fold(text).split()) for text in wanted)
+        joined = "|".join(r"\s+".join(map(re.escape, text.split())) for text in folded if text)
+        self._pattern = re.compile(joined) if joined else None
 
     def __bool__(self) -> bool:
         return self._pattern is not None
 
     def hold(self, text: str) -> bool:
         """Whether the text has them."""
-        return self._pattern is not None and self._pattern.search(text) is not None
+        return self._pattern is not None and self._pattern.search(fold(text)) is not None
 
     def without(self, text: str, stone: tuple[str, ...] = (TOMBSTONE,)) -> str:
         """The text with a tombstone for each run of lines that held them; the very same when none did."""
@@ -65,26 +72,41 @@ class Words:
         if self._pattern is None:
             return set()
         touched: set[int] = set()
-        for found in self._pattern.finditer(text):
-            first = text.count("\n", 0, found.start())
+        folded = fold(text)  # which has the same lines
+        for found in self._pattern.finditer(folded):
+            first = folded.count("\n", 0, found.start())
             touched |= set(range(first, first + found.group().count("\n") + 1))
         return touched
 
-    def raw(self) -> re.Pattern[bytes]:
+    def quotes(self, text: str) -> list[str]:
+        """The words as they stand in the text, each way of writing them once, without anything around them."""
+        if self._pattern is None:
+            return []
+        pattern, found = self._pattern, dict[str, None]()
+        lines = text.split("\n")
+        for part in _runs(sorted(self.lines(text))[:MOST_QUOTED]):
+            held = "\n".join(lines[part[0] : part[-1] + 1])
+            found |= dict.fromkeys(held[start:end] for start, end in spans(pattern, held))
+        return list(found)
+
+    def held_in(self, data: bytes) -> bool:
         """For bytes as they lie on the disk, also inside of JSON."""
-        space = rb"(?:\s|\\[nrt])+"
-        forms = {form for text in self.texts for form in _forms(text, space)}
-        return re.compile(b"|".join(sorted(forms)) or rb"(?!)", re.IGNORECASE)
+        if self._pattern is None:
+            return False
+        text = data.decode("utf-8", "replace")
+        for _ in range(DEEPEST):  # JSON may stand in JSON
+            if self.hold(text):
+                return True
+            if "\\" not in text:
+                return False
+            text = unescaped(text)
+        return self.hold(text)
 
 
-def _forms(text: str, space: bytes) -> Iterable[bytes]:
-    """As it is, and as JSON writes it with and without letters beyond ASCII."""
-    for words in (
-        [word.encode("utf-8", "surrogatepass") for word in text.split()],
-        [json.dumps(word)[1:-1].encode() for word in text.split()],
-        [json.dumps(word, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass") for word in text.split()],
-    ):
-        yield space.join(map(re.escape, words))
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """Those that follow each other, together."""
+    grouped = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    return [[number for _, number in run] for _, run in grouped]
 
 
 def forget_in_json(payload: str, words: Words, *, whole: bool = False) -> str:

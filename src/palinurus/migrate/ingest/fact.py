@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+")
 _TIMED = re.compile(r"^\d{1,2}:\d{2}\s+")
 
 
-class Found(Struct, frozen=True, omit_defaults=True):
+class Found(Struct, frozen=True, omit_defaults=True, gc=False):  # there are very many, and none is part of a circle
     """`first` and `last` are lines of the source, or rows where it has no lines; they count from 1."""
 
     text: str
@@ -37,7 +37,7 @@ class Found(Struct, frozen=True, omit_defaults=True):
     path: bool = False  # the text is a path that a tool was given
 
 
-class Cite(Struct, frozen=True, order=True):
+class Cite(Struct, frozen=True, order=True, gc=False):
     rank: int  # of the signal
     file: str
     first: int
@@ -47,7 +47,7 @@ class Cite(Struct, frozen=True, order=True):
         return f"{self.file}#L{self.first}" + (f"-L{self.last}" if self.last != self.first else "")
 
 
-class Fact(Struct, frozen=True):
+class Fact(Struct, frozen=True, gc=False):
     key: str  # a digest of its words
     text: str
     cites: tuple[Cite, ...]  # the best first

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime, tzinfo
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from msgspec import Struct
 from palinurus.config.secrets import Redactor
 from palinurus.migrate.ingest.cleaning import Cleaner, Redact
 from palinurus.migrate.ingest.homes import Opened, check_apart
+from palinurus.migrate.ingest.lock import wiki_lock
 from palinurus.migrate.ingest.names import Names
 from palinurus.migrate.ingest.pages import Page, Told, join, pages_of
 from palinurus.migrate.ingest.prose import Ask, digest_of, tellable, write_prose
@@ -28,6 +30,12 @@ from palinurus.migrate.ingest.wiki import ProseOutcome, Wiki
 
 Tell = Callable[[IngestProgress], None]
 """Told how far it is, from any thread, often. Must not raise."""
+
+
+Begun = Callable[[], None]
+"""Called once, in a thread, when it is sure that this wiki will be written. What it raises ends the run."""
+
+COMMAND = "pal ingest"
 
 
 class Order(Struct, frozen=True):
@@ -41,7 +49,17 @@ class Order(Struct, frozen=True):
 class Ingest:
     """One run. `secrets` are those of the house that does it; those of the home are known to `opened`."""
 
-    def __init__(self, opened: Opened, order: Order, secrets: Redactor, tell: Tell, ask: Ask | None = None) -> None:
+    def __init__(
+        self,
+        opened: Opened,
+        order: Order,
+        secrets: Redactor,
+        tell: Tell,
+        ask: Ask | None = None,
+        *,
+        begun: Begun = lambda: None,
+    ) -> None:
+        self._begun = begun
         self._home = opened.home
         self._order = order
         theirs = Redactor(opened.secrets)
@@ -55,10 +73,19 @@ class Ingest:
         self._model = self._error = ""
 
     async def run(self) -> IngestReport:
-        """Raises BadRequest for the wiki of another home, StorageError or WorkspaceError when it cannot be written."""
-        began = time.perf_counter()
+        """Raises BadRequest for the wiki of another home, StorageError or WorkspaceError when it cannot be written.
+
+        A StorageError also tells that somebody else writes it just now.
+        """
         check_apart(self._home.root, self._order.wiki)
+        with wiki_lock(self._order.wiki, COMMAND) if self._order.apply else nullcontext():
+            return await self._run()
+
+    async def _run(self) -> IngestReport:
+        began = time.perf_counter()
         state = await asyncio.to_thread(load, self._order.wiki, str(self._home.root))
+        if self._order.apply:  # before the first word is written: `pal forget` must know of it
+            await asyncio.to_thread(self._begun)
         state.sources = await asyncio.to_thread(self._known, state)
         pages, names = await asyncio.to_thread(_paged, state)
         wiki = Wiki(self._order.wiki, state, names, self._redact, apply=self._order.apply)

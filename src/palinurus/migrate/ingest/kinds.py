@@ -7,6 +7,7 @@ is none of them.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from palinurus.migrate.ingest.fact import Fact
@@ -42,13 +43,20 @@ _WORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 )
 
 
-_HINTS = (
-    "deci", "agree", "settle", "chose", "opted", "going with", "we'll", "we will", "entsch", "beschl", "prefer", "like",
-    "love", "hate", "enjoy", "favor", "favour", "uses", "use ", "instead", "rather", "call", "writes", "write ",
-    "stand", "allergic", "mag ", "bevorzugt", "liebling", "always", "never", "whenever", "every time", "each time",
-    "from now", "make sure", "must", "only ever", "rule", "lesson", "pattern", "habit", "workflow", "tip", "turned out",
-    "root cause", "immer", "niemals",
-)  # fmt: skip
+# Of each cue the words without which it cannot match, where the script is no Chinese or Japanese.
+_NEEDED = frozenset(
+    (
+        *("decision", "decided", "entscheidung", "beschluss", "agreed", "settled", "chose", "opted", "going", "ll"),
+        *("will", "entschieden", "prefer", "prefers", "preferred", "like", "likes", "love", "loves", "hate", "hates"),
+        *("dislike", "dislikes", "enjoy", "enjoys", "favor", "favors", "favour", "favours", "favorite", "favourite"),
+        *("over", "instead", "rather", "call", "calls", "dates", "stand", "allergic", "mag", "bevorzugt", "always"),
+        *("never", "whenever", "time", "now", "sure", "must", "ever", "rule", "rules", "lesson", "lessons", "pattern"),
+        *("patterns", "habit", "habits", "workflow", "workflows", "tip", "tips", "out", "cause", "immer", "niemals"),
+        "grundsätzlich",
+    )
+)
+_WORD = re.compile(r"\w+")
+_WITHOUT_SPACES = re.compile("[\u3040-\u9fff]")
 _OWN = re.compile(r"^\W*(?:prefers?|likes?|loves?|hates?|dislikes?|enjoys?|uses|writes|wants|mag|bevorzugt)\b")
 _I = re.compile(r"\b(?:i|i'm|my|me|we|our|ich|mein\w*|wir)\b|我|私")
 
@@ -66,15 +74,25 @@ def kind_of(fact: Fact) -> Kind | None:
     if fact.path or fact.text.endswith(("?", "？")):
         return None
     for heading in reversed(fact.under):
-        small = heading.lower()
-        for kind, cue in _UNDER:
-            if cue.search(small):
-                return kind
+        if kind := _kind_under(heading):
+            return kind
     return kind_by_words(fact.text)
+
+
+@lru_cache(4096)
+def _kind_under(heading: str) -> Kind | None:
+    small = heading.lower()
+    return next((kind for kind, cue in _UNDER if cue.search(small)), None)
 
 
 def kind_by_words(text: str) -> Kind | None:
     small = text.lower().replace("’", "'")
-    if small.isascii() and not any(hint in small for hint in _HINTS):  # most sentences: no pattern need be tried
+    if not _may_match(small):  # most sentences: no pattern need be tried
         return None
     return next((kind for kind, cue in _WORDS if cue.search(small)), None)
+
+
+def _may_match(small: str) -> bool:
+    if not _NEEDED.isdisjoint(_WORD.findall(small)) or "lieblings" in small:
+        return True
+    return not small.isascii() and _WITHOUT_SPACES.search(small) is not None

@@ -43,6 +43,7 @@ class Names:
         self._people = {name.name: name for name in self.all if name.kind == "person"}
         self._projects = {name.name.casefold(): name for name in self.all if name.kind == "project"}
         self._first = _first_names(self._people)
+        self._of: dict[str, list[Name]] = {}  # by the key of a fact: it is asked for each page that it stands on
         spelled = sorted({*self._people, *self._first, *self._projects}, key=lambda each: (-len(each), each))
         joined = "|".join(map(re.escape, spelled))
         self._pattern = re.compile(rf"(?<![\w/-])(?:{joined})(?![\w/-])", re.IGNORECASE) if joined else None
@@ -59,6 +60,11 @@ class Names:
 
     def of(self, fact: Fact) -> list[Name]:
         """Those that a fact is about, in the order in which it names them."""
+        if (known := self._of.get(fact.key)) is None:
+            known = self._of[fact.key] = self._found_in(fact)
+        return known
+
+    def _found_in(self, fact: Fact) -> list[Name]:
         if fact.path:
             parts = fact.text.casefold().replace(".md", "").split("/")
             found = [name for part in parts if (name := self._projects.get(part))]
@@ -88,7 +94,7 @@ def find_names(facts: Iterable[Fact]) -> Names:
         known.update(clear_names(fact))
         acting.update(acting_names(fact.text))
         owning |= owning_names(fact.text)
-        plain.update(word for word in fact.text.split() if word.islower())
+        plain.update(filter(str.islower, fact.text.split()))
     owner = min(owners, key=lambda name: (-owners[name], name), default="")
     belongs = Name("person", slug(owner) or OWNER, owner)
     found = {belongs.slug: belongs} if slug(owner) else {}

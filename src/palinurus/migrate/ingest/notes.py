@@ -42,7 +42,7 @@ def read_note(text: str, path: str) -> list[Found]:
     passed = _no_prose(lines_of(text))
     seeded = _seeded(path)
     for block in blocks_of(text):
-        if key_of(block.text) in seeded:
+        if seeded and key_of(block.text) in seeded:
             continue
         if dated is None and (only := _ONLY_DAY.match(block.text)):
             day = _day_of(only[1]) or day

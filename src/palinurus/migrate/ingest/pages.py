@@ -140,13 +140,11 @@ def _fact(key: str, places: list[tuple[Cite, Found]]) -> Fact:
 def _without_echoes(facts: list[Fact]) -> list[Fact]:
     """Without sentences of talks that only say again what a note says, with a few words before it."""
     noted = {" ".join(words_of(fact.text)) for fact in facts if fact.signal not in ("talk", "tools")}
-    kept = []
-    for fact in facts:
-        words = words_of(fact.text)
-        starts = range(1, min(ECHO_WORDS, len(words) - 2))
-        if fact.signal != "talk" or not any(" ".join(words[start:]) in noted for start in starts):
-            kept.append(fact)
-    return kept
+    return [fact for fact in facts if fact.signal != "talk" or not _echoes(words_of(fact.text), noted)]
+
+
+def _echoes(words: list[str], noted: set[str]) -> bool:
+    return any(" ".join(words[start:]) in noted for start in range(1, min(ECHO_WORDS, len(words) - 2)))
 
 
 def _order(fact: Fact) -> tuple[int, bool, int, Cite]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from palinurus.memory.dates import date_in_path
 from palinurus.migrate.ingest.fact import Fact
@@ -28,13 +29,13 @@ _VERB = (
     r"|visited|arrives?|has the|will (?:bring|take|send|call|come)"
     r"|is (?:coming|away|back|ill|sick|allergic|vegetarian))"
 )
-_CLEAR = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"\b(?:Mr|Mrs|Ms|Dr|Prof|Herr|Frau)\.? ({_NAME}(?: {_NAME})?)",
-        rf"\b(?i:my|our|his|her|their|meine?|unsere?) (?i:{_ROLE}),? (?:is |called |named |heißt )?({_FULL})",
-        rf"\b({_FULL}) is (?:my|our|the|a|an|his|her|their) (?:\w+ )?{_ROLE}\b",
-        rf"\b(?:by|with|met) ({_NAME} {_NAME})\b(?=[,.;]| \(|$)",
+_CLEAR = tuple(  # each with letters of which it needs some: looking for those is much quicker
+    (hints, re.compile(pattern))
+    for hints, pattern in (
+        (("Mr", "Ms", "Dr", "Prof", "Herr", "Frau"), rf"\b(?:Mr|Mrs|Ms|Dr|Prof|Herr|Frau)\.? ({_NAME}(?: {_NAME})?)"),
+        ((), rf"\b(?i:my|our|his|her|their|meine?|unsere?) (?i:{_ROLE}),? (?:is |called |named |heißt )?({_FULL})"),
+        ((" is ",), rf"\b({_FULL}) is (?:my|our|the|a|an|his|her|their) (?:\w+ )?{_ROLE}\b"),
+        (("by ", "with ", "met "), rf"\b(?:by|with|met) ({_NAME} {_NAME})\b(?=[,.;]| \(|$)"),
     )
 )
 _ACTING = re.compile(rf"(?:^|(?<=[.!?:;,] )|(?<=[a-z] )|(?<=\d )){_FULL}(?= {_VERB}\b)")
@@ -76,8 +77,11 @@ def project_names(fact: Fact) -> Iterator[str]:
     for heading in fact.under:
         if (session := _SESSION.match(heading)) and _SLUG.fullmatch(session[1]):
             yield session[1]
-    yield from (match[1] or match[2] for match in _NAMED_PROJECT.finditer(fact.text))
-    yield from (match[1] for match in _REPO.finditer(fact.text))
+    small = fact.text.lower()
+    if "proje" in small or "repo" in small:
+        yield from (match[1] or match[2] for match in _NAMED_PROJECT.finditer(fact.text))
+    if ".com" in fact.text or ".org" in fact.text:
+        yield from (match[1] for match in _REPO.finditer(fact.text))
     yield from (handle for handle in fact.about if handle[0].islower())
     yield from (stem for cite in fact.cites if (stem := project_of_file(cite.file)))
 
@@ -89,7 +93,7 @@ def acting_names(text: str) -> set[str]:
 
 def owning_names(text: str) -> set[str]:
     """Those who have something: fainter still, as a thing may too."""
-    return _names(_OWNING, text)
+    return _names(_OWNING, text) if "'s" in text or "’s" in text else set()
 
 
 def _names(pattern: re.Pattern[str], text: str) -> set[str]:
@@ -97,18 +101,21 @@ def _names(pattern: re.Pattern[str], text: str) -> set[str]:
     return {name for match in found if (name := _trimmed(match.group()))}
 
 
+@lru_cache(4096)
 def project_of_file(file: str) -> str:
     match = _PROJECT_FILE.search(file)
     return match[1] if match and date_in_path(file) is None else ""
 
 
+@lru_cache(4096)
 def person_of_file(file: str) -> str:
     match = _PERSON_FILE.search(file)
     return match[1].replace("-", " ").title() if match else ""
 
 
 def clear_names(fact: Fact) -> Iterator[str]:
-    said = [match[1] for pattern in _CLEAR for match in pattern.finditer(fact.text)]
+    text = fact.text
+    said = [match[1] for hints, pattern in _CLEAR if _any_in(hints, text) for match in pattern.finditer(text)]
     said += [match[1] for heading in fact.under if (match := _ABOUT.match(heading))]
     yield from (name for each in said if (name := _trimmed(each)))
     yield from (handle for handle in fact.about if re.fullmatch(_NAME, handle))
@@ -117,6 +124,10 @@ def clear_names(fact: Fact) -> Iterator[str]:
         below.append(label["name"].strip())
     yield from (name for name in below if re.fullmatch(_FULL, name))
     yield from (name for cite in fact.cites if (name := person_of_file(cite.file)))
+
+
+def _any_in(hints: tuple[str, ...], text: str) -> bool:
+    return not hints or any(hint in text for hint in hints)
 
 
 def _trimmed(name: str) -> str:

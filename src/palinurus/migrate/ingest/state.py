@@ -69,6 +69,15 @@ def load(wiki: Path, home: str) -> State:
     return state if state.version == VERSION else State(home, pages=state.pages)
 
 
+def known(wiki: Path) -> State | None:
+    """As it is, whosever wiki it is; None when nobody knows how it was made."""
+    try:
+        with open_plain(wiki / FILE) as file:
+            return msgspec.json.decode(file.read(), type=State)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 def save(wiki: Path, state: State) -> None:
     """Raises StorageError."""
     write_atomic(wiki / FILE, msgspec.json.format(msgspec.json.encode(state, order="sorted"), indent=1))

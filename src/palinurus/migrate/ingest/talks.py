@@ -23,14 +23,17 @@ from palinurus.migrate.times import time_ms
 
 LEAST_WORTH = 3.0
 OF_A_KIND = 3.0  # what a decision, a preference or a rule is worth more
+BARELY = 0.01  # weights differ by more
 MOST_SENTENCES = 60  # of one conversation
 MOST_PATHS = 60
 LONGEST = 320  # characters of a sentence
+SHORT = 8  # characters of an abbreviation, with its dot and what stands before it
 LONGEST_SAID = 20_000  # characters of one message that are looked at: what is longer was pasted
 
 _CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.DOTALL | re.MULTILINE)
 _HALF = re.compile("[\ud800-\udfff]")
-_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_ENDS = re.compile(r"\s(?:(?<=[.!?]\s)\s*|(?<=\n)\n*)")  # begins with a blank: quicker than to look behind everywhere
+_ENDS_TOO = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _MARKS = re.compile(r"^\s*(?:(?:[-*+>•#]+|\d{1,3}[.)])\s+)+")
 _ABBREVIATED = re.compile(r"(?:^|[\s(])(?:[A-Za-z]|Mrs?|Ms|Dr|Prof|St|No|Nr|vs|e\.g|i\.e|z\.B|ca)\.$")
 _ENVELOPE = re.compile(r"^\[[^\]\n]{3,120}\]\s*")  # `[Telegram Sam 2026-11-15 08:14 UTC]`, `[Sun 2026-11-15 08:14 UTC]`
@@ -49,7 +52,7 @@ def read_talk(entries: Iterable[ForeignEntry], zone: tzinfo = UTC, clean: Callab
             outside = outside or _from_outside(entry)
         elif entry.role in ("user", "assistant"):
             outside = outside and entry.role != "user"
-            for weight, found in _sentences(entry, outside, zone, clean):
+            for weight, found in _sentences(entry, outside, zone, clean, kept):
                 order += 1
                 heapq.heappush(kept, (weight, -order, found))
                 if len(kept) > MOST_SENTENCES:
@@ -62,8 +65,9 @@ def read_talk(entries: Iterable[ForeignEntry], zone: tzinfo = UTC, clean: Callab
 
 
 def _sentences(
-    entry: ForeignEntry, outside: bool, zone: tzinfo, clean: Callable[[str], str]
+    entry: ForeignEntry, outside: bool, zone: tzinfo, clean: Callable[[str], str], kept: list[tuple[float, int, Found]]
 ) -> Iterator[tuple[float, Found]]:
+    """`kept` are the weightiest so far: what has no chance beside them is not weighed to the end."""
     text = entry.text
     if not text or _NOT_SAID.match(text):
         return
@@ -75,19 +79,24 @@ def _sentences(
         outside = outside or origin == "outside"
     elif any(f'"{model}"' in entry.row.payload for model in _QUOTING):
         return
-    day = _day(entry, zone)
+    owners = by_owner and not outside
     for sentence in _split(_ENVELOPE.sub("", clean(_whole(text[:LONGEST_SAID])))):
-        weight = worth(sentence, by_user=by_owner and not outside) + (OF_A_KIND if kind_by_words(sentence) else 0)
-        if weight >= LEAST_WORTH:
-            number = entry.number
-            yield weight, Found(sentence, number, number, day, by_owner=by_owner and not outside, outside=outside)
+        # Of two that weigh the same the first one stays.
+        enough = max(LEAST_WORTH, kept[0][0] + BARELY) if len(kept) >= MOST_SENTENCES else LEAST_WORTH
+        weight = worth(sentence, by_user=owners, enough=enough - OF_A_KIND)
+        if weight >= enough - OF_A_KIND and kind_by_words(sentence):
+            weight += OF_A_KIND
+        if weight >= enough:
+            number, day = entry.number, _day(entry, zone)
+            yield weight, Found(sentence, number, number, day, by_owner=owners, outside=outside)
 
 
 def _split(text: str) -> Iterator[str]:
     begun = ""
-    for part in _ENDS.split(_CODE.sub("", text)):
+    ends = _ENDS if text.isascii() else _ENDS_TOO
+    for part in ends.split(_CODE.sub("", text) if "```" in text or "~~~" in text else text):
         begun = f"{begun} {part}" if begun else part
-        if _ABBREVIATED.search(begun):  # `Mr.` ends nothing
+        if begun.endswith(".") and _ABBREVIATED.search(begun, max(0, len(begun) - SHORT)):  # `Mr.` ends nothing
             continue
         sentence = " ".join(_MARKS.sub("", begun.replace("\0", " ")).split())
         begun = ""

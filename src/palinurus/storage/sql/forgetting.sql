@@ -91,6 +91,9 @@ FROM sessions s WHERE s.id = :id;
 -- keep_session --
 UPDATE sessions SET row = :row WHERE id = :id;
 
+-- entries_in_all --
+SELECT count(*) FROM entries;
+
 -- entry_count --
 SELECT count(*) FROM entries WHERE session_id = :id;
 

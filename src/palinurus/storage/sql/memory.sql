@@ -135,8 +135,12 @@ UPDATE spaces SET in_use = (name = ?);
 -- vector_count --
 SELECT count(*) FROM vectors;
 
--- vectors_known --
-SELECT meaning FROM vectors WHERE space = ? AND meaning IN (SELECT value FROM json_each(?));
+-- vectors_wanted --
+-- Of these meanings those that a piece still has, and that have no vector yet: while a vector was made, its words may
+-- have been forgotten.
+SELECT wanted.value FROM json_each(:meanings) wanted
+WHERE EXISTS (SELECT 1 FROM pieces p WHERE p.meaning = wanted.value)
+  AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.space = :space AND v.meaning = wanted.value);
 
 -- add_vector --
 INSERT INTO vectors (space, meaning, vector) VALUES (?, ?, ?);
