@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from palinurus.domain.errors import StorageDamaged
+from palinurus.domain.errors import StorageDamaged, StorageReadOnly
 from palinurus.domain.keys import SessionKey
 from palinurus.storage import migrations, queries
 from palinurus.storage.database import Database
@@ -103,6 +103,17 @@ async def test_a_file_of_a_newer_release_is_refused_and_not_touched(
         Database(old_home, "home")
     assert "newer release" in newer.value.hint
     assert version(old_home) == NEWEST + 1
+
+
+async def test_one_who_cannot_write_is_told_that_a_file_is_of_an_earlier_release(
+    old_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Database(old_home, "home", readonly=True)
+    reader.check_form("home")
+    next_release(monkeypatch, NEXT)
+    with pytest.raises(StorageReadOnly, match=f"has form {NEWEST} of an earlier release.*to form {NEWEST + 1}"):
+        reader.check_form("home")
+    await reader.close()
 
 
 async def test_entries_that_were_said_before_their_ids_had_a_table_are_all_there(

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import apsw
 
 from palinurus.domain.errors import PalinurusError, StorageDamaged, StorageError, StorageFull, StorageReadOnly
-from palinurus.storage.migrations import migrate
+from palinurus.storage.migrations import check_form, migrate
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -53,6 +53,11 @@ class Database:
         self._jobs: deque[Job] = deque()  # touched on the event loop alone
         self._committing = False
         self._lingering: asyncio.TimerHandle | None = None
+
+    def check_form(self, folder: str) -> None:
+        """Raises StorageReadOnly for a file of an earlier release that is open for reading only."""
+        with translated(self.path):
+            check_form(self._reader, self.path, folder)
 
     async def write(self, work: Work[T]) -> T:
         """The value of `work`, once what it wrote is on the disk."""

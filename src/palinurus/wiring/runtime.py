@@ -105,6 +105,8 @@ class Runtime:
         settings = agent_settings(loaded.config, home)
         clock = SystemClock(settings.zone)
         self._database = Database(home.root / "home.sqlite", "home", readonly=readonly)
+        if readonly:
+            self._database.check_form("home")
         audit = SqliteAudit(self._database, clock, random_salt)
         grants = SqliteGrants(self._database)
         own = (
