@@ -447,18 +447,19 @@ async def test_an_owners_secret_that_changes_on_the_disk_is_dead_at_once(
         await new.leave()
 
 
-async def test_ten_thousand_bad_tokens_do_not_keep_a_valid_client_from_its_work(
+async def test_thousands_of_bad_tokens_do_not_keep_a_valid_client_from_its_work(
     served: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Ten thousand of them lay siege to a whole process in tests/attacks."""
     visitor = await Visitor.enter(served.ws, served.token)
     began, waits = time.monotonic(), []
-    guessing = asyncio.gather(*(guess(served.port, 1_250) for _ in range(8)))
+    guessing = asyncio.gather(*(guess(served.port, 250) for _ in range(8)))
     while not guessing.done():
         asked = time.monotonic()
         assert (await visitor.ask("gateway.status")).ok
         waits.append(time.monotonic() - asked)
     statuses = [status for told in await guessing for status in told]
-    assert len(statuses) == 10_000
+    assert len(statuses) == 2_000
     assert set(statuses) == {401, 429}
     assert statuses.count(401) <= 20
     assert time.monotonic() - began < 60

@@ -1,4 +1,4 @@
-"""Whole lives of a home, by seed: a few hundred here, many thousands in `make soak`."""
+"""Whole lives of a home, by seed: a sample here, many thousands in `make soak`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from palinurus.testing.faults import Weather, dice_for
 from palinurus.testing.simulator import main, on_disk, simulate
 
-LIVES = 100
+LIVES = 60
 AT_A_TIME = 20
 STEPS = 40
 
