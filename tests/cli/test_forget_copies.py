@@ -15,7 +15,7 @@ from palinurus.config.home import Home
 from palinurus.migrate.forgetting.copies import Copies, Copy
 from palinurus.migrate.forgetting.words import Words
 from palinurus.migrate.ingest.lock import wiki_lock
-from palinurus.operations import forget as operation
+from palinurus.operations import following
 
 WORDS = Words(["Villa Ada", "villa-ada"])
 TAIL = "the tail of the tale"
@@ -174,7 +174,7 @@ def test_progress_is_shown_where_a_person_looks_on(
             shown.append(("closed", 0, 0))
 
     monkeypatch.setattr(command, "Bar", Bar)
-    monkeypatch.setattr(operation, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(following, "TELL_SECONDS", 0.0)
     assert pal_command("forget", "--query", "Villa Ada", "--apply", *(["--json"] if as_json else [])).code == 0
     stages = {stage for stage, _, _ in shown}
     assert shown[-1][0] == "closed"

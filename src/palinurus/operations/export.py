@@ -12,7 +12,7 @@ import importlib
 import io
 import os
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,10 @@ from palinurus.domain.keys import SessionKey
 from palinurus.migrate.export.exporter import Kept, SessionExporter
 from palinurus.migrate.forgetting.copies import Copies, Copy
 from palinurus.migrate.report import Skipped
+from palinurus.operations.following import follow
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed
 
-TELL_SECONDS = 0.1
 PIECE = 200  # entries of a conversation that are handed over at a time
 ROOM = "palinurus.migrate.export"
 PACKED = ".pal"
@@ -71,17 +71,10 @@ class Lines(Struct, frozen=True):
 async def _home(house: House, params: ExportHome) -> AsyncIterator[Exporting]:
     """Whoever stops listening stops the work, and nothing is left behind."""
     latest: list[ExportProgress] = []
-    work = asyncio.create_task(_exported(house, Path(params.into), latest))
-    try:
-        while not work.done():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
-            if latest and not work.done():
-                yield Exporting(progress=latest.pop())
-        yield Exporting(report=await work)
-    finally:
-        work.cancel()
-        await asyncio.wait([work])
+    steps = follow(_exported(house, Path(params.into), latest), latest)
+    async with aclosing(steps):
+        async for progress, report in steps:
+            yield Exporting(progress, report)
 
 
 async def _exported(house: House, into: Path, latest: list[ExportProgress]) -> ExportReport:

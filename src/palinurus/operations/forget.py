@@ -5,20 +5,18 @@ For those on the machine only. It tells how far it is, many times, and at the en
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing
 
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotOffered
 from palinurus.migrate.forgetting.report import ForgetProgress, ForgetReport
 from palinurus.migrate.forgetting.words import SHORTEST
+from palinurus.operations.following import follow
 from palinurus.operations.forgetting import Forget, TellStage, forget_all
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed
-
-TELL_SECONDS = 0.1
 
 
 class Forgetting(Struct, frozen=True, omit_defaults=True):
@@ -33,18 +31,11 @@ async def _forget(house: House, params: Forget) -> AsyncIterator[Forgetting]:
     def tell(stage: str, done: int, total: int) -> None:
         latest[:] = [ForgetProgress(stage, done, total)]
 
-    work = asyncio.create_task(forgotten(house, params, tell))
-    try:
-        while not work.done():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
-            if latest and not work.done():
-                yield Forgetting(progress=latest.pop())
-        yield Forgetting(report=await work)
-    finally:
-        if not params.apply:
-            work.cancel()
-        await asyncio.wait([work])
+    work = forgotten(house, params, tell)
+    steps = follow(work, latest, to_its_end=params.apply)
+    async with aclosing(steps):
+        async for progress, report in steps:
+            yield Forgetting(progress, report)
 
 
 async def forgotten(house: House, params: Forget, tell: TellStage = lambda *_: None) -> ForgetReport:

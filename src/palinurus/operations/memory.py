@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing
 
 import msgspec
 from msgspec import Struct
@@ -20,10 +20,10 @@ from palinurus.memory.asking import AskMemory, GetMemory, IndexMemory, SearchMem
 from palinurus.memory.getting import MAX_CHARACTERS, MAX_LINES, Asked, MemoryText, get_lines
 from palinurus.memory.memory import Memory
 from palinurus.memory.report import MemoryStatus, Progress, SyncReport
+from palinurus.operations.following import follow
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed, Operation
 
-TELL_SECONDS = 0.1  # between two words on how far it is
 MOST_REPORTS = 100  # that wait for whoever watches
 MOST_LINES, MOST_CHARACTERS = 100_000, 2 * 1024 * 1024
 
@@ -70,27 +70,17 @@ async def _get(house: House, params: GetMemory) -> MemoryText:
 async def _index(house: House, params: IndexMemory) -> AsyncIterator[Indexing]:
     """Whoever stops listening stops the work; what was indexed stays."""
     latest: list[Progress] = []
-    changed = asyncio.Event()
 
     def tell(progress: Progress) -> None:
         latest[:] = [progress]
-        changed.set()
 
     began = time.perf_counter()
-    work = asyncio.create_task(memory_of(house, params.agent).sync(force=params.force, progress=tell))
-    try:
-        while not work.done():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
-            if changed.is_set() and not work.done():
-                changed.clear()
-                yield Indexing(progress=latest[0])
-        report = await work
-        took = (time.perf_counter() - began) * 1000  # vectors included
-        yield Indexing(report=msgspec.structs.replace(report, took_ms=round(took, 1)))
-    finally:
-        work.cancel()
-        await asyncio.wait([work])
+    work = memory_of(house, params.agent).sync(force=params.force, progress=tell)
+    steps = follow(work, latest)
+    async with aclosing(steps):
+        async for progress, report in steps:
+            took = round((time.perf_counter() - began) * 1000, 1)  # vectors included
+            yield Indexing(progress, msgspec.structs.replace(report, took_ms=took) if report else None)
 
 
 async def _watch(house: House, params: AskMemory) -> AsyncIterator[Watched]:

@@ -11,7 +11,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,12 +28,12 @@ from palinurus.migrate.openclaw.places import find_openclaw, is_packed
 from palinurus.migrate.report import FoundSetting, MigrationProgress, MigrationReport
 from palinurus.operations.config import Ground, setup
 from palinurus.operations.config_changes import config_edit
+from palinurus.operations.following import follow
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
-TELL_SECONDS = 0.1
 READER = "palinurus.migrate.migration"
 OPENCLAW = "palinurus.migrate.openclaw.home"
 PLANNER = "palinurus.migrate.openclaw.config_plan"
@@ -64,17 +64,10 @@ async def _openclaw(house: House, params: MigrateOpenClaw) -> AsyncIterator[Migr
     if house.importer is None:
         raise NotOffered("this house takes nothing in")
     latest: list[MigrationProgress] = []
-    work = asyncio.create_task(_migrated(house, params, latest))
-    try:
-        while not work.done():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
-            if latest and not work.done():
-                yield Migrating(progress=latest.pop())
-        yield Migrating(report=await work)
-    finally:
-        work.cancel()
-        await asyncio.wait([work])
+    steps = follow(_migrated(house, params, latest), latest)
+    async with aclosing(steps):
+        async for progress, report in steps:
+            yield Migrating(progress, report)
 
 
 async def _migrated(house: House, params: MigrateOpenClaw, latest: list[MigrationProgress]) -> MigrationReport:
