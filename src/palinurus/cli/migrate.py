@@ -158,7 +158,10 @@ def _agent_line(report: MigrationReport, agent: str, name: str) -> str:
 
 
 def _outcomes(sessions: Iterable[FoundSession], done: bool) -> str:
-    return _told(Counter(str(session.outcome) for session in sessions if not session.same_as), done)
+    found = list(sessions)
+    told = _told(Counter(str(session.outcome) for session in found if not session.same_as), done)
+    again = sum(bool(session.same_as) for session in found)
+    return f"{told}, {again:,} by a second key" if again else told
 
 
 def _told(counts: Counter[str], done: bool) -> str:
