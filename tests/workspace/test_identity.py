@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palinurus.workspace.identity import Identity, parse_identity
+from palinurus.domain.identity import AgentIdentity
+from palinurus.workspace.identity import parse_identity
 from palinurus.workspace.seed import template
 
 
@@ -19,7 +20,7 @@ from palinurus.workspace.seed import template
     ],
 )
 def test_name_and_emoji_are_found_in_every_form(text: str) -> None:
-    assert parse_identity(text) == Identity(name="Ada", emoji="🦉")
+    assert parse_identity(text) == AgentIdentity(name="Ada", emoji="🦉")
 
 
 def test_a_value_keeps_its_colons() -> None:
@@ -33,4 +34,4 @@ def test_the_manner_is_the_theme_else_the_creature_else_the_vibe() -> None:
 
 
 def test_our_template_says_nothing_yet() -> None:
-    assert parse_identity(template("IDENTITY.md")) == Identity()
+    assert parse_identity(template("IDENTITY.md")) == AgentIdentity()

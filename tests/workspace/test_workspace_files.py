@@ -64,11 +64,11 @@ def names(files: WorkspaceFiles, mode: str, private: bool, extra: tuple[str, ...
     ("mode", "private", "shown"),
     [
         ("full", True, "AGENTS SOUL IDENTITY USER TOOLS BOOTSTRAP MEMORY"),
-        ("full", False, "AGENTS SOUL IDENTITY TOOLS BOOTSTRAP"),
+        ("full", False, "AGENTS SOUL IDENTITY TOOLS"),
         ("subagent", True, "AGENTS TOOLS"),
         ("subagent", False, "AGENTS TOOLS"),
         ("heartbeat", True, "AGENTS SOUL IDENTITY USER TOOLS BOOTSTRAP MEMORY HEARTBEAT"),
-        ("heartbeat", False, "AGENTS SOUL IDENTITY TOOLS BOOTSTRAP HEARTBEAT"),
+        ("heartbeat", False, "AGENTS SOUL IDENTITY TOOLS HEARTBEAT"),
     ],
 )
 def test_each_kind_of_run_sees_its_files_in_order(files: WorkspaceFiles, mode: str, private: bool, shown: str) -> None:
@@ -90,11 +90,37 @@ def test_extra_files_come_last_in_alphabetical_order_and_none_twice(files: Works
 def test_a_missing_file_is_told_but_memory_and_bootstrap_are_silently_absent(files: WorkspaceFiles, root: Path) -> None:
     for name in ("SOUL.md", "MEMORY.md", "BOOTSTRAP.md"):
         (root / name).unlink()
-    old(root / "memory.md", "not the same file")
     states = {file.name: file.state for file in files.bootstrap_files("full", private=True)}
     assert states["SOUL.md"] == "missing"
     assert "MEMORY.md" not in states
     assert "BOOTSTRAP.md" not in states
+
+
+def test_memory_in_small_letters_counts_where_the_other_is_missing_and_for_its_owner_only(
+    files: WorkspaceFiles, root: Path
+) -> None:
+    old(root / "memory.md", "the older name\n")
+    assert "memory.md" not in names(files, "full", True)
+    (root / "MEMORY.md").unlink()
+    for _ in range(2):  # read, then kept
+        found = {file.name: file.text for file in files.bootstrap_files("full", private=True, extra=("memory.md",))}
+        assert found["memory.md"] == "the older name\n"
+        assert "MEMORY.md" not in found
+    assert names(files, "full", True, ("memory.md",)).count("memory.md") == 1
+    assert "memory.md" not in names(files, "full", False, ("memory.md",))
+
+
+def test_identity_is_shown_with_its_front_matter_and_its_digest_follows_it(files: WorkspaceFiles, root: Path) -> None:
+    def identity() -> tuple[str, str]:
+        found = next(file for file in files.bootstrap_files("full", private=True) if file.name == "IDENTITY.md")
+        return found.text, found.digest
+
+    old(root / "IDENTITY.md", "---\nname: Logic\n---\n")
+    text, digest = identity()
+    assert text == "---\nname: Logic\n---\n"
+    old(root / "IDENTITY.md", "---\nname: Magic\n---\n", mtime=1_700_000_001)
+    assert identity() == ("---\nname: Magic\n---\n", identity()[1])
+    assert identity()[1] != digest
 
 
 def test_a_file_over_the_limit_or_out_of_the_workspace_is_unreadable_with_its_reason(
@@ -121,7 +147,7 @@ def test_front_matter_is_stripped_blank_files_are_skipped_and_sizes_are_of_the_r
     found = {file.name: file for file in files.bootstrap_files("full", private=True)}
     assert found["SOUL.md"].text == "Be kind.\n"
     assert found["SOUL.md"].raw_chars == 27
-    assert "TOOLS.md" not in found
+    assert (found["TOOLS.md"].state, found["TOOLS.md"].text) == ("empty", "")
     assert "USER.md" not in found
 
 

@@ -41,6 +41,7 @@ from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, messages_of
 from palinurus.tools.results import characters_for_window
+from palinurus.workspace.seed import retire_first_run
 
 
 class TurnRunner:
@@ -83,6 +84,8 @@ class TurnRunner:
         hands = await agent.hands(key, route, window)
         specs, asked = clients.offered(hands.specs(), spoken.inbound.client_tools)
         heartbeat = spoken.inbound.channel == "heartbeat"
+        if key.is_private and not heartbeat:
+            retire_first_run(agent.files, self._clock.now_ms())
         gathered = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
         if key.is_private and spoken.run_id not in view.said and not heartbeat:
             spoken = with_startup(agent, spoken, view, gathered)

@@ -19,6 +19,7 @@ from palinurus.workspace.boundary import Boundary
 Mode = Literal["full", "subagent", "heartbeat"]
 
 HEARTBEAT = "HEARTBEAT.md"
+IDENTITY = "IDENTITY.md"
 CACHED_BYTES = 8 * 1024 * 1024
 _SETTLED_NS = 50_000_000
 """Within one tick of the file system's clock a second write may leave size and mtime as they were. So a file is kept
@@ -33,18 +34,21 @@ class BootstrapSlot(Struct, frozen=True):
     subagents: bool = False
     heartbeat_only: bool = False  # and read anew each time
     may_lack: bool = False  # its absence is worth no word
+    front_matter: bool = False  # shown with its YAML block, which says as much as the text
+    older: str = ""  # another name, which counts where this one is missing
 
 
 # Order: OpenClaw's table of 2026.3 to 2026.7 (AGENTS 10, SOUL 20 … MEMORY 70); 2026.2 loaded TOOLS before IDENTITY.
-# Private: OpenClaw filters MEMORY for groups since 2026.8; USER is ours. Subagents: AGENTS and TOOLS, as 2026.3 has it.
+# Private: OpenClaw filters MEMORY for groups since 2026.8, and shows BOOTSTRAP in interactive runs only; USER is ours.
+# Subagents: AGENTS and TOOLS, as 2026.3 has it. `memory.md` counted until 2026.3.
 BOOTSTRAP: tuple[BootstrapSlot, ...] = (
     BootstrapSlot("AGENTS.md", subagents=True),
     BootstrapSlot("SOUL.md"),
-    BootstrapSlot("IDENTITY.md"),
+    BootstrapSlot(IDENTITY, front_matter=True),
     BootstrapSlot("USER.md", private=True),
     BootstrapSlot("TOOLS.md", subagents=True),
-    BootstrapSlot("BOOTSTRAP.md", may_lack=True),  # it exists only until the first conversation is over
-    BootstrapSlot("MEMORY.md", private=True, may_lack=True),
+    BootstrapSlot("BOOTSTRAP.md", private=True, may_lack=True),  # only until the first conversation is over
+    BootstrapSlot("MEMORY.md", private=True, may_lack=True, older="memory.md"),
     BootstrapSlot(HEARTBEAT, heartbeat_only=True),
 )
 _NAMES = tuple(slot.name for slot in BOOTSTRAP)
@@ -73,13 +77,13 @@ class Unreadable(Struct, frozen=True):
 
 
 class BootstrapFile(Struct, frozen=True):
-    """A workspace file for a prompt. Of an unreadable file `text` is the reason; of a missing one it is empty.
+    """A workspace file for a prompt. Of an unreadable file `text` is the reason; of the other absent ones it is empty.
 
     The digest changes whenever what a prompt would show changes, a missing file becoming an unreadable one included.
     """
 
     name: str
-    state: Literal["present", "missing", "unreadable"]
+    state: Literal["present", "missing", "unreadable", "empty"]  # empty: it has front matter and no text
     text: str = ""
     digest: str = ""
     raw_chars: int = 0
@@ -121,21 +125,28 @@ class WorkspaceFiles:
         slots = [slot for slot in BOOTSTRAP if _shown(slot, mode, private)]
         found = [self._slot(slot, stats[slot.name], private) for slot in slots]
         if mode != "subagent":
-            found += [self._present(name, self.read(name), private) for name in _extras(extra)]
+            there = {file.name for file in found if file is not None}
+            found += [self._present(name, self.read(name), private) for name in _extras(extra) if name not in there]
         return [file for file in found if file is not None]
 
     def _slot(self, slot: BootstrapSlot, seen: os.stat_result | None, private: bool) -> BootstrapFile | None:
+        name = slot.name
+        if seen is None and slot.older:
+            name = slot.older
+            (seen,) = self.boundary.stat_names((name,))
         if seen is None:
             return None if slot.may_lack else _missing(slot.name)
         # The usual case costs one stat: a plain file in the root whose identity is known. All else is opened.
         kept = None
         if stat.S_ISREG(seen.st_mode) and not slot.heartbeat_only:
             kept = self._cache.get(_key(seen))
-        if kept is None or kept.path != slot.name:
-            return self._present(slot.name, self.read(slot.name, fresh=slot.heartbeat_only), private)
-        return self._present(slot.name, kept, private)
+        if kept is None or kept.path != name:
+            return self._present(name, self.read(name, fresh=slot.heartbeat_only), private, slot.front_matter)
+        return self._present(name, kept, private, slot.front_matter)
 
-    def _present(self, name: str, found: FileText | Missing | Unreadable, private: bool) -> BootstrapFile | None:
+    def _present(
+        self, name: str, found: FileText | Missing | Unreadable, private: bool, front_matter: bool = False
+    ) -> BootstrapFile | None:
         if not private and (is_private(found.path) or is_private(name)):
             return None
         match found:
@@ -143,8 +154,12 @@ class WorkspaceFiles:
                 return _missing(name)
             case Unreadable(reason=reason):
                 return BootstrapFile(name, "unreadable", reason, _digest(reason))
-        if not found.body.strip():
+        if not found.text.strip():
             return None
+        if front_matter:
+            return BootstrapFile(name, "present", found.text, _digest(found.text), len(found.text))
+        if not found.body.strip():
+            return BootstrapFile(name, "empty", digest="empty", raw_chars=len(found.text))
         return BootstrapFile(name, "present", found.body, found.digest, len(found.text))
 
 

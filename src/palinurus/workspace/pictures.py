@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.messages import Image
+from palinurus.workspace.boundary import Boundary
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Drawing
@@ -61,6 +62,21 @@ def kind_of(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for sign, kind in _SIGNS if data.startswith(sign)), "")
+
+
+def avatar_url(avatar: str, boundary: Boundary) -> str:
+    """The picture as a data URL: of a file in the workspace, or as it stands. Empty for an address elsewhere, which
+    nobody here asks, and for what is no picture. Blocks."""
+    if avatar.startswith("data:image/"):
+        return avatar
+    if not avatar or ":" in avatar:
+        return ""
+    try:
+        data = boundary.read_bytes(avatar)
+    except PalinurusError:
+        return ""
+    kind = kind_of(data)
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}" if kind else ""
 
 
 def _unchanged(data: bytes) -> Image:

@@ -1,25 +1,51 @@
-"""A new workspace: our templates where nothing is yet, and never a byte over what somebody wrote."""
+"""A new workspace: our templates where nothing is yet, and never a byte over what somebody wrote.
+
+BOOTSTRAP.md is for the first conversation. Who has a name and knows its person needs it no longer: then it is moved to
+the backups, and a mark says that the setup is complete, so that it never comes back.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from palinurus.domain.errors import WorkspaceError
+from palinurus.domain.errors import NotFound, WorkspaceError
+from palinurus.workspace.backups import keep_backup, plain_way
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.write import create_file
+from palinurus.workspace.files import FileText, WorkspaceFiles
+from palinurus.workspace.identity import labelled
+from palinurus.workspace.write import create_file, delete_file
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 FIRST_RUN = "BOOTSTRAP.md"
 DIRECTORIES = ("memory", "skills")
+PERSONAL = ("IDENTITY.md", "USER.md")  # what the first conversation fills in
+SETUP_STATE = ".pal/workspace-state.json"
+# Where OpenClaw marks the same: 2026.1 to 2026.3, then until 2026.7.
+_SETUP_STATES = (SETUP_STATE, ".openclaw/workspace-state.json", "openclaw-workspace-state.json")
 # What OpenClaw 2026.2 looks for before it calls a workspace new.
 _SIGNS_OF_LIFE = (*TEMPLATES, "memory", "MEMORY.md", ".git")
 _GIT_SECONDS = 20
+_LONGEST_LABEL = 24  # more than that before a colon is a sentence
+
+log = logging.getLogger(__name__)
+
+
+class SetupState(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """OpenClaw's fields; `onboarding` is the older name."""
+
+    version: int = 1
+    setup_completed_at: str = ""
+    onboarding_completed_at: str = ""
 
 
 class SeedReport(Struct, frozen=True):
@@ -51,8 +77,9 @@ def seed_workspace(
     if skip_bootstrap:
         return SeedReport()
     # BOOTSTRAP comes first: it is no sign of life, so a seeding that was cut short right after it begins again as new.
-    names = ([FIRST_RUN] if brand_new else []) + [name for name in TEMPLATES if name not in skip_optional]
     boundary = Boundary(root)
+    first = [FIRST_RUN] if brand_new and not is_setup_complete(boundary) else []
+    names = first + [name for name in TEMPLATES if name not in skip_optional]
     made = {name: _write_template(boundary, name) for name in names}
     made |= {f"{name}/": _make_directory(root / name) for name in DIRECTORIES}
     return SeedReport(
@@ -60,6 +87,60 @@ def seed_workspace(
         kept=tuple(name for name, new in made.items() if not new),
         git_initialised=git and brand_new and _git_init(root),
     )
+
+
+def is_setup_complete(boundary: Boundary) -> bool:
+    """Whether somebody has marked that the first conversation of this workspace is over."""
+    return any(_is_complete(boundary, name) for name in _SETUP_STATES)
+
+
+def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
+    """Move BOOTSTRAP.md to the backups once its work is done, and return where it lies; "" when it stays.
+
+    One that somebody puts there after that, or that is newer than what it asks for, is theirs and stays.
+    """
+    boundary = files.boundary
+    seen, *_ = stats = boundary.stat_names((FIRST_RUN, *PERSONAL))
+    if seen is None or not stat.S_ISREG(seen.st_mode) or is_setup_complete(boundary):
+        return ""
+    texts = [found.text for name in PERSONAL if isinstance(found := files.read(name), FileText)]
+    if not texts or not all(_is_filled_in(text) for text in texts):
+        return ""
+    first_run = files.read(FIRST_RUN)
+    ours = isinstance(first_run, FileText) and first_run.text == template(FIRST_RUN)
+    if not ours and not any(each.st_mtime_ns > seen.st_mtime_ns for each in stats[1:] if each is not None):
+        return ""
+    kept: list[str] = []
+    at = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        delete_file(boundary, FIRST_RUN, lambda path, data: kept.append(keep_backup(boundary, path, data, now_ms)))
+        mark = msgspec.json.encode(SetupState(setup_completed_at=at))
+        create_file(boundary, SETUP_STATE, mark, mode=0o600, guard=plain_way(SETUP_STATE))
+    except (WorkspaceError, NotFound) as error:  # a workspace that cannot be written: it is tried again in the next run
+        log.warning("%s is no longer needed and could not be moved: %s", FIRST_RUN, error)
+    return kept[0] if kept else ""
+
+
+def _is_complete(boundary: Boundary, name: str) -> bool:
+    try:
+        said = msgspec.json.decode(boundary.read_bytes(name), type=SetupState)
+    except (WorkspaceError, NotFound, msgspec.DecodeError):
+        return False
+    return bool(said.setup_completed_at or said.onboarding_completed_at)
+
+
+def _is_filled_in(text: str) -> bool:
+    """Whether anything stands there that no template says: a value behind a label, or a line of its own."""
+    known = {line.strip() for name in PERSONAL for line in template(name).split("\n")}
+    return any(_says_something(line) for line in text.split("\n") if line.strip() not in known)
+
+
+def _says_something(line: str) -> bool:
+    plain = line.strip(" \t\r*_`-")
+    if not plain or plain.startswith(("#", "<!--")) or (plain.startswith("(") and plain.endswith(")")):
+        return False
+    label, value = labelled(line)
+    return bool(value) if label and len(label) <= _LONGEST_LABEL else True
 
 
 def _write_template(boundary: Boundary, name: str) -> bool:
