@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from palinurus.context.opening import ContextSettings
@@ -43,15 +44,22 @@ def settings(mode: Mode) -> ContextSettings:
     return ContextSettings(PromptSettings(mode=mode, agent_name="Pilot", workspace="/home/alice/workspace"))
 
 
+def settled(pal: Harness) -> None:
+    """As the wiring makes an agent: it knows on what it runs."""
+    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, runtime="agent=main | os=Linux (x86_64)")
+
+
 @pytest.mark.parametrize("mode", ["full", "minimal", "none"])
 async def test_the_system_prompt_of_a_new_workspace_reads_as_reviewed(seeded: Path, mode: Mode) -> None:
     async with Harness(seeded, context=settings(mode)) as pal:
+        settled(pal)
         await pal.hears("hello")
     agrees(f"system-{mode}.txt", pal.model.requests[0].head.system + "\n")
 
 
 async def test_the_prompt_of_a_subagent_and_of_a_group_read_as_reviewed(seeded: Path) -> None:
     async with Harness(seeded, context=settings("full")) as pal:
+        settled(pal)
         await pal.hears("hello", key="agent:main:subagent:1")
         await pal.hears("hello", key="agent:main:telegram:group:1")
     agrees("system-subagent.txt", pal.model.requests[0].head.system + "\n")

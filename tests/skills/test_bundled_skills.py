@@ -61,8 +61,10 @@ def test_they_are_all_there_and_offered_for_little() -> None:
     assert all(skill.about.remarks == () for skill in found.values())
     listed = offer(list(found.values()), SkillsSettings().limits, "/nobody")
     assert (listed.form, listed.listed) == ("full", len(NAMES))
-    assert all(name in listed.text for name in NAMES)
-    assert len(listed.text) < 600  # issue 2: the first request of a fresh home is small
+    assert all(f"\n{name}: {skill.about.description}\n" in listed.text for name, skill in found.items())
+    assert f'<bundled location="{BUNDLED}/NAME/SKILL.md">' in listed.text
+    assert all((BUNDLED / name / "SKILL.md").is_file() for name in NAMES)
+    assert len(listed.text) < 1_500  # the first request of a fresh home is small
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,7 +20,7 @@ from palinurus.skills.environment import may_be_set
 from palinurus.skills.offer import INTRODUCTION, offer
 from palinurus.skills.reading import SkillFiles, SkillText
 from palinurus.skills.skill import Capabilities, Skill
-from palinurus.skills.skills import called_note, prompt_files
+from palinurus.skills.skills import called_note, skill_list
 from palinurus.tools.policy.decide import Asked, Policy, Rules, decide
 
 # --- requirements ---
@@ -318,15 +318,17 @@ def test_a_command_sees_the_folders_of_skills_in_use_and_no_others(shelf: Shelf)
     assert skills.folders(RUN) == ()
 
 
-def test_the_list_is_a_file_of_the_prompt_whose_digest_follows_it(shelf: Shelf) -> None:
+def test_the_list_of_the_prompt_has_a_digest_that_follows_it(shelf: Shelf) -> None:
     skills = shelf.open()
-    assert prompt_files(skills.offer()) == ()
+    assert skill_list(skills.offer()) is None
     write_skill(shelf.skills, "one")
-    (first,) = prompt_files(skills.offer())
+    first = skill_list(skills.offer())
+    assert first is not None
     assert (first.name, first.state) == ("Skills", "present")
-    assert prompt_files(skills.offer()) == (first,)
+    assert skill_list(skills.offer()) == first
     write_skill(shelf.skills, "two")
-    (second,) = prompt_files(skills.offer())
+    second = skill_list(skills.offer())
+    assert second is not None
     assert second.digest != first.digest
 
 
@@ -443,10 +445,14 @@ def test_a_skill_can_be_read_by_its_name_alone(shelf: Shelf) -> None:
     assert run.skills == ("fish",)
 
 
-def test_bundled_skills_are_listed_by_name_and_are_the_first_to_go() -> None:
+def test_bundled_skills_are_listed_in_one_block_and_are_the_first_to_go() -> None:
     own, ours = a_skill("own"), msgspec.structs.replace(a_skill("ours"), tier="bundled")
     both = offer([ours, own], SkillLimit(), "/x")
-    assert both.text.index("<name>own</name>") < both.text.index("<bundled>ours</bundled>")
+    where = f"{ours.folder.rpartition('/')[0]}/NAME/SKILL.md"
+    block = f'<bundled location="{where}">\nours: {ours.about.description}\n</bundled>'
+    assert both.text.index("<name>own</name>") < both.text.index(block)
+    names = offer([ours, own], SkillLimit(characters=len(both.text) - 1), "/x")
+    assert "<bundled>ours</bundled>" in names.text
     one = offer([ours, own], SkillLimit(listed=1), "/x")
     assert "own" in one.text
-    assert "<bundled>" not in one.text
+    assert "<bundled" not in one.text

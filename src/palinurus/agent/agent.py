@@ -11,11 +11,13 @@ from palinurus.config.compacting import CompactionSettings, PruneSettings, Start
 from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.recall import Recalling, nothing_recalled
+from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.providers.provider import Provider
 from palinurus.skills.skills import Skills
 from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.identity import read_identity
 
 
 class Agent(Struct, frozen=True):
@@ -37,3 +39,11 @@ class Agent(Struct, frozen=True):
     pruning: PruneSettings = PruneSettings()
     startup: StartupSettings = StartupSettings(enabled=False)
     skills: Skills | None = None
+    runtime: str = ""  # on what it runs, in one line: for its prompt
+
+
+def agent_identity(agent: Agent) -> AgentIdentity:
+    """Who it is for people: what the config says, else IDENTITY.md. It has a name in any case."""
+    prompt = agent.context.prompt
+    said = prompt.identity.or_else(read_identity(agent.files))
+    return said.or_else(AgentIdentity(prompt.agent_name or agent.id))

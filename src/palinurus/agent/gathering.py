@@ -18,7 +18,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.session import Preferences, SessionChange
-from palinurus.skills.skills import prompt_files
+from palinurus.skills.skills import skill_list
 from palinurus.workspace.files import HEARTBEAT, Mode
 
 
@@ -70,9 +70,11 @@ def gather(
     files = agent.files.bootstrap_files(mode, private=key.is_private, extra=agent.context.prompt.extra_files)
     always = tuple(file for file in files if file.name != HEARTBEAT)
     now_only = next((file for file in files if file.name == HEARTBEAT), None)
-    if agent.skills is not None and any(tool.name == "read" for tool in tools):
-        always = (*prompt_files(agent.skills.offer()), *always)
-    return Gathered(always, tools, route, local_time(clock), now_only)
+    skills = None
+    can_read = any(tool.name == "read" for tool in tools)
+    if agent.skills is not None and can_read and context_for(agent, key).prompt.mode == "full":
+        skills = skill_list(agent.skills.offer())
+    return Gathered(always, tools, route, local_time(clock), now_only, skills, agent.runtime)
 
 
 def context_for(agent: Agent, key: SessionKey) -> ContextSettings:

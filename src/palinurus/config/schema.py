@@ -60,10 +60,14 @@ class ModelOptions(Section):
 
 
 class Identity(Section):
-    name: str | None = Field(None, description="What the agent is called in listings.")
+    name: str | None = Field(None, description="What the agent calls itself; wins over IDENTITY.md.")
     emoji: str | None = Field(None, description="A sign shown beside its name.")
+    creature: str | None = Field(None, description="What kind of being it is.")
+    vibe: str | None = Field(None, description="How it comes across.")
     theme: str | None = Field(None, description="A few words on its manner.")
-    avatar: str | None = Field(None, description="A picture: a path in the workspace or an address.")
+    avatar: str | None = Field(
+        None, description="A picture: a path in the workspace, a data URL or an address, which is not asked."
+    )
 
 
 class AgentOptions(Section):
@@ -138,7 +142,9 @@ class AgentOptions(Section):
     memory: AgentMemory | None = Field(None, description="Its memory, where it differs from `memory`.")
     memory_search: MemorySearchOptions | None = Field(None, description="The older place of memory.search.")
     name: str | None = Field(None, description="The agent's name in listings.")
-    identity: Identity | None = Field(None, description="Name, sign and manner of the agent for listings.")
+    identity: Identity | None = Field(
+        None, description="Who it is, for its prompt and for listings. What is unset comes from IDENTITY.md."
+    )
 
 
 class AgentEntry(AgentOptions):

@@ -19,6 +19,7 @@ from palinurus.config.schema import (
     ResetPolicy,
 )
 from palinurus.domain.errors import NotFound
+from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import DEFAULT_AGENT
 
 DAILY_RESET_HOUR = 4
@@ -30,7 +31,7 @@ class AgentSettings(Struct, frozen=True):
     agent_id: str
     workspace: Path
     name: str = ""
-    emoji: str = ""
+    identity: AgentIdentity = AgentIdentity()  # as the config says; IDENTITY.md fills in what is empty
     model: str = ""  # provider/model; empty: chosen by what is there
     fallbacks: tuple[str, ...] = ()
     context_injection: Literal["always", "continuation-skip", "never"] = "always"
@@ -101,7 +102,7 @@ def agent_settings(config: Config, home: Home, agent_id: str | None = None) -> A
         agent_id=wanted,
         workspace=_workspace(config, home, wanted, layers),
         name=own_name or (identity.name if identity else None) or wanted,
-        emoji=(identity.emoji if identity else None) or "",
+        identity=_identity(identity),
         model=model,
         fallbacks=fallbacks,
         **{name: value for name, value in values.items() if value is not None},
@@ -158,6 +159,12 @@ def agent_layers(config: Config, agent_id: str) -> Iterator[AgentOptions]:
 
 def _first(layers: list[AgentOptions], name: str) -> Any:
     return next((value for layer in layers if (value := getattr(layer, name)) is not None), None)
+
+
+def _identity(said: Identity | None) -> AgentIdentity:
+    if said is None:
+        return AgentIdentity()
+    return AgentIdentity(**{field: getattr(said, field) or "" for field in AgentIdentity.__struct_fields__})
 
 
 def _models(layers: list[AgentOptions]) -> tuple[str, tuple[str, ...]]:

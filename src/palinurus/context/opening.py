@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from palinurus.context.assemble import assemble
 from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route, reason_for_new
-from palinurus.context.prompt import PromptSettings, shown_file, system_prompt
+from palinurus.context.prompt import PromptPart, PromptSettings, shown_file, system_prompt
 from palinurus.context.view import View
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
@@ -24,6 +24,8 @@ from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.journal import Journal
 from palinurus.sessions.transcript import Entry, MessageEntry
 from palinurus.workspace.files import BootstrapFile
+
+SKILLS = "Skills"  # the name of their list, among those of files
 
 Injection = Literal["always", "continuation-skip", "never"]
 
@@ -45,6 +47,14 @@ class Gathered(Struct, frozen=True):
     route: Route
     now: datetime
     heartbeat: BootstrapFile | None = None  # HEARTBEAT.md, in the runs that are for it
+    skills: BootstrapFile | None = None  # the list of skills, where one is offered
+    runtime: str = ""  # on what the agent runs, in one line
+
+    def prompt(self, settings: PromptSettings) -> tuple[str, tuple[PromptPart, ...]]:
+        """The system prompt that is made of this, and what each part of it costs."""
+        route = f"model={self.route.provider}/{self.route.model} | thinking={self.route.thinking}"
+        runtime = f"{self.runtime} | {route}" if self.runtime else ""
+        return system_prompt(settings, self.tools, self.files, self.skills, runtime)
 
 
 class Spoken(Struct, frozen=True):
@@ -77,7 +87,10 @@ def open_turn(view: View, gathered: Gathered, settings: ContextSettings, journal
     if spoken.run_id not in view.said:
         told = epoch.files if reason else view.told
         edits_ride = settings.injection == "always" or (settings.injection != "never" and not view.bootstrapped)
-        edits = _edits(told, gathered.files, settings.prompt) if edits_ride else ()
+        edits = (
+            *_skills_edit(told, gathered.skills),
+            *(_edits(told, gathered.files, settings.prompt) if edits_ride else ()),
+        )
         beside = (*spoken.notes, *_news(view, spoken.inbound.notes))
         notes = (*edits, *_heartbeat(gathered.heartbeat, settings.prompt), *beside)
         came = heard(spoken, gathered.now, journal, notes)
@@ -93,8 +106,9 @@ def open_turn(view: View, gathered: Gathered, settings: ContextSettings, journal
 
 
 def new_epoch(reason: str, gathered: Gathered, settings: ContextSettings) -> Epoch:
-    system, _ = system_prompt(settings.prompt, gathered.tools, gathered.files)
-    files = {file.name: file.digest for file in gathered.files} if settings.prompt.inject else {}
+    system, _ = gathered.prompt(settings.prompt)
+    shown = (*((gathered.skills,) if gathered.skills else ()), *(gathered.files if settings.prompt.inject else ()))
+    files = {file.name: file.digest for file in shown}
     return Epoch(reason, gathered.route, settings.fingerprint, system, gathered.tools, files)
 
 
@@ -161,9 +175,18 @@ def _edits(
     removed = [
         ContextNote("file", "[removed from the workspace]", name)
         for name, digest in told.items()
-        if name not in present and digest
+        if name not in present and digest and name != SKILLS
     ]
     return (*edited, *removed)
+
+
+def _skills_edit(told: Mapping[str, str], skills: BootstrapFile | None) -> tuple[ContextNote, ...]:
+    """The list of skills, when it reads differently: no setting about workspace files has a say in it."""
+    if skills is None:
+        return (ContextNote("file", "[no skill can be used any more]", SKILLS),) if told.get(SKILLS) else ()
+    if told.get(SKILLS) == skills.digest:
+        return ()
+    return (ContextNote("file", skills.text, SKILLS, skills.digest),)
 
 
 def _heartbeat(file: BootstrapFile | None, settings: PromptSettings) -> tuple[ContextNote, ...]:

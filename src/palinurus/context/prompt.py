@@ -10,8 +10,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.tool import ToolSpec
-from palinurus.workspace.files import BootstrapFile
+from palinurus.workspace.files import IDENTITY, BootstrapFile
+from palinurus.workspace.identity import parse_identity
 
 Mode = Literal["full", "minimal", "none"]
 Citations = Literal["auto", "on", "off"]
@@ -22,8 +24,10 @@ class PromptSettings(Struct, frozen=True):
     """What config decides about the prompt. Another value starts a new epoch."""
 
     mode: Mode = "full"
-    agent_name: str = ""
+    agent_name: str = ""  # in listings; what the agent goes by when neither config nor IDENTITY.md say who it is
+    identity: AgentIdentity = AgentIdentity()  # as the config says; IDENTITY.md fills in what it leaves open
     workspace: str = ""
+    documentation: str = ""  # folder with our pages, where there is one
     file_limit: int = 20_000
     total_limit: int = 60_000
     inject: bool = True  # contextInjection: never
@@ -48,10 +52,17 @@ class Clipped(Struct, frozen=True):
 
 
 def system_prompt(
-    settings: PromptSettings, tools: Sequence[ToolSpec], files: Sequence[BootstrapFile]
+    settings: PromptSettings,
+    tools: Sequence[ToolSpec],
+    files: Sequence[BootstrapFile],
+    skills: BootstrapFile | None = None,
+    runtime: str = "",
 ) -> tuple[str, tuple[PromptPart, ...]]:
-    """The text, and what each part of it costs."""
-    sections = _sections(settings, tools)
+    """The text, and what each part of it costs. The limits of the workspace's files are none for the other parts.
+
+    What differs from one session of an agent to the next stands at the end: caches keep what comes before.
+    """
+    sections = _sections(settings, tools, files, skills)
     parts = [PromptPart(name, len(text), len(text)) for name, text in sections]
     shown = [text for _, text in sections]
     if settings.inject and files and settings.mode != "none":
@@ -63,22 +74,49 @@ def system_prompt(
         if left_out := files[len(fitting) :]:
             shown.append(f"Left out, for want of room: {', '.join(file.name for file in left_out)}. Read them at need.")
             parts += [PromptPart(file.name, file.raw_chars, 0, truncated=True) for file in left_out]
+    if runtime and settings.mode != "none":
+        shown.append(f"# Runtime\n{runtime}")
+        parts.append(PromptPart("Runtime", len(shown[-1]), len(shown[-1])))
     return "\n\n".join(shown), tuple(parts)
 
 
-def _sections(settings: PromptSettings, tools: Sequence[ToolSpec]) -> list[tuple[str, str]]:
-    who = f"You are {settings.agent_name or 'a personal assistant'}, living in Palinurus."
+def _sections(
+    settings: PromptSettings, tools: Sequence[ToolSpec], files: Sequence[BootstrapFile], skills: BootstrapFile | None
+) -> list[tuple[str, str]]:
+    sections = [("Identity", _who(settings, files))]
     if settings.mode == "none":
-        return [("Identity", who)]
-    sections = [("Identity", who)]
+        return sections
+    offered = {tool.name for tool in tools}
+    full = settings.mode == "full"
     if tools:
         sections.append(("Tools", _TOOLS))
     sections.append(("Safety", _SAFETY))
-    if settings.mode == "full" and settings.private and (memory := _memory(settings, {tool.name for tool in tools})):
+    if full and skills is not None:
+        sections.append((skills.name, f"## {skills.name}\n{skills.text}"))
+    if full and settings.private and (memory := _memory(settings, offered)):
         sections.append(("Memory", memory))
     sections.append(("Workspace", f"## Workspace\n{settings.workspace} is your home; paths are relative to it."))
+    if full and "exec" in offered:
+        sections.append(("Documentation", _documentation(settings)))
     sections.append(("Messages", _MESSAGES + (_SILENCE if settings.mode == "full" else "")))
     return sections
+
+
+def _who(settings: PromptSettings, files: Sequence[BootstrapFile]) -> str:
+    """One line. A name that changes later is told by the file, which rides in the newest message."""
+    said = next((file.text for file in files if file.name == IDENTITY and file.state == "present"), "")
+    who = settings.identity.or_else(parse_identity(said)).or_else(AgentIdentity(settings.agent_name))
+    title = who.title if who.name else f"a personal assistant {who.title}".rstrip()
+    traits = f" ({who.traits})" if who.traits else ""
+    return f"You are {title}{traits}, living in Palinurus."
+
+
+def _documentation(settings: PromptSettings) -> str:
+    pages = f" and the pages in {settings.documentation}" if settings.documentation else ""
+    return (
+        f"## Documentation\nAsked about Palinurus itself, look first: `pal --help`, `pal status`, `pal doctor`{pages},"
+        " by `exec`; or ask your user to."
+    )
 
 
 _TOOLS = """## Tools
@@ -130,6 +168,8 @@ def shown_file(file: BootstrapFile, limit: int) -> Clipped:
     """A workspace file as the model reads it."""
     if file.state == "missing":
         return Clipped(f"[missing: {file.name} is not in the workspace]", truncated=False)
+    if file.state == "empty":
+        return Clipped(f"[empty: {file.name} has front matter and no text]", truncated=False)
     if file.state == "unreadable":
         return Clipped(f"[unreadable: {file.text}]"[:limit], truncated=False)
     return clip(file.name, file.text.rstrip(), limit)

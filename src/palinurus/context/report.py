@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palinurus.context.budget import estimate_tokens, message_tokens, messages_tokens
 from palinurus.context.opening import ContextSettings, Gathered
-from palinurus.context.prompt import PromptPart, system_prompt
+from palinurus.context.prompt import PromptPart
 from palinurus.context.view import View, last_usage
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
 
@@ -49,7 +49,7 @@ class ContextReport(Struct, frozen=True, rename="camel"):
 def context_report(
     session_key: str, view: View, gathered: Gathered, settings: ContextSettings, window: int
 ) -> ContextReport:
-    text, parts = system_prompt(settings.prompt, gathered.tools, gathered.files)
+    text, parts = gathered.prompt(settings.prompt)
     costs = tuple(_costed(part, text) for part in parts)
     tools = tuple(_tool_part(spec.name, msgspec.json.encode(spec).decode()) for spec in gathered.tools)
     messages = [line.message for line in view.lines]

@@ -197,8 +197,8 @@ def called_note(invoked: Invoked) -> ContextNote:
     return ContextNote("skill", text, skill.name, origin=origin_of(skill))
 
 
-def prompt_files(offered: Offer) -> tuple[BootstrapFile, ...]:
-    """The list as one more file that a prompt begins with: a change of it rides in the newest message, like theirs."""
+def skill_list(offered: Offer) -> BootstrapFile | None:
+    """The list as a prompt shows it: a change of it rides in the newest message, as those of workspace files do."""
     if not offered.text:
-        return ()
-    return (BootstrapFile("Skills", "present", offered.text, offered.digest, len(offered.text)),)
+        return None
+    return BootstrapFile("Skills", "present", offered.text, offered.digest, len(offered.text))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
+from palinurus import __version__
 from palinurus.agent.agent import Agent
 from palinurus.config.compacting_settings import compaction_settings, prune_settings, startup_settings
 from palinurus.config.home import Home
@@ -51,6 +53,8 @@ from palinurus.wiring.policy import unknown_names
 from palinurus.wiring.skills import SkillShelves
 
 log = logging.getLogger(__name__)
+
+PAGES = Path(__file__).parents[3] / "docs"  # of a checkout; an installed package brings none
 
 
 class Keeping(Struct, frozen=True):
@@ -254,6 +258,7 @@ class ConfiguredAgents:
             prune_settings(self.loaded.config, settings.agent_id),
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
+            runtime_line(settings.agent_id),
         )
 
     def _recall(self, agent_id: str) -> Recalling:
@@ -297,11 +302,19 @@ def check_workspace(root: Path) -> None:
         raise WorkspaceError(f"the workspace {root} cannot be read", hint="check who owns it")
 
 
+def runtime_line(agent_id: str) -> str:
+    """On what an agent runs. The machine's own name is nobody's business."""
+    machine, python = os.uname(), f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"agent={agent_id} | pal={__version__} | os={machine.sysname} ({machine.machine}) | python={python}"
+
+
 def _context(settings: AgentSettings, memory: MemorySettings) -> ContextSettings:
     prompt = PromptSettings(
         mode=settings.prompt_mode,
         agent_name="" if settings.name == settings.agent_id else settings.name,
+        identity=settings.identity,
         workspace=str(settings.workspace),
+        documentation=str(PAGES) if (PAGES / "guide.md").is_file() else "",
         file_limit=settings.bootstrap_max_chars,
         total_limit=settings.bootstrap_total_max_chars,
         inject=settings.context_injection != "never",

@@ -1,0 +1,258 @@
+"""What a model server really receives as the head: who the agent is, its skills, on what it runs, and which files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from skilled_house import House, living
+
+from palinurus.testing.wire import Json
+from palinurus.workspace.seed import FIRST_RUN, seed_workspace, template
+
+SKILL = "---\nname: {name}\ndescription: Knows all about {name}.\n---\nLook at the {name}.\n"
+OUTSIDE = (
+    "telegram:group:7",
+    "discord:channel:7",
+    "cron:nightly",
+    "hook:mail",
+    "boot:start",
+    "telegram:group:7:topic:1",
+)
+
+
+def system(body: Json) -> str:
+    return str(body["messages"][0]["content"])
+
+
+def newest(body: Json) -> str:
+    return str(body["messages"][-1]["content"])
+
+
+def agents(identity: dict[str, str] | None = None, **defaults: Any) -> dict[str, Any]:
+    listed = [{"id": "main", "identity": identity}] if identity else []
+    return {"defaults": {"model": "mine/test", **defaults}, "list": listed}
+
+
+def workspace(house: House) -> Path:
+    return house.home / "workspace"
+
+
+# --- who the agent is ---
+
+LOGIC = "name: Logic\nemoji: 🤖\ncreature: AI assistant\nvibe: sharp, precise\ntheme: dark\navatar: ./avatar.png\n"
+TRAITS = "creature: AI assistant; vibe: sharp, precise; theme: dark; avatar: ./avatar.png"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"---\n{LOGIC}---\n",
+        LOGIC,
+        "# Identity\n\n" + "".join(f"- **{line.partition(':')[0].title()}:**{line.partition(':')[2]}\n"
+                                    for line in LOGIC.splitlines()),
+    ],
+    ids=["yaml", "plain", "bold"],
+)  # fmt: skip
+async def test_an_identity_in_any_form_is_in_the_first_line_and_shown_as_a_file(tmp_path: Path, text: str) -> None:
+    async with living(tmp_path) as house:
+        (workspace(house) / "IDENTITY.md").write_text(text)
+        await house.hears("hello")
+        head = system(house.server.requests[0])
+        assert head.splitlines()[0] == f"You are Logic 🤖 ({TRAITS}), living in Palinurus."
+        assert f"## IDENTITY.md\n\n{text.strip()}" in head
+
+
+async def test_the_config_wins_over_the_file_field_by_field(tmp_path: Path) -> None:
+    said = {"name": "Nova", "theme": "night", "avatar": "data:image/png;base64,AAAA"}
+    async with living(tmp_path, agents=agents(said)) as house:
+        (workspace(house) / "IDENTITY.md").write_text("- Name: Ada\n- Emoji: 🦉\n- Avatar: me.png\n")
+        await house.hears("hello")
+        head = system(house.server.requests[0])
+        assert head.splitlines()[0] == "You are Nova 🦉 (theme: night), living in Palinurus."
+
+
+async def test_a_name_that_is_chosen_later_rides_in_the_newest_message_and_the_head_stays(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        (workspace(house) / "IDENTITY.md").write_text("- Name: (not chosen yet)\n")
+        await house.hears("hello")
+        (workspace(house) / "IDENTITY.md").write_text("---\nname: Ada\n---\n")
+        await house.hears("you are Ada now")
+        first, second = house.server.requests
+        assert system(first).startswith("You are a personal assistant, living in Palinurus.")
+        assert system(second) == system(first)
+        assert "name: Ada" in newest(second)
+        await house.hears("/new")
+        await house.hears("who are you?")
+        assert system(house.server.requests[-1]).startswith("You are Ada, living in Palinurus.")
+
+
+async def test_an_endless_identity_costs_one_line(tmp_path: Path) -> None:
+    async with living(tmp_path, agents=agents(bootstrapMaxChars=100)) as house:
+        long = "".join(f"{label}: {'x ' * 50_000}\n" for label in ("name", "emoji", "creature", "vibe", "theme"))
+        (workspace(house) / "IDENTITY.md").write_text(long)
+        await house.hears("hello")
+        assert len(system(house.server.requests[0]).splitlines()[0]) < 500
+
+
+async def test_a_file_with_front_matter_and_nothing_else_leaves_a_marker(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        (workspace(house) / "SOUL.md").write_text("---\ntitle: Soul\n---\n")
+        await house.hears("hello")
+        assert "## SOUL.md\n\n[empty: SOUL.md has front matter and no text]" in system(house.server.requests[0])
+
+
+# --- the first conversation ---
+
+
+async def test_the_first_conversation_is_nobody_s_but_the_owner_s(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        seed_workspace(workspace(house), git=False)
+        for key in OUTSIDE:
+            await house.hears("hello", f"agent:main:{key}")
+            assert "First conversation" not in system(house.server.requests[-1]), key
+        for key in ("main", "explicit:trip", "direct:alice", "dashboard:1"):
+            await house.hears("hello", f"agent:main:{key}")
+            assert "First conversation" in system(house.server.requests[-1]), key
+
+
+def fill_in(root: Path) -> None:
+    (root / "IDENTITY.md").write_text("- Name: Ada\n- Vibe: calm\n")
+    (root / "USER.md").write_text(template("USER.md").replace("- Name:", "- Name: Anna"))
+
+
+async def test_once_both_know_each_other_the_first_conversation_is_over_for_good(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        root = workspace(house)
+        seed_workspace(root, git=False)
+        await house.hears("hello")
+        (root / "IDENTITY.md").write_text("- Name: Ada\n")
+        await house.hears("half of it")
+        assert (root / FIRST_RUN).exists()
+        fill_in(root)
+        await house.hears("and the rest", "agent:main:telegram:group:7")
+        assert (root / FIRST_RUN).exists()  # it is the owner's business
+        await house.hears("go on")
+        assert not (root / FIRST_RUN).exists()
+        (kept,) = (root / ".pal/backups" / FIRST_RUN).iterdir()
+        assert kept.read_text() == template(FIRST_RUN)
+        assert msgspec.json.decode((root / ".pal/workspace-state.json").read_bytes())["setupCompletedAt"].endswith("Z")
+        first, last = house.server.requests[0], house.server.requests[-1]
+        assert system(last) == system(first)
+        assert "[removed from the workspace]" in newest(last)
+        await house.hears("once more")
+        assert FIRST_RUN not in newest(house.server.requests[-1])
+    for path in root.glob("*.md"):
+        path.unlink()
+    for name in ("memory", "skills"):
+        (root / name).rmdir()
+    assert FIRST_RUN not in seed_workspace(root, git=False).created
+
+
+async def test_a_first_conversation_that_somebody_lays_out_later_stays(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        root = workspace(house)
+        fill_in(root)
+        (root / FIRST_RUN).write_text("Welcome the new owner.\n")
+        for name in ("IDENTITY.md", "USER.md"):
+            os.utime(root / name, (1_700_000_000, 1_700_000_000))
+        await house.hears("hello")
+        assert "Welcome the new owner." in system(house.server.requests[0])
+        fill_in(root)
+        ahead = (root / FIRST_RUN).stat().st_mtime + 60
+        os.utime(root / "USER.md", (ahead, ahead))
+        await house.hears("done")
+        assert not (root / FIRST_RUN).exists()
+        (root / FIRST_RUN).write_text("Once more, with feeling.\n")
+        await house.hears("hello again")
+        assert "Once more, with feeling." in newest(house.server.requests[-1])
+
+
+# --- skills ---
+
+
+@pytest.mark.parametrize(
+    "limits", [{"contextInjection": "never"}, {"bootstrapMaxChars": 64}, {"bootstrapTotalMaxChars": 1}]
+)
+async def test_no_limit_of_workspace_files_touches_the_list_of_skills(tmp_path: Path, limits: dict[str, Any]) -> None:
+    async with living(tmp_path, agents=agents(**limits)) as house:
+        for name in ("tides", "winds"):
+            house.write(name, SKILL.format(name=name))
+        await house.hears("hello")
+        head = system(house.server.requests[0])
+        for name in ("tides", "winds"):
+            about = f"<description>Knows all about {name}.</description>"
+            where = f"<location>~/home/skills/{name}/SKILL.md</location>"
+            assert f"<skill><name>{name}</name>{about}{where}</skill>" in head
+        assert "Left out, for want of room: Skills" not in head
+        house.write("stars", SKILL.format(name="stars"))
+        house.runtime.house.skills("main")._catalog._looked = -1.0  # as if a quarter of a second had passed
+        await house.hears("and now")
+        assert system(house.server.requests[-1]) == head
+        assert "<name>stars</name>" in newest(house.server.requests[-1])
+
+
+async def test_bundled_skills_come_with_description_and_path(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        await house.hears("hello")
+        head = system(house.server.requests[0])
+        assert "\ntranslate: Translate text or files, keeping format, names and tone.\n" in head
+        (where,) = [line for line in head.splitlines() if line.startswith('<bundled location="')]
+        path = where.removeprefix('<bundled location="').removesuffix('">').replace("NAME", "translate")
+        assert Path(path).read_text().startswith("---\nname: translate\n")
+
+
+@pytest.mark.parametrize(("key", "mode"), [("main", "minimal"), ("main", "none"), ("subagent:1", "full")])
+async def test_a_minimal_prompt_has_no_skills(tmp_path: Path, key: str, mode: str) -> None:
+    async with living(tmp_path, agents=agents(promptMode=mode)) as house:
+        house.write("tides", SKILL.format(name="tides"))
+        await house.hears("hello", f"agent:main:{key}")
+        house.write("winds", SKILL.format(name="winds"))
+        house.runtime.house.skills("main")._catalog._looked = -1.0
+        await house.hears("and now", f"agent:main:{key}")
+        assert len(house.server.requests) == 2
+        assert "available_skills" not in str(house.server.requests)
+
+
+# --- the rest ---
+
+
+async def test_the_head_says_on_what_the_agent_runs_and_where_to_look_things_up(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        await house.hears("hello")
+        await house.hears("again")
+        first, second = house.server.requests
+        *_, title, line = system(first).splitlines()
+        assert title == "# Runtime"
+        assert line.startswith("agent=main | pal=")
+        assert line.endswith(" | model=mine/test | thinking=off")
+        assert "## Documentation\n" in system(first)
+        assert "`pal status`" in system(first)
+        assert system(second) == system(first)
+        await house.hears("/model mine/other")
+        await house.hears("and now")
+        assert system(house.server.requests[-1]).endswith("model=mine/other | thinking=off")
+
+
+async def test_without_commands_nobody_is_sent_to_the_command_line(tmp_path: Path) -> None:
+    async with living(tmp_path, tools={"deny": ["exec"]}) as house:
+        await house.hears("hello")
+        assert "## Documentation" not in system(house.server.requests[0])
+
+
+async def test_memory_in_small_letters_is_read_in_private_only(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        (workspace(house) / "memory.md").write_text("The boat is called Aster.\n")
+        await house.hears("hello")
+        await house.hears("hello", "agent:main:telegram:group:7")
+        private, group = house.server.requests
+        assert "## memory.md\n\nThe boat is called Aster." in system(private)
+        assert "Aster" not in str(group)
+        (workspace(house) / "MEMORY.md").write_text("The boat is called Bella.\n")
+        await house.hears("/new")
+        await house.hears("hello")
+        assert "Aster" not in system(house.server.requests[-1])
+        assert "## MEMORY.md\n\nThe boat is called Bella." in system(house.server.requests[-1])
