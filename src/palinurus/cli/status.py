@@ -57,6 +57,7 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         ("home", report.home + ("" if held_here else f" (held by pid {report.holder_pid}, {report.busy} running)")),
         ("config", report.config),
         ("agent", f"{report.agent} (of {', '.join(report.agents)})" if len(report.agents) > 1 else report.agent),
+        *(("identity", told) for told in (_identity_text(report),) if told),
         ("workspace", report.workspace),
         ("model", f"{report.model} ({report.model_reason})"),
         *(("session", f"{session.key} · {session.total_tokens:,} tokens") for session in report.sessions),
@@ -64,3 +65,10 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         *(("warning", warning) for warning in report.warnings),
     ]
     return "\n".join(f"{name:<10} {value}" for name, value in rows)
+
+
+def _identity_text(report: Status) -> str:
+    """Empty for an agent that has not been told who it is."""
+    said = report.identity
+    title = "" if said.title == report.agent else said.title
+    return " · ".join(each for each in (title, said.traits) if each)

@@ -105,7 +105,7 @@ def _agents(house: House, make: Any) -> list[Any]:
     config = load_config(house.home, os.environ).config
     main = default_agent(config)
     found = [agent_settings(config, house.home, agent_id) for agent_id in agent_ids(config)]
-    return [make(each.agent_id, each.workspace, each.name, each.emoji, each.agent_id == main) for each in found]
+    return [make(each.agent_id, each.workspace, each.name, each.identity, each.agent_id == main) for each in found]
 
 
 async def _lines(house: House, params: TranscriptLines) -> AsyncIterator[Lines]:

@@ -17,9 +17,13 @@ from palinurus.config.rewrite import drop, put
 from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent
 from palinurus.config.source import parse
 from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import AGENT_ID
 from palinurus.operations.config import Ground, setup
 from palinurus.operations.config_changes import Check, config_edit
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.identity import read_identity
 
 MOST_AGENTS = 100
 MAX_NAME = 80
@@ -27,8 +31,8 @@ MAX_NAME = 80
 
 class AgentSummary(Struct, frozen=True, rename="camel"):
     id: str
-    name: str
-    emoji: str
+    name: str  # in listings
+    identity: AgentIdentity  # of config and IDENTITY.md; its name may be another one
     workspace: str
     model: str  # empty: whatever is there
     fallbacks: tuple[str, ...]
@@ -146,10 +150,11 @@ def _id(name: str) -> str:
 
 
 def _summary(settings: AgentSettings, default: str) -> AgentSummary:
+    said = settings.identity.or_else(read_identity(WorkspaceFiles(Boundary(settings.workspace))))
     return AgentSummary(
         settings.agent_id,
         settings.name,
-        settings.emoji,
+        said.or_else(AgentIdentity(settings.name)),
         str(settings.workspace),
         settings.model,
         settings.fallbacks,

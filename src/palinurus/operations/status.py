@@ -8,13 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.agent.agent import Agent
+from palinurus.agent.agent import Agent, agent_identity
 from palinurus.agent.gathering import context_for, gather
 from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import NotFound
+from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
@@ -41,6 +42,7 @@ class Status(Struct, frozen=True, rename="camel"):
     sessions: tuple[Session, ...]
     warnings: tuple[str, ...]
     deliveries: Standing = Standing()
+    identity: AgentIdentity = AgentIdentity()  # of the agent: config and IDENTITY.md
 
 
 class AskContext(Struct, frozen=True):
@@ -76,6 +78,7 @@ async def _status(house: House, params: AskStatus) -> Status:
         sessions=tuple(await house.sessions.recent(limit=5)),
         warnings=(*house.warnings(), *house.turns.upkeep.engines.warnings),
         deliveries=await house.deliveries.standing(),
+        identity=agent_identity(agent),
     )
 
 

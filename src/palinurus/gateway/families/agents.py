@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from palinurus.agent.agent import agent_identity
 from palinurus.domain.errors import BadRequest
+from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.gateway.door.untouchable import check_change
 from palinurus.gateway.talk.methods import Method, Talk
-from palinurus.operations import agent_files as files
 from palinurus.operations import roster
-from palinurus.workspace.identity import parse_identity
+from palinurus.workspace.pictures import avatar_url
 
 
 class AskAgents(Struct, frozen=True):
     pass
-
-
-class ShownIdentity(Struct, frozen=True, omit_defaults=True):
-    name: str = ""
-    emoji: str = ""
 
 
 class ModelOf(Struct, frozen=True, omit_defaults=True):
@@ -36,7 +33,7 @@ class ShownAgent(Struct, frozen=True, rename="camel", omit_defaults=True):
     id: str
     name: str
     workspace: str
-    identity: ShownIdentity = ShownIdentity()
+    identity: AgentIdentity = AgentIdentity()
     model: ModelOf = ModelOf()
     thinking_default: str = ""
 
@@ -101,10 +98,9 @@ class AskIdentity(Struct, frozen=True, rename="camel"):
     session_key: str = ""
 
 
-class AgentIdentity(Struct, frozen=True, rename="camel", omit_defaults=True):
+class IdentityReply(AgentIdentity, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     agent_id: str
-    name: str = ""
-    emoji: str = ""
+    avatar_url: str = ""  # the picture itself, as a data URL; an address elsewhere is not asked
 
 
 async def _list(talk: Talk, _: AskAgents) -> ShownAgents:
@@ -114,10 +110,8 @@ async def _list(talk: Talk, _: AskAgents) -> ShownAgents:
 
 
 def _shown(agent: roster.AgentSummary) -> ShownAgent:
-    identity = ShownIdentity(agent.name, agent.emoji)
-    return ShownAgent(
-        agent.id, agent.name, agent.workspace, identity, ModelOf(agent.model, agent.fallbacks), agent.thinking
-    )
+    model = ModelOf(agent.model, agent.fallbacks)
+    return ShownAgent(agent.id, agent.name, agent.workspace, agent.identity, model, agent.thinking)
 
 
 async def _create(talk: Talk, params: CreateAgent) -> CreatedAgent:
@@ -149,13 +143,13 @@ async def _delete(talk: Talk, params: DeleteAgent) -> DeletedAgent:
     return DeletedAgent(gone.id, failed=(kept,) if params.delete_files else ())
 
 
-async def _identity(talk: Talk, params: AskIdentity) -> AgentIdentity:
+async def _identity(talk: Talk, params: AskIdentity) -> IdentityReply:
     house = talk.desk.house
     wanted = SessionKey.parse(params.session_key).agent if params.session_key else params.agent_id.strip().lower()
     agent = house.agents.get(wanted or house.agents.default)
-    read = files.GET.handler(house, files.GetFile("IDENTITY.md", agent.id))
-    said = parse_identity((await read).file.content or "")
-    return AgentIdentity(agent.id, said.name or agent.context.prompt.agent_name or agent.id, said.emoji)
+    said = await asyncio.to_thread(agent_identity, agent)
+    picture = await asyncio.to_thread(avatar_url, said.avatar, agent.files.boundary)
+    return IdentityReply(agent_id=agent.id, avatar_url=picture, **msgspec.structs.asdict(said))
 
 
 def _no_workspace(wanted: str) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock
+from palinurus.domain.identity import AgentIdentity
 from palinurus.migrate.export.exporter import Kept, SessionExporter
 from palinurus.migrate.export.sinks import PIECE, Sink
 from palinurus.migrate.export.transcripts import write_transcript
@@ -37,7 +38,7 @@ class ExportedAgent(Struct, frozen=True):
     id: str
     workspace: Path
     name: str = ""
-    emoji: str = ""
+    identity: AgentIdentity = AgentIdentity()  # as the config says
     is_default: bool = False
 
 
@@ -169,9 +170,15 @@ def _config(agents: Sequence[ExportedAgent]) -> dict[str, Any]:
         entry: dict[str, Any] = {"id": agent.id}
         entry |= {"default": True} if agent.is_default else {}
         entry |= {"name": agent.name} if agent.name and agent.name != agent.id else {}
-        entry |= {"identity": {"emoji": agent.emoji}} if agent.emoji else {}
+        entry |= {"identity": said} if (said := _identity(agent.identity)) else {}
         listed.append(entry)
     return {"agents": {"list": listed}}  # OpenClaw refuses a config with a field that it does not know
+
+
+def _identity(said: AgentIdentity) -> dict[str, str]:
+    """What OpenClaw's config has a field for: creature and vibe stand in IDENTITY.md there."""
+    known = {"name": said.name, "theme": said.theme, "emoji": said.emoji, "avatar": said.avatar}
+    return {field: value for field, value in known.items() if value}
 
 
 def _is_pairing(name: str) -> bool:
