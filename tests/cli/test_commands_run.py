@@ -106,6 +106,18 @@ def test_a_secret_of_the_config_is_not_shown(pal_command: Pal) -> None:
     assert "correct-horse" not in pal_command("config", "get", "models.providers.mine").out
 
 
+def test_status_says_who_the_agent_is(pal_command: Pal, workspace: Path) -> None:
+    (workspace / "IDENTITY.md").write_text("---\nname: Logic\nemoji: 🤖\ncreature: owl\nvibe: calm\n---\n")
+    pal_command("config", "set", "agents.entries.main.identity.theme", "night")
+    rows = dict(line.split(maxsplit=1) for line in pal_command("status").out.splitlines())
+    assert (rows["agent"], rows["identity"]) == ("main", "Logic 🤖 · creature: owl; vibe: calm; theme: night")
+    said = pal_command("status", "--json").json["identity"]
+    assert said == {"name": "Logic", "emoji": "🤖", "creature": "owl", "vibe": "calm", "theme": "night"}
+    (workspace / "IDENTITY.md").write_text("- Name: (not chosen yet)\n")
+    pal_command("config", "unset", "agents.entries.main.identity")
+    assert "identity" not in pal_command("status").out
+
+
 def test_the_config_is_checked_located_and_described(pal_command: Pal, home: Home) -> None:
     assert pal_command("config", "file").out == f"{home.config_path}\n"
     assert "is good" in pal_command("config", "validate").out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,51 @@ async def test_where_an_agent_lives_is_not_set_by_a_call(ask: Asking) -> None:
 async def test_an_identity_is_what_the_agent_says_of_itself(ask: Asking) -> None:
     assert await ask("agent.identity.get") == {"agentId": "main", "name": "Pilot"}
     assert (await ask("agent.identity.get", sessionKey="agent:main:direct:x"))["agentId"] == "main"
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
+LOGIC = {"name": "Logic", "emoji": "🤖", "creature": "owl", "vibe": "calm", "theme": "dark", "avatar": "avatars/me.png"}
+
+
+async def test_an_identity_has_all_that_its_file_says_and_the_picture_itself(ask: Asking, workspace: Path) -> None:
+    (workspace / "IDENTITY.md").write_text("---\n" + "".join(f"{k}: {v}\n" for k, v in LOGIC.items()) + "---\n")
+    (workspace / "avatars").mkdir()
+    (workspace / "avatars" / "me.png").write_bytes(PNG)
+    url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    assert await ask("agent.identity.get") == {"agentId": "main", **LOGIC, "avatarUrl": url}
+    assert (await ask("agents.list"))["agents"][0]["identity"] == LOGIC
+
+
+@pytest.mark.parametrize(
+    ("avatar", "url"),
+    [
+        ("https://example.org/me.png", ""),
+        ("data:image/png;base64,AAAA", "data:image/png;base64,AAAA"),
+        ("data:text/html,hello", ""),
+        ("../outside.png", ""),
+        ("link.png", ""),
+        ("MEMORY.md", ""),
+        ("nothing.png", ""),
+        ("/etc/passwd", ""),
+    ],
+)
+async def test_a_picture_comes_from_the_workspace_or_is_data_and_from_nowhere_else(
+    ask: Asking, workspace: Path, avatar: str, url: str
+) -> None:
+    (workspace.parent / "outside.png").write_bytes(PNG)
+    (workspace / "link.png").symlink_to("../outside.png")
+    (workspace / "IDENTITY.md").write_text(f"- Avatar: {avatar}\n")
+    said = await ask("agent.identity.get")
+    assert (said["avatar"], said.get("avatarUrl", "")) == (avatar, url)
+
+
+async def test_what_the_config_says_of_an_agent_wins_over_its_file_in_lists(ask: Asking, workspace: Path) -> None:
+    (workspace / "IDENTITY.md").write_text("Name: Ada\nVibe: calm\nTheme: day\n")
+    said = {"name": "Nova", "theme": "night"}
+    config = {"agents": {"defaults": {"workspace": str(workspace)}, "list": [{"id": "main", "identity": said}]}}
+    ask.home.config_path.write_text(json.dumps(config))
+    (main,) = (await ask("agents.list"))["agents"]
+    assert main["identity"] == {"name": "Nova", "vibe": "calm", "theme": "night"}
 
 
 async def test_the_files_are_those_that_make_an_agent(ask: Asking, workspace: Path) -> None:

@@ -50,7 +50,14 @@ export const house = {
   },
 
   async refreshAgents() {
-    agents.value = await wire.call("agents.list");
+    const known = await wire.call("agents.list");
+    agents.value = known;
+    const pictured = known.agents.filter((each) => each.identity?.avatar);
+    if (!pictured.length) return;
+    // The picture itself comes through the gateway: an address elsewhere is never asked from here.
+    const said = await Promise.all(pictured.map((each) => wire.call("agent.identity.get", { agentId: each.id })));
+    const pictures = new Map(said.map((each) => [each.agentId, each.avatarUrl]));
+    agents.value = { ...known, agents: known.agents.map((each) => ({ ...each, picture: pictures.get(each.id) })) };
   },
 
   async refreshSessions() {

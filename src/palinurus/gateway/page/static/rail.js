@@ -151,6 +151,12 @@ export function makeRail() {
   );
 }
 
+/** Its picture, its emoji, or the sign that all agents share. */
+function agentSign(agent) {
+  if (agent.picture) return el("img", { src: agent.picture, alt: "", width: 18, height: 18 });
+  return agent.identity?.emoji || icon("agent");
+}
+
 function drawAgents(people) {
   const known = agents.value.agents;
   people.hidden = known.length < 2;
@@ -165,7 +171,7 @@ function drawAgents(people) {
         el(
           "a",
           { href: sessionPath(`agent:${each.id}:main`), "aria-current": each.id === at ? "true" : null },
-          el("span", { class: "rail-emoji", "aria-hidden": "true" }, each.identity?.emoji || icon("agent")),
+          el("span", { class: "rail-emoji", "aria-hidden": "true" }, agentSign(each)),
           name,
         ),
       );
