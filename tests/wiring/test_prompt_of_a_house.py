@@ -171,6 +171,18 @@ async def test_a_first_conversation_that_somebody_lays_out_later_stays(tmp_path:
         assert "Once more, with feeling." in newest(house.server.requests[-1])
 
 
+async def test_a_home_that_takes_over_a_grown_workspace_asks_no_first_questions(tmp_path: Path) -> None:
+    async with living(tmp_path) as house:
+        root = workspace(house)
+        seed_workspace(root, git=False)
+        fill_in(root)
+        (root / ".openclaw").mkdir()
+        (root / ".openclaw" / "workspace-state.json").write_text('{"version":1,"onboardingCompletedAt":"2026-02-01"}')
+        await house.hears("hello")
+        assert "First conversation" not in system(house.server.requests[0])
+        assert not (root / FIRST_RUN).exists()
+
+
 # --- skills ---
 
 

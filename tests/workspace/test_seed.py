@@ -11,7 +11,14 @@ import pytest
 from palinurus.domain.errors import WorkspaceError
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
-from palinurus.workspace.seed import FIRST_RUN, TEMPLATES, is_brand_new, seed_workspace, template
+from palinurus.workspace.seed import (
+    FIRST_RUN,
+    TEMPLATES,
+    is_brand_new,
+    retire_first_run,
+    seed_workspace,
+    template,
+)
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -39,6 +46,23 @@ def test_seeding_again_changes_nothing_and_a_finished_first_run_stays_finished(t
     report = seed_workspace(tmp_path, git=False)
     assert report.created == ()
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "mark"),
+    [
+        (".pal/workspace-state.json", '{"version": 1, "setupCompletedAt": "2026-11-15T09:00:00.000Z"}'),
+        (".openclaw/workspace-state.json", '{"version": 1, "onboardingCompletedAt": "2026-02-01T09:00:00.000Z"}'),
+        ("openclaw-workspace-state.json", '{"bootstrapSeededAt": "x", "setupCompletedAt": "2026-05-01T09:00:00.000Z"}'),
+    ],
+)
+def test_a_setup_that_was_marked_as_complete_does_not_begin_again(tmp_path: Path, place: str, mark: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text(mark)
+    assert FIRST_RUN not in seed_workspace(tmp_path / ".", git=False).created
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "openclaw-workspace-state.json").write_text("not JSON")
+    assert FIRST_RUN in seed_workspace(tmp_path / "other", git=False).created
 
 
 @pytest.mark.parametrize("sign", ["SOUL.md", "MEMORY.md", "memory/", ".git/", "HEARTBEAT.md"])
@@ -150,3 +174,61 @@ def test_the_templates_lie_inside_the_package() -> None:
 
     shipped = Path(palinurus.workspace.__file__).with_name("templates").iterdir()
     assert {FIRST_RUN, *TEMPLATES} == {path.name for path in shipped}
+
+
+# --- the end of the first conversation ---
+
+ASKED = (
+    "# Identity\n\n- **Name:**\n  _(pick something you like)_\n- **Vibe:** _(sharp? warm?)_\n<!-- fill in -->\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("identity", "user", "over"),
+    [
+        ("- Name: Ada\n", "- Name: Anna\n", True),
+        ("---\nname: Ada\n---\n", "Anna bakes bread.\n", True),
+        (template("IDENTITY.md") + "I am an owl.\n", template("USER.md") + "- Notes: likes the sea\n", True),
+        ("- Name: Ada\n", None, True),
+        (None, None, False),
+        ("- Name: Ada\n", template("USER.md"), False),
+        (template("IDENTITY.md"), "- Name: Anna\n", False),
+        (ASKED, "- Name: Anna\n", False),
+        ("\n", "- Name: Anna\n", False),
+    ],
+)
+def test_the_first_run_file_goes_when_both_files_say_something(
+    tmp_path: Path, identity: str | None, user: str | None, over: bool
+) -> None:
+    seed_workspace(tmp_path, git=False)
+    for name, text in (("IDENTITY.md", identity), ("USER.md", user)):
+        (tmp_path / name).unlink()
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    kept = retire_first_run(WorkspaceFiles(Boundary(tmp_path)), 1_700_000_000_000)
+    assert (tmp_path / FIRST_RUN).exists() is not over
+    assert bool(kept) is over
+    if over:
+        assert (tmp_path / kept).read_text() == template(FIRST_RUN)
+        assert retire_first_run(WorkspaceFiles(Boundary(tmp_path)), 1_700_000_000_000) == ""
+
+
+def test_a_first_run_file_that_is_a_link_stays_where_its_owner_put_it(tmp_path: Path) -> None:
+    seed_workspace(tmp_path, git=False)
+    (tmp_path / "theirs.md").write_text(template(FIRST_RUN))
+    (tmp_path / FIRST_RUN).unlink()
+    (tmp_path / FIRST_RUN).symlink_to("theirs.md")
+    (tmp_path / "IDENTITY.md").write_text("- Name: Ada\n")
+    (tmp_path / "USER.md").write_text("- Name: Anna\n")
+    assert retire_first_run(WorkspaceFiles(Boundary(tmp_path)), 0) == ""
+    assert (tmp_path / "theirs.md").exists()
+
+
+def test_what_cannot_be_kept_is_not_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    seed_workspace(tmp_path, git=False)
+    (tmp_path / ".pal").write_text("in the way")
+    (tmp_path / "IDENTITY.md").write_text("- Name: Ada\n")
+    (tmp_path / "USER.md").write_text("- Name: Anna\n")
+    assert retire_first_run(WorkspaceFiles(Boundary(tmp_path)), 0) == ""
+    assert (tmp_path / FIRST_RUN).read_text() == template(FIRST_RUN)
+    assert "could not be moved" in caplog.text

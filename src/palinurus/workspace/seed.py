@@ -101,7 +101,7 @@ def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
     """
     boundary = files.boundary
     seen, *_ = stats = boundary.stat_names((FIRST_RUN, *PERSONAL))
-    if seen is None or not stat.S_ISREG(seen.st_mode) or is_setup_complete(boundary):
+    if seen is None or not stat.S_ISREG(seen.st_mode) or _is_complete(boundary, SETUP_STATE):
         return ""
     texts = [found.text for name in PERSONAL if isinstance(found := files.read(name), FileText)]
     if not texts or not all(_is_filled_in(text) for text in texts):
