@@ -112,10 +112,11 @@ def _who(settings: PromptSettings, files: Sequence[BootstrapFile]) -> str:
 
 
 def _documentation(settings: PromptSettings) -> str:
-    pages = f" and the pages in {settings.documentation}" if settings.documentation else ""
+    """In the sandbox there is neither the command nor its home."""
+    pages = f", and the pages in {settings.documentation}" if settings.documentation else ""
     return (
-        f"## Documentation\nAsked about Palinurus itself, look first: `pal --help`, `pal status`, `pal doctor`{pages},"
-        " by `exec`; or ask your user to."
+        "## Documentation\nAsked about Palinurus itself, look first: `pal --help`, `pal status`, `pal doctor`"
+        f"{pages}. Run `exec` on the host for that, or ask your user to."
     )
 
 
