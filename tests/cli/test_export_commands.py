@@ -50,3 +50,11 @@ def test_a_home_goes_into_one_file_and_comes_back(talked: Pal, tmp_path: Path) -
     assert talked("export", str(tmp_path / "tree")).code == 0
     assert (tmp_path / "tree" / "agents" / "main" / "sessions" / "s1.jsonl").exists()
     assert (tmp_path / "tree" / "workspace" / "AGENTS.md").exists()
+
+
+def test_who_the_agent_is_goes_along_in_the_fields_that_openclaw_has(talked: Pal, tmp_path: Path) -> None:
+    for field in ("name", "theme", "avatar", "vibe"):
+        assert talked("config", "set", f"agents.entries.main.identity.{field}", f"my-{field}").code == 0
+    assert talked("export", str(tmp_path / "tree")).code == 0
+    (main,) = json.loads((tmp_path / "tree" / "openclaw.json").read_text())["agents"]["list"]
+    assert main["identity"] == {"name": "my-name", "theme": "my-theme", "avatar": "my-avatar"}
