@@ -55,7 +55,8 @@ export const house = {
     const pictured = known.agents.filter((each) => each.identity?.avatar);
     if (!pictured.length) return;
     // The picture itself comes through the gateway: an address elsewhere is never asked from here.
-    const said = await Promise.all(pictured.map((each) => wire.call("agent.identity.get", { agentId: each.id })));
+    const ask = (each) => wire.call("agent.identity.get", { agentId: each.id }).catch(() => ({ agentId: each.id }));
+    const said = await Promise.all(pictured.map(ask));
     const pictures = new Map(said.map((each) => [each.agentId, each.avatarUrl]));
     agents.value = { ...known, agents: known.agents.map((each) => ({ ...each, picture: pictures.get(each.id) })) };
   },
