@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,27 @@ def home(tmp_path: Path, workspace: Path) -> Home:
     model = '"model": "embedded/scout"'
     (root / "palinurus.json").write_text(f'{{"agents": {{"defaults": {{{model}, "workspace": "{workspace}"}}}}}}')
     return find_home({"PALINURUS_HOME": str(root), "HOME": str(tmp_path)})
+
+
+@contextmanager
+def limit_cpu(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise AssertionError(f"computed for more than {seconds} s")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.fixture
+def cpu_limit() -> Callable[[float], AbstractContextManager[None]]:
+    """`with cpu_limit(30)` fails when its block computes for longer; what else the machine does is not counted.
+
+    For work that takes a fraction of a second when it is linear in its input, and minutes when it is not. A search
+    for a pattern is interrupted, too.
+    """
+    return limit_cpu

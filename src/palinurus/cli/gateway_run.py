@@ -13,7 +13,7 @@ from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.listening import GatewaySettings, gateway_settings
 from palinurus.config.load import load_config
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, HomeTaken
 from palinurus.wiring.gateway import Gateway
 from palinurus.wiring.sweeping import sweeping
 
@@ -97,3 +97,8 @@ async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> N
                 shell.warn(f"finishing {door.busy} run(s); once more stops them")
         finally:
             await gateway.close()
+        if door.taken:
+            raise HomeTaken(
+                f"another process holds {shell.home.root} now, because its file `lock` was removed",
+                hint="leave that file alone; `pal gateway status` asks the other one",
+            )

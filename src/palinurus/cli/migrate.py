@@ -19,6 +19,7 @@ from palinurus.migrate.report import FoundSession, MigrationReport
 from palinurus.operations.migrate import MIGRATE_OPENCLAW, MigrateOpenClaw
 
 STAGES = {"sessions": "reading conversations", "files": "looking at files"}
+INCOMPLETE = 4  # exit code: something could not be read and is missing
 MOST_SKIPPED = 20
 MOST_SETTINGS = 40
 SETTINGS = {
@@ -77,6 +78,13 @@ def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys
         make_on_first_run(shell)
     report = run_async(_follow(shell, MigrateOpenClaw(str(root), apply, keys)))
     shell.show(report, lambda: report_text(report))
+    _fail_if_incomplete(report)
+
+
+def _fail_if_incomplete(report: MigrationReport) -> None:
+    """A script must notice that something stayed behind because it could not be read."""
+    if report.applied and report.skipped_total:
+        raise click.exceptions.Exit(INCOMPLETE)
 
 
 def _other(program: Program, where: str, what: str) -> click.Command:
@@ -98,6 +106,7 @@ def _other(program: Program, where: str, what: str) -> click.Command:
             make_on_first_run(shell)
         report = run_async(_follow(shell, MigrateOpenClaw(str(root), apply, program=program)))
         shell.show(report, lambda: report_text(report, program))
+        _fail_if_incomplete(report)
 
     return command
 

@@ -11,6 +11,7 @@ from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.operations.table import Operation, P, R
 from palinurus.operations.tools import EXPLAIN, LIST, AskTools, ExplainTool, Explanation, ToolList
+from palinurus.tools.policy.names import BUILT_IN
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -96,7 +97,8 @@ def _explain_text(shell: Shell, told: Explanation) -> str:
         lines.append(shell.dim(row) if step.verdict == "silent" else row)
     lines.append(answer)
     if not told.present:
-        lines.append(f"But there is no tool {told.name} here: it is not built in yet, or the config leaves it out.")
+        here = "the config leaves it out" if told.name in BUILT_IN else "this version has no such tool"
+        lines.append(f"But there is no tool {told.name} here: {here}.")
     return "\n".join(lines)
 
 

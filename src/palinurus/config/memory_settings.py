@@ -223,7 +223,7 @@ def _sync(layers: Sequence[MemorySearchOptions], qmd: QmdOptions | None) -> Sync
 
 def _minutes(text: str | None) -> float | None:
     """`5m`, `300s`, `1h`; a bare number is minutes, as in OpenClaw. None for what is no time."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)\s*", text or "", re.IGNORECASE)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*+(ms|s|m|h|d|)\s*", text or "", re.IGNORECASE)
     if found is None:
         return None
     unit = found[2].lower()

@@ -30,16 +30,17 @@ _PEM = (
 )
 _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("PRIVATE KEY-----",), _PEM),
-    (("sk-",), r"(?<![A-Za-z0-9])sk-(?=[A-Za-z0-9_-]{0,60}\d)[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter
+    (("sk-",), r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]{0,60}+\d)[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter
     (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}"),
     (("github_pat_",), r"(?<![A-Za-z0-9])github_pat_[A-Za-z0-9_]{30,}"),
     (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),  # Slack
-    (("pal_",), r"(?<![A-Za-z0-9])pal_[A-Za-z0-9_-]{43}"),  # our own gateway's
+    # Our own gateway's, and Google's. Where one ends another may begin, so a chain of them is taken out at once:
+    # one in each round would be as many rounds as there are keys.
+    (("pal_", "AIza"), r"(?<![A-Za-z0-9])(?:pal_[A-Za-z0-9_-]{43}|AIza[A-Za-z0-9_-]{35})+"),
     (("AKIA", "ASIA"), r"(?<![A-Za-z0-9])A(?:K|S)IA[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
-    (("AIza",), r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}"),  # Google
     ((":AA",), r"(?<!\d)\d{6,12}:AA[A-Za-z0-9_-]{32,}"),  # Telegram bots
     (("eyJ",), r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),  # JSON web tokens
-    (("earer ",), r"(?<=[Bb]earer )(?=[A-Za-z0-9._~+/=-]{0,60}\d)[A-Za-z0-9._~+/=-]{20,}"),
+    (("earer ",), r"(?<=[Bb]earer )(?=[A-Za-z._~+/=-]{0,60}+\d)[A-Za-z0-9._~+/=-]{20,}"),
 )
 _PATTERNS = tuple((hints, re.compile(shape)) for hints, shape in _SHAPES)
 

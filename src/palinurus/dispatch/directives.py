@@ -30,6 +30,8 @@ _NAMES = {
     "elev": "elevated",
 }
 _WORD = re.compile(rf"(?<!\S)/(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?=[\s:]|$)", re.IGNORECASE)
+_GAP = re.compile(r"[ :]+")
+_VALUE = re.compile(r"[ :]+(\S+)")
 _MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[\w.:+@/-]+)?")
 
 
@@ -65,19 +67,21 @@ def parse_directives(text: str) -> tuple[Directives, str]:
     found: dict[str, str] = {}
     asked: list[str] = []
     kept: list[str] = []
-    at = 0
+    at, blank, last = 0, True, len(text.rstrip())
     while match := _WORD.search(text, at):
         name = _NAMES[match["name"].lower()]
         value, end = _value(name, text, match.end())
         kept.append(text[at : match.start()])
+        blank = blank and not kept[-1].strip()
         if value is not None:
             found[name] = value
             end += text[end : end + 1] == " "  # the space before it stays
-        elif not text[match.end() :].strip() and not "".join(kept).strip():
+        elif blank and match.end() >= last:
             asked.append(name)  # nothing but the bare word
             end = len(text)
         else:
             kept.append(text[match.start() : end])
+            blank = False
         at = end
     kept.append(text[at:])
     if not found and not asked:
@@ -88,10 +92,10 @@ def parse_directives(text: str) -> tuple[Directives, str]:
 def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
     """The value that stands behind a directive and where it ends; None when what stands there is no value of it."""
     if name == "queue":  # its options are words of their own
-        change, length = parse_queue(text[start:].lstrip(" :"))
-        begin = len(text) - len(text[start:].lstrip(" :"))
-        return (text[begin : begin + length], begin + length) if change else (None, start)
-    match = re.compile(r"[ :]+(\S+)").match(text, start)
+        begin = match.end() if (match := _GAP.match(text, start)) else start
+        change, end = parse_queue(text, begin)
+        return (text[begin:end], end) if change else (None, start)
+    match = _VALUE.match(text, start)
     if match is None:
         return None, start
     value = match[1].lower() if name != "model" else match[1]

@@ -20,7 +20,9 @@ MODES: tuple[Mode, ...] = ("steer", "followup", "collect", "interrupt")
 DROPS: tuple[Drop, ...] = ("summarize", "old", "new")
 # Names of older releases of OpenClaw.
 OLD_MODES: Mapping[str, Mode] = {"steer-backlog": "steer", "steer+backlog": "steer", "queue": "steer"}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
+_WORD = re.compile(r"\S+")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m)?")
+_COUNT = re.compile(r"[0-9]{1,9}")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 0.001}
 
 
@@ -57,12 +59,12 @@ def parse_mode(word: str) -> Mode | None:
     return next((mode for mode in MODES if mode == word), OLD_MODES.get(word))
 
 
-def parse_queue(text: str) -> tuple[QueueChange | None, int]:
-    """`collect debounce:0.5s cap:25 drop:old` as a change, and how much of the text it took."""
+def parse_queue(text: str, start: int = 0) -> tuple[QueueChange | None, int]:
+    """`collect debounce:0.5s cap:25 drop:old` as a change, and where in the text it ends."""
     values: dict[str, object] = {}
-    end = 0
-    for match in re.finditer(r"\s*(\S+)", text):
-        word = match[1].lower()
+    end = start
+    for match in _WORD.finditer(text, start):
+        word = match[0].lower()
         name, _, value = word.partition(":")
         if word in ("default", "reset") and not values:
             return QueueChange(clear=True), match.end()
@@ -70,14 +72,14 @@ def parse_queue(text: str) -> tuple[QueueChange | None, int]:
             values["mode"] = mode
         elif name == "debounce" and (duration := _DURATION.fullmatch(value)):
             values["debounce"] = float(duration[1]) * _UNITS[duration[2]]
-        elif name == "cap" and value.isdigit() and int(value) >= 1:
+        elif name == "cap" and _COUNT.fullmatch(value) and int(value) >= 1:
             values["cap"] = int(value)
         elif name == "drop" and value in DROPS:
             values["drop"] = value
         else:
             break
         end = match.end()
-    return (QueueChange(**values), end) if values else (None, 0)  # type: ignore[arg-type]
+    return (QueueChange(**values), end) if values else (None, start)  # type: ignore[arg-type]
 
 
 def overflow_note(dropped: Sequence[str]) -> str:

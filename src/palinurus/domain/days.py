@@ -84,12 +84,13 @@ def find_dates(text: str, base: date, *, tense: Tense = "") -> list[Found]:
     found: list[Found] = []
     if text.isascii() and not _may_name_days(text):
         return found
+    taken = bytearray(len(text))  # the characters of what was found: an earlier rule knows better
     for rule in _rules(tense, ascii_only=text.isascii()):
         for match in rule.pattern.finditer(text):
-            if any(match.start() < each.end and each.start < match.end() for each in found):
-                continue
-            if meant := _meant(rule.meaning, match, base):
-                found.append(Found(match.start(), match.end(), meant, rule.relative))
+            start, end = match.span()
+            if taken.find(1, start, end) < 0 and (meant := _meant(rule.meaning, match, base)):
+                found.append(Found(start, end, meant, rule.relative))
+                taken[start:end] = b"\1" * (end - start)
     return sorted(found, key=lambda each: each.start)
 
 
@@ -100,10 +101,12 @@ def _may_name_days(text: str) -> bool:
 
 def resolved(text: str, base: date | None) -> str:
     """The text with what its relative dates mean behind each: `yesterday (2026-11-13)`."""
-    for found in reversed(find_dates(text, base) if base else []):
-        if found.relative and not text[found.end :].startswith(f" ({found}"):
-            text = f"{text[: found.end]} ({found}){text[found.end :]}"
-    return text
+    parts, at = [], 0
+    for found in find_dates(text, base) if base else []:
+        if found.relative and not text.startswith(f" ({found}", found.end):
+            parts.append(f"{text[at : found.end]} ({found})")
+            at = found.end
+    return "".join([*parts, text[at:]])
 
 
 def _meant(meaning: Meaning, match: re.Match[str], base: date) -> tuple[Period, ...]:

@@ -8,6 +8,7 @@
         StorageFull         the disk is full
         StorageReadOnly     the home may only be read
         StorageDamaged      a database file is not what it should be
+        HomeTaken           another process writes this home now
       HomeHeld              another process holds the home and cannot be used
         HolderRefused       the holder answers, but for another config or workspace
         HolderLost          the holder went away in mid-operation; asking again may work
@@ -83,6 +84,10 @@ class StorageReadOnly(StorageError):
 
 class StorageDamaged(StorageError):
     """A database file is not what it should be."""
+
+
+class HomeTaken(StorageError):
+    """Another process writes this home now: this one must not."""
 
 
 class HomeHeld(PalinurusError):

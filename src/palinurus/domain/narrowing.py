@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from palinurus.domain.tool import Restriction
 
-FILE_TOOLS = frozenset({"read", "write", "edit", "ls", "grep", "find", "memory_get"})
+FILE_TOOLS = frozenset({"read", "write", "edit", "delete", "ls", "grep", "find", "memory_get"})
 UNSEEN_PATHS = frozenset({"apply_patch"})  # they name files in a text that only they understand
 
 

@@ -32,7 +32,7 @@ FULL = 1.32  # each word once in the piece and once beside it: as good as one ca
 
 _WORD = re.compile(r"[^\W_]+")
 # `Anna: …`, `- **Budget**: …`, `| Anna | …`: who speaks, or what a line is about
-_LABEL = re.compile(r"[ \t>|]*(?:[-*+][ \t]|\d{1,9}[.)][ \t])?[ \t]*[*_]*[^\W_][^:：|\n]{0,40}?[*_]*[ \t]*[:：|]")
+_LABEL = re.compile(r"[ \t>|]*+(?:[-*+][ \t]|\d{1,9}[.)][ \t])?+[ \t]*+[*_]*+[^\W_][^:：|\n]{0,40}?[*_]*[ \t]*[:：|]")
 
 Counts = dict[int, float]
 """How often each term of the question occurs, by the term's number."""

@@ -13,13 +13,14 @@ from msgspec import Struct
 BLOCK_CHARACTERS = 320  # prose and code are cut before they get longer; a single line never is
 SHORT_LINE = 45  # a line that ends earlier was ended on purpose, and not wrapped
 PARENT_CHARACTERS = 100  # of the bullet that a block hangs under
+ABOVE_CHARACTERS = 400  # of a heading, or of the head of a table, that a block hangs under
 FRONT_MATTER_LINES = 200
 
 _KIND = re.compile(
     r"[ \t]*(?:(?P<fence>`{3,}|~{3,})|(?P<heading>#{1,6})(?=[ \t]|$)|(?P<bullet>(?:[-*+]|\d{1,9}[.)])(?=[ \t]|$))"
     r"|(?P<row>\|)|(?P<underline>={2,}|-{2,})[ \t]*$|(?P<speaker>[*_]*[^\W\d_][\w .'’-]{0,30}[*_]*:[*_]*[ \t]))?"
 )
-_RULER = re.compile(r"[ \t]*\|?[ \t:|-]+$")
+_RULER = re.compile(r"[ \t:|-]+$")
 _ENDED = (".", "!", "?", "…", ":", ";", "。", "！", "？", "：", '."', '!"', '?"', ".)", "”", "」")
 _TELLING = re.compile(r"[^\W_]")
 
@@ -60,6 +61,7 @@ class _Gatherer:
         self._context = ""
         self._block: Block | None = None
         self._last = ""  # line of the open block
+        self._further: list[str] = []  # the lines of the open block behind its first
         self._blocks: list[Block] = []
 
     def gather(self, lines: list[str]) -> list[Block]:
@@ -120,7 +122,7 @@ class _Gatherer:
         if self._block:
             self._block.heading = True
         self._close()
-        self._headings.append((level, text))
+        self._headings.append((level, text[:ABOVE_CHARACTERS]))
         self._renew()
 
     def _underline(self, number: int, line: str) -> None:
@@ -143,7 +145,7 @@ class _Gatherer:
         if changed:
             self._renew()
         self._open(number, line)
-        self._bullets.append((depth, line))
+        self._bullets.append((depth, line.strip("-*+ \t")[:PARENT_CHARACTERS]))
         self._context = ""
 
     def _row(self, number: int, line: str) -> None:
@@ -153,7 +155,7 @@ class _Gatherer:
             self._leave_list()
         self._open(number, line)
         if not self._header:
-            self._header = " ".join(line.replace("|", " ").split())
+            self._header = " ".join(line.replace("|", " ").split())[:ABOVE_CHARACTERS]
         elif self._block:
             self._block.context = f"{self._block.context} > {self._header}" if self._block.context else self._header
 
@@ -195,7 +197,7 @@ class _Gatherer:
         if not self._context:
             above = [text for _, text in self._headings]
             if self._bullets:
-                above.append(self._bullets[-1][1].strip("-*+ \t")[:PARENT_CHARACTERS])
+                above.append(self._bullets[-1][1])
             self._context = " > ".join(above)
         return self._context
 
@@ -205,12 +207,15 @@ class _Gatherer:
         self._last = line.rstrip()
 
     def _add(self, block: Block, number: int, line: str) -> None:
-        block.text = f"{block.text}\n{line}"
+        self._further.append(line)
         block.end = number
         block.size += len(line)
         self._last = line.rstrip()
 
     def _close(self) -> None:
         if self._block is not None:
+            if self._further:
+                self._block.text = "\n".join([self._block.text, *self._further])
+                self._further = []
             self._blocks.append(self._block)
             self._block = None

@@ -97,6 +97,7 @@ class Server:
         self._hello = hello
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
+        self._mine: os.stat_result | None = None  # the socket as this process made it
         self._clients: set[asyncio.Task[None]] = set()
 
     async def start(self, path: Path) -> None:
@@ -105,12 +106,14 @@ class Server:
         with _short(path) as address:
             self._server = await asyncio.start_unix_server(self._accept, address, limit=MAX_FRAME)
         os.chmod(path, 0o600)  # noqa: PTH101  # instant, and the pathlib form is refused in async code
+        self._mine = path.stat()  # noqa: ASYNC240  # instant
 
     async def close(self) -> None:
         """Say good-bye to all: they look for the next holder."""
         if self._server is not None and self._path is not None:
             self._server.close()
-            _remove(self._path)
+            if _is_same(self._path, self._mine):  # another holder may have made its own by now
+                _remove(self._path)
         for client in self._clients:
             client.cancel()
         if self._clients:
@@ -189,6 +192,13 @@ async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def _is_same(path: Path, known: os.stat_result | None) -> bool:
+    try:
+        return known is not None and os.path.samestat(path.stat(), known)
+    except OSError:
+        return False
 
 
 def _disagreement(ours: Hello, theirs: Hello) -> str:

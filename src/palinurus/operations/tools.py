@@ -13,7 +13,7 @@ from palinurus.domain.tool import Tool
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, explain
-from palinurus.tools.policy.names import canonical, group_of, is_known
+from palinurus.tools.policy.names import BUILT_IN, canonical, group_of, is_known, members
 
 
 class AskTools(Struct, frozen=True):
@@ -86,12 +86,19 @@ async def _explain(house: House, params: ExplainTool) -> Explanation:
     place = await _place(house, AskTools(params.agent, params.session_key, params.model, params.sender))
     name = canonical(params.name)
     tool = next((tool for tool in place.tools if canonical(tool.spec.name) == name), None)
+    if (group := members(name.removeprefix("group:")) if name.startswith("group:") else None) is not None:
+        raise NotFound(f"{name} is a group: {', '.join(group)}", hint=_of_group(group))
     if tool is None and (not is_known(name) or "*" in name or ":" in name):
         raise NotFound(f"there is no tool {params.name!r}", hint="`pal tools list` shows them")
     verdict = explain(place.policy, place.about(tool, name))
     asked = place.asked
     shown = tool.spec.name if tool else name
     return Explanation(shown, group_of(name), str(asked.key), place.model, asked.sandboxed, tool is not None, verdict)
+
+
+def _of_group(group: tuple[str, ...]) -> str:
+    here = [name for name in group if name in BUILT_IN or "*" in name]
+    return f"name one of them, such as {here[0]}" if here else "this version has no such tool"
 
 
 async def _place(house: House, params: AskTools) -> _Place:

@@ -36,7 +36,7 @@ def missing(program: str) -> str:
 
 
 def read_version(text: str) -> tuple[int, ...]:
-    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    found = re.search(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", text)
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 

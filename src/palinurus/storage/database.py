@@ -20,8 +20,16 @@ from typing import Any, TypeVar
 
 import apsw
 
-from palinurus.domain.errors import PalinurusError, StorageDamaged, StorageError, StorageFull, StorageReadOnly
+from palinurus.domain.errors import (
+    HomeTaken,
+    PalinurusError,
+    StorageDamaged,
+    StorageError,
+    StorageFull,
+    StorageReadOnly,
+)
 from palinurus.storage.migrations import check_form, migrate
+from palinurus.storage.queries import load_queries, migration_files
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -36,14 +44,30 @@ LINGER_SECONDS = 0.05  # how long a write that nobody waits for may wait for com
 READ_CACHE = 16 * 1024  # kilobytes of a derived file that are kept at hand
 WRITE_CACHE = 32 * 1024
 LITTLE_SPACE = 64 * 1024  # a disk with less to give counts as full
+IDLE_SECONDS = 5.0  # after the last write, until the log is moved into the file
+MARKER = "home.id"  # stands beside a home's database from its first day on
+SIGNS_OF_LIFE = (MARKER, "derived/transcripts.sqlite", "chat-history.jsonl")
+SQL = load_queries("holder.sql")
 
 
 class Database:
-    def __init__(self, path: Path, folder: str, *, readonly: bool = False, derived: bool = False) -> None:
-        """`derived`: a power cut may cost the last writes, because they can be made again; never the whole file."""
+    def __init__(
+        self, path: Path, folder: str, *, readonly: bool = False, derived: bool = False, exclusive: bool = False
+    ) -> None:
+        """`derived`: a power cut may cost the last writes, because they can be made again; never the whole file.
+
+        `exclusive`: from now on only this object commits; who had the file before is refused with HomeTaken.
+        """
         self.path = path
+        self._epoch: int | None = None
+        self._checkpoints = not derived
         with translated(path):
+            if exclusive:
+                check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
+            if self._writer is not None and exclusive:
+                self._epoch = self._writer.execute(SQL["next_epoch"]).get
+                _leave_marker(path)
             self._reader = _open_reader_alone(path) if readonly else _open_reader(path)
             if derived:
                 self._reader.pragma("cache_size", -READ_CACHE)
@@ -53,6 +77,7 @@ class Database:
         self._jobs: deque[Job] = deque()  # touched on the event loop alone
         self._committing = False
         self._lingering: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
 
     def check_form(self, folder: str) -> None:
         """Raises StorageReadOnly for a file of an earlier release that is open for reading only."""
@@ -103,6 +128,7 @@ class Database:
     async def close(self) -> None:
         """After the last write that was handed in has ended."""
         await self.flush()
+        self._stop_idle_timer()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._read_thread, self._reader.close)  # after the reads that are under way
         if self._writer is not None:
@@ -153,6 +179,20 @@ class Database:
         _settle([future for _, future in batch], outcomes)
         self._commit_next(loop)
         self.on_commit(len(batch), seconds)
+        if self._checkpoints and not self._committing:
+            self._stop_idle_timer()
+            self._idle = loop.call_later(IDLE_SECONDS, self._write_thread.submit, self._checkpoint)
+
+    def _stop_idle_timer(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _checkpoint(self) -> None:
+        """Move the log into the file as far as nobody reads in it: a home whose log is lost then loses little."""
+        if self._writer is not None:
+            with suppress(apsw.Error):  # the next commit meets what is wrong and tells somebody
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _commit(self, works: list[Work[Any]]) -> list[Any]:
         connection = self._writer
@@ -161,6 +201,7 @@ class Database:
         try:
             with translated(self.path):
                 connection.execute("BEGIN IMMEDIATE")
+                self._check_epoch(connection)
                 outcomes = [_attempt(connection, work) for work in works]
                 connection.execute("COMMIT")
         except PalinurusError as error:
@@ -169,6 +210,13 @@ class Database:
                     connection.execute("ROLLBACK")
             return [error] * len(works)
         return outcomes
+
+    def _check_epoch(self, connection: apsw.Connection) -> None:
+        if self._epoch is not None and connection.execute(SQL["current_epoch"]).get != self._epoch:
+            raise HomeTaken(
+                f"another process writes {self.path} now, so this one has stopped writing",
+                hint="end this process; `pal status` asks the other one",
+            )
 
 
 def _nobody(_: int, __: float) -> None: ...
@@ -211,8 +259,43 @@ def _open_writer(path: Path, folder: str, derived: bool) -> apsw.Connection:
         connection.pragma("wal_autocheckpoint", 4_000)
         connection.pragma("journal_size_limit", 4 * 1024 * 1024)
         connection.pragma("cache_size", -WRITE_CACHE)
-    migrate(connection, path, folder)
+    if len(migrate(connection, path, folder)) == len(migration_files(folder)) and not derived:
+        # A file that was just made lies in its log alone until then, and would be an empty one without it.
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     return connection
+
+
+def check_not_emptied(path: Path) -> None:
+    """Raises StorageDamaged for a home that has been lived in and whose database holds nothing.
+
+    To open it would make a new one, and everything that was said would seem never to have been.
+    """
+    sign = next((name for name in SIGNS_OF_LIFE if (path.parent / name).exists()), "")
+    if sign and _holds_nothing(path):
+        raise StorageDamaged(
+            f"{path} {'is empty' if path.exists() else 'is missing'}, but {sign} shows that this home has been used",
+            hint=f"put the file back, or a backup (`pal backup restore`); to begin anew, move {path.parent} away",
+        )
+
+
+def _holds_nothing(path: Path) -> bool:
+    if not path.exists():
+        return True
+    with path.open("rb") as file:
+        header = file.read(64)
+    if header[60:].strip(b"\0"):  # user_version in the header: the form that migrations have given it
+        return False
+    connection = apsw.Connection(str(path))  # what the log says counts too
+    try:
+        return not connection.pragma("user_version")
+    finally:
+        connection.close()
+
+
+def _leave_marker(path: Path) -> None:
+    marker = path.with_name(MARKER)
+    if not marker.exists():
+        marker.touch(mode=0o600)
 
 
 def _open_reader(path: Path) -> apsw.Connection:

@@ -20,6 +20,7 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import (
     HolderLost,
     HomeHeld,
+    HomeTaken,
     PalinurusError,
     StorageFull,
     StorageReadOnly,
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 REACH_SECONDS = 10.0  # how long a holder may be out of reach: it may be starting, or just have died
 HAND_OVER_SECONDS = 900.0  # that a holder may take to finish what runs
 YIELD_SECONDS = 5.0  # that a holder which handed over leaves the lock to the one who asked for it
+LOCK_SECONDS = 1.0  # between two looks whether the lock is still there
 INSIDE_SECONDS = 5.0  # that a question of our own, asked before the home was handed over, may still take
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 
@@ -68,6 +70,8 @@ class Door:
         self._reader: Runtime | None = None
         self._entering = asyncio.Lock()
         self._handing: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.taken = False  # another process holds the home that this one held
         self._yields_until = 0.0
         self._questions = 0  # of our own, that are being answered
         self._quiet = asyncio.Event()
@@ -104,6 +108,9 @@ class Door:
                     return await caller.call(operation, params)
             except HolderLost:
                 await self._lose(caller)
+                await patience.pause()
+            except HomeTaken:  # nothing of it was stored; the process that took the home is asked
+                await self._hand_over()
                 await patience.pause()
 
     async def follow(self, feed: Feed[P, R], params: P) -> AsyncIterator[R]:
@@ -198,10 +205,27 @@ class Door:
         self._runtime.house.holder.hand_over = self._hand_over
         if self._logs is not None:
             self._logs.redact = self._runtime.agents.redact  # it hears of new keys
+        self._watching = asyncio.create_task(self._watch_lock(), name="watch the lock")
         log.info("holds the home: %s", self._command)
         return LocalCaller(self._runtime.house)
 
+    async def _watch_lock(self) -> None:
+        """Somebody may remove the file, and the next process would lock another one of that name."""
+        while self._lock.keep(self._command):  # noqa: ASYNC110  # a file that goes tells nobody
+            await asyncio.sleep(LOCK_SECONDS)
+        log.error("%s has taken the home: the file lock was removed", self._lock.holder())
+        self.taken = True
+        end = self._runtime.house.holder.end if self._runtime is not None else None
+        if end is None:
+            await self._hand_over()
+        else:
+            end()
+            end()  # at once: what runs can no longer be stored
+
     async def _let_go(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
         try:
             if self._runtime is not None:
                 await self._runtime.close()
@@ -242,7 +266,8 @@ class Door:
             return
         log.info("hands the home over: %s", self._command)
         try:
-            await self._runtime.drain()  # our own person may still look and stop
+            with suppress(HomeTaken):  # what runs here cannot be stored: whoever took the home runs it again
+                await self._runtime.drain()  # our own person may still look and stop
             async with self._entering:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._quiet.wait(), INSIDE_SECONDS)

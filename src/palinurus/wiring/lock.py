@@ -37,6 +37,21 @@ class HomeLock:
         self._file = file
         return True
 
+    def keep(self, command: str) -> bool:
+        """Whether the file that others look at is still the one that this process has locked.
+
+        A file that somebody has removed is made and locked anew; False when another process was quicker.
+        """
+        if self._file is None:
+            return False
+        mine = os.fstat(self._file)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(mine, self._path.stat()):
+                return True
+        before, self._file = self._file, None
+        os.close(before)
+        return self.acquire(command)
+
     def release(self) -> None:
         if self._file is not None:
             os.close(self._file)

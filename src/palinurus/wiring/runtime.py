@@ -104,7 +104,7 @@ class Runtime:
             leave_skill_note(home, loaded)
         settings = agent_settings(loaded.config, home)
         clock = SystemClock(settings.zone)
-        self._database = Database(home.root / "home.sqlite", "home", readonly=readonly)
+        self._database = Database(home.root / "home.sqlite", "home", readonly=readonly, exclusive=not readonly)
         if readonly:
             self._database.check_form("home")
         audit = SqliteAudit(self._database, clock, random_salt)

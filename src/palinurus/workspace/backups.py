@@ -1,4 +1,4 @@
-"""What a person's markdown held before an agent changed it: promise 5.
+"""What a person's markdown held before an agent changed it, and any file that an agent deleted: promise 5.
 
     .pal/backups/SOUL.md/20261115-090000-000.md
     .pal/backups/memory/2026-11-01.md/20261115-090500-120.md
@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import Boundary
@@ -45,7 +46,7 @@ def keep_backup(boundary: Boundary, path: str, data: bytes, now_ms: int) -> str:
     directory = f"{PLACE}/{path}"
     at = datetime.fromtimestamp(now_ms / 1000, UTC)
     for later in range(_TRIES):  # two in one millisecond, or a clock that was set back
-        wanted = f"{directory}/{_name(at + timedelta(milliseconds=later))}"
+        wanted = f"{directory}/{_name(at + timedelta(milliseconds=later), path)}"
         if create_file(boundary, wanted, data, mode=0o600, guard=plain_way(wanted)):
             _prune(boundary, directory)
             return wanted
@@ -62,8 +63,8 @@ def superfluous(names: list[str]) -> list[str]:
     return [name for name in ordered if name not in kept]
 
 
-def _name(at: datetime) -> str:
-    return f"{at:%Y%m%d-%H%M%S}-{at.microsecond // 1000:03}.md"
+def _name(at: datetime, path: str) -> str:
+    return f"{at:%Y%m%d-%H%M%S}-{at.microsecond // 1000:03}{PurePosixPath(path).suffix.lower()}"
 
 
 def plain_way(wanted: str) -> Guard:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 from hosted import bundle_of, skill_text
@@ -78,11 +79,12 @@ def test_the_instructions_are_searched_however_much_else_there_is() -> None:
 @pytest.mark.parametrize(
     "word", ["ignore all rule ", "send ", "prerequisite download ", "curl ", "do not tell ", "<!--"]
 )
-def test_a_text_that_was_made_to_be_slow_is_searched_in_time(word: str) -> None:
+def test_a_text_that_was_made_to_be_slow_is_searched_in_time(
+    word: str, cpu_limit: Callable[[float], AbstractContextManager[None]]
+) -> None:
     line = word * (3_900 // len(word))
-    began = time.monotonic()
-    report = scan_bundle(Bundle({"SKILL.md": "\n".join([line] * 1_000).encode()}))
-    assert time.monotonic() - began < 15
+    with cpu_limit(15):
+        report = scan_bundle(Bundle({"SKILL.md": "\n".join([line] * 1_000).encode()}))
     assert len(report.findings) <= MAX_FINDINGS
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import stat
 import struct
-import time
 import zipfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -98,12 +99,11 @@ def test_a_name_that_is_there_twice_is_refused() -> None:
     assert "twice" in refusal(data)
 
 
-def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
-    began = time.monotonic()
+def test_a_bomb_is_refused_before_it_is_unpacked(cpu_limit: Callable[[float], AbstractContextManager[None]]) -> None:
     assert "times its size" in refusal(zip_of({"SKILL.md": SKILL, "bomb.md": b"0" * 4_000_000}))
-    many = {f"{number}.md": f"{number}".encode() * 60_000 for number in range(400)}
-    assert "unpacks to more than" in refusal(zip_of({"SKILL.md": SKILL, **many}))
-    assert time.monotonic() - began < 10
+    many = zip_of({"SKILL.md": SKILL, **{f"{number}.md": f"{number}".encode() * 60_000 for number in range(400)}})
+    with cpu_limit(5):
+        assert "unpacks to more than" in refusal(many)
 
 
 def test_a_bomb_that_lies_about_its_size_unpacks_to_no_more_than_it_said() -> None:
@@ -114,15 +114,16 @@ def test_a_bomb_that_lies_about_its_size_unpacks_to_no_more_than_it_said() -> No
     assert "cannot be opened" in refusal(bytes(data))
 
 
-def test_an_archive_of_a_hundred_thousand_files_is_refused_at_once() -> None:
+def test_an_archive_of_a_hundred_thousand_files_is_refused_at_once(
+    cpu_limit: Callable[[float], AbstractContextManager[None]],
+) -> None:
     entry = zip_of({"0": b""}).split(b"PK\x01\x02")[1].split(b"PK\x05\x06")[0]
     table = b"".join(b"PK\x01\x02" + entry[:-1] + bytes([number % 26 + 97]) for number in range(100_000))
     local = b"PK\x03\x04" + b"\0" * 26
     for told in (0xFFFF, 3):
         end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, told, told, len(table), len(local), 0)
-        began = time.monotonic()
-        assert "are allowed" in refusal(local + table + end)
-        assert time.monotonic() - began < 1
+        with cpu_limit(1):
+            assert "are allowed" in refusal(local + table + end)
 
 
 def test_a_table_of_contents_that_lies_about_its_length_is_refused() -> None:

@@ -126,7 +126,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(anywhe
     told = await anywhere.use(anywhere.exec, command="sleep 611.5 & sleep 611.5", timeout=0.3)
     assert told.is_error
     assert "took longer than 0.3 s" in str(told.content)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60  # and not the ten minutes that it would sleep
     assert not sleepers("611.5")
 
 
@@ -138,7 +138,7 @@ async def test_the_limit_of_the_settings_is_the_most_a_model_can_have(place: Pat
 async def test_what_it_leaves_behind_on_the_host_does_not_outlive_it(bench: Bench) -> None:
     began = time.monotonic()
     assert (await bench.runs("sleep 612.5 & setsid sleep 612.5 >/dev/null 2>&1 & echo done")).startswith("done\n")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert not sleepers("612.5")
 
 
@@ -161,7 +161,7 @@ async def test_stop_ends_a_command_its_children_and_who_has_left_its_session(any
         with pytest.raises(asyncio.CancelledError):
             await work
     assert not sleepers(mark)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30
 
 
 async def test_a_stop_while_a_command_is_being_started_leaves_nothing(bench: Bench) -> None:

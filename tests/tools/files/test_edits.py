@@ -1,4 +1,4 @@
-"""write and edit as a model uses them, on a real directory."""
+"""write, edit and delete as a model uses them, on a real directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import Prepared, ToolRun
@@ -75,6 +75,7 @@ def test_what_the_model_is_told_about_edit_is_short(hands: Hands) -> None:
     sizes = {each.spec.name: len(json.dumps(each.spec.parameters, separators=(",", ":"))) for each in hands.tools}
     assert sizes["edit"] < 700
     assert sizes["write"] < 250
+    assert sizes["delete"] < 150
 
 
 async def test_write_makes_a_file_with_its_directories_and_says_how_much(hands: Hands) -> None:
@@ -316,6 +317,42 @@ async def test_a_hard_link_is_told(hands: Hands) -> None:
     os.link(hands.root / "docs" / "plan.txt", hands.root / "docs" / "twin.txt")
     assert "hard links" in await hands.use("write", path="docs/plan.txt", content="x")
     assert hands.text("docs/twin.txt").startswith("one")
+
+
+@pytest.mark.parametrize("path", ["SOUL.md", "docs/plan.txt"])
+async def test_a_deleted_file_leaves_a_copy_and_the_result_says_where(hands: Hands, path: str) -> None:
+    held = hands.text(path)
+    said = await hands.use("delete", path=path)
+    assert not (hands.root / path).exists()
+    assert said.startswith(f"deleted {path}: ")
+    backup = said.rpartition("; what it held is in ")[2]
+    assert backup.startswith(f".pal/backups/{path}/")
+    assert backup.endswith(path[path.rindex(".") :])
+    assert hands.text(backup) == held
+
+
+async def test_delete_has_the_guards_of_write(hands: Hands) -> None:
+    assert "there is no file" in await hands.use("delete", path="none.txt", error=True)
+    assert "is a directory" in await hands.use("delete", path="docs", error=True)
+    assert "not for tools to write" in await hands.use("delete", path=".git/config", error=True)
+    assert "read-only" in await hands.use("delete", path="docs/plan.txt", key=READ_ONLY_KEY, error=True)
+    assert "private memory" in await hands.use("delete", path="MEMORY.md", key=SHARED_KEY, error=True)
+    assert "leads out" in await hands.use("delete", path="../x", error=True)
+    (hands.root / "docs" / "plan.txt").chmod(0o444)
+    assert "is read-only" in await hands.use("delete", path="docs/plan.txt", error=True)
+    assert hands.text("docs/plan.txt").startswith("one")
+
+
+async def test_a_file_that_changed_after_a_person_agreed_is_not_deleted(hands: Hands) -> None:
+    tool = next(each for each in hands.tools if each.spec.name == "delete")
+    assert tool.prepare is not None
+    prepared = await tool.prepare(ToolRun(MAIN_KEY, "r", True), {"path": "docs/plan.txt"})
+    assert isinstance(prepared, Prepared)
+    assert prepared.plan.summary == "delete docs/plan.txt: 4 lines, 18 bytes"
+    (hands.root / "docs" / "plan.txt").write_text("new\n")
+    with pytest.raises(WorkspaceError, match="changed by somebody else"):
+        await prepared.run()
+    assert hands.text("docs/plan.txt") == "new\n"
 
 
 def test_an_overlapping_occurrence_counts_as_another() -> None:

@@ -66,7 +66,12 @@ def layer(policy: Policy, tool: str, key: SessionKey = MAIN, **more: Any) -> str
         ("channel_send", "message", True),
         ("write", "apply_patch", True),
         ("apply_patch", "write", False),
-        ("file_delete", "apply_patch", True),
+        ("group:fs", "delete", True),
+        ("file_delete", "delete", True),
+        ("file_delete", "apply_patch", False),
+        ("write", "delete", True),
+        ("delete", "write", False),
+        ("edit", "delete", False),
         ("edit", "apply_patch", False),
         ("b*", "exec", False),
         ("", "read", False),
@@ -80,6 +85,8 @@ def test_an_entry_of_a_list_names_a_tool(entry: str, tool: str, named: bool) -> 
 
 def test_a_pattern_forbids_by_every_name_of_a_tool_but_allows_only_by_its_own() -> None:
     assert denied_by(("file_*",), "write")
+    assert denied_by(("file_delete",), "apply_patch")
+    assert not allowed_by(("file_delete",), "apply_patch")
     assert not allowed_by(("file_*",), "write")
 
 

@@ -14,12 +14,13 @@ from msgspec import Struct
 
 Kind = Literal["text", "heading", "item", "quote", "rule", "table", "language", "code"]
 
-FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
-HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+FENCE = re.compile(r"\s*+(`{3,}+|~{3,}+)\s*+([\w+#.-]*+)[^`]*+$")
+HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)$")
 ITEM = re.compile(r"(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*))?$")
 QUOTE = re.compile(r" {0,3}> ?(.*)$")
 RULE = re.compile(r" {0,3}([-*_])(?:\s*\1){2,}\s*$")
-DELIMITER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
+DELIMITER = re.compile(r"\s*+\|?+\s*+:?-++:?\s*+(\|\s*+:?-++:?\s*+)*+\|?\s*+$")
+LONGEST_TABLE = 40_000
 LONGEST = 4_000  # characters of one block; more is cut, because an open block is drawn anew with each word
 
 
@@ -46,14 +47,14 @@ class BlockStream:
         self._any = False
 
     def feed(self, text: str) -> list[Block]:
-        *lines, self._rest = (self._rest + text).split("\n")
-        while len(self._rest) > LONGEST and not self._fence:  # somebody writes without line breaks
-            cut = self._rest.rfind(" ", 0, LONGEST) + 1 or LONGEST
-            lines.append(self._rest[:cut])
-            self._rest = self._rest[cut:]
+        *lines, rest = (self._rest + text).split("\n")
         done: list[Block] = []
         for line in lines:
-            self._line(line.rstrip("\r"), done)
+            for piece in _cut(line.rstrip("\r")):
+                self._line(piece, done)
+        *pieces, self._rest = _cut(rest)
+        for piece in pieces:
+            self._line(piece, done)
         return done
 
     def finish(self) -> list[Block]:
@@ -126,6 +127,10 @@ class BlockStream:
         self._open = Block(block.kind, f"{block.text}\n{line}", block.indent, block.mark, block.spaced)
         if len(self._open.text) > LONGEST and block.kind != "table":
             self._close(done)
+        elif len(self._open.text) > LONGEST_TABLE:
+            head, delimiter, _ = block.text.split("\n", 2)
+            self._close(done)  # it goes on below, under the same head
+            self._open = Block("table", f"{head}\n{delimiter}", block.indent)
 
     def _open_table(self, block: Block, header: str, line: str, done: list[Block]) -> None:
         """The last line of what looked like text is the head of a table."""
@@ -141,7 +146,10 @@ class BlockStream:
         if RULE.match(line):
             self._put(done, Block("rule", "", spaced=spaced))
         elif match := HEADING.match(line):
-            self._put(done, Block("heading", match[2], mark=str(len(match[1])), spaced=self._any))
+            self._put(
+                done,
+                Block("heading", match[2].rstrip().rstrip("#").rstrip(), mark=str(len(match[1])), spaced=self._any),
+            )
             self._spaced = True
         elif match := ITEM.match(line):
             self._open = Block("item", match[3] or "", len(match[1].expandtabs(4)), match[2], spaced)
@@ -161,6 +169,16 @@ class BlockStream:
     def _put(self, done: list[Block], block: Block) -> None:
         done.append(block)
         self._any, self._spaced = True, False
+
+
+def _cut(line: str) -> list[str]:
+    """A line in pieces that are not too long: somebody writes without line breaks. At a space, where there is one."""
+    pieces, at = [], 0
+    while len(line) - at > LONGEST:
+        cut = line.rfind(" ", at, at + LONGEST) + 1 or at + LONGEST
+        pieces.append(line[at:cut])
+        at = cut
+    return [*pieces, line[at:]]
 
 
 def _may_be_mark(rest: str) -> bool:

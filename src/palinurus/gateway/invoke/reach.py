@@ -12,7 +12,7 @@ from palinurus.tools.policy.names import allowed_by, denied_by, group_of
 
 # facts 30, and what has come to stand beside those since. Tools of MCP servers (group:plugins) may do anything.
 NOT_REACHED = (
-    "group:runtime", "shell", "spawn", "terminal", "write", "edit", "apply_patch", "fs_*",
+    "group:runtime", "shell", "spawn", "terminal", "write", "edit", "delete", "apply_patch", "fs_*",
     "sessions_spawn", "sessions_send", "sessions_yield", "subagents", "group:messaging", "group:automation",
     "group:nodes", "group:plugins", "browser", "canvas", "secrets", "plugins", "openclaw", "whatsapp_login",
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterator
 
 _UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))  # hyphens and joints that nobody sees
@@ -40,8 +41,7 @@ def spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
     begins.append(len(text))
     for found in pattern.finditer("".join(folded)):
         last = begins[found.end() - 1]
-        end = next((begin for begin in begins[found.end() :] if begin > last), len(text))
-        yield begins[found.start()], end
+        yield begins[found.start()], begins[bisect_right(begins, last, found.end())]
 
 
 def _clusters(text: str) -> Iterator[tuple[int, str]]:

@@ -23,7 +23,7 @@ _NAMED = re.compile(
     r"(?P<open>[`\"'“]?)(?P<value>[^\s`\"'”]{4,})"
 )
 _NAMES = ("pass", "kennw", "secret", "key", "token", "pin")
-_TELLING = re.compile(r"(?=.*\d)|(?=.*[^\w\s.,;:!?-])|(?=.*[a-z].*[A-Z])")
+_TELLING = re.compile(r"(?=.*\d)|(?=.*[^\w\s.,;:!?-])|(?=[^a-z\n]*[a-z].*[A-Z])")
 
 
 class Cleaner:

@@ -28,8 +28,8 @@ _EMPTY_FIELD = re.compile(r"^[*_]*[^:]{1,40}:[*_]*\s*$")
 _FENCE = re.compile(r"^\s*(?:`{3,}|~{3,})")
 _DAY = re.compile(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
 _ONLY_DAY = re.compile(r"^[*_#\s]*(\d{4}-\d{2}-\d{2})[*_\s]*$")
-_COMMENT = re.compile(r"<!--.*?-->")
-_HINT = re.compile(r"^[_*]+\(?[^_*]*\)?[_*]+$")  # `_(what should they be called?)_`
+_COMMENT = re.compile(r"<!--(?:(?!<!--).)*?-->")
+_HINT = re.compile(r"^[_*]+[^_*]+[_*]+$|^[_*]{2,}$")  # `_(what should they be called?)_`
 _WORDS = re.compile(r"\w+")
 
 

@@ -34,7 +34,7 @@ SYSTEM = """You write the opening text of a page in a private wiki, from numbere
 _REFERENCE = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 _NUMBER = re.compile(r"\d[\d.,:/-]*\d|\d")
 _NAME = re.compile(r"(?<=[a-zà-ÿ,;] )[A-ZÀ-ÖØ-Þ][\w’'-]+")
-_FORBIDDEN = re.compile(r"<|!\[|\[\[|\]\(|^\s*#|^\s*(?:```|~~~)|^---", re.MULTILINE)
+_FORBIDDEN = re.compile(r"<|!\[|\[\[|\]\(|^[^\S\n]*(?:#|```|~~~)|^---", re.MULTILINE)
 
 Ask = Callable[[str, str], Awaitable["Asked"]]
 """Asks a model once, with a system prompt and a question. Raises nothing that a page could be at fault for."""

@@ -22,8 +22,8 @@ MOST_CITES = 4  # of one fact in its line; the front matter has them all
 FROM_OUTSIDE = OUTSIDE_MARK.rstrip(")")
 HEADINGS = dict(zip(FOLDERS, ("People", "Projects", "Decisions", "Preferences", "Patterns", "Topics"), strict=True))
 
-_APART = re.compile(r"(`[^`]*`|\[\[[^\]]*\]\]|\]\([^)]*\)|\b[a-z][a-z0-9+.-]*://\S+)")
-_LINK = re.compile(r"\[\[(?:[^\]|]*\|)?([^\]|]*)\]\]")
+_APART = re.compile(r"(`[^`]*`|\[\[[^\[\]]*\]\]|\]\([^)\]]*\)|\b[a-z][a-z0-9+.-]{0,20}://\S+)")
+_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]")
 _FACT = re.compile(r"^\d+\. (?P<text>.*) \((?:\d{4}-\d{2}-\d{2}, )?(?P<cites>`[^`]*`(?:, `[^`]*`)*)(?:, [^()`]*)?\)$")
 
 

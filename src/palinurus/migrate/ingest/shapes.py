@@ -45,7 +45,7 @@ _ABOUT = re.compile(rf"^(?:About|Über) ({_FULL})$")
 _PEOPLE = re.compile(r"(?i:people|persons?|contacts?|family|friends|team|personen|leute|kontakte)")
 _PROJECTS = re.compile(r"(?i:(?:(?:active|current|side|my|our|open|past) )?(?:projects?|projekte?|repos(?:itories)?))")
 _SLUG = re.compile(r"[A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)+")
-_LABEL = re.compile(r"^[*_`]*(?P<name>[\w][\w .+-]{0,40}?)[*_`]*\s*(?::|—|–)[*_]*\s")
+_LABEL = re.compile(r"^[*_`]*+(?P<name>[\w][\w .+-]{0,40}?)[*_`]*\s*(?::|—|–)[*_]*\s")
 _NAMED_PROJECT = re.compile(
     r"\b(?i:project|projekt|repo|repository)[ :]+(?:`([\w][\w.-]{1,40})`|([a-z0-9]+(?:[-_][a-z0-9]+)+))"
 )

@@ -3,12 +3,18 @@
 A file whose write-ahead log holds something is copied together with the log, and the copy is opened: opening it in
 place would fold the log into it. A file without a log is opened as one that never changes, which makes SQLite neither
 lock it nor leave anything beside it. Texts are asked for as bytes, because a damaged one may be no text any more.
+
+Several transcripts are read side by side, and SQLite answers "busy" or worse to two threads on one connection: each
+reader has a connection of its own. What the file could make us compute is bounded: no generated columns, no virtual
+tables, no value and no wait without end.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,34 +27,101 @@ from palinurus.migrate.report import Losses
 
 LOGS = ("-wal", "-journal")
 TRIES = 3  # at copying a file that somebody is writing
-Damage = (apsw.Error, UnicodeDecodeError, ValueError, OverflowError)
-"""What reading a row of a damaged file may raise."""
+LONGEST_VALUE = 128 * 1024 * 1024
+WAIT_SECONDS = 300.0  # for one row: checking a table of gigabytes is one
+STEPS = 100_000  # of SQLite's machine, between two looks at the clock
+Damage = (
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.FormatError,
+    apsw.SQLError,
+    apsw.IOError,
+    apsw.CantOpenError,
+    apsw.SchemaChangeError,
+    apsw.MismatchError,
+    apsw.TooBigError,
+    apsw.NoMemError,
+    apsw.InterruptError,
+    UnicodeDecodeError,
+    ValueError,
+    OverflowError,
+)
+"""What reading a row of a damaged or hostile file may raise. That a file is busy, or misused by us, is no damage."""
 
 
 class ForeignDatabase:
-    """One file, open for reading. `tables` are those that are really tables, with their columns."""
+    """One file, open for reading. `tables` are those that are really tables, with their columns; `refused` are not."""
 
-    def __init__(self, connection: apsw.Connection, shown: str) -> None:
-        self._connection = connection
+    def __init__(self, connect: Callable[[], apsw.Connection], shown: str) -> None:
+        self._connect = connect
+        self._guard = threading.Lock()
+        self._all: list[apsw.Connection] = []
+        self._free: list[apsw.Connection] = []
         self.shown = shown
-        self.tables = {name: self._columns(name) for (name,) in connection.execute(_TABLES)}
+        self.tables: dict[str, frozenset[str]] = {}
+        self.refused: list[str] = []
+        try:
+            self._look_at_tables()
+        except BaseException:
+            self.close()
+            raise
 
     def has(self, table: str, *columns: str) -> bool:
         return set(columns) <= self.tables.get(table, frozenset())
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Raises one of `Damage`."""
-        return self._connection.execute(sql, values)
+        """On a connection that nobody else uses until the last row was read. Raises one of `Damage`."""
+        with self._guard:
+            connection = self._free.pop() if self._free else None
+        if connection is None:
+            connection = self._connect()
+            with self._guard:
+                self._all.append(connection)
+        watch = _Watch(connection)
+        try:
+            for row in connection.execute(sql, values):
+                yield row
+                watch.restart()
+        finally:
+            watch.end()
+            with self._guard:
+                self._free.append(connection)
 
     def close(self) -> None:
-        self._connection.close()
+        for connection in self._all:
+            connection.close()
 
-    def _columns(self, table: str) -> frozenset[str]:
-        return frozenset(name for (name,) in self._connection.execute(_COLUMNS, (table,)))
+    def _look_at_tables(self) -> None:
+        for name, sql in list(self.rows(_TABLES)):
+            columns = list(self.rows(_COLUMNS, (name,)))
+            if not str(sql).upper().startswith("CREATE TABLE"):
+                continue  # a virtual one: its rows are computed by a module
+            if any(hidden for _, hidden in columns):
+                self.refused.append(name)
+            else:
+                self.tables[name] = frozenset(column for column, _ in columns)
 
 
-_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table'"  # a view could be a trap
-_COLUMNS = "SELECT name FROM pragma_table_xinfo(?)"
+class _Watch:
+    """Interrupts a statement that gives no row for too long."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self.restart()
+        connection.set_progress_handler(self._is_late, STEPS)
+
+    def restart(self) -> None:
+        self._until = time.monotonic() + WAIT_SECONDS
+
+    def end(self) -> None:
+        self._connection.set_progress_handler(None)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._until
+
+
+_TABLES = "SELECT name, sql FROM sqlite_schema WHERE type = 'table'"  # a view could be a trap
+_COLUMNS = "SELECT name, hidden FROM pragma_table_xinfo(?)"
 
 
 def open_database(path: Path, shown: str, scratch: Path, losses: Losses) -> ForeignDatabase | None:
@@ -62,15 +135,14 @@ def open_database(path: Path, shown: str, scratch: Path, losses: Losses) -> Fore
     except OSError as error:
         losses.add(shown, 0, f"it cannot be read: {why(error)}")
         return None
-    connection = None
     try:
-        connection = _connect(place, immutable=place is path)
-        return ForeignDatabase(connection, shown)
+        database = ForeignDatabase(lambda: _connect(place, immutable=place is path), shown)
     except Damage as error:
         losses.add(shown, 0, f"the database cannot be read: {error}")
-        if connection is not None:
-            connection.close()
         return None
+    for table in database.refused:
+        losses.add(shown, 0, f"the table {table[:80]!r} computes its columns, which is not read from a foreign file")
+    return database
 
 
 @contextmanager
@@ -88,6 +160,8 @@ def _connect(place: Path, *, immutable: bool) -> apsw.Connection:
         connection = apsw.Connection(f"{place.absolute().as_uri()}?immutable=1", flags=flags)
     else:
         connection = apsw.Connection(str(place))
+    connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    connection.set_busy_timeout(30_000)
     connection.pragma("trusted_schema", 0)
     connection.pragma("cell_size_check", 1)
     connection.pragma("mmap_size", 0)

@@ -18,7 +18,8 @@ _NAMED = re.compile(r"(?<!\$)\$\{[A-Z_][A-Z0-9_]*\}")
 _SCHEME = re.compile(r"\s*(?:bearer|basic|token)?\s*", re.IGNORECASE)
 _VARIABLE = re.compile(r"(?:^|_)(?:KEY|PAT|PWD|PASS|AUTH|CREDENTIALS?|COOKIE|DSN|SIGNATURE)(?:_|$)", re.IGNORECASE)
 _IN_ADDRESS = re.compile(
-    r"://[^/?#\s]*:[^/?#\s]*@|[?&][^=&#\s]*(?:token|key|secret|passw|auth|sig)[^=&#\s]*=[^&#\s]", re.IGNORECASE
+    r"://[^/?#\s:]*:[^/?#\s]*@|[?&][^=&#\s]{0,100}(?:token|key|secret|passw|auth|sig)[^=&#\s]{0,100}=[^&#\s]",
+    re.IGNORECASE,
 )
 _FLAG = re.compile(r"-{1,2}([A-Za-z][\w-]*)(=.+)?", re.DOTALL)
 _CONTAINERS = ("headers", "env")  # whatever has a name there may be a key

@@ -87,7 +87,7 @@ class Slot:
 
     def arguments(self, *, cut: bool) -> dict[str, Any]:
         if not self.raw_input and isinstance(self.whole_input, dict) and self.whole_input:
-            return self.whole_input
+            return read_arguments(msgspec.json.encode(self.whole_input).decode(), cut=cut)
         return read_arguments("".join(self.raw_input), cut=cut)
 
 
@@ -100,6 +100,7 @@ class AnthropicReply:
         self._usage = Usage()
         self._stop = ""
         self._understood = False
+        self.held = 0
         self.done = False  # the server said message_stop
 
     @property
@@ -109,7 +110,7 @@ class AnthropicReply:
     def add(self, payload: bytes) -> list[ReplyEvent]:
         try:
             event = _decode_event(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if payload.startswith(b"[DONE]"):  # said by servers that speak several wires
                 return []
             raise not_this_wire(self._call, payload) from None
@@ -140,12 +141,14 @@ class AnthropicReply:
         self._understood = True
         slot = self._slots[index] = Slot(block.type)
         slot.id, slot.name, slot.whole_input = block.id or "", block.name or "", block.input
+        self.held += len(msgspec.json.encode(block.input)) if block.input else 0
         return self._grow(index, Delta(block.text, block.thinking, block.signature or block.data))
 
     def _grow(self, index: int, delta: Delta) -> list[ReplyEvent]:
         slot = self._slots.get(index)
         if slot is None:  # a server that opens no blocks
             slot = self._slots[index] = Slot("text" if delta.text else "thinking" if delta.thinking else "")
+        self.held += sum(len(each or "") for each in (delta.text, delta.thinking, delta.signature, delta.partial_json))
         if delta.text:
             slot.words.append(delta.text)
             return [TextDelta(delta.text)]
@@ -167,6 +170,13 @@ class AnthropicReply:
                 usage.cache_read_input_tokens or self._usage.cache_read,
                 usage.cache_creation_input_tokens or self._usage.cache_write,
             )
+
+    @property
+    def calls(self) -> int:
+        return sum(slot.kind == "tool_use" for slot in self._slots.values())
+
+    def cut(self) -> None:
+        self._stop, self.done = CUT[0], True
 
     def finish(self, *, now_ms: int) -> Gathered:
         if not self._understood:

@@ -56,7 +56,7 @@ OVERFLOW_TEXT = _any(
     r"maximum prompt length",  # xAI
     r"input token count.{0,40}exceeds",  # Gemini
     r"too many (input )?tokens",
-    r"(exceed\w*|over)( the| your)?( model)?( maximum)?( token limit| number of tokens)",  # Kimi and others
+    r"(exceed\w{0,20}|over)( the| your)?( model)?( maximum)?( token limit| number of tokens)",  # Kimi and others
     r"reduce (the|your) (length|prompt|input|messages)",
     r"tokens? \+ `?max_new_tokens`? must be",  # Together
     r"request[_ ]too[_ ]large",
@@ -65,7 +65,7 @@ OVERFLOW_TEXT = _any(
 TOO_LARGE_FOR_RATE_TEXT = _any(r"request too large", r"tokens must be reduced")
 BILLING_TEXT = _any(
     r"insufficient[_ ](quota|balance|credit|fund)",
-    r"exceeded your current quota(?![\s\S]*resource_exhausted)",  # Gemini says it of a free tier's minute
+    r"exceeded your current quota(?![\s\S]{0,2000}resource_exhausted)",  # Gemini says it of a free tier's minute
     r"credit balance is too low",
     r"(out of|no|more|purchase) credits",
     r"credits are depleted",

@@ -13,10 +13,17 @@ from msgspec import Struct
 
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import Text, Thinking, ToolCall, Usage
-from palinurus.domain.tool import MALFORMED
 from palinurus.providers.provider import ReplyEvent, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
-from palinurus.providers.wires.reply import Gathered, never_ended, not_this_wire, nothing_came, own_id, stop_of
+from palinurus.providers.wires.reply import (
+    Gathered,
+    never_ended,
+    not_this_wire,
+    nothing_came,
+    own_id,
+    read_arguments,
+    stop_of,
+)
 
 REFUSED = frozenset(
     [
@@ -112,6 +119,8 @@ class GoogleReply:
         self._finish = ""
         self._why = ""
         self._understood = False
+        self.held = 0
+        self.calls = 0
 
     @property
     def text(self) -> str:
@@ -121,7 +130,7 @@ class GoogleReply:
     def add(self, payload: bytes) -> list[ReplyEvent]:
         try:
             found = _decode_chunks(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if payload.startswith(b"[DONE]"):  # said by servers that speak several wires
                 return []
             raise not_this_wire(self._call, payload) from None
@@ -152,11 +161,14 @@ class GoogleReply:
         if part.function_call:
             self._close()
             call = part.function_call
+            self.calls += 1
+            self.held += len(msgspec.json.encode(call.args))
             self._content.append(
                 ToolCall(call.id or "", call.name or "unknown", _arguments(call.args), part.thought_signature)
             )
             return []
         text = part.text or ""
+        self.held += len(text)
         thinks = bool(part.thought)
         if thinks != self._thinks or part.thought_signature:
             self._close()
@@ -176,6 +188,9 @@ class GoogleReply:
             text = "".join(self._pieces)
             self._content.append(Thinking(text) if self._thinks else Text(text))
             self._pieces = []
+
+    def cut(self) -> None:
+        self._finish = "MAX_TOKENS"
 
     def finish(self, *, now_ms: int) -> Gathered:
         if not self._understood:
@@ -208,4 +223,4 @@ class GoogleReply:
 def _arguments(args: Any) -> dict[str, Any]:
     if args is None:
         return {}
-    return args if isinstance(args, dict) else {MALFORMED: msgspec.json.encode(args).decode()}
+    return read_arguments(msgspec.json.encode(args).decode(), cut=False)

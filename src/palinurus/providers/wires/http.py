@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.provider import ModelRef, ReplyDone, ReplyEvent, ReplyFailed
+from palinurus.providers.provider import ModelRef, Notice, ReplyDone, ReplyEvent, ReplyFailed
 from palinurus.providers.wires.failures import Call, failure, failure_of, failure_of_exception
-from palinurus.providers.wires.reply import Gatherer, as_message
+from palinurus.providers.wires.reply import MAX_CALLS, MAX_HELD, Gatherer, as_message, bounded
 from palinurus.providers.wires.sse import BodyParser, EventTooLong, parser_for
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 120.0
 TRAILER_SECONDS = 0.25  # after the last event: time for the end of the body, without which no connection is reused
-MAX_REPLY_BYTES = 64 * 1024 * 1024
+MAX_REPLY_BYTES = 64 * 1024 * 1024  # a long reply in small pieces is mostly wrapping
+MAX_EMPTY_BYTES = 4 * 1024 * 1024  # in which nothing is said
 MAX_ERROR_BYTES = 64 * 1024
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
@@ -86,7 +87,9 @@ class ModelServer:
                 async for delta in deltas:
                     yield delta
             now_ms = self._clock.now_ms()
-            whole = reply.finish(now_ms=now_ms)
+            whole, left_out = bounded(reply.finish(now_ms=now_ms))
+            if left_out:
+                yield Notice(left_out)
             last = ReplyDone(as_message(whole, provider=self._name, model=post.model, wire=wire, now_ms=now_ms))
         except ProviderError as error:
             last = ReplyFailed(error, reply.text)
@@ -107,6 +110,9 @@ class ModelServer:
                         began = True
                         for event in reply.add(payload):
                             yield event
+                        if reply.held > MAX_HELD or reply.calls > MAX_CALLS:
+                            reply.cut()  # the connection goes with it: it would go on for ever
+                            return
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise failure_of_exception(error, call, began=began) from None
 
@@ -153,13 +159,15 @@ async def _payloads(response: httpx2.Response, reply: Gatherer, call: Call) -> A
     """Whole payloads of the body, to its clean end."""
     parser: BodyParser | None = None
     start = b""
-    size = 0
+    size = said_at = held = 0
     body = response.aiter_bytes()
     try:
         async for data in body:
             size += len(data)
-            if size > MAX_REPLY_BYTES:
-                raise failure(call, Failure.MALFORMED, f"the answer is longer than {MAX_REPLY_BYTES:,} bytes")
+            if reply.held > held:
+                said_at, held = size, reply.held
+            if size > MAX_REPLY_BYTES or size - said_at > MAX_EMPTY_BYTES:
+                raise failure(call, Failure.MALFORMED, f"the answer is longer than {size:,} bytes and does not end")
             if parser is None:
                 start += data
                 if not start.strip():

@@ -18,6 +18,7 @@ from palinurus.domain.messages import Text, Thinking, ToolCall, Usage
 from palinurus.providers.provider import ReplyEvent, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.reply import (
+    MAX_CALLS,
     Gathered,
     never_ended,
     not_this_wire,
@@ -96,6 +97,7 @@ class CallSlot:
         self.id = ""
         self.name = ""
         self.raw: list[str] = []
+        self.looks = 0  # how often it was asked whether the arguments are whole already
 
     def add(self, delta: CallDelta) -> None:
         self.id = self.id or delta.id or ""
@@ -107,6 +109,11 @@ class CallSlot:
             self.raw = [msgspec.json.encode(function.arguments).decode()]
         elif function.arguments:
             self.raw.append(function.arguments)
+
+    def is_whole(self) -> bool:
+        """Whether a delta that names the call again must begin another one. Asked without end it would be quadratic."""
+        self.looks += 1
+        return self.looks <= MAX_CALLS and isinstance(read_json("".join(self.raw)), dict)
 
 
 class CallSlots:
@@ -132,8 +139,11 @@ class CallSlots:
         if slot is None:
             return self._open()
         other_id = bool(delta.id and slot.id and delta.id != slot.id)
-        restarted = not delta.id and named and isinstance(read_json("".join(slot.raw)), dict)
+        restarted = not delta.id and named and slot.is_whole()
         return self._open() if named and (other_id or restarted) else slot
+
+    def __len__(self) -> int:
+        return len(self._slots)
 
     def _with_id(self, call_id: str) -> CallSlot | None:
         return next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
@@ -155,6 +165,14 @@ class CallSlots:
         )
 
 
+def _size(delta: CallDelta) -> int:
+    if delta.function is None:
+        return 0
+    arguments = delta.function.arguments
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments) if arguments else ""
+    return len(text) + len(delta.function.name or "")
+
+
 class OpenAIReply:
     """Implements Gatherer."""
 
@@ -166,6 +184,7 @@ class OpenAIReply:
         self._usage = Usage()
         self._finish = ""
         self._understood = False
+        self.held = 0
         self.done = False  # the server said [DONE]
 
     @property
@@ -178,7 +197,7 @@ class OpenAIReply:
             return []
         try:
             chunk = _decode_chunk(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise not_this_wire(self._call, payload) from None
         if chunk.error or chunk.object == "error":
             raise failure_in_stream(chunk.error or chunk.message, self._call)
@@ -197,15 +216,25 @@ class OpenAIReply:
         events: list[ReplyEvent] = []
         if thought := delta.reasoning_content or delta.reasoning:
             self._thinking.append(thought)
+            self.held += len(thought)
             events.append(ThinkingTextDelta(thought))
         content = delta.content
         text = content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
         if text := text or delta.refusal or "":
             self._text.append(text)
+            self.held += len(text)
             events.append(TextDelta(text))
         for call in delta.tool_calls or ():
             self._slots.add(call)
+            self.held += _size(call)
         return events
+
+    @property
+    def calls(self) -> int:
+        return len(self._slots)
+
+    def cut(self) -> None:
+        self._finish = "length"
 
     def finish(self, *, now_ms: int) -> Gathered:
         self._check_end()

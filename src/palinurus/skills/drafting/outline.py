@@ -21,7 +21,7 @@ MAX_PITFALLS = 12
 MAX_WISHES = 6
 MAX_SOURCES = 20
 IDLE = frozenset({"session_status", "process"})  # what only looks at the work itself
-OWN_WORDS = frozenset({"read", "write", "edit", "ls", "find", "grep", "apply_patch"})  # they say only what is ours
+OWN_WORDS = frozenset({"read", "write", "edit", "delete", "ls", "find", "grep", "apply_patch"})  # of ours only
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:-]+(?:/[A-Za-z0-9/._~%-]*)?")
 
 

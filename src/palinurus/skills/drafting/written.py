@@ -16,7 +16,7 @@ MAX_DESCRIPTION = 200
 MAX_BODY = 20_000
 _SLUG = re.compile(r"[^a-z0-9]+")
 _LITTLE = re.compile("an?|the|and|or|of|to|in|on|for|from|with|by|my|me|our|your|please|can|could|you|i|it|is")
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s)>\]\"'`]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s)>\]\"'`]+", re.IGNORECASE)
 
 
 class Provenance(Struct, frozen=True):

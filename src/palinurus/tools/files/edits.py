@@ -1,8 +1,9 @@
-"""The hands that change files: write and edit.
+"""The hands that change files: write, edit and delete.
 
-Both look first where the file really lies and whether it may be written, then change it whole or not at all. Of a
-person's markdown a copy is kept: see workspace/backups.py. What later conversations begin with (AGENTS.md, skills) is
-not changed in a turn that has read text from outside unless a person agrees: who writes there speaks for the owner.
+All look first where the file really lies and whether it may be written, then change it whole or not at all. Of a
+person's markdown, and of every file that is deleted, a copy is kept: see workspace/backups.py. What later conversations
+begin with (AGENTS.md, skills) is not changed in a turn that has read text from outside unless a person agrees: who
+writes there speaks for the owner.
 """
 
 from __future__ import annotations
@@ -68,7 +69,17 @@ def edit_tools(files: WorkspaceFiles | Reaching, clock: Clock) -> tuple[Tool, ..
         plan = Plan("edit", f"edit {pen.places[0]}: {_counted(len(changes), 'replacement')}", arguments=about)
         return pen.prepared(plan, lambda: ToolOutput(_edited(pen.write(path, _editing(path, changes), create=False))))
 
-    return also_called(write, _ALSO_CALLED), also_called(edit, _ALSO_CALLED)
+    @prepared_tool("delete", "Delete a file. A copy is kept in .pal/backups.")
+    async def delete(run: ToolRun, path: Annotated[str, "relative to the workspace"]) -> Prepared | ToolOutput:
+        pen = await asyncio.to_thread(lambda: Pen(run, reach(run.key), clock, (path,)))
+        before = await asyncio.to_thread(lambda: pen.read(path))
+        if before is None:
+            raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
+        about = {"path": pen.places[0], "sha256": hashlib.sha256(before).hexdigest()}
+        plan = Plan("delete", f"delete {pen.places[0]}: {size(before)}", arguments=about)
+        return pen.prepared(plan, lambda: ToolOutput(_deleted(pen.delete(path, before, keep=True))))
+
+    return tuple(also_called(each, _ALSO_CALLED) for each in (write, edit, delete))
 
 
 class Saved(Struct, frozen=True):
@@ -124,18 +135,19 @@ class Pen:
         written = rewrite(self._boundary, path, keeping, create=create, mode=mode, guard=self._guard(path))
         return Saved(written, backup)
 
-    def delete(self, path: str, expected: bytes) -> Saved:
+    def delete(self, path: str, expected: bytes, *, keep: bool = False) -> Saved:
+        """`keep`: a copy of any file, not only of a person's markdown."""
         backup = ""
 
         def check(place: str, before: bytes) -> None:
             nonlocal backup
             unchanged(path, before, expected)
-            backup = self._keep(place, before, None)
+            backup = self._keep(place, before, None, keep)
 
         return Saved(delete_file(self._boundary, path, check, guard=self._guard(path)), backup)
 
-    def _keep(self, place: str, before: bytes | None, after: bytes | None) -> str:
-        if before is None or not is_owned(place) or not loses(before, after):
+    def _keep(self, place: str, before: bytes | None, after: bytes | None, always: bool = False) -> str:
+        if before is None or not (always or is_owned(place)) or not loses(before, after):
             return ""
         return keep_backup(self._boundary, place, before, self._clock.now_ms())
 
@@ -209,6 +221,10 @@ def _wrote(saved: Saved) -> str:
     if done.before == done.after:
         return f"{done.path} already holds exactly that: {after}"
     return f"replaced {done.path}: {after}, before {size(done.before)}{saved.remarks}"
+
+
+def _deleted(saved: Saved) -> str:
+    return f"deleted {saved.written.path}: {size(saved.written.before)}{saved.remarks}"
 
 
 def _edited(saved: Saved) -> str:

@@ -18,7 +18,9 @@ A hunk says no line numbers: its lines are looked for, after the hunk before it 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Literal
 
 from msgspec import Struct
@@ -160,8 +162,9 @@ def apply_hunks(path: str, text: str, hunks: Sequence[Hunk]) -> str:
     last = lines.pop() if lines[-1] == "" else None  # what ends with a line break goes on doing so
     result: list[str] = []
     done = 0
+    searched = _Searched(lines)
     for number, hunk in enumerate(hunks, start=1):
-        at = _place(path, lines, hunk, done, number)
+        at = _place(path, searched, hunk, done, number)
         result += lines[done:at]
         for sign, line in hunk.lines:
             if sign == "+":
@@ -174,30 +177,47 @@ def apply_hunks(path: str, text: str, hunks: Sequence[Hunk]) -> str:
     return mark + "\n".join([*result, *([last] if last is not None and result else [])])
 
 
-def _place(path: str, lines: list[str], hunk: Hunk, start: int, number: int) -> int:
+def _place(path: str, searched: _Searched, hunk: Hunk, start: int, number: int) -> int:
+    lines = searched.lines
     for header in hunk.headers:
-        at = _seek(lines, [header], start)
+        at = searched.seek([header], start)
         if at is None:
             raise BadRequest(f"hunk {number} of {path}: no line {header[:160]!r} after line {start}")
         start = at + 1
     old = hunk.old
     if not old:
         return start if hunk.headers and not hunk.at_end else len(lines)
-    at = _seek(lines, old, max(start, len(lines) - len(old)) if hunk.at_end else start)
+    at = searched.seek(old, max(start, len(lines) - len(old)) if hunk.at_end else start)
     if at is None and hunk.at_end:
-        at = _seek(lines, old, start)
+        at = searched.seek(old, start)
     if at is None:
         like = nearest("\n".join(lines), "\n".join(old))
         raise BadRequest(f"hunk {number} of {path} does not fit after line {start}. {like}")
     return at
 
 
-def _seek(lines: list[str], wanted: list[str], start: int) -> int | None:
-    """Where the lines are, first exactly, then without regard to spaces at their ends, then to indentation."""
-    for alike in _LIKENESS:
-        target = [alike(line) for line in wanted]
-        have = [alike(line) for line in lines]
-        for at in range(start, len(lines) - len(target) + 1):
-            if have[at] == target[0] and have[at : at + len(target)] == target:
-                return at
-    return None
+class _Searched:
+    """The lines of a text, to be looked for several in a row. Each likeness is prepared once for all hunks."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._views: list[tuple[str, list[int], set[str]]] = []
+
+    def seek(self, wanted: list[str], start: int) -> int | None:
+        """Where the lines are, first exactly, then without regard to spaces at their ends, then to indentation."""
+        for number, alike in enumerate(_LIKENESS):
+            text, breaks, known = self._view(number)
+            target = [alike(line) for line in wanted]
+            if known.issuperset(target):
+                at = text.find("\n".join(["", *target, ""]), breaks[min(start, len(self.lines))])
+                if at >= 0:
+                    return bisect_left(breaks, at)
+        return None
+
+    def _view(self, number: int) -> tuple[str, list[int], set[str]]:
+        """One text with a line break before and behind each line, where these breaks are, and which lines there are."""
+        if number == len(self._views):
+            have = [_LIKENESS[number](line) for line in self.lines]
+            breaks = list(accumulate((len(line) + 1 for line in have), initial=0))
+            self._views.append(("\n".join(["", *have, ""]), breaks, set(have)))
+        return self._views[number]

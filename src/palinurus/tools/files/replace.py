@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from itertools import islice
@@ -23,6 +24,7 @@ MAX_DIFFERENT = 1_000  # lines; more than that are counted, not compared
 MAX_DIFF_LINES = 80
 _SHOWN = 160  # characters of a line
 
+_CRLF = re.compile("\r\n")
 _WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\d+\| ?")
 _HUNK = re.compile(r"\A@@ -(\d+)(.*) \+(\d+)(.*) @@")
@@ -90,11 +92,13 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
 
 def _occurrences(text: str, old: str, *, overlapping: bool) -> Iterator[tuple[int, int]]:
     """Where it is. Overlapping ones count when one must be meant: `aa` is twice in `aaa`."""
-    pattern = re.compile(r"\r?\n".join(map(re.escape, old.split("\n"))))
-    at = 0
-    while found := pattern.search(text, at):
-        yield found.span()
-        at = found.start() + 1 if overlapping else found.end()
+    plain = text.replace("\r\n", "\n")
+    breaks = [found.start() - number for number, found in enumerate(_CRLF.finditer(text))]  # as they stand in `plain`
+    at = plain.find(old)
+    while at >= 0:
+        start, end = at, at + len(old)
+        yield start + bisect_left(breaks, start), end + bisect_left(breaks, end)
+        at = plain.find(old, at + 1 if overlapping else end)
 
 
 def _times(count: int) -> str:

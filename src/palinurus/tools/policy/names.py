@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-# facts 25; ls, grep and find are ours; memory_write, the ui_ names and webhook_create are of the documents
+# facts 25; delete, ls, grep and find are ours; memory_write, the ui_ names and webhook_create are of the documents
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "fs": ("read", "write", "edit", "apply_patch", "ls", "grep", "find"),
+    "fs": ("read", "write", "edit", "delete", "apply_patch", "ls", "grep", "find"),
     "runtime": ("exec", "process", "code_execution"),
     "web": ("web_search", "web_fetch", "x_search"),
     "memory": ("memory_search", "memory_get", "memory_write"),
@@ -30,12 +30,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "media": ("image", "view_image", "image_generate", "music_generate", "video_generate", "tts", "pdf"),
     "plugins": ("*__*",),  # tools of MCP servers are called <server>__<tool>
 }  # fmt: skip
+BUILT_IN = frozenset({
+    "read", "write", "edit", "delete", "apply_patch", "ls", "grep", "find", "exec", "process", "web_search",
+    "web_fetch", "memory_search", "memory_get", "memory_write", "session_status", "message",
+})  # fmt: skip
+"""Those that this version has. A config may leave some of them out."""
 EVERYTHING_BUT = ("fs", "runtime", "plugins")
 """group:openclaw is everything that is built in, without these (facts 25)."""
 
-# documents; bash, apply-patch and automations: facts 25. No tool only deletes files; apply_patch is the one that can.
+# documents; bash, apply-patch and automations: facts 25
 ALIASES: Mapping[str, str] = {
-    "file_read": "read", "file_write": "write", "file_edit": "edit", "file_delete": "apply_patch",
+    "file_read": "read", "file_write": "write", "file_edit": "edit", "file_delete": "delete",
     "apply-patch": "apply_patch", "shell": "exec", "bash": "exec", "code_run": "exec", "web_browse": "web_fetch",
     "note": "memory_write", "channel_send": "message", "dm_send": "message", "cron_create": "cron",
     "automations": "cron", "node_list": "nodes", "node_command": "nodes",
@@ -59,7 +64,8 @@ NOT_FOR_SUBAGENTS = (  # facts 0, the newest era, and whatsapp_login of the olde
 )  # fmt: skip
 
 _GROUP = "group:"
-_GOES_WITH = {"apply_patch": "write"}  # facts 25: what says "write" speaks of patches too
+_GOES_WITH = {"apply_patch": "write", "delete": "write"}  # facts 25: what says "write" speaks of patches too
+_DENIED_WITH = {"apply_patch": "delete"}  # a patch can delete, too
 _OTHER_NAMES = {name: tuple(alias for alias, meant in ALIASES.items() if meant == name) for name in ALIASES.values()}
 
 
@@ -95,6 +101,7 @@ def denied_by(names: tuple[str, ...], tool: str) -> str:
     So `file_*` forbids `write`, while allowing `b*` does not allow `exec` because somebody calls it `bash`.
     """
     called = _called(tool)
+    called += (_DENIED_WITH[called[0]],) if called[0] in _DENIED_WITH else ()
     return _entry(names, (*called, *(other for name in called for other in _OTHER_NAMES.get(name, ()))))
 
 

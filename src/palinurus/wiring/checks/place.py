@@ -13,6 +13,7 @@ from pathlib import Path
 from palinurus.config.home import Home
 from palinurus.domain.errors import HolderLost, HolderRefused, StorageDamaged, StorageError
 from palinurus.operations.remote import Hello, Identity, RemoteCaller
+from palinurus.storage.database import check_not_emptied
 from palinurus.storage.examine import examine_home, examine_index
 from palinurus.wiring.checks.check import Check, bad, mended, ok, warning
 
@@ -98,12 +99,13 @@ def _named(path: Path) -> str:
 async def check_database(home: Home) -> tuple[list[Check], int]:
     """The checks, and up to which entry the transcripts go."""
     path = home.root / "home.sqlite"
-    if not path.exists():
-        return [ok("database", "there is none yet", path)], 0
     try:
+        check_not_emptied(path)
+        if not path.exists():
+            return [ok("database", "there is none yet", path)], 0
         found = await examine_home(path)
     except StorageDamaged as error:
-        return [bad("database", error.message, path, "restore a backup; keep the file")], 0
+        return [bad("database", error.message, path, error.hint)], 0
     except StorageError as error:
         return [bad("database", error.message, path, error.hint)], 0
     if found.faults:

@@ -267,12 +267,12 @@ def unicode_map(data):
     text = data.decode("latin-1")
     if code := re.search(r"begincodespacerange\s*<([0-9A-Fa-f]+)>", text):
         width = max(1, len(code[1]) // 2)
-    for block in re.findall(r"beginbfchar(.*?)endbfchar", text, re.DOTALL):
+    for block in re.findall(r"beginbfchar(.*?)(?:endbfchar|\Z)", text, re.DOTALL):
         for source, target in re.findall(r"<([0-9A-Fa-f]+)>\s*<([0-9A-Fa-f]*)>", block):
             mapped[int(source, 16)] = letters(target)
-    for block in re.findall(r"beginbfrange(.*?)endbfrange", text, re.DOTALL):
+    for block in re.findall(r"beginbfrange(.*?)(?:endbfrange|\Z)", text, re.DOTALL):
         for low, high, target, many in re.findall(
-            r"<([0-9A-Fa-f]+)>\s*<([0-9A-Fa-f]+)>\s*(?:<([0-9A-Fa-f]*)>|\[(.*?)\])", block, re.DOTALL
+            r"<([0-9A-Fa-f]+)>\s*<([0-9A-Fa-f]+)>\s*(?:<([0-9A-Fa-f]*)>|\[([^\[\]]*)\])", block
         ):
             first, last = int(low, 16), min(int(high, 16), int(low, 16) + 65_535)
             each = [letters(one) for one in re.findall(r"<([0-9A-Fa-f]*)>", many)]

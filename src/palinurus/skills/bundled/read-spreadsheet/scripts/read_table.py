@@ -137,7 +137,7 @@ def date_styles(tree):
     own = {}
     for holder in children(tree, "numFmts"):
         for each in holder:
-            code = re.sub(r'"[^"]*"|\\.|\[[^\]]*\]', "", each.get("formatCode", ""))
+            code = re.sub(r'"[^"]*"|\\.|\[[^\[\]]*\]', "", each.get("formatCode", ""))
             own[each.get("numFmtId")] = bool(re.search("[ymdhs]", code, re.IGNORECASE))
     found = set()
     for holder in children(tree, "cellXfs"):
@@ -299,7 +299,11 @@ def told(value):
         return ""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
-    return re.sub(r"\s*\n\s*", " / ", str(value)).replace("\t", " ")
+    first, *lines = str(value).split("\n")
+    if lines:
+        between = (line.strip() for line in lines[:-1])
+        first = " / ".join([first.rstrip(), *filter(None, between), lines[-1].lstrip()])
+    return first.replace("\t", " ")
 
 
 def info(sheets):

@@ -1,0 +1,125 @@
+"""One process writes a home, whatever happens to its lock file; and a home whose database is gone is no new home."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from audit import audit, check_answered_once
+from homes import PATIENCE, PalHome, Talk
+
+pytestmark = pytest.mark.slow
+
+SESSION = "agent:main:main"
+
+
+async def until(holds: object) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():  # type: ignore[operator]
+            await asyncio.sleep(0.05)
+
+
+async def chatting(home: PalHome) -> Talk:
+    chat = await home.start(*home.command, "chat")
+    assert await chat.answer("first words") == "heard: first words"
+    return chat
+
+
+@contextmanager
+def stopped(talk: Talk):  # type: ignore[no-untyped-def]
+    os.kill(talk.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(talk.pid, signal.SIGCONT)
+
+
+async def test_a_lock_that_somebody_removes_is_made_again_and_the_holder_goes_on(home: PalHome) -> None:
+    chat = await chatting(home)
+    try:
+        lock = home.root / "lock"
+        lock.unlink()
+        await until(lock.exists)
+        assert home.holder() == chat.pid
+        asked = await home.pal("agent", "-m", "from another process")
+        assert (asked.code, asked.out) == (0, "heard: from another process\n")
+        assert await chat.answer("still here") == "heard: still here"
+    finally:
+        await chat.kill()
+    check_answered_once(audit(home.database).sessions[SESSION])
+
+
+async def test_a_holder_that_lost_the_home_writes_nothing_more_and_asks_the_new_one(home: PalHome) -> None:
+    """The lock is removed while the holder cannot look, and another process takes the home."""
+    old = await chatting(home)
+    with stopped(old):
+        (home.root / "lock").unlink()
+        new = await home.start(*home.command, "chat")
+        assert await new.answer("second words") == "heard: second words"
+    try:
+        assert await old.answer("third words") == "heard: third words"  # through the new holder
+        assert home.holder() == new.pid
+        assert await new.answer("fourth words") == "heard: fourth words"
+    finally:
+        await old.kill()
+        await new.kill()
+    story = audit(home.database)
+    assert story.said(SESSION) == ["first words", "second words", "third words", "fourth words"]
+    check_answered_once(story.sessions[SESSION])
+
+
+async def test_a_gateway_that_lost_the_home_ends_and_says_why(home: PalHome) -> None:
+    gateway = await home.start(*home.command, "gateway", "run", "--port", "0")
+    await gateway.until(lambda line: "pal gateway at" in line)
+    with stopped(gateway):
+        (home.root / "lock").unlink()
+        new = await home.start(*home.command, "chat")
+        assert await new.answer("words for the new one") == "heard: words for the new one"
+    try:
+        ended = await gateway.ended()
+        assert ended.code == 1
+        assert "another process holds" in ended.err
+        assert await new.answer("the socket is still its own") == "heard: the socket is still its own"
+        assert (await home.pal("sessions", "list", "--json")).code == 0
+        assert home.holder() == new.pid
+    finally:
+        await new.kill()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("harm", [empty, lose])
+async def test_a_used_home_without_its_database_is_refused_and_nothing_new_is_made(home: PalHome, harm: object) -> None:
+    assert (await home.pal("agent", "-m", "words that must not vanish")).code == 0
+    harm(home.database)  # type: ignore[operator]
+    for command in (("agent", "-m", "hello"), ("sessions", "list"), ("chat",)):
+        said = (await home.pal(*command)).one_clear_line()
+        assert str(home.database) in said
+        assert "backup" in said
+    assert not home.database.exists() or not home.database.stat().st_size
+    examined = await home.pal("doctor", "--json")
+    assert examined.code == 1
+    database = next(check for check in examined.json["checks"] if check["name"] == "database")
+    assert database["state"] == "bad", database
+
+
+async def test_a_home_that_is_killed_keeps_its_form_without_its_log(home: PalHome) -> None:
+    """The file alone, without its -wal, is a database of this release and no empty one."""
+    chat = await chatting(home)
+    await chat.kill()
+    home.database.with_name("home.sqlite-wal").unlink()
+    home.database.with_name("home.sqlite-shm").unlink(missing_ok=True)
+    listed = await home.pal("sessions", "list", "--json")
+    assert listed.code == 0, listed
+    json.loads(listed.out)

@@ -1,0 +1,231 @@
+"""A megabyte of hostile text for every function that text from outside is given to: the work grows with the text.
+
+The limit is one of computing time, so a busy machine changes nothing: all texts together take a second or two where
+the work is linear, and one of them takes minutes where it is not. Who adds a pattern adds its function here, and the
+text that comes near to what it looks for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from datetime import date
+from typing import Any
+
+import pytest
+
+from palinurus.cli.terminal import attachments, blocks, markdown, spans
+from palinurus.config import source
+from palinurus.config.secrets import Redactor
+from palinurus.context.budget import estimate_tokens
+from palinurus.context.prompt import clip
+from palinurus.dispatch import commands, directives, queueing
+from palinurus.domain import days
+from palinurus.domain.errors import PalinurusError
+from palinurus.domain.keys import SessionKey
+from palinurus.memory import dates, excerpt, stem, words
+from palinurus.memory.chunk import chunk
+from palinurus.memory.tools import note_line
+from palinurus.migrate import tally
+from palinurus.migrate.forgetting import folding
+from palinurus.migrate.ingest import cleaning, fact, kinds, merging, notes, rendering, shapes
+from palinurus.migrate.openclaw.entries import read_entry
+from palinurus.migrate.others.lines import read_line
+from palinurus.providers.scout import asked, intents, quoting, remembered, smalltalk
+from palinurus.providers.scout.words import stems_of
+from palinurus.providers.wires import failures, reply, sse
+from palinurus.sessions.words import index_text, match_query
+from palinurus.skills import commands as skill_commands
+from palinurus.skills import front_matter, recognising
+from palinurus.skills.drafting import general
+from palinurus.skills.registry import scan
+from palinurus.skills.registry.bundle import Bundle
+from palinurus.tools.approvals import rendering as plans
+from palinurus.tools.commands import shell
+from palinurus.tools.exec.fetchers import fetches
+from palinurus.tools.files import matcher, patchtext, replace
+from palinurus.tools.results import pieces
+from palinurus.tools.web import charset, outside
+from palinurus.workspace.files import strip_front_matter
+from palinurus.workspace.identity import parse_identity
+
+pytestmark = pytest.mark.slow
+
+MEGABYTE = 1_000_000
+LIMIT = 40.0  # seconds of computing for all texts of one function
+TODAY = date(2026, 11, 17)
+OFFERED = ("memory_search", "memory_get", "memory_write", "ls", "read")
+
+# Repeated to a megabyte. For every function: long words, long lines, many lines, and openings that nothing closes.
+COMMON = ("a", " ", "\n", "1", "_", "`", "[", '"', "Mr. ", "a=", "a.b-", "- a\n", "漢", "é\u0301")
+
+Work = Callable[[str], Any]
+Limit = Callable[[float], AbstractContextManager[None]]
+WORK: dict[str, tuple[Work, tuple[str, ...]]] = {}
+
+
+def of(name: str, work: Work, *near: str) -> None:
+    """`near`: units of text that come near to what the function looks for."""
+    WORK[name] = (work, near)
+
+
+def repeated(unit: str) -> str:
+    return (unit * (MEGABYTE // len(unit) + 1))[:MEGABYTE]
+
+
+def _fed(parser: Any, size: int) -> Work:
+    def work(text: str) -> None:
+        fresh, data = parser(), text.encode()
+        for at in range(0, len(data), size):
+            fresh.feed(data[at : at + size])
+        fresh.close()
+
+    return work
+
+
+def _blocks(before: str, size: int) -> Work:
+    def work(text: str) -> None:
+        stream = blocks.BlockStream()
+        text = before + text
+        for at in range(0, len(text), size):
+            stream.feed(text[at : at + size])
+        stream.finish()
+
+    return work
+
+
+def _blanks(text: str) -> None:
+    blanks = general.Blanks(text, "/ws", "/home/x")
+    blanks.hear_outside(text)
+    blanks.filled({"command": text, "path": text})
+
+
+def _scanned(text: str) -> None:
+    scan.scan_bundle(Bundle({"SKILL.md": text.encode()}))
+
+
+def _cleaned(text: str) -> None:
+    cleaner = cleaning.Cleaner(Redactor().redact)
+    cleaner.lines(text)
+
+
+def _scan_config(text: str) -> None:
+    value = text.replace("\\", "").replace('"', "").replace("\n", "")
+    source.scan(f'{{"a": "{value}", /* {value.replace("*/", "")} */ b: [{"1," * 1000}]}}')
+
+
+def _failures(text: str) -> None:
+    for status in (400, 401, 402, 403, 413, 429, 500, 503):
+        failures.OVERFLOW_TEXT.search(text)
+        failures.retry_after({"x": str(status)}, text, 0)
+    failures.failure_of(429, text, {}, failures.Call("mock/m"))
+
+
+def _hunk(*lines: tuple[Any, str]) -> Work:
+    return lambda text: patchtext.apply_hunks("x", text, [patchtext.Hunk((), lines)])
+
+
+def _front(before: str) -> Work:
+    return lambda text: front_matter.read_front_matter(f"{before}{text}\n---\n{text}".encode())
+
+
+_redact = Redactor(["a configured secret"]).redact
+
+of("redaction", _redact, "sk-", "ghp_", "eyJa.", "AIza" + "x" * 35, "pal_" + "x" * 43, "Bearer ", "1:AA",
+   "-----BEGIN PRIVATE KEY-----\n", "-----BEGIN ")  # fmt: skip
+of("config: source", _scan_config, "/", "*", "//", "'")
+of("config: path", source.parse_path, "a.", "[0]", "'")
+of("tokens", estimate_tokens, "a ", "😀")
+of("clipped file", lambda text: clip("a.md", text, 20_000))
+of("command", commands.parse, "/new ")
+of("directives", directives.parse_directives, "/t ", "/t", "/queue ", "/t:", "/model ", "/queue collect cap:1 ")
+of("queue directive", lambda text: directives.parse_directives(f"/queue collect{text}"), "cap:1 ", "cap:1")
+of("queue", queueing.parse_queue, "cap:1 ", "debounce:1")
+of(
+    "dates",
+    lambda text: days.resolved(text, TODAY),
+    "yesterday ",
+    "last tuesday ",
+    "2026-11-17 ",
+    "昨天",
+    "3 days ago ",
+)
+of("dates of a question", lambda text: dates.asked_about(text, TODAY), "yesterday ", "in May ", "11月")
+of("session key", SessionKey.parse, "agent:", "a:b:")
+of("stems", stem.words_of)
+of("words of the index", words.index_words, "東京")
+of("question", words.word_query, "東京")
+of("excerpt", lambda text: excerpt.window(text, 700, ["bicycle", "a", "mr"]), "bicycle ")
+of("chunks", lambda text: chunk(text, "memory/2026-11-17.md", 400), "# a\n", "| a |\n", "```\n", "```\n\n", "  - a\n",
+   "\t", "--\n", "==\n", "a\n\n", "> ", "**a", "|\t")  # fmt: skip
+of("note", note_line)
+of("text index of sessions", index_text, "東京")
+of("search in sessions", match_query)
+of("front matter", _front("---\n"), "a: b\n", "- ", "[1,")
+of("description of a skill", _front("---\nname: x\ndescription: "), "\t", "'", "\\")
+of(
+    "runs of a skill",
+    lambda text: recognising.telling_runs(f"---\nname: x\n---\n{text}".encode()),
+    "a b c d e f g h i ",
+)
+of("call of a skill", lambda text: skill_commands.parse_invocation(f"/{text}", {}))
+of("draft of a skill", _blanks, "a/b ", "2026-11-17", "x.py ")
+of("scan of a skill", _scanned, "<!--", "curl ", "http://", "ignore ", "send ", "a-a-")
+of("words of a command", fetches)
+of("text of the web", lambda text: outside.wrapped("x", text), "<<<", "< ", "\u200b", "＜")
+of("charset", lambda text: charset.decode(text.encode()), "<?xml ", "<meta ")
+of("pieces of a result", pieces)
+of("edit", lambda text: replace.apply_edits("x", text, [replace.Edit("zebra crossing", "y")]), "zebra ", "a\n")
+of("edit of much", lambda text: replace.apply_edits("x", text, [replace.Edit(text[: len(text) // 2] + "#", "y")]),
+   "\n\n", "a\n", "\r\n")  # fmt: skip
+of("edit everywhere", lambda text: replace.apply_edits("x", text, [replace.Edit(text[:3], "y", True)]), "\r\n")
+of("difference", lambda text: replace.difference(text, text.replace("a", "b")), "a\n")
+of("patch", lambda text: patchtext.parse_patch(f"*** Begin Patch\n{text}\n*** End Patch"), "*** Update File: a\n",
+   "*** Add File: a\n+", "@@\n")  # fmt: skip
+of("hunk of many lines", lambda text: _hunk(*(("-", line) for line in text.split("\n")[::2]), ("-", "x"))(text), "a\n")
+of("hunk that is not there", _hunk(("-", "zebra"), ("+", "x")), "a\n", "zebra \n")
+of("search in files", lambda text: matcher.matching_lines("zebra", [("x", text)], 100))
+of("plan", plans.visible, "\u200b")
+of("shell", shell.parse, "'", "\\", "$", "|", "a;", "a|", "'a'")
+of("identity", parse_identity, "name: ")
+of("front matter of a file", lambda text: strip_front_matter(f"---\n{text}"))
+of("scout: intent", lambda text: intents.understand(text, OFFERED, TODAY), "please ", "what ", "remember ", "can you ")
+of("scout: wish", lambda text: intents.understand(f"remember that {text}", OFFERED, TODAY), "my ", ", ")
+of("scout: question", lambda text: asked.asked(f"what do you know about {text}", TODAY), "please ", "?", "知道关于")
+of("scout: small talk", smalltalk.is_small_talk, "hello ", "how are you ", ":-) ", "ok ")
+of("scout: stems", stems_of, "東京", "colour ", "'s ")
+of("scout: quotes", quoting.cited_lines, "memory/a.md#L1: ", "#L1", "#L")
+of("scout: notes", lambda text: remembered.units("memory/a.md", 1, text), "# a\n", "a\n")
+of("arguments of a tool", lambda text: reply.read_arguments(text, cut=False), '{"a":', "\\")
+of("events", _fed(sse.SseParser, 1_000), "data: ", "data: a\n\n", "\r", "\r\n", ":")
+of("events in small pieces", _fed(sse.SseParser, 7), "data: ", "data: a\n")
+of("failures", _failures, "exceed", "exceeded your current quota ", "input token count ", "try again in 1")
+of("terminal: harmless", spans.harmless, "\x1b[", "\t")
+of("terminal: reply", lambda text: markdown.render_text(text, 80), "**a ", "*a ", "[a](", "# ", "#", "|a|\n", "| - ")
+of("terminal: stream", _blocks("", 50), "# ", "|a|\n", "| - ", "- ", "`` ")
+of("terminal: code", _blocks("```\n", 50), "~~~\n")
+of("terminal: table", _blocks("|a|b|\n|-|-|\n", 50), "|a|\n", "|")
+of("terminal: names of files", lambda text: attachments._NAMED.sub("", text), "@a ", '@"', "'/", "/a\\")
+of("import: secrets", tally.looks_secret, "sk-")
+of("import: OpenClaw", lambda text: read_entry(text.encode(), 1), '{"a":', "[[")
+of("import: others", lambda text: read_line(text.encode(), 1, None), '{"a":', "[[")
+of("forget: folded", lambda text: list(folding.spans(re.compile("a"), text)), "ab", "\u00ad")
+of("forget: unescaped", folding.unescaped, "\\u00e9", "\\")
+of("ingest: cleaning", _cleaned, "password: ", "password*", "pin is ", "-----BEGIN PRIVATE KEY-----", "secret=aB")
+of("ingest: key of a fact", fact.key_of, "12:00 ")
+of("ingest: plain", rendering.plain, "[[", "](", "[[a|", "http://", "a-a-")
+of("ingest: line", rendering.line_key, "[[", "[[a|", "1. ", "(`a`")
+of("ingest: kind", kinds.kind_by_words, "decided ", "prefers ")
+of("ingest: note", lambda text: notes.read_note(text, "memory/2026-11-17.md"), "<!--", "- a. ", "*", "*_", "@a ", "\t")
+of("ingest: names", lambda text: (shapes.acting_names(text), shapes.owning_names(text)), "Anna said ", "Anna's ", "Aa")
+of("ingest: page", merging.part, "<!-- /pal:ingest ", "a: b\n", "---\n")
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_a_megabyte_of_hostile_text_costs_no_more_than_its_length(name: str, cpu_limit: Limit) -> None:
+    work, near = WORK[name]
+    with cpu_limit(LIMIT):
+        for unit in (*COMMON, *near):
+            with suppress(PalinurusError, ValueError):  # a refusal is an answer, too
+                work(f"Well {repeated(unit)} done!")
