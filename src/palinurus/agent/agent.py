@@ -18,6 +18,14 @@ from palinurus.skills.skills import Skills
 from palinurus.workspace.files import WorkspaceFiles
 
 
+class SessionWorkspace(Struct, frozen=True):
+    """The one workspace of a session, as its tools, its memory and its prompt see it."""
+
+    files: WorkspaceFiles
+    path: str  # as the tools know it
+    sandbox: str = ""  # what the prompt says about it and about where commands run
+
+
 class Agent(Struct, frozen=True):
     id: str
     files: WorkspaceFiles
@@ -37,3 +45,5 @@ class Agent(Struct, frozen=True):
     pruning: PruneSettings = PruneSettings()
     startup: StartupSettings = StartupSettings(enabled=False)
     skills: Skills | None = None
+    workspace_of: Callable[[SessionKey], Awaitable[SessionWorkspace]] | None = None
+    """The workspace of a session; None: `files`, for all of them. Must not raise."""

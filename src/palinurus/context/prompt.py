@@ -30,6 +30,7 @@ class PromptSettings(Struct, frozen=True):
     extra_files: tuple[str, ...] = ()
     citations: Citations = "auto"  # whether the model is asked to say where it has something from
     private: bool = True  # whether the session may search memory; no others hear how (promise 17)
+    sandbox: str = ""  # whose workspace it is, and where commands run
 
 
 class PromptPart(Struct, frozen=True, rename="camel"):
@@ -77,6 +78,8 @@ def _sections(settings: PromptSettings, tools: Sequence[ToolSpec]) -> list[tuple
     if settings.mode == "full" and settings.private and (memory := _memory(settings, {tool.name for tool in tools})):
         sections.append(("Memory", memory))
     sections.append(("Workspace", f"## Workspace\n{settings.workspace} is your home; paths are relative to it."))
+    if settings.sandbox:
+        sections.append(("Sandbox", f"## Sandbox\n{settings.sandbox}"))
     sections.append(("Messages", _MESSAGES + (_SILENCE if settings.mode == "full" else "")))
     return sections
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
-from palinurus.workspace.steps import Place, steps, told
+from palinurus.workspace.steps import Guard, Place, anything, steps, told
 
 MAX_BYTES = 2 * 1024 * 1024
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -84,9 +84,19 @@ class Boundary:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 — resolve() would hide the name the owner knows
 
     @contextmanager
+    def steps(self, path: str, *, make_parents: bool = False, guard: Guard = anything) -> Iterator[Place]:
+        """The walk to a path: see steps.py. Everything that touches a file of the workspace begins here."""
+        with steps(self.root, path, make_parents=make_parents, guard=guard) as place:
+            yield place
+
+    def holding(self, path: str) -> Boundary:
+        """The boundary of the folder that really has a path: this one, unless a workspace is made of two."""
+        return self
+
+    @contextmanager
     def open_file(self, path: str) -> Iterator[OpenFile]:
         """Open a regular file for reading. Raises NotFound, OutsideWorkspace or WorkspaceError."""
-        with steps(self.root, path) as place, told(path):
+        with self.steps(path) as place, told(path):
             _check_regular(path, place.stat)
             fd = os.open(place.name, READ, dir_fd=place.directory)
             try:
@@ -102,25 +112,25 @@ class Boundary:
 
     def stat_names(self, names: tuple[str, ...]) -> tuple[os.stat_result | None, ...]:
         """What lies directly in the root under these names, links not followed; None for nothing. One cheap look."""
-        with steps(self.root, ".") as place:
+        with self.steps(".") as place:
             return tuple(_look(name, place.directory) for name in names)
 
     def is_directory(self, path: str) -> bool:
         """Whether the path, links inside followed, is a directory. Raises as `open_file` does."""
-        with steps(self.root, path) as place:
+        with self.steps(path) as place:
             if place.stat is None:
                 raise NotFound(f"there is no {path} in the workspace", hint="list the directory to see what is there")
             return stat.S_ISDIR(place.stat.st_mode)
 
     def list_directory(self, path: str = ".", *, max_entries: int = 2_000) -> Listing:
-        with steps(self.root, path) as place, told(path), _directory(place, path) as fd, os.scandir(fd) as scan:
+        with self.steps(path) as place, told(path), _directory(place, path) as fd, os.scandir(fd) as scan:
             found = [Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(scan, max_entries + 1)]
         found.sort(key=lambda entry: entry.name)
         return Listing(place.path, tuple(found[:max_entries]), complete=len(found) <= max_entries)
 
     def walk(self, path: str = ".", *, hidden: bool = False, max_files: int = 5_000, max_depth: int = 16) -> Walked:
         """The regular files and directories under `path`. Links are not followed; `.git` is never entered."""
-        with steps(self.root, path) as place, told(path), _directory(place, path) as fd:
+        with self.steps(path) as place, told(path), _directory(place, path) as fd:
             walk = _Walk(hidden, max_files)
             walk.enter(fd, "" if place.path == "." else f"{place.path}/", max_depth)
         return Walked(tuple(sorted(walk.found)), walk.complete)

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import MAX_BYTES, READ, Boundary, OpenFile
-from palinurus.workspace.steps import Guard, Place, anything, give, steps, told
+from palinurus.workspace.steps import Guard, Place, anything, give, told
 
 ONE_AT_A_TIME = threading.Lock()
 """Reading a file and writing what follows from it belong together. One process writes a home, so a lock in it is
@@ -50,7 +50,7 @@ def whereabouts(boundary: Boundary, path: str) -> str:
     Raises OutsideWorkspace, and NotFound for a way that goes back out of what is not there.
     """
     try:
-        with steps(boundary.root, path) as place:
+        with boundary.steps(path) as place:
             return place.path
     except NotFound:
         above, _, name = path.rstrip("/").rpartition("/")
@@ -64,7 +64,7 @@ def whereabouts(boundary: Boundary, path: str) -> str:
 
 def create_file(boundary: Boundary, path: str, data: bytes, *, mode: int = NEW_FILE, guard: Guard = anything) -> bool:
     """Write a file that was not there. False, and nothing is touched, when anything has that name already."""
-    with steps(boundary.root, path, make_parents=True, guard=guard) as place, told(path):
+    with boundary.steps(path, make_parents=True, guard=guard) as place, told(path):
         if place.stat is not None:
             return False
         guard(place.path)
@@ -79,7 +79,7 @@ def rewrite(
     Raises NotFound, OutsideWorkspace or WorkspaceError, or what `change` or the guard raise, and then the file is as
     it was.
     """
-    with ONE_AT_A_TIME, steps(boundary.root, path, make_parents=create, guard=guard) as place, told(path):
+    with ONE_AT_A_TIME, boundary.steps(path, make_parents=create, guard=guard) as place, told(path):
         before, found = _before(place, path, guard)
         if before is None and not create:
             raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
@@ -98,7 +98,7 @@ def delete_file(
     boundary: Boundary, path: str, check: Callable[[str, bytes], None], *, guard: Guard = anything
 ) -> Written:
     """Delete a regular file; of a link, the file that it leads to. `check` sees what would be lost and may raise."""
-    with ONE_AT_A_TIME, steps(boundary.root, path) as place, told(path):
+    with ONE_AT_A_TIME, boundary.steps(path) as place, told(path):
         before, found = _before(place, path, guard)
         if before is None or found is None:
             raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
