@@ -89,7 +89,7 @@ async def _context(house: House, params: AskContext) -> ContextReport:
     gathered = gather(agent, key, hands.specs(), route, house.clock)
     window = provider.context_window(route.model)
     report = context_report(str(key), view, gathered, context_for(agent, key), window)
-    workspace = f"{agent.context.prompt.workspace} ({describe_access(house.hands.quarters(key))})"
+    workspace = f"{agent.context.prompt.workspace}, {describe_access(house.hands.quarters(key))}"
     return msgspec.structs.replace(report, price=_price(agent, route.provider, route.model), workspace=workspace)
 
 
@@ -157,7 +157,7 @@ async def _where_commands_run(house: House, key: SessionKey) -> str:
         case "host":
             return f"on the host, where they ask: {walls.why}"
     network = "with" if place.network else "no"
-    return f"in the sandbox ({walls.name}), workspace {describe_access(place)}, {network} network: {place.workspace}"
+    return f"in the sandbox ({walls.name}), workspace {describe_access(place)}, {network} network"
 
 
 def _place(house: House, session_key: str) -> tuple[SessionKey, Agent]:

@@ -39,7 +39,7 @@ def make_room(mount: Mount) -> None:
         if os.path.lexists(mount.source / name):
             continue
         if name == MEMORY_DIRECTORY:
-            (mount.source / name).mkdir(mode=0o700)
+            (mount.source / name).mkdir(mode=0o700, exist_ok=True)
         else:
             create_file(Boundary(mount.source), name, b"", mode=0o600 if is_private(name) else NEW_FILE)
 

@@ -22,8 +22,9 @@ def where_commands_run(place: Quarters, walls: Walls) -> Runs:
 def describe_access(place: Quarters) -> str:
     """Whose workspace it is and whether it can be changed, in a few words."""
     if place.own is not None:
-        return f"a copy of the agent's, read-write{', memory the real one' if place.private else ''}"
-    return "the agent's own, read-write" if place.writable else "the agent's own, read-only"
+        memory = ", memory the real one" if place.private else ""
+        return f"{place.workspace.name}, a copy of the agent's{memory}"
+    return "read-write" if place.writable else "read-only"
 
 
 def prompt_section(place: Quarters, walls: Walls) -> str:

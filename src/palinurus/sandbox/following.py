@@ -20,6 +20,7 @@ from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.sandbox.quarters import Quarters
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import BOOTSTRAP, is_private
+from palinurus.workspace.overlay import MEMORY_FILES
 from palinurus.workspace.write import delete_file, rewrite
 
 RECORDS = ".seeds"
@@ -48,6 +49,13 @@ def follow_workspace(place: Quarters, extra: Iterable[str] = ()) -> None:
             log.warning("%s of the sandbox %s does not follow the agent's: %s", name, place.workspace.name, error)
     if copied != before:
         _save(path, copied)
+
+
+def misplaced_notes(root: Path) -> list[Path]:
+    """Folders of sandboxes with notes of their own, which memory no longer reads."""
+    names = ("memory/*.md", *MEMORY_FILES)
+    found = {path.parents[name.count("/")] for name in names for path in root.glob(f"*/{name}") if path.lstat().st_size}
+    return sorted(found)
 
 
 def _bring(folder: Boundary, name: str, theirs: bytes | None, ours: bytes | None) -> None:
