@@ -239,6 +239,6 @@ async def test_prompt_status_context_and_explanation_say_the_same(
         assert explained.seen[0].path == str(place.workspace)
         assert explained.seen[0].writable is place.writable
         status = await session_report(home.runtime.house, SessionKey.parse(MAIN))
-        copied = f"{place.workspace.name}, a copy of the agent's, memory the real one"
+        copied = "a copy of the agent's, memory the real one"
         shown = {"none": copied, "ro": "read-only", "rw": "read-write"}[place.access]
         assert f"workspace {shown}, {'with' if place.network else 'no'} network" in status

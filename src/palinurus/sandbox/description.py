@@ -22,8 +22,7 @@ def where_commands_run(place: Quarters, walls: Walls) -> Runs:
 def describe_access(place: Quarters) -> str:
     """Whose workspace it is and whether it can be changed, in a few words."""
     if place.own is not None:
-        memory = ", memory the real one" if place.private else ""
-        return f"{place.workspace.name}, a copy of the agent's{memory}"
+        return f"a copy of the agent's{', memory the real one' if place.private else ''}"
     return "read-write" if place.writable else "read-only"
 
 
