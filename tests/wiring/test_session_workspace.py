@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -242,3 +243,23 @@ async def test_prompt_status_context_and_explanation_say_the_same(
         copied = "a copy of the agent's, memory the real one"
         shown = {"none": copied, "ro": "read-only", "rw": "read-write"}[place.access]
         assert f"workspace {shown}, {'with' if place.network else 'no'} network" in status
+
+
+async def test_a_hard_link_to_something_outside_is_neither_read_nor_written_nor_found(tmp_path: Path) -> None:
+    async with sandboxed(tmp_path, mode="off") as home:
+        secret = tmp_path / "key.md"
+        secret.write_text("the zeppelin's key\n")
+        for name in ("plan.md", "memory/plan.md"):
+            os.link(secret, home.workspace / name)
+        told = await home.does(
+            ("read", {"path": "plan.md"}),
+            ("edit", {"path": "plan.md", "old": "key", "new": "door"}),
+            ("write", {"path": "plan.md", "content": "mine"}),
+            ("memory_get", {"path": "memory/plan.md"}),
+            ("grep", {"pattern": "zeppelin"}),
+            ("memory_search", {"query": "zeppelin"}),
+        )
+        assert all("has another name outside the workspace (a hard link)" in text for text in told[:4])
+        assert not any("the zeppelin's key" in text for text in told)
+        assert not list(home.workspace.glob(".pal/**/*.md"))
+        assert secret.read_text() == "the zeppelin's key\n"

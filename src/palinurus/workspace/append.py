@@ -48,6 +48,7 @@ def _appended(boundary: Boundary, path: str, lines: Sequence[str], heading: str,
             raise WorkspaceError(f"{path} is not a regular file", hint="lines are appended to plain files only")
         fd = os.open(place.name, _APPEND, 0o600, dir_fd=place.directory)
         try:
+            boundary.check_links(place.path, fd)  # the line would appear under its other names as well
             number = _append(fd, path, lines, heading, mark)
             if place.stat is None:
                 os.fsync(place.directory)

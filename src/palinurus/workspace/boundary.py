@@ -3,7 +3,8 @@
 A path is resolved here and not by the kernel: component by component, each directory held open, `..` and links
 answered from the descriptors already held. A link is followed as long as it stays inside; nothing that happens to
 the tree meanwhile can make the walk leave it, because no step ever looks a whole path up again. Only regular files
-are opened, without blocking, so that a FIFO or a device put in a file's place can neither hang nor act.
+are opened, without blocking, so that a FIFO or a device put in a file's place can neither hang nor act; and of those
+none that is a name for something outside.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
+from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 from palinurus.workspace.steps import Guard, Place, anything, steps, told
 
 MAX_BYTES = 2 * 1024 * 1024
@@ -102,9 +104,17 @@ class Boundary:
             try:
                 found = os.fstat(fd)
                 _check_regular(path, found)
+                self.check_links(place.path, fd)
                 yield OpenFile(fd, place.path, found)
             finally:
                 os.close(fd)
+
+    def check_links(self, place: str, fd: int) -> None:
+        """Raises WorkspaceError for a file that has names outside: see links.py. `place` is where it really lies."""
+        for _ in range(2):  # a file of ours has two names for a moment while it is made: see write.py
+            if not leads_out(self.holding(place).root, place, os.fstat(fd)):
+                return
+        raise WorkspaceError(f"{place} {OUTSIDE_NAME}", hint="if it belongs here, put a copy in its place")
 
     def read_bytes(self, path: str) -> bytes:
         with self.open_file(path) as file:
