@@ -8,6 +8,7 @@ import pytest
 
 from palinurus.domain.errors import OutsideWorkspace
 from palinurus.workspace.backups import keep_backup
+from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.overlay import OverlayBoundary, is_memory
 
@@ -45,7 +46,7 @@ def both(tmp_path: Path, workspace: Path) -> OverlayBoundary:
     (folder / "memory" / "stray.md").write_text("nobody reads this\n")
     for name in ("SOUL.md", "USER.md", "plan.md"):
         (folder / name).write_text(f"{name} of the sandbox\n")
-    return OverlayBoundary(folder, workspace)
+    return OverlayBoundary(folder, Boundary(workspace))
 
 
 def test_lists_and_walks_show_one_workspace(both: OverlayBoundary) -> None:

@@ -53,14 +53,15 @@ class Quarters(Struct, frozen=True):
         return BEGINNINGS - frozenset(MEMORY_FILES) if self.shared and self.own else frozenset()
 
 
-def boundary_of(place: Quarters) -> Boundary:
-    """The workspace as everything of ours in the session sees it; commands see the folder alone."""
+def boundary_of(place: Quarters, own: Boundary) -> Boundary:
+    """The workspace as everything of ours in the session sees it; commands see the folder alone.
+
+    `own` is the agent's workspace.
+    """
     fixed = place.fixed
     if place.own is None or not (place.private or fixed):
         return Boundary(place.workspace)
-    return OverlayBoundary(
-        place.workspace, place.own, lambda path: path in fixed or (place.private and is_memory(path))
-    )
+    return OverlayBoundary(place.workspace, own, lambda path: path in fixed or (place.private and is_memory(path)))
 
 
 def quarters(settings: SandboxSettings, workspace: Path, key: SessionKey) -> Quarters:

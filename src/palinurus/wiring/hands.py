@@ -88,7 +88,7 @@ class Bench:
             return self.files(place.workspace)
         prepare_private(place, place.own)
         kind = (place.workspace, place.own, place.private, place.shared)
-        return self._copies.setdefault(kind, WorkspaceFiles(boundary_of(place)))
+        return self._copies.setdefault(kind, WorkspaceFiles(boundary_of(place, self.files(place.own).boundary)))
 
     async def close(self) -> None:
         await self.processes.close()

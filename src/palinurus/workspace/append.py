@@ -50,6 +50,7 @@ def _appended(boundary: Boundary, path: str, lines: Sequence[str], heading: str,
         try:
             boundary.check_links(place.path, fd)  # the line would appear under its other names as well
             number = _append(fd, path, lines, heading, mark)
+            boundary.holding(place.path).note_written(place.path)
             if place.stat is None:
                 os.fsync(place.directory)
         finally:

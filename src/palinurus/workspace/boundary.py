@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +24,7 @@ from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 from palinurus.workspace.steps import Guard, Place, anything, steps, told
 
 MAX_BYTES = 2 * 1024 * 1024
+MAX_WRITTEN = 5_000  # paths that wait for somebody to ask for them
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -84,6 +85,7 @@ class Boundary:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 — resolve() would hide the name the owner knows
+        self._written: set[str] = set()
 
     @contextmanager
     def steps(self, path: str, *, make_parents: bool = False, guard: Guard = anything) -> Iterator[Place]:
@@ -94,6 +96,19 @@ class Boundary:
     def holding(self, path: str) -> Boundary:
         """The boundary of the folder that really has a path: this one, unless a workspace is made of two."""
         return self
+
+    def note_written(self, path: str) -> None:
+        """A file was made, changed or deleted through us: whoever keeps a history asks which."""
+        if len(self._written) < MAX_WRITTEN:
+            self._written.add(path)
+
+    def take_written(self) -> set[str]:
+        """The paths since they were last taken. Safe while others write."""
+        taken: set[str] = set()
+        with suppress(KeyError):
+            while True:
+                taken.add(self._written.pop())
+        return taken
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[OpenFile]:

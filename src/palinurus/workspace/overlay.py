@@ -36,9 +36,9 @@ def is_memory(path: str) -> bool:
 class OverlayBoundary(Boundary):
     """`root` is the sandbox's folder; what `belongs` says is the agent's own lies in `own`."""
 
-    def __init__(self, root: Path, own: Path, belongs: Belongs = is_memory) -> None:
+    def __init__(self, root: Path, own: Boundary, belongs: Belongs = is_memory) -> None:
         super().__init__(root)
-        self._own = Boundary(own)
+        self._own = own
         self._belongs = belongs
 
     @contextmanager

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from palinurus.domain.errors import WorkspaceError
+from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.git import call_ours
 from palinurus.workspace.write import create_file
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
@@ -93,4 +95,17 @@ def _git_init(root: Path) -> bool:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return False
+    if done.returncode == 0:
+        call_ours(root, git)
     return done.returncode == 0
+
+
+def untouched_templates(root: Path) -> set[str]:
+    """Files that are still exactly as we made them: nobody's work but ours."""
+    boundary = Boundary(root)
+    found = set()
+    for name in (FIRST_RUN, *TEMPLATES):
+        with suppress(NotFound, WorkspaceError):
+            if boundary.read_bytes(name) == template(name).encode():
+                found.add(name)
+    return found

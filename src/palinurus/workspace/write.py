@@ -68,6 +68,7 @@ def create_file(boundary: Boundary, path: str, data: bytes, *, mode: int = NEW_F
         if place.stat is not None:
             return False
         guard(place.path)
+        boundary.holding(place.path).note_written(place.path)
         return _create(place, data, mode)
 
 
@@ -91,6 +92,7 @@ def rewrite(
                 raise _changed(path)
         elif after != before:
             _replace(place, path, after, found)
+        boundary.holding(place.path).note_written(place.path)
         return Written(place.path, before, after, other_names=found is not None and found.st_nlink > 1)
 
 
@@ -106,6 +108,7 @@ def delete_file(
         _check_same(place, path, found)
         os.unlink(place.name, dir_fd=place.directory)
         os.fsync(place.directory)
+        boundary.holding(place.path).note_written(place.path)
         return Written(place.path, before, None, other_names=found.st_nlink > 1)
 
 
