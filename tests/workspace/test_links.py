@@ -46,6 +46,12 @@ def test_what_a_package_cache_shares_with_a_project_is_read(workspace: Path, sec
     assert Boundary(workspace).read_bytes(f"{folder}/module.py") == SECRET.encode()
 
 
+def test_a_workspace_that_is_itself_a_link_is_looked_through(workspace: Path, tmp_path: Path) -> None:
+    os.link(workspace / "SOUL.md", workspace / "twin.md")
+    (tmp_path / "way").symlink_to(workspace)
+    assert Boundary(tmp_path / "way").read_bytes("twin.md") == Boundary(workspace).read_bytes("SOUL.md")
+
+
 def test_a_name_that_moves_out_or_goes_is_noticed(workspace: Path, tmp_path: Path) -> None:
     os.link(workspace / "SOUL.md", workspace / "twin.md")
     boundary = Boundary(workspace)

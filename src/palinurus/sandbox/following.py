@@ -46,7 +46,7 @@ def follow_workspace(place: Quarters, extra: Iterable[str] = ()) -> None:
                 _bring(folder, name, theirs, ours)
             copied[name] = _digest(theirs)
         except WorkspaceError as error:
-            log.warning("%s of the sandbox %s does not follow the agent's: %s", name, place.workspace.name, error)
+            log.info("%s of the sandbox %s does not follow the agent's: %s", name, place.workspace.name, error)
     if copied != before:
         _save(path, copied)
 

@@ -157,7 +157,7 @@ class History:
         git = self._git()
         if busy := in_the_middle(self._root):
             raise WorkspaceError(f"nothing was committed: {busy}", hint="it is tried again after the next run")
-        found = [(code, path) for code, path in self._status(git) if _shown(path) in paths]
+        found = self._status(git, *sorted(paths)) if paths else []
         left = {path: STAGED for code, path in found if code[0] not in " ?"}
         left |= {path: why for code, path in found if path not in left and (why := self._unfit(code, path, redact))}
         taken = [path for _, path in found if path not in left]
@@ -206,9 +206,9 @@ class History:
             return bool(git.run("ls-files", "--cached", "-z").data)
         return bool(git.run("diff", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD").data)
 
-    def _status(self, git: Git) -> list[tuple[str, str]]:
-        """Code and path of every file that differs; directories end with a slash: repositories inside this one."""
-        told = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    def _status(self, git: Git, *paths: str) -> list[tuple[str, str]]:
+        """Code and path of every file that differs, or of these; directories end with a slash: repositories inside."""
+        told = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", *paths)
         parts = told.data.decode("utf-8", "surrogateescape").split("\0")
         return [(part[:2], part[3:]) for part in parts if len(part) > 3][:MAX_FILES]
 

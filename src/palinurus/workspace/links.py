@@ -46,7 +46,7 @@ class _Names:
     def _look(self) -> dict[_Key, int]:
         counts: dict[_Key, int] = {}
         looks = MAX_LOOKS
-        for _, folders, files, fd in os.fwalk(self._root, follow_symlinks=False):
+        for _, folders, files, fd in os.fwalk(self._root.resolve(), follow_symlinks=False):
             folders[:] = [name for name in folders if name not in FILLED_BY_PROGRAMS]
             for name in files:
                 seen = _seen(name, fd)
