@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_what_is_no_conversation_is_refused_in_one_line(pal_command: Pal, tmp_pa
     assert ended.code != 0
     assert "no line" in ended.err
     assert pal_command("sessions", "export", "agent:main:nowhere").code != 0
+
+
+def test_a_hard_link_to_something_outside_is_not_exported(talked: Pal, tmp_path: Path, workspace: Path) -> None:
+    (tmp_path / "key.txt").write_text("not yours\n")
+    os.link(tmp_path / "key.txt", workspace / "plan.md")
+    done = talked("export", str(tmp_path / "tree"), "--json")
+    assert "workspace/plan.md" in [line["file"] for line in done.json["skipped"]]
+    assert not (tmp_path / "tree" / "workspace" / "plan.md").exists()
 
 
 def test_a_home_goes_into_one_file_and_comes_back(talked: Pal, tmp_path: Path) -> None:

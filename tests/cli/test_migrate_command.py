@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,14 @@ def test_options_that_contradict_each_other_are_refused(
     pal_command: Pal, theirs: Path, options: tuple[str, ...]
 ) -> None:
     assert pal_command("migrate", "openclaw", str(theirs), *options).code == 2
+
+
+def test_a_hard_link_to_something_outside_is_left_there_and_told(
+    pal_command: Pal, theirs: Path, tmp_path: Path, workspace: Path
+) -> None:
+    (tmp_path / "key.txt").write_text("not yours\n")
+    os.link(tmp_path / "key.txt", theirs / "workspace" / "plan.md")
+    told = json.loads(pal_command("migrate", "openclaw", str(theirs), "--apply", "--json").out)
+    (why,) = (line["reason"] for line in told["skipped"] if line["file"] == "workspace/plan.md")
+    assert why.startswith("it has another name outside the workspace (a hard link)")
+    assert "not yours" not in "".join(path.read_text() for path in tmp_path.glob("home/**/*.md"))

@@ -78,3 +78,24 @@ def test_doctor_says_what_lacks_and_when_that_is_wrong(pal_command: Pal, monkeyp
     assert found()[0] == "bad"
     pal_command("config", "set", "agents.defaults.sandbox.mode", "off")
     assert found()[0] == "ok"
+
+
+@needs_bwrap
+def test_what_a_sandboxed_session_notes_is_found_by_its_next_question(
+    pal_command: Pal, home: Home, workspace: Path
+) -> None:
+    pal_command("config", "set", "agents.defaults.sandbox.mode", "all")
+    noted = pal_command("agent", "-m", "remember that my bicycle is green")
+    assert noted.out.startswith("Noted in memory/")
+    asked = pal_command("agent", "-m", "what colour is my bicycle?")
+    assert "my bicycle is green (memory/" in asked.out
+    (note,) = (workspace / "memory").glob("*.md")
+    assert "my bicycle is green" in note.read_text()
+    assert str(home.root / "sandboxes") in pal_command("context").out
+
+
+def test_notes_that_an_older_version_left_in_a_sandbox_are_worth_a_look(pal_command: Pal, home: Home) -> None:
+    folder = home.root / "sandboxes" / "agent-main-1"
+    (folder / "memory").mkdir(parents=True)
+    (folder / "memory" / "2026-11-15.md").write_text("- figs\n")
+    assert str(folder) in pal_command("doctor").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,20 @@ def test_without_a_history_the_reason_is_one_line(pal_command: Pal, home: Home) 
     )
     wrong = pal_command("workspace", "restore", "SOUL.md", "abcdef1")
     assert (wrong.code, wrong.err.startswith("pal: there is no history:")) == (1, True)
+
+
+def test_the_doctor_says_whether_runs_are_committed(pal_command: Pal, workspace: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(workspace)], check=True, timeout=20)
+    assert "not one that Palinurus made" in pal_command("doctor").out
+    subprocess.run(["git", "-C", str(workspace), "config", "palinurus.history", "true"], check=True, timeout=20)
+    assert "what the agent's tools write is committed" in pal_command("doctor").out
+
+
+def test_a_commit_that_a_person_asks_for_leaves_out_new_secrets_and_says_so(pal_command: Pal, workspace: Path) -> None:
+    assert _git_init(workspace)
+    (workspace / "secrets.txt").write_text("hunter2\n")
+    (workspace / "plan.md").write_text("paint it\n")
+    done = pal_command("workspace", "commit", "-m", "All of it", "--json").json
+    assert "plan.md" in [file["path"] for file in done["commit"]["files"]]
+    (left,) = done["leftOut"]
+    assert (left["path"], "looks like a secret" in left["why"]) == ("secrets.txt", True)

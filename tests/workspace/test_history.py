@@ -283,3 +283,32 @@ def test_an_index_that_a_kill_left_behind_is_mended_by_the_next_commit(root: Pat
     (root / ".git" / "index").write_bytes(old)
     assert history.commit().commit is None
     assert git(root, "status", "--porcelain") == ""
+
+
+def test_of_what_was_written_nothing_is_crowded_out_by_other_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILES", 3)
+    for number in range(9):
+        (root / f"{number}.txt").write_text("theirs")
+    names = ["written.md", "*.md", "deep/ünï.md", "gone.md"]
+    (root / "deep").mkdir()
+    for name in names[:3]:
+        (root / name).write_text("x")
+    done = History(root).commit_written(set(names), "by a run", "pilot", lambda text: text)
+    assert done.commit is not None
+    assert {file.path for file in done.commit.files} == set(names[:3])
+    (root / "written.md").unlink()
+    gone = History(root).commit_written({"written.md"}, "by a run", "pilot", lambda text: text)
+    assert gone.commit is not None
+    assert "written.md" not in git(root, "ls-files")
+    assert "?? 0.txt" in git(root, "status", "--porcelain")
+
+
+def test_a_file_of_which_its_owner_has_staged_something_is_left_to_them(root: Path) -> None:
+    History(root).commit("The beginning")
+    (root / "SOUL.md").write_text("the owner's\n")
+    git(root, "add", "SOUL.md")
+    (root / "SOUL.md").write_text("the owner's, and the agent's\n")
+    done = History(root).commit_written({"SOUL.md"}, "by a run", "pilot", lambda text: text)
+    assert (done.commit, [left.path for left in done.left_out]) == (None, ["SOUL.md"])
+    assert git(root, "status", "--porcelain") == "MM SOUL.md\n"
+    assert "+the owner's\n" in git(root, "diff", "--cached")

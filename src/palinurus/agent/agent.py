@@ -20,6 +20,14 @@ from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.identity import read_identity
 
 
+class SessionWorkspace(Struct, frozen=True):
+    """The one workspace of a session, as its tools, its memory and its prompt see it."""
+
+    files: WorkspaceFiles
+    path: str  # as the tools know it
+    sandbox: str = ""  # what the prompt says about it and about where commands run
+
+
 class Agent(Struct, frozen=True):
     id: str
     files: WorkspaceFiles
@@ -40,6 +48,8 @@ class Agent(Struct, frozen=True):
     startup: StartupSettings = StartupSettings(enabled=False)
     skills: Skills | None = None
     runtime: str = ""  # on what it runs, in one line: for its prompt
+    workspace_of: Callable[[SessionKey], Awaitable[SessionWorkspace]] | None = None
+    """The workspace of a session; None: `files`, for all of them. Must not raise."""
 
 
 def agent_identity(agent: Agent) -> AgentIdentity:

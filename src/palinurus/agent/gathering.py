@@ -22,6 +22,16 @@ from palinurus.skills.skills import skill_list
 from palinurus.workspace.files import HEARTBEAT, Mode
 
 
+async def in_session(agent: Agent, key: SessionKey) -> Agent:
+    """The agent in the workspace of one session: its files, and what the prompt says about it."""
+    if agent.workspace_of is None:
+        return agent
+    found = await agent.workspace_of(key)
+    prompt = msgspec.structs.replace(agent.context.prompt, workspace=found.path, sandbox=found.sandbox)
+    context = msgspec.structs.replace(agent.context, prompt=prompt)
+    return msgspec.structs.replace(agent, files=found.files, context=context)
+
+
 def with_startup(agent: Agent, spoken: Spoken, view: View, gathered: Gathered) -> Spoken:
     """With the newest daily notes, in the first message of a session."""
     if not begins(view, agent.startup) or spoken.inbound.results:

@@ -16,7 +16,7 @@ from palinurus.agent.agent import Agent
 from palinurus.agent.called import direct_call, with_called, with_skills
 from palinurus.agent.direct import Told
 from palinurus.agent.earlier import answered_before
-from palinurus.agent.gathering import context_for, gather, on_behalf, spoke, with_recalled, with_startup
+from palinurus.agent.gathering import context_for, gather, in_session, on_behalf, spoke, with_recalled, with_startup
 from palinurus.agent.loop import DIRECT, Emit, Interjection, Loop, Steer
 from palinurus.agent.outcome import result, spent
 from palinurus.agent.stop import Stop
@@ -76,6 +76,7 @@ class TurnRunner:
         if earlier := answered_before(view, spoken.run_id, {spec.name for spec in spoken.inbound.client_tools}):
             return result(key, session, spoken.run_id, earlier, None, self._clock.now_ms() - began)
 
+        agent = await in_session(agent, key)
         provider, route = await agent.choose_model(spoken.inbound.model or view.model)
         route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
         window = provider.context_window(route.model)

@@ -34,6 +34,7 @@ class PromptSettings(Struct, frozen=True):
     extra_files: tuple[str, ...] = ()
     citations: Citations = "auto"  # whether the model is asked to say where it has something from
     private: bool = True  # whether the session may search memory; no others hear how (promise 17)
+    sandbox: str = ""  # whose workspace it is, and where commands run
 
 
 class PromptPart(Struct, frozen=True, rename="camel"):
@@ -96,6 +97,8 @@ def _sections(
     if full and settings.private and (memory := _memory(settings, offered)):
         sections.append(("Memory", memory))
     sections.append(("Workspace", f"## Workspace\n{settings.workspace} is your home; paths are relative to it."))
+    if settings.sandbox:
+        sections.append(("Sandbox", f"## Sandbox\n{settings.sandbox}"))
     if full and "exec" in offered:
         sections.append(("Documentation", _documentation(settings)))
     sections.append(("Messages", _MESSAGES + (_SILENCE if settings.mode == "full" else "")))

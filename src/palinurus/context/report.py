@@ -44,6 +44,7 @@ class ContextReport(Struct, frozen=True, rename="camel"):
     cacheable_tokens: int = 0  # the head and every message but the newest: what the next request begins with again
     said: tuple[SaidPart, ...] = ()  # the messages by kind
     price: TokenPrice | None = None  # of the model; None: nobody knows
+    workspace: str = ""  # the session's, and whose it is
 
 
 def context_report(
@@ -109,6 +110,8 @@ def render(report: ContextReport) -> str:
     how = "counted by the provider, plus an estimate of what came after" if report.counted else "estimated"
     lines.append(f"{report.total_tokens:,} of {report.window:,} tokens ({share:.1f} %), {how}")
     lines.append(f"{report.session_key} · {report.model}")
+    if report.workspace:
+        lines.append(f"workspace {report.workspace}")
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from palinurus.migrate.openclaw.files import open_plain, why
 from palinurus.migrate.report import Losses, Outcome
+from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 from palinurus.workspace.seed import FIRST_RUN, TEMPLATES, template
 
 PIECE = 1024 * 1024
@@ -20,6 +21,9 @@ PIECE = 1024 * 1024
 def copy_file(source: Path, target: Path, path: str, shown: str, losses: Losses, *, apply: bool) -> Outcome:
     """What became, or would become, of the file at `path` of a workspace. What cannot be done is told."""
     try:
+        if leads_out(source.parents[path.count("/")], path, source.lstat()):
+            losses.add(shown, 0, f"it {OUTSIDE_NAME}; it was left there")
+            return "left"
         if not os.path.lexists(target):
             if apply:
                 _copy(source, target, replace=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sandbox.description import MEMORY_IS_REAL, Runs, where_commands_run
 from palinurus.sandbox.probes import Probe, Probing
 from palinurus.sandbox.quarters import AGENT_PLACE, Quarters
 from palinurus.sandbox.sandbox import Walls
@@ -28,7 +28,7 @@ _MODES = {
 _ACCESS = {
     "rw": "the agent's workspace, which it may change",
     "ro": "the agent's workspace, read-only",
-    "none": "a private workspace, seeded with the agent's files and skills",
+    "none": "a private workspace, a copy of the agent's files and skills",
 }
 _NOT_PRIVATE = "others may listen: MEMORY.md, USER.md, memory/, .git and .pal of the workspace are not shown"
 
@@ -48,7 +48,7 @@ class Seen(Struct, frozen=True):
 
 class Explained(Struct, frozen=True, rename="camel"):
     session_key: str
-    runs: Literal["sandbox", "host", "nowhere"]
+    runs: Runs
     why: tuple[str, ...]
     mode: str
     scope: str
@@ -73,7 +73,7 @@ async def _explain(house: House, params: AskSandbox) -> Explained:
     key = _key(house, params)
     settings, place = house.hands.settings(key.agent).sandbox, house.hands.quarters(key)
     walls = await house.hands.sandbox(key.agent).check()
-    runs = _runs(place, walls)
+    runs = where_commands_run(place, walls)
     return Explained(
         str(key),
         runs,
@@ -111,14 +111,6 @@ def _key(house: House, params: AskSandbox) -> SessionKey:
     return resolve(inbound, house.agents.ids, house.agents.default)
 
 
-def _runs(place: Quarters, walls: Walls) -> Literal["sandbox", "host", "nowhere"]:
-    if place.sandboxed == "no":
-        return "host"
-    if walls.works:
-        return "sandbox"
-    return "host" if place.sandboxed == "preferred" else "nowhere"
-
-
 def _reasons(settings: SandboxSettings, place: Quarters, walls: Walls) -> list[str]:
     told = [_MODES[settings.mode]]
     if settings.mode == "non-main" and place.sandboxed == "no":
@@ -129,6 +121,8 @@ def _reasons(settings: SandboxSettings, place: Quarters, walls: Walls) -> list[s
             if place.sandboxed == "required":
                 told.append("a sandbox that was asked for and cannot be had is a refusal: no command runs")
         told.append(f"sandbox.workspaceAccess is {settings.access}: inside is {_ACCESS[settings.access]}")
+        if place.own is not None and place.private:
+            told.append(MEMORY_IS_REAL)
     return told
 
 

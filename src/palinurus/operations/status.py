@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palinurus import __version__
 from palinurus.agent.agent import Agent, agent_identity
-from palinurus.agent.gathering import context_for, gather
+from palinurus.agent.gathering import context_for, gather, in_session
 from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
@@ -21,6 +21,7 @@ from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sandbox.description import describe_access, where_commands_run
 from palinurus.sessions.session import Preferences, Session
 
 
@@ -84,13 +85,15 @@ async def _status(house: House, params: AskStatus) -> Status:
 
 async def _context(house: House, params: AskContext) -> ContextReport:
     key, agent = _place(house, params.session_key)
+    agent = await in_session(agent, key)
     view = await house.turns.view_of(key)
     provider, route = await agent.choose_model(view.model)
     hands = await agent.hands(key, route, provider.context_window(route.model))
     gathered = gather(agent, key, hands.specs(), route, house.clock)
     window = provider.context_window(route.model)
     report = context_report(str(key), view, gathered, context_for(agent, key), window)
-    return msgspec.structs.replace(report, price=_price(agent, route.provider, route.model))
+    workspace = f"{agent.context.prompt.workspace}, {describe_access(house.hands.quarters(key))}"
+    return msgspec.structs.replace(report, price=_price(agent, route.provider, route.model), workspace=workspace)
 
 
 def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
@@ -151,11 +154,13 @@ async def _where_commands_run(house: House, key: SessionKey) -> str:
     if place.sandboxed == "no":
         return "on the host"
     walls = await house.hands.sandbox(key.agent).check()
-    if not walls.works:
-        without = "refused" if place.sandboxed == "required" else "on the host, where they ask"
-        return f"{without}: {walls.why}"
-    writes = "read-write" if place.writable else "read-only"
-    return f"in the sandbox ({walls.name}), workspace {writes}, {'with' if place.network else 'no'} network"
+    match where_commands_run(place, walls):
+        case "nowhere":
+            return f"refused: {walls.why}"
+        case "host":
+            return f"on the host, where they ask: {walls.why}"
+    network = "with" if place.network else "no"
+    return f"in the sandbox ({walls.name}), workspace {describe_access(place)}, {network} network"
 
 
 def _place(house: House, session_key: str) -> tuple[SessionKey, Agent]:

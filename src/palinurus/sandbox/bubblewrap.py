@@ -111,7 +111,7 @@ class BubblewrapSandbox:
 
     async def _start(self, command: Command) -> Running:
         mounts = real_mounts(command.mounts, self._hidden)
-        for mount in (each for each in mounts if each.guarded):
+        for mount in (each for each in mounts if each.guarded or each.closed):
             await asyncio.to_thread(make_room, mount)
         orders = _orders(command, mounts) if os.geteuid() == 0 else None
         shown = [

@@ -83,7 +83,7 @@ class DockerSandbox:
             if covers(mount.source, self._hidden):
                 raise SandboxError(f"{mount.source} holds the home of pal", hint="use another workspace")
         command = msgspec.structs.replace(command, mounts=tuple(real_mounts(command.mounts, self._hidden)))
-        for mount in (each for each in command.mounts if each.guarded):
+        for mount in (each for each in command.mounts if each.guarded or each.closed):
             await asyncio.to_thread(make_room, mount)
         # Variables go through a file that nobody else can open: every user of the machine can read an argument.
         with held(variables_file(command.env)) as (fd,):

@@ -18,16 +18,22 @@ from palinurus.domain.keys import SessionKey
 from palinurus.sandbox.sandbox import MIB, Command, Limits, Mount
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import BOOTSTRAP
+from palinurus.workspace.overlay import MEMORY_DIRECTORY, MEMORY_FILES, OverlayBoundary, is_memory
 
 AGENT_PLACE = "/agent"
 INSIDE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SCRATCH = "/tmp"  # noqa: S108  of the sandbox
 SEEDED_FILES, SEEDED_BYTES = 2_000, 64 * MIB  # of skills; more would make the first command of a session wait
+BEGINNINGS = frozenset(slot.name for slot in BOOTSTRAP)
+Access = Literal["none", "ro", "rw"]
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
 class Quarters(Struct, frozen=True):
-    """`sandboxed`: required (a sandbox that cannot be had is a refusal), preferred (else the host, which asks), no."""
+    """The one workspace of a session, for tools, memory, prompt and whoever tells people about it.
+
+    `sandboxed`: required (a sandbox that cannot be had is a refusal), preferred (else the host, which asks), no.
+    """
 
     sandboxed: Literal["required", "preferred", "no"]
     workspace: Path  # the agent's own, or the private one of this sandbox; inside it has the same path
@@ -36,6 +42,26 @@ class Quarters(Struct, frozen=True):
     network: bool = False
     limits: Limits = Limits()
     env: Mapping[str, str] = {}
+    access: Access = "rw"  # to the agent's own workspace
+    own: Path | None = None  # the agent's own, when the session's is a folder of its sandbox
+    private: bool = True  # whether only the owner listens: then memory is the real one
+    shared: bool = False  # the folder is other agents' too, so what an agent begins with is read from its own
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """What of the agent's own workspace the session sees in its folder, to read only."""
+        return BEGINNINGS - frozenset(MEMORY_FILES) if self.shared and self.own else frozenset()
+
+
+def boundary_of(place: Quarters, own: Boundary) -> Boundary:
+    """The workspace as everything of ours in the session sees it; commands see the folder alone.
+
+    `own` is the agent's workspace.
+    """
+    fixed = place.fixed
+    if place.own is None or not (place.private or fixed):
+        return Boundary(place.workspace)
+    return OverlayBoundary(place.workspace, own, lambda path: path in fixed or (place.private and is_memory(path)))
 
 
 def quarters(settings: SandboxSettings, workspace: Path, key: SessionKey) -> Quarters:
@@ -52,6 +78,10 @@ def quarters(settings: SandboxSettings, workspace: Path, key: SessionKey) -> Qua
         network=settings.network,
         limits=_limits(settings),
         env={**settings.env, **(settings.docker.env if settings.backend == "docker" else {})},
+        access=settings.access,
+        own=workspace if private else None,
+        private=key.is_private,
+        shared=private and settings.scope == "shared",
     )
 
 
@@ -72,7 +102,8 @@ def command_in(
     `private` and `guarded` are as in Mount; `folders` are shown as well, to read only.
     """
     workspace = str(place.workspace)
-    mounts = [Mount(place.workspace, workspace, place.writable, private, guarded)]
+    closed = (*MEMORY_FILES, MEMORY_DIRECTORY) if place.own is not None else ()
+    mounts = [Mount(place.workspace, workspace, place.writable, private, guarded, closed)]
     if place.agent_workspace is not None:
         mounts.append(Mount(place.agent_workspace, AGENT_PLACE, private=private))
     mounts += [Mount(Path(folder), folder) for folder in folders if not folder.startswith("/usr/")]  # that is there

@@ -30,6 +30,7 @@ class Mount(Struct, frozen=True):
     writable: bool = False
     private: bool = True  # whether what belongs to the owner alone is shown: see covers.py
     guarded: bool = False  # whether what conversations begin with can only be read
+    closed: tuple[str, ...] = ()  # names in it that are neither shown nor can be made
 
 
 class Command(Struct, frozen=True):

@@ -259,6 +259,7 @@ class ConfiguredAgents:
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
             runtime_line(settings.agent_id),
+            partial(hands.workspace_of, agent=settings),
         )
 
     def _recall(self, agent_id: str) -> Recalling:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from palinurus.agent.agent import SessionWorkspace
 from palinurus.agent.loop import Hands
 from palinurus.config.handling import HandsSettings, hands_settings
 from palinurus.config.home import Home
@@ -16,14 +18,17 @@ from palinurus.config.memory_settings import memory_settings
 from palinurus.config.settings import AgentSettings, agent_settings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import NewId
+from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool, ToolRun
 from palinurus.memory.memory import Memory
 from palinurus.memory.tools import memory_tools, memory_write_tool
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
+from palinurus.sandbox.description import prompt_section
 from palinurus.sandbox.docker import DockerSandbox
+from palinurus.sandbox.following import follow_workspace
 from palinurus.sandbox.host import HostSandbox
-from palinurus.sandbox.quarters import Quarters, prepare_private, quarters
+from palinurus.sandbox.quarters import Quarters, boundary_of, prepare_private, quarters
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.skills.skills import Skills
 from palinurus.tools.exec.exec import ExecDesk, Given, exec_tools
@@ -72,9 +77,18 @@ class Bench:
         self.shelf = ResultShelf(home.root / "results", watch.redact, watch.clock)
         self.mcp = McpBench(home, watch.clock, watch.redact)
         self._files: dict[Path, WorkspaceFiles] = {}
+        self._copies: dict[tuple[Path, Path, bool, bool], WorkspaceFiles] = {}
 
     def files(self, root: Path) -> WorkspaceFiles:
         return self._files.setdefault(root, WorkspaceFiles(Boundary(root)))
+
+    def files_of(self, place: Quarters) -> WorkspaceFiles:
+        """The workspace of a session. The folder of its sandbox is made when it is first used."""
+        if place.own is None:
+            return self.files(place.workspace)
+        prepare_private(place, place.own)
+        kind = (place.workspace, place.own, place.private, place.shared)
+        return self._copies.setdefault(kind, WorkspaceFiles(boundary_of(place, self.files(place.own).boundary)))
 
     async def close(self) -> None:
         await self.processes.close()
@@ -137,6 +151,17 @@ class Workshop:
     def sandbox(self, agent_id: str) -> Sandbox:
         return self.of(agent_id).sandbox
 
+    async def workspace_of(self, key: SessionKey, agent: AgentSettings) -> SessionWorkspace:
+        """Where a session works, brought up to date. Trouble with it is something that the model is told."""
+        place = self.quarters(key)
+        told = prompt_section(place, await self.sandbox(key.agent).check())
+        try:
+            files = await asyncio.to_thread(self._bench.files_of, place)
+            await asyncio.to_thread(follow_workspace, place, agent.extra_bootstrap_files)
+        except PalinurusError as error:
+            return SessionWorkspace(self._bench.files(agent.workspace), str(place.workspace), f"{told} Now: {error}")
+        return SessionWorkspace(files, str(place.workspace), told)
+
     def _make(self, agent: AgentSettings) -> AgentHands:
         config, bench = self._loaded.config, self._bench
         settings = hands_settings(config, bench.home, agent.agent_id)
@@ -187,21 +212,16 @@ class Workshop:
 
         def reach(key: SessionKey) -> Reach:
             room = place(key)
-            if room.workspace != workspace:
-                prepare_private(room, workspace)
             why = "" if room.writable else "this session's sandbox may only read the workspace"
-            return Reach(bench.files(room.workspace), room.writable, why, closed if room.workspace == workspace else ())
+            return Reach(bench.files_of(room), room.writable, why, closed if room.own is None else (), room.fixed)
 
         clock = bench.watch.clock
         tools = [*file_tools(reach, bench.shelf, self._skill_lines), *edit_tools(reach, clock), find_tool(reach)]
         if settings.exec.patches:
             tools.append(patch_tool(reach, clock))
 
-        def writing(key: SessionKey) -> tuple[Boundary, str]:
-            here = reach(key)
-            return here.files.boundary, "" if here.writable else here.why
-
-        return [*tools, memory_write_tool(writing, clock)]
+        # Notes are the agent's memory and not the sandbox's: search, prompt and the next session read the real ones.
+        return [*tools, memory_write_tool(lambda _: (bench.files(workspace).boundary, ""), clock)]
 
     def _skill_lines(self, key: SessionKey, path: str) -> Lines | None:
         """A file of a skill, which may lie outside the workspace."""

@@ -1,5 +1,5 @@
-"""Commits by the agent's runs: when runs that used their hands have ended, what they changed is kept. So is what
-the owner changes by a door of the house, such as the page.
+"""Commits by the agent's runs: when runs that used their hands have ended, what their tools wrote is kept. So is what
+the owner changes by a door of the house, such as the page. What else lies in the workspace is its owner's to commit.
 
 A run itself never waits for git. The commit comes after a moment of quiet, so that a talk with many turns is not a
 commit each; and at the latest when the house closes. Without git, or where the workspace is no repository of its own,
@@ -18,9 +18,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from palinurus.dispatch.runs import Run
-from palinurus.domain.errors import PalinurusError
+from palinurus.domain.errors import NotFound, PalinurusError
 from palinurus.domain.events import Lifecycle, RunEvent, ToolFinished
-from palinurus.workspace.history import History
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.history import Committed, History
+from palinurus.workspace.seed import untouched_templates
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +33,9 @@ ENDED = ("end", "error", "aborted")
 
 OWNER = "owner"
 
-Where = Callable[[str], Path | None]
-"""The workspace of an agent, None when its history is not kept. Must not raise."""
+Where = Callable[[str], Boundary | None]
+"""The workspace of an agent, the one through which all its files are written; None when its history is not kept. Must
+not raise."""
 
 
 class Change(Struct, frozen=True):
@@ -67,8 +70,8 @@ class Histories:
         self._note(agent, Change(what, OWNER))
 
     def _note(self, agent: str, change: Change) -> None:
-        root = self._where(agent)
-        if root is None or not os.path.isdir(root / ".git"):  # noqa: PTH112 — Path.is_dir may raise
+        boundary = self._where(agent)
+        if boundary is None or not os.path.isdir(boundary.root / ".git"):  # noqa: PTH112 — Path.is_dir may raise
             return
         self._changes.setdefault(agent, []).append(change)
         if agent not in self._tasks:
@@ -97,17 +100,29 @@ class Histories:
             await asyncio.wait(list(self._tasks.values()), timeout=CLOSE_SECONDS)
 
     async def _commit(self, agent: str) -> None:
-        changes, root = self._changes.pop(agent, []), self._where(agent)
-        if not changes or root is None:
+        changes, boundary = self._changes.pop(agent, []), self._where(agent)
+        if not changes or boundary is None:
+            return
+        written = boundary.take_written()
+        if not written:
             return
         body = self._redact("\n".join(change.what for change in changes[-MOST_NAMED:]))
         author = changes[-1].by if len({change.by for change in changes}) == 1 else agent
         try:
-            done = await asyncio.to_thread(History(root).commit, "", body, author)
+            done = await asyncio.to_thread(self._keep, boundary.root, written, body, author)
+        except NotFound as error:  # a repository of somebody else's, as they want it
+            log.info("no history of %s: %s", agent, error)
+            return
         except PalinurusError as error:  # its files are as they were, and the next run tries again
+            for path in written:
+                boundary.note_written(path)
             log.warning("the history of %s was not kept: %s", agent, error)
             return
         if done.commit is not None:
             log.info("kept %d file(s) of %s in its history: %s", len(done.commit.files), agent, done.commit.id[:12])
         for left in done.left_out:
-            log.info("not taken into the history of %s: %s %s", agent, left.path, left.why)
+            log.warning("not taken into the history of %s: %s, because %s", agent, left.path, left.why)
+
+    def _keep(self, root: Path, written: set[str], body: str, author: str) -> Committed:
+        paths = written | untouched_templates(root)
+        return History(root).commit_written(paths, body, author, self._redact)

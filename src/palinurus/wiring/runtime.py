@@ -21,7 +21,7 @@ from palinurus.dispatch.messages import SessionMessages
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import NotFound, StorageReadOnly
+from palinurus.domain.errors import PalinurusError, StorageReadOnly
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import ToolRun
@@ -212,12 +212,12 @@ class Runtime:
     def _workspace_of(self, agent_id: str) -> Boundary:
         return self.agents.get(agent_id).files.boundary
 
-    def _history_of(self, agent_id: str) -> Path | None:
+    def _history_of(self, agent_id: str) -> Boundary | None:
         try:
             settings = agent_settings(self.agents.loaded.config, self.house.home, agent_id)
-        except NotFound:  # the config has lost it since its run began
+            return self._workspace_of(agent_id) if settings.workspace_history == "runs" else None
+        except PalinurusError:  # the config, or the disk, has lost it since its run began
             return None
-        return settings.workspace if settings.workspace_history == "runs" else None
 
     async def _say_status(self, key: SessionKey, _: str, __: Inbound) -> str:
         return await status.session_report(self.house, key)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from palinurus.domain.errors import WorkspaceError
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
-from palinurus.workspace.steps import steps, told
+from palinurus.workspace.steps import told
 from palinurus.workspace.write import ONE_AT_A_TIME
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -43,12 +43,14 @@ def append_block(boundary: Boundary, path: str, lines: Sequence[str], *, heading
 
 
 def _appended(boundary: Boundary, path: str, lines: Sequence[str], heading: str, mark: str) -> int:
-    with ONE_AT_A_TIME, steps(boundary.root, path, make_parents=True) as place, told(path):
+    with ONE_AT_A_TIME, boundary.steps(path, make_parents=True) as place, told(path):
         if not place.name or (place.stat is not None and not stat.S_ISREG(place.stat.st_mode)):
             raise WorkspaceError(f"{path} is not a regular file", hint="lines are appended to plain files only")
         fd = os.open(place.name, _APPEND, 0o600, dir_fd=place.directory)
         try:
+            boundary.check_links(place.path, fd)  # the line would appear under its other names as well
             number = _append(fd, path, lines, heading, mark)
+            boundary.holding(place.path).note_written(place.path)
             if place.stat is None:
                 os.fsync(place.directory)
         finally:

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.steps import Guard, steps, told
+from palinurus.workspace.steps import Guard, told
 from palinurus.workspace.write import create_file
 
 PLACE = ".pal/backups"
@@ -42,6 +42,7 @@ def loses(before: bytes, after: bytes | None) -> bool:
 
 def keep_backup(boundary: Boundary, path: str, data: bytes, now_ms: int) -> str:
     """Keep a copy of what is in `path` and return where. Raises WorkspaceError when it cannot be kept."""
+    boundary = boundary.holding(path)  # beside the file itself
     create_file(boundary, ".pal/.gitignore", b"*\n", guard=plain_way(".pal/.gitignore"))
     directory = f"{PLACE}/{path}"
     at = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -83,7 +84,7 @@ def _prune(boundary: Boundary, directory: str) -> None:
     try:
         names = [entry.name for entry in boundary.list_directory(directory).entries if not entry.is_directory]
         for name in superfluous(names):
-            with steps(boundary.root, f"{directory}/{name}") as place, told(name):
+            with boundary.steps(f"{directory}/{name}") as place, told(name):
                 os.unlink(place.name, dir_fd=place.directory)
     except (NotFound, WorkspaceError) as error:  # one copy too many harms nobody
         log.warning("old backups in %s could not be removed: %s", directory, error)

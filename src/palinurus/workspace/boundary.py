@@ -3,7 +3,8 @@
 A path is resolved here and not by the kernel: component by component, each directory held open, `..` and links
 answered from the descriptors already held. A link is followed as long as it stays inside; nothing that happens to
 the tree meanwhile can make the walk leave it, because no step ever looks a whole path up again. Only regular files
-are opened, without blocking, so that a FIFO or a device put in a file's place can neither hang nor act.
+are opened, without blocking, so that a FIFO or a device put in a file's place can neither hang nor act; and of those
+none that is a name for something outside.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +20,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
-from palinurus.workspace.steps import Place, steps, told
+from palinurus.workspace.links import OUTSIDE_NAME, leads_out
+from palinurus.workspace.steps import Guard, Place, anything, steps, told
 
 MAX_BYTES = 2 * 1024 * 1024
+MAX_WRITTEN = 5_000  # paths that wait for somebody to ask for them
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -82,19 +85,51 @@ class Boundary:
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 — resolve() would hide the name the owner knows
+        self._written: set[str] = set()
+
+    @contextmanager
+    def steps(self, path: str, *, make_parents: bool = False, guard: Guard = anything) -> Iterator[Place]:
+        """The walk to a path: see steps.py. Everything that touches a file of the workspace begins here."""
+        with steps(self.root, path, make_parents=make_parents, guard=guard) as place:
+            yield place
+
+    def holding(self, path: str) -> Boundary:
+        """The boundary of the folder that really has a path: this one, unless a workspace is made of two."""
+        return self
+
+    def note_written(self, path: str) -> None:
+        """A file was made, changed or deleted through us: whoever keeps a history asks which."""
+        if len(self._written) < MAX_WRITTEN:
+            self._written.add(path)
+
+    def take_written(self) -> set[str]:
+        """The paths since they were last taken. Safe while others write."""
+        taken: set[str] = set()
+        with suppress(KeyError):
+            while True:
+                taken.add(self._written.pop())
+        return taken
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[OpenFile]:
         """Open a regular file for reading. Raises NotFound, OutsideWorkspace or WorkspaceError."""
-        with steps(self.root, path) as place, told(path):
+        with self.steps(path) as place, told(path):
             _check_regular(path, place.stat)
             fd = os.open(place.name, READ, dir_fd=place.directory)
             try:
                 found = os.fstat(fd)
                 _check_regular(path, found)
+                self.check_links(place.path, fd)
                 yield OpenFile(fd, place.path, found)
             finally:
                 os.close(fd)
+
+    def check_links(self, place: str, fd: int) -> None:
+        """Raises WorkspaceError for a file that has names outside: see links.py. `place` is where it really lies."""
+        for _ in range(2):  # a file of ours has two names for a moment while it is made: see write.py
+            if not leads_out(self.holding(place).root, place, os.fstat(fd)):
+                return
+        raise WorkspaceError(f"{place} {OUTSIDE_NAME}", hint="if it belongs here, put a copy in its place")
 
     def read_bytes(self, path: str) -> bytes:
         with self.open_file(path) as file:
@@ -102,25 +137,25 @@ class Boundary:
 
     def stat_names(self, names: tuple[str, ...]) -> tuple[os.stat_result | None, ...]:
         """What lies directly in the root under these names, links not followed; None for nothing. One cheap look."""
-        with steps(self.root, ".") as place:
+        with self.steps(".") as place:
             return tuple(_look(name, place.directory) for name in names)
 
     def is_directory(self, path: str) -> bool:
         """Whether the path, links inside followed, is a directory. Raises as `open_file` does."""
-        with steps(self.root, path) as place:
+        with self.steps(path) as place:
             if place.stat is None:
                 raise NotFound(f"there is no {path} in the workspace", hint="list the directory to see what is there")
             return stat.S_ISDIR(place.stat.st_mode)
 
     def list_directory(self, path: str = ".", *, max_entries: int = 2_000) -> Listing:
-        with steps(self.root, path) as place, told(path), _directory(place, path) as fd, os.scandir(fd) as scan:
+        with self.steps(path) as place, told(path), _directory(place, path) as fd, os.scandir(fd) as scan:
             found = [Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(scan, max_entries + 1)]
         found.sort(key=lambda entry: entry.name)
         return Listing(place.path, tuple(found[:max_entries]), complete=len(found) <= max_entries)
 
     def walk(self, path: str = ".", *, hidden: bool = False, max_files: int = 5_000, max_depth: int = 16) -> Walked:
         """The regular files and directories under `path`. Links are not followed; `.git` is never entered."""
-        with steps(self.root, path) as place, told(path), _directory(place, path) as fd:
+        with self.steps(path) as place, told(path), _directory(place, path) as fd:
             walk = _Walk(hidden, max_files)
             walk.enter(fd, "" if place.path == "." else f"{place.path}/", max_depth)
         return Walked(tuple(sorted(walk.found)), walk.complete)

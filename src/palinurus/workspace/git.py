@@ -25,6 +25,7 @@ from palinurus.domain.errors import WorkspaceError
 from palinurus.workspace.steps import give
 
 SECONDS = 20.0
+OURS = "palinurus.history"
 MAX_OUTPUT = 4 * 1024 * 1024
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
 # Said by the config of the repository, these change what its files mean; we would read and keep them wrongly.
@@ -63,6 +64,14 @@ __pycache__/
 .env.*
 *.pem
 *.key
+*.p12
+*.pfx
+*.jks
+*.kdbx
+.netrc
+.npmrc
+.pypirc
+.git-credentials
 id_rsa*
 id_ed25519*
 credentials.json
@@ -102,6 +111,17 @@ def unfit(root: Path, git: str) -> str:
     return f"the repository of the workspace is not a plain one ({odd})" if odd else ""
 
 
+def is_ours(root: Path, git: str) -> bool:
+    """Whether its config says that we may commit there by ourselves: we say so in those that we make."""
+    said = _asked_config(root / ".git" / "config", git, "--type=bool", "--get", OURS)
+    return said is not None and said.strip() == "true"
+
+
+def call_ours(root: Path, git: str) -> None:
+    """Says so. What fails is no harm: then nothing is committed by itself."""
+    _asked_config(root / ".git" / "config", git, OURS, "true")
+
+
 def in_the_middle(root: Path) -> str:
     """What its owner is in the middle of, when nobody else should commit; "" when nothing."""
     place = root / ".git"
@@ -119,6 +139,12 @@ class Git:
         self.root = root
         self._program = program
         self._index = index or root / ".git" / "index"
+
+    @contextmanager
+    def with_new_index(self) -> Iterator[Git]:
+        """The same with an index that has nothing in it, for the length of the block. The owner's is not touched."""
+        with tempfile.TemporaryDirectory(prefix="pal-index-") as folder:
+            yield Git(self.root, self._program, Path(folder) / "index")
 
     @contextmanager
     def with_own_index(self) -> Iterator[Git]:
@@ -216,18 +242,21 @@ def _detached(place: Path) -> str:
 
 def _odd_settings(config: Path, git: str) -> str:
     """The settings by which the repository is not plain. The file is read as text: nothing in it is followed."""
-    command = [git, "config", "--file", str(config), "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN]
+    said = _asked_config(config, git, "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN)
+    return "its config cannot be read" if said is None else ", ".join(sorted(set(said.split()))[:3])
+
+
+def _asked_config(config: Path, git: str, *arguments: str) -> str | None:
+    """What git says of one file of settings; None when it cannot."""
     environment = {"PATH": _PATH, "HOME": "/", "GIT_DIR": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            command, env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS,
-            check=False,
+            [git, "config", "--file", str(config), *arguments], env=environment, cwd="/", stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=SECONDS, check=False,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"its config cannot be read: {error}"
-    if done.returncode not in (0, 1):  # 1: nothing of the kind
-        return "its config cannot be read"
-    return ", ".join(sorted(set(done.stdout.decode("utf-8", "replace").split()))[:3])
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode in (0, 1) else None  # 1: nothing of the kind
 
 
 def _bounded(command: list[str], environment: dict[str, str], cwd: Path, given: bytes, most: int) -> Output:

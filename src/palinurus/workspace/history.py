@@ -1,21 +1,32 @@
 """The history of a workspace: what the agent's runs and its owner changed, kept by git.
 
-A commit is made when runs have ended and files differ. Nothing is ever rewritten, no branch is changed but by one
-commit at its end, and restoring puts the old content into the file as an ordinary, backed-up write: git itself never
-touches a file of the workspace.
+A commit is made when runs have ended and files that they wrote differ; it has those files and no others, and is made
+only in a repository that is ours. What a person asks for takes everything. Nothing is ever rewritten, no branch is
+changed but by one commit at its end, and restoring puts the old content into the file as an ordinary, backed-up write:
+git itself never touches a file of the workspace.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from msgspec import Struct
 
+from palinurus.config.secrets import Redactor, is_secret_name
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
-from palinurus.workspace.boundary import MAX_BYTES
-from palinurus.workspace.git import Git, Output, find_git, in_the_middle, unfit
+from palinurus.workspace.boundary import MAX_BYTES, Boundary
+from palinurus.workspace.git import OURS, Git, Output, find_git, in_the_middle, is_ours, unfit
+from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 
+Redact = Callable[[str], str]
+"""The text without secrets. Must not raise."""
+
+NOT_OURS = f"the repository is not one that Palinurus made (`git config {OURS} true` in it lets it commit there)"
+STAGED = "its owner has staged a change of it"
 AUTHOR = "Palinurus"
 ADDRESS = "pal@localhost"
 MAX_DIFF = 512 * 1024
@@ -66,6 +77,12 @@ class History:
     def why_not(self) -> str:
         """Why there is no history to look at, in one sentence; "" when there is one."""
         return unfit(self._root, self._program)
+
+    def why_not_ours(self) -> str:
+        """Why nothing is committed here unless a person asks for it, in one sentence; "" when we do so ourselves."""
+        if why := self.why_not():
+            return why
+        return "" if is_ours(self._root, self._program) or self._made_before() else NOT_OURS
 
     def log(self, path: str = "", *, limit: int = 50, before: str = "") -> Log:
         git = self._git()
@@ -122,12 +139,48 @@ class History:
         if not taken:
             return Committed(None, left_out)
         with git.with_own_index() as own:
-            own.run("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", given=_as_bytes(taken))
+            own.run("add", "--all", *_NAMED, given=_as_bytes(taken))
             staged = self._staged(own)
             if staged:
                 message = f"{subject or _named(taken)}\n\n{body}".encode("utf-8", "replace")
                 own.run("commit", "--quiet", "--no-verify", "--file=-", given=message, variables=_names(author))
         return Committed(self.log(limit=1).commits[0] if staged else None, left_out)
+
+    def commit_written(self, paths: Collection[str], body: str, author: str, redact: Redact) -> Committed:
+        """Keep what we ourselves have written, and nothing else: neither files nor the index of its owner change.
+
+        A file of which he has staged something is his until he has committed it. Raises as `commit` does, and NotFound
+        in a repository that is not ours.
+        """
+        if why := self.why_not_ours():
+            raise NotFound(f"nothing is committed by itself: {why}")
+        git = self._git()
+        if busy := in_the_middle(self._root):
+            raise WorkspaceError(f"nothing was committed: {busy}", hint="it is tried again after the next run")
+        found = self._status(git, *sorted(paths)) if paths else []
+        left = {path: STAGED for code, path in found if code[0] not in " ?"}
+        left |= {path: why for code, path in found if path not in left and (why := self._unfit(code, path, redact))}
+        taken = [path for _, path in found if path not in left]
+        left_out = tuple(LeftOut(_shown(path), why) for path, why in left.items())
+        if not taken:
+            return Committed(None, left_out)
+        with git.with_new_index() as own:
+            if self._known(git, "HEAD"):
+                own.run("read-tree", "HEAD")
+            own.run("add", "--all", *_NAMED, given=_as_bytes(taken))
+            message = f"{_named(taken)}\n\n{body}".encode("utf-8", "replace")
+            own.run("commit", "--quiet", "--no-verify", "--file=-", given=message, variables=_names(author))
+        with git.with_own_index() as theirs:  # what was committed is no change any more; all else is as it was
+            theirs.run("reset", "--quiet", *_NAMED, "HEAD", given=_as_bytes(taken))
+        return Committed(self.log(limit=1).commits[0], left_out)
+
+    def _made_before(self) -> bool:
+        """Whether it is one that we made before we wrote so into them: all of it is our work, and it goes nowhere."""
+        git = self._git()
+        if not self._known(git, "HEAD") or os.path.lexists(self._root / ".git" / "refs" / "remotes"):
+            return False
+        makers = git.run("log", f"--max-count={MAX_FILES}", "--format=%ce", "HEAD").text.split()
+        return set(makers) == {ADDRESS}
 
     def _git(self) -> Git:
         if why := self.why_not():
@@ -153,16 +206,16 @@ class History:
             return bool(git.run("ls-files", "--cached", "-z").data)
         return bool(git.run("diff", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD").data)
 
-    def _status(self, git: Git) -> list[tuple[str, str]]:
-        """Code and path of every file that differs; directories end with a slash: repositories inside this one."""
-        told = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+    def _status(self, git: Git, *paths: str) -> list[tuple[str, str]]:
+        """Code and path of every file that differs, or of these; directories end with a slash: repositories inside."""
+        told = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", *paths)
         parts = told.data.decode("utf-8", "surrogateescape").split("\0")
         return [(part[:2], part[3:]) for part in parts if len(part) > 3][:MAX_FILES]
 
     def _taken(self, found: list[tuple[str, str]]) -> tuple[list[str], tuple[LeftOut, ...]]:
-        """What goes into a commit: all that git knows, and new files unless they are large, or very many."""
+        """What goes into a commit: all that git knows, and new files unless they are secret, large, or very many."""
         new = [path for code, path in found if code == "??"]
-        refused = {path: why for path in new if (why := self._too_much(path))}
+        refused = {path: why for path in new if (why := self._unfit("??", path, Redactor().redact))}
         left = [LeftOut(_shown(path), why) for path, why in refused.items()]
         fitting = [path for path in new if path not in refused]
         if len(fitting) > MAX_NEW_FILES:
@@ -172,14 +225,29 @@ class History:
             fitting = kept
         return [path for code, path in found if code != "??"] + fitting, tuple(left)
 
-    def _too_much(self, path: str) -> str:
+    def _unfit(self, code: str, path: str, redact: Redact) -> str:
+        """Why a file is left out, "" when it is not. One that has gone is a change like others."""
         if path.endswith("/"):
             return "it is a repository of its own"
+        if any(is_secret_name(part.partition(".")[0]) for part in path.split("/")):
+            return "it looks like a secret, going by its name"
         try:
-            size = (self._root / path).lstat().st_size
-        except OSError:
-            return "it has gone"
-        return f"it has {size:,} bytes" if size > MAX_NEW_BYTES else ""
+            found = (self._root / path).lstat()
+            if not stat.S_ISREG(found.st_mode):
+                return ""
+            if code == "??" and found.st_size > MAX_NEW_BYTES:
+                return f"it has {found.st_size:,} bytes"
+            if leads_out(self._root, path, found):
+                return f"it {OUTSIDE_NAME}"
+            text = Boundary(self._root).read_bytes(path).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        except (OSError, NotFound, WorkspaceError) as error:
+            return f"it cannot be read: {error}"
+        return "something in it looks like a secret" if redact(text) != text else ""
+
+
+_NAMED = ("--pathspec-from-file=-", "--pathspec-file-nul")
 
 
 def _as_bytes(paths: list[str]) -> bytes:

@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.backups import keep_backup, plain_way
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import FileText, WorkspaceFiles
+from palinurus.workspace.git import call_ours
 from palinurus.workspace.identity import labelled
 from palinurus.workspace.write import create_file, delete_file
 
@@ -174,4 +176,17 @@ def _git_init(root: Path) -> bool:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return False
+    if done.returncode == 0:
+        call_ours(root, git)
     return done.returncode == 0
+
+
+def untouched_templates(root: Path) -> set[str]:
+    """Files that are still exactly as we made them: nobody's work but ours."""
+    boundary = Boundary(root)
+    found = set()
+    for name in (FIRST_RUN, *TEMPLATES):
+        with suppress(NotFound, WorkspaceError):
+            if boundary.read_bytes(name) == template(name).encode():
+                found.add(name)
+    return found

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import MAX_BYTES, READ, Boundary, OpenFile
-from palinurus.workspace.steps import Guard, Place, anything, give, steps, told
+from palinurus.workspace.steps import Guard, Place, anything, give, told
 
 ONE_AT_A_TIME = threading.Lock()
 """Reading a file and writing what follows from it belong together. One process writes a home, so a lock in it is
@@ -50,7 +50,7 @@ def whereabouts(boundary: Boundary, path: str) -> str:
     Raises OutsideWorkspace, and NotFound for a way that goes back out of what is not there.
     """
     try:
-        with steps(boundary.root, path) as place:
+        with boundary.steps(path) as place:
             return place.path
     except NotFound:
         above, _, name = path.rstrip("/").rpartition("/")
@@ -64,10 +64,11 @@ def whereabouts(boundary: Boundary, path: str) -> str:
 
 def create_file(boundary: Boundary, path: str, data: bytes, *, mode: int = NEW_FILE, guard: Guard = anything) -> bool:
     """Write a file that was not there. False, and nothing is touched, when anything has that name already."""
-    with steps(boundary.root, path, make_parents=True, guard=guard) as place, told(path):
+    with boundary.steps(path, make_parents=True, guard=guard) as place, told(path):
         if place.stat is not None:
             return False
         guard(place.path)
+        boundary.holding(place.path).note_written(place.path)
         return _create(place, data, mode)
 
 
@@ -79,7 +80,7 @@ def rewrite(
     Raises NotFound, OutsideWorkspace or WorkspaceError, or what `change` or the guard raise, and then the file is as
     it was.
     """
-    with ONE_AT_A_TIME, steps(boundary.root, path, make_parents=create, guard=guard) as place, told(path):
+    with ONE_AT_A_TIME, boundary.steps(path, make_parents=create, guard=guard) as place, told(path):
         before, found = _before(place, path, guard)
         if before is None and not create:
             raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
@@ -91,6 +92,7 @@ def rewrite(
                 raise _changed(path)
         elif after != before:
             _replace(place, path, after, found)
+        boundary.holding(place.path).note_written(place.path)
         return Written(place.path, before, after, other_names=found is not None and found.st_nlink > 1)
 
 
@@ -98,7 +100,7 @@ def delete_file(
     boundary: Boundary, path: str, check: Callable[[str, bytes], None], *, guard: Guard = anything
 ) -> Written:
     """Delete a regular file; of a link, the file that it leads to. `check` sees what would be lost and may raise."""
-    with ONE_AT_A_TIME, steps(boundary.root, path) as place, told(path):
+    with ONE_AT_A_TIME, boundary.steps(path) as place, told(path):
         before, found = _before(place, path, guard)
         if before is None or found is None:
             raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
@@ -106,6 +108,7 @@ def delete_file(
         _check_same(place, path, found)
         os.unlink(place.name, dir_fd=place.directory)
         os.fsync(place.directory)
+        boundary.holding(place.path).note_written(place.path)
         return Written(place.path, before, None, other_names=found.st_nlink > 1)
 
 

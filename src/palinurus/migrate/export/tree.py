@@ -26,6 +26,7 @@ from palinurus.migrate.openclaw.files import open_plain, walk, why
 from palinurus.migrate.openclaw.store import FILE
 from palinurus.migrate.report import Losses, Skipped
 from palinurus.sessions.transcript import timestamp
+from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 
 LEFT = (".git",)
 _PLAIN = {"cron/jobs.json", "exec-approvals.json"}
@@ -98,8 +99,11 @@ class TreeWriter:
         self._tell(self._done, max(self._total, self._done))
 
     def _folder(self, source: Path, place: str) -> None:
-        for path, _ in walk(source, place, self._losses):
+        for path, found in walk(source, place, self._losses):
             if path.split("/")[0] in LEFT:
+                continue
+            if leads_out(source, path, found):
+                self._losses.add(f"{place}/{path}", 0, f"it {OUTSIDE_NAME}; it was left out")
                 continue
             try:
                 with open_plain(source / path) as file, self._sink.open(f"{place}/{path}") as copy:

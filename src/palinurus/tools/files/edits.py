@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
@@ -107,11 +108,21 @@ class Pen:
         self.places = tuple(whereabouts(self._boundary, path) for path in paths)
         for path, place in zip(paths, self.places, strict=True):
             writing(run, reach, path)(place)
+            self._check_links(path)
         self._instructions = tuple(place for place in self.places if is_instructions(place))
 
     def prepared(self, plan: Plan, work: Callable[[], ToolOutput]) -> Prepared:
         why = f"{self._instructions[0]} is read at the beginning of later conversations" if self._instructions else ""
         return Prepared(plan, lambda: asyncio.to_thread(work), when_untrusted=why)
+
+    def _check_links(self, path: str) -> None:
+        """A difference and a backup would tell what is in the file that is replaced."""
+        seen = None
+        with suppress(NotFound), self._boundary.steps(path) as place:
+            seen = place.stat
+        if seen is not None and stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1:
+            with self._boundary.open_file(path):
+                pass
 
     def read(self, path: str) -> bytes | None:
         """What is in a file that may be written; None when there is none."""

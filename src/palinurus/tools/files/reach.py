@@ -29,6 +29,7 @@ class Reach(Struct, frozen=True):
     writable: bool = True
     why: str = ""  # it is not writable
     closed: tuple[str, ...] = ()  # directories inside the workspace that belong to pal itself: see `closed_in`
+    fixed: frozenset[str] = frozenset()  # files that can only be read
 
     def is_closed(self, place: str) -> bool:
         return any(place == each or place.startswith(f"{each}/") for each in self.closed)
@@ -76,6 +77,8 @@ def writing(run: ToolRun, reach: Reach, asked: str) -> Guard:
         if not reach.writable:
             raise WorkspaceError(f"{asked} cannot be written: {reach.why or 'the workspace is read-only here'}")
         may_read(place)
+        if place in reach.fixed:
+            raise WorkspaceError(f"{asked} is the agent's own, which this session's sandbox may only read")
         if PROTECTED & set(place.casefold().split("/")):
             raise WorkspaceError(f"{asked} is not for tools to write", hint="the person can, or git can")
 

@@ -24,6 +24,8 @@ from palinurus.wiring.models import Models
 from palinurus.wiring.redaction import redactor_of
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.git import find_git
+from palinurus.workspace.history import History
 
 PROBE_SECONDS = 30.0
 
@@ -35,6 +37,7 @@ def check_agents(home: Home, loaded: Loaded) -> Iterator[Check]:
         if settings.workspace not in seen:
             seen.add(settings.workspace)
             yield from _workspace(settings)
+            yield from _history(settings)
         yield from _models(loaded, settings)
         yield from _keys(home, loaded, agent_id)
 
@@ -61,6 +64,20 @@ def _workspace(settings: AgentSettings) -> Iterator[Check]:
     if total > whole:
         what = f"the files together have {total:,} characters, of which {whole:,} are sent"
         yield warning("workspace", what, root, "shorten them, or raise bootstrapTotalMaxChars")
+
+
+def _history(settings: AgentSettings) -> Iterator[Check]:
+    """Only where one could be expected: git is there and the workspace is a repository."""
+    root = settings.workspace
+    history = History(root)
+    try:
+        if settings.workspace_history == "off" or not find_git() or history.why_not():
+            return
+        why = history.why_not_ours()
+    except PalinurusError as error:
+        yield warning("history", error.message, root, error.hint)
+        return
+    yield ok("history", f"not kept by itself: {why}" if why else "what the agent's tools write is committed", root)
 
 
 def _models(loaded: Loaded, settings: AgentSettings) -> Iterator[Check]:

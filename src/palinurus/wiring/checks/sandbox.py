@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from palinurus.config.handling import SandboxSettings, hands_settings
 from palinurus.config.home import Home
@@ -10,6 +11,7 @@ from palinurus.config.load import Loaded
 from palinurus.config.settings import agent_ids
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.docker import DockerSandbox
+from palinurus.sandbox.following import misplaced_notes
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.wiring.checks.check import Check, bad, ok, warning
 
@@ -17,8 +19,10 @@ from palinurus.wiring.checks.check import Check, bad, ok, warning
 async def check_sandbox(home: Home, loaded: Loaded) -> AsyncIterator[Check]:
     """One line for each backend that some agent uses."""
     wanted: dict[str, list[SandboxSettings]] = {}
+    roots: dict[Path, None] = {}
     for agent_id in agent_ids(loaded.config):
         settings = hands_settings(loaded.config, home, agent_id).sandbox
+        roots[settings.root] = None
         if settings.mode != "off":
             wanted.setdefault(settings.backend, []).append(settings)
     if not wanted:
@@ -31,6 +35,9 @@ async def check_sandbox(home: Home, loaded: Loaded) -> AsyncIterator[Check]:
             yield bad("sandbox", f"{backend} was asked for, so no command runs there: {walls.why}")
         else:
             yield warning("sandbox", f"none, so commands ask: {walls.why}")
+    for folder in (folder for root in roots for folder in misplaced_notes(root)):
+        what = "notes that an older version wrote into a sandbox, where no search finds them"
+        yield warning("sandbox", what, folder, "move what should be remembered to memory/ of the agent's workspace")
 
 
 def _sandbox(backend: str, home: Home, settings: SandboxSettings) -> Sandbox:
