@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.git import call_ours
+from palinurus.workspace.git import mark_ours
 from palinurus.workspace.write import create_file
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
@@ -96,7 +96,7 @@ def _git_init(root: Path) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     if done.returncode == 0:
-        call_ours(root, git)
+        mark_ours(root, git)
     return done.returncode == 0
 
 
