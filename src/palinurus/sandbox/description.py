@@ -26,7 +26,7 @@ def describe_access(place: Quarters) -> str:
     return "read-write" if place.writable else "read-only"
 
 
-def prompt_section(place: Quarters, walls: Walls) -> str:
+def describe_sandbox(place: Quarters, walls: Walls) -> str:
     """What a model is told. Nothing in it changes from one message to the next."""
     return " ".join((*_commands(place, walls), *_workspace(place)))
 

@@ -24,12 +24,12 @@ from palinurus.domain.tool import Tool, ToolRun
 from palinurus.memory.memory import Memory
 from palinurus.memory.tools import memory_tools, memory_write_tool
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
-from palinurus.sandbox.description import prompt_section
+from palinurus.sandbox.description import describe_sandbox
 from palinurus.sandbox.docker import DockerSandbox
-from palinurus.sandbox.following import follow_workspace
 from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.quarters import Quarters, boundary_of, prepare_private, quarters
 from palinurus.sandbox.sandbox import Sandbox
+from palinurus.sandbox.seeds import follow_workspace
 from palinurus.skills.skills import Skills
 from palinurus.tools.exec.exec import ExecDesk, Given, exec_tools
 from palinurus.tools.exec.processes import Processes
@@ -154,7 +154,7 @@ class Workshop:
     async def workspace_of(self, key: SessionKey, agent: AgentSettings) -> SessionWorkspace:
         """Where a session works, brought up to date. Trouble with it is something that the model is told."""
         place = self.quarters(key)
-        told = prompt_section(place, await self.sandbox(key.agent).check())
+        told = describe_sandbox(place, await self.sandbox(key.agent).check())
         try:
             files = await asyncio.to_thread(self._bench.files_of, place)
             await asyncio.to_thread(follow_workspace, place, agent.extra_bootstrap_files)

@@ -117,7 +117,7 @@ def is_ours(root: Path, git: str) -> bool:
     return said is not None and said.strip() == "true"
 
 
-def call_ours(root: Path, git: str) -> None:
+def mark_ours(root: Path, git: str) -> None:
     """Says so. What fails is no harm: then nothing is committed by itself."""
     _asked_config(root / ".git" / "config", git, OURS, "true")
 

@@ -23,7 +23,7 @@ from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.backups import keep_backup, plain_way
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import FileText, WorkspaceFiles
-from palinurus.workspace.git import call_ours
+from palinurus.workspace.git import mark_ours
 from palinurus.workspace.identity import labelled
 from palinurus.workspace.write import create_file, delete_file
 
@@ -177,7 +177,7 @@ def _git_init(root: Path) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     if done.returncode == 0:
-        call_ours(root, git)
+        mark_ours(root, git)
     return done.returncode == 0
 
 

@@ -11,8 +11,8 @@ from palinurus.config.load import Loaded
 from palinurus.config.settings import agent_ids
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.docker import DockerSandbox
-from palinurus.sandbox.following import misplaced_notes
 from palinurus.sandbox.sandbox import Sandbox
+from palinurus.sandbox.seeds import find_misplaced_notes
 from palinurus.wiring.checks.check import Check, bad, ok, warning
 
 
@@ -35,7 +35,7 @@ async def check_sandbox(home: Home, loaded: Loaded) -> AsyncIterator[Check]:
             yield bad("sandbox", f"{backend} was asked for, so no command runs there: {walls.why}")
         else:
             yield warning("sandbox", f"none, so commands ask: {walls.why}")
-    for folder in (folder for root in roots for folder in misplaced_notes(root)):
+    for folder in (folder for root in roots for folder in find_misplaced_notes(root)):
         what = "notes that an older version wrote into a sandbox, where no search finds them"
         yield warning("sandbox", what, folder, "move what should be remembered to memory/ of the agent's workspace")
 

@@ -51,7 +51,7 @@ def follow_workspace(place: Quarters, extra: Iterable[str] = ()) -> None:
         _save(path, copied)
 
 
-def misplaced_notes(root: Path) -> list[Path]:
+def find_misplaced_notes(root: Path) -> list[Path]:
     """Folders of sandboxes with notes of their own, which memory no longer reads."""
     names = ("memory/*.md", *MEMORY_FILES)
     found = {path.parents[name.count("/")] for name in names for path in root.glob(f"*/{name}") if path.lstat().st_size}
