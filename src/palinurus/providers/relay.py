@@ -36,8 +36,6 @@ Sleep = Callable[[float], Awaitable[None]]
 Open = Callable[[Credential | None], Provider]
 """Gives the provider that uses this credential, the same one each time. Must not raise."""
 
-# What is wrong with a key itself stays wrong with the next model, so the key is not asked twice in one call.
-KEY_IS_WRONG = (Failure.AUTH, Failure.BILLING)
 ONE_LINE = 240
 
 
@@ -118,8 +116,9 @@ class FailoverProvider:
                     heard = heard or isinstance(event, TextDelta)
                     yield event
             if isinstance(outcome, ReplyDone):
-                self._pool.good(leg.credential)
+                self._pool.good(leg.credential, leg.candidate.ref.model)
                 self._answered = leg
+                await self._pool.keep()
                 yield outcome
                 return
             error, partial = _failure(leg, outcome)
@@ -129,8 +128,9 @@ class FailoverProvider:
                 await self._sleep(decision.wait)
                 attempt += 1
                 continue
+            await self._pool.keep()
             faults.append(Fault(leg, error, attempt, partial))
-            legs = _left(legs, leg, error, decision)
+            legs = _left(legs, leg, decision)
             leg, attempt = self._next(legs), 1
             if leg is not None:
                 yield self._notice(error, f"going on with {leg}", heard)
@@ -140,13 +140,13 @@ class FailoverProvider:
         """Everybody who can be asked: models in their order, for each its keys in theirs."""
         legs: list[Leg] = []
         for candidate in self._candidates:
-            usable = self._pool.order(candidate.credentials, candidate.order)
+            usable = self._pool.order(candidate.credentials, candidate.order, candidate.ref.model)
             legs += [Leg(candidate, credential) for credential in usable] or [Leg(candidate, None)]
         return legs
 
     def _next(self, legs: list[Leg]) -> Leg | None:
         """Who answered in this turn, else the first whose key does not rest; one that rests is better than none."""
-        ready = [leg for leg in legs if not self._pool.rests(leg.credential)]
+        ready = [leg for leg in legs if not self._pool.rests(leg.credential, leg.candidate.ref.model)]
         if self._answered in ready:
             return self._answered
         return next(iter(ready or legs), None)
@@ -155,10 +155,11 @@ class FailoverProvider:
         return leg.candidate.open(leg.credential)
 
     def _decide(self, leg: Leg, error: ProviderError, attempt: int) -> Decision:
-        tired = self._pool.failures(leg.credential)
+        model = leg.candidate.ref.model
+        tired = self._pool.failures(leg.credential, model)
         decision = decide(error, attempt=attempt, failures_in_a_row=tired, dice=self._dice())
         if decision.cooldown:
-            self._pool.cool(leg.credential, decision.cooldown)
+            self._pool.cool(leg.credential, decision.cooldown, model if decision.cools == "model" else "")
         return decision
 
     def _notice(self, error: ProviderError, then: str, heard: bool) -> Notice:
@@ -197,13 +198,11 @@ def _failure(leg: Leg, outcome: ReplyFailed | None) -> tuple[ProviderError, str]
     return ProviderError(said, kind=Failure.MALFORMED, hint="try again"), ""
 
 
-def _left(legs: list[Leg], leg: Leg, error: ProviderError, decision: Decision) -> list[Leg]:
+def _left(legs: list[Leg], leg: Leg, decision: Decision) -> list[Leg]:
     """Who can still be asked after this failure."""
     if decision.step == "stop":
         return []
     others = [other for other in legs if other != leg]
     if decision.step == "model":
         return [other for other in others if other.candidate.ref != leg.candidate.ref]
-    if error.kind in KEY_IS_WRONG and leg.credential is not None:
-        return [other for other in others if other.credential != leg.credential]
     return others

@@ -31,6 +31,8 @@ from palinurus.domain.tool import Tool
 from palinurus.ledger.audit import AuditLog
 from palinurus.memory.memory import Memory
 from palinurus.providers.choose import key_variables
+from palinurus.providers.keys.cooldowns import NAME as COOLDOWNS
+from palinurus.providers.keys.cooldowns import CooldownFile
 from palinurus.providers.keys.credentials import Credentials, gather_credentials
 from palinurus.providers.keys.pool import CredentialPool, CredentialState
 from palinurus.providers.provider import ModelRef
@@ -99,7 +101,8 @@ class ConfiguredAgents:
         self._skill_cache = skill_cache(home)
         self.skill_watch = SkillWatch()
         self._house_tools = keeping.tools
-        self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
+        cooldowns = CooldownFile(home.root / "derived" / COOLDOWNS, readonly=keeping.readonly)
+        self._pool = CredentialPool(clock, cooldowns)  # outlives it too: a key that rests goes on resting
         self._retired: list[Models] = []  # a turn may still be speaking through them
         self._use(loaded)
 
