@@ -45,6 +45,8 @@ def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
             verbose_level=_text(known, "verboseLevel"),
             response_usage=_text(known, "responseUsage"),
             queue_mode=_text(known, "queueMode"),
+            model_override=_model_override(known),
+            thinking_level=_text(known, "thinkingLevel"),
         ),
         archived_at=None if session.origin == "live" else updated,
         archive_mark="" if session.origin == "live" else MARK,
@@ -64,6 +66,15 @@ def _details(session: ForeignSession) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _model_override(known: dict[str, Any]) -> str:
+    """What its people chose. `model` and `modelProvider` only say what was asked last, as does an override that the
+    program set by itself, to get round a model that failed."""
+    provider, model = _text(known, "providerOverride").strip(), _text(known, "modelOverride").strip()
+    if not model or _text(known, "modelOverrideSource") not in ("", "user"):
+        return ""
+    return f"{provider or _text(known, 'modelProvider')}/{model}".strip("/")
 
 
 def _number(known: dict[str, Any], name: str) -> int:

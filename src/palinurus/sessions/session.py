@@ -22,6 +22,8 @@ class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
     queue_debounce_ms: int | None = None
     queue_cap: int | None = None
     queue_drop: str = ""
+    model_override: str = ""  # provider/model, brought from another home; a choice made here goes before it
+    thinking_level: str = ""
 
 
 class Session(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,16 @@ class CredentialFile:
             profiles[profile_id] = {**secretless, **profile}
             self._write({**content, "profiles": profiles})
         return known is not None
+
+    def prescribe(self, order: Mapping[str, Sequence[str]]) -> None:
+        """Say which keys of a provider are asked first, where nothing is said about it yet."""
+        with self._one_editor():
+            content = self.read()
+            there = content.get("order")
+            known = there if isinstance(there, dict) else {}
+            wanted = {**{provider: list(ids) for provider, ids in order.items()}, **known}
+            if wanted != known:
+                self._write({**content, "order": wanted})
 
     def remove(self, profile_id: str) -> dict[str, Any]:
         """Take a profile out and give it back. Raises NotFound."""
