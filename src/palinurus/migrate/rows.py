@@ -40,6 +40,8 @@ def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         output_tokens=_number(known, "outputTokens"),
         total_tokens=_number(known, "totalTokens"),
         compaction_count=_number(known, "compactionCount") or tally.entries["compaction"],
+        memory_flush_at=_number(known, "memoryFlushAt"),
+        memory_flush_compaction_count=_number(known, "memoryFlushCompactionCount"),
         entry_count=tally.count,
         preferences=Preferences(
             verbose_level=_text(known, "verboseLevel"),

@@ -85,7 +85,8 @@ class TreeWriter:
         for kept in sessions:
             name = file_name(kept)
             with self._sink.open(f"{folder}/{name}") as file:
-                self._entries += (await write_transcript(self._exporter, kept, file, self._wrote)).entries
+                colophon = await write_transcript(self._exporter, kept, file, self._wrote, cwd=str(agent.workspace))
+                self._entries += colophon.entries
             if kept.session.archived_at is None:
                 rows[kept.session.key] = store_row(kept, name)
         self._put(f"{folder}/{FILE}", rows)
@@ -152,7 +153,10 @@ def store_row(kept: Kept, name: str) -> dict[str, Any]:
         "totalTokens": session.total_tokens,
         "contextTokens": session.context_tokens,
         "compactionCount": session.compaction_count,
+        "memoryFlushAt": session.memory_flush_at,
     }
+    if session.memory_flush_at:
+        row["memoryFlushCompactionCount"] = session.memory_flush_compaction_count
     return row | {name: value for name, value in told.items() if value}
 
 
