@@ -29,12 +29,15 @@ from palinurus.providers.provider import (
     ReplyFailed,
     TextDelta,
 )
+from palinurus.providers.unavailable import Unavailable
 
 log = logging.getLogger(__name__)
 
 Sleep = Callable[[float], Awaitable[None]]
 Open = Callable[[Credential | None], Provider]
 """Gives the provider that uses this credential, the same one each time. Must not raise."""
+Renew = Callable[[Credential], Awaitable[Credential]]
+"""Gives the credential as it can be used now. Raises ProviderError when it cannot."""
 
 ONE_LINE = 240
 
@@ -76,12 +79,14 @@ class FailoverProvider:
         pool: CredentialPool,
         *,
         sleep: Sleep = asyncio.sleep,
+        renew: Renew | None = None,
         dice: Callable[[], float] = random.random,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._candidates = candidates
         self._pool = pool
         self._sleep = sleep
+        self._renew = renew
         self._dice = dice
         self._redact = redact
         self._primary = self._open(self._legs()[0])
@@ -108,8 +113,9 @@ class FailoverProvider:
             heard = False
             outcome: ReplyDone | ReplyFailed | None = None
             self._pool.begin(leg.credential)
+            provider = await self._ready(leg)
             # To the very end of the stream: leaving a generator half-way leaves its connection open.
-            async for event in self._open(leg).stream(msgspec.structs.replace(request, model=leg.candidate.ref.model)):
+            async for event in provider.stream(msgspec.structs.replace(request, model=leg.candidate.ref.model)):
                 if isinstance(event, ReplyDone | ReplyFailed):
                     outcome = event
                 else:
@@ -153,6 +159,15 @@ class FailoverProvider:
 
     def _open(self, leg: Leg) -> Provider:
         return leg.candidate.open(leg.credential)
+
+    async def _ready(self, leg: Leg) -> Provider:
+        """The same with a credential that was renewed where it had to be."""
+        if self._renew is None or leg.credential is None:
+            return self._open(leg)
+        try:
+            return leg.candidate.open(await self._renew(leg.credential))
+        except ProviderError as error:
+            return Unavailable(leg.candidate.ref.provider, error)
 
     def _decide(self, leg: Leg, error: ProviderError, attempt: int) -> Decision:
         model = leg.candidate.ref.model

@@ -46,8 +46,7 @@ class CredentialFile:
 
     def add(self, profile_id: str, profile: dict[str, Any]) -> bool:
         """Put a profile in, in place of one of the same id; whether there was one. Raises what reading raises."""
-        if not PROFILE_ID.fullmatch(profile_id):
-            raise BadRequest(f"not a credential's id: {profile_id!r}", hint="provider:name, for example openai:work")
+        check_profile_id(profile_id)
         with self._one_editor():
             content = self.read()
             profiles: dict[str, Any] = profiles_of(content)
@@ -125,6 +124,13 @@ class CredentialFile:
 
 
 SECRET_FIELDS = frozenset({"key", "keyRef", "token", "tokenRef", "access", "refresh", "expires"})
+
+
+def check_profile_id(profile_id: str) -> str:
+    """The same. Raises BadRequest for what can be none."""
+    if not PROFILE_ID.fullmatch(profile_id):
+        raise BadRequest(f"not a credential's id: {profile_id!r}", hint="provider:name, for example openai:work")
+    return profile_id
 
 
 def profiles_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -60,7 +60,9 @@ class CredentialPool:
         return sorted(usable, key=lambda credential: self._rank(credential, prescribed, model))
 
     def expired(self, credential: Credential) -> bool:
-        return credential.expires_at is not None and credential.expires_at <= self._clock.now_ms()
+        """Whether its time is over for good: one that can be renewed is, before it is used."""
+        ends = credential.expires_at
+        return not credential.refresh and ends is not None and ends <= self._clock.now_ms()
 
     def rests(self, credential: Credential | None, model: str = "") -> float:
         """Seconds until it should be asked again; 0 when it may be asked now. No credential never tires."""
