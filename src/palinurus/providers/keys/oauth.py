@@ -68,7 +68,7 @@ def oauth_client(loaded: Loaded, provider: str) -> OAuthClient:
     """Who we are there. Raises ConfigError when nobody has said it."""
     entries = {name.strip().lower(): entry for name, entry in loaded.config.models.providers.items()}
     entry = entries.get(provider)
-    said = (entry.oauth if entry else None) or OAuthOptions()
+    said = (entry.oauth if entry else None) or OAuthOptions.model_validate({})
     known = KNOWN.get(provider, OAuthClient(provider, "", ""))
     client = OAuthClient(
         provider,
@@ -129,11 +129,13 @@ def read_tokens(client: OAuthClient, status: int, answer: Mapping[str, Any], now
     access = answer.get("access_token")
     if status != 200 or not _is_token(access):
         raise refusal(client, status, answer)
-    seconds, newer = answer.get("expires_in"), answer.get("refresh_token")
+    newer = answer.get("refresh_token")
+    return Tokens(str(access), str(newer) if _is_token(newer) else refresh, _end(answer.get("expires_in"), now_ms))
+
+
+def _end(seconds: Any, now_ms: int) -> int | None:
     known = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < 10**9
-    return Tokens(
-        str(access), str(newer) if _is_token(newer) else refresh, now_ms + int(seconds * 1000) if known else None
-    )
+    return now_ms + int(seconds * 1000) if known else None
 
 
 def refusal(client: OAuthClient, status: int, answer: Mapping[str, Any]) -> ProviderError:
