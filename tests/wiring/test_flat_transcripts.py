@@ -63,6 +63,25 @@ def answers(sent: list[dict[str, Any]]) -> dict[str, str]:
     return {calls[each["tool_call_id"]]: each["content"] for each in sent if each["role"] == "tool"}
 
 
+async def test_a_house_that_is_open_knows_the_agents_that_have_come(tmp_path: Path) -> None:
+    theirs = tmp_path / ".openclaw" / "agents" / "default" / "sessions"
+    theirs.mkdir(parents=True)
+    (theirs / "abc123.jsonl").write_text(json.dumps(said("user", "hello")) + "\n")
+    (tmp_path / ".openclaw" / "openclaw.json").write_text("{}")
+    root = tmp_path / "home"
+    (root / "workspace").mkdir(parents=True)
+    (root / "palinurus.json").write_text('{"agents": {"defaults": {"model": "embedded/scout"}}}')
+    runtime = Runtime(find_home({"PALINURUS_HOME": str(root), "HOME": str(tmp_path)}), {"HOME": str(tmp_path)})
+    try:
+        caller = LocalCaller(runtime.house)
+        params = MigrateOpenClaw(str(tmp_path / ".openclaw"), apply=True)
+        assert [step.report async for step in caller.follow(MIGRATE_OPENCLAW, params)][-1]
+        replied = await converse(caller, Inbound("hello", "1"), lambda _: None)
+    finally:
+        await runtime.close()
+    assert (replied.status, replied.session_key) == ("ok", "agent:default:main")
+
+
 A, B = call("read", path="a"), call("read", path="b")
 ORDERS: dict[str, list[Line]] = {
     "one by one": [A, result("read", "of a"), B, result("read", "of b")],

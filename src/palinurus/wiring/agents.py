@@ -169,10 +169,12 @@ class ConfiguredAgents:
 
     @property
     def ids(self) -> Sequence[str]:
+        self.refresh()  # who a message is for is asked first of all
         return agent_ids(self.loaded.config)
 
     @property
     def default(self) -> str:
+        self.refresh()
         return default_agent(self.loaded.config)
 
     @property
