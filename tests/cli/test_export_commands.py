@@ -60,6 +60,7 @@ def test_the_tree_says_what_openclaw_would_have_written(pal_command: Pal, tmp_pa
     (sessions / "s1.jsonl").write_text("\n".join(map(json.dumps, LINES)) + "\n")
     told = {"agent:main:explicit:boat": {**row, "memoryFlushCompactionCount": 2}}
     (sessions / "sessions.json").write_text(json.dumps(told))
+    (sessions / "old.jsonl.reset.2026-11-14T09-00-00.000Z").write_text((sessions / "s1.jsonl").read_text() + "\n")
     (tmp_path / "theirs" / "openclaw.json").write_text("{}")
     assert pal_command("migrate", "openclaw", str(tmp_path / "theirs"), "--apply").code == 0
     gone = pal_command("agent", "--message", "hello", "--json").json["sessionId"]
@@ -70,6 +71,7 @@ def test_the_tree_says_what_openclaw_would_have_written(pal_command: Pal, tmp_pa
     rows = json.loads((folder / "sessions.json").read_text())
     imported = rows["agent:main:explicit:boat"]
     assert [imported[name] for name in ("memoryFlushAt", "memoryFlushCompactionCount")] == [1794771000000, 2]
+    assert len(list(folder.glob("old.jsonl.reset.*Z"))) == 1
     (deleted,) = folder.glob(f"{gone}.jsonl.deleted.*")
     stamp = deleted.name.rpartition(".deleted.")[2]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z", stamp)

@@ -13,6 +13,7 @@ from palinurus.migrate.tally import Tally
 from palinurus.sessions.session import Preferences, Session
 
 MARK = "import"
+RESET = f"{MARK}:reset"  # of what a reset had put away in the other home
 
 
 def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
@@ -51,7 +52,7 @@ def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
             thinking_level=_text(known, "thinkingLevel"),
         ),
         archived_at=None if session.origin == "live" else updated,
-        archive_mark="" if session.origin == "live" else MARK,
+        archive_mark="" if session.origin == "live" else RESET if session.origin == "reset" else MARK,
     )
 
 

@@ -24,6 +24,7 @@ from palinurus.migrate.openclaw.documents import OURS
 from palinurus.migrate.openclaw.files import open_plain, walk, why
 from palinurus.migrate.openclaw.store import FILE
 from palinurus.migrate.report import Losses, Skipped
+from palinurus.migrate.rows import RESET
 from palinurus.sessions.transcript import timestamp
 
 LEFT = (".git",)
@@ -125,11 +126,12 @@ class TreeWriter:
 
 
 def file_name(kept: Kept) -> str:
-    """As OpenClaw calls it. What has ended is an archive there."""
+    """As OpenClaw calls it. What has ended is an archive there, of a reset or of a session that was deleted."""
     session = kept.session
     if session.archived_at is None:
         return f"{session.id}.jsonl"
-    return f"{session.id}.jsonl.deleted.{timestamp(session.archived_at).replace(':', '-')}"
+    what = "reset" if session.archive_mark == RESET else "deleted"
+    return f"{session.id}.jsonl.{what}.{timestamp(session.archived_at).replace(':', '-')}"
 
 
 def store_row(kept: Kept, name: str) -> dict[str, Any]:
