@@ -107,6 +107,13 @@ async def test_calls_of_several_tools_are_told_apart_by_name(tmp_path: Path) -> 
     assert answers(sent) == {'{"path":"a"}': "text", '{"command":"b"}': "ran"}
 
 
+async def test_calls_without_end_are_read_in_replies_of_a_bounded_size(tmp_path: Path) -> None:
+    lines = [call("read", path=str(number)) for number in range(250)]
+    sent = await sent_after(tmp_path, [said("user", "read all"), *lines, result("read", "of 150"), said("user", "?")])
+    sizes = [len(each["tool_calls"]) for each in sent if each.get("tool_calls")]
+    assert sizes == [100, 100, 50]
+
+
 async def test_content_that_is_an_object_is_read(tmp_path: Path) -> None:
     lines = [
         said("user", {"type": "text", "text": "how deep is it?"}),

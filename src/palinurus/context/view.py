@@ -12,6 +12,7 @@ from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
 from palinurus.sessions.forgotten import is_forgetting
+from palinurus.sessions.older import CALLS_IN_A_ROW
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -241,7 +242,9 @@ def _bare_call(line: Line) -> AssistantMessage | None:
     """A call that another program wrote on a line of its own. Several in a row are one reply: their results follow."""
     message = line.message
     first = message.content[0] if isinstance(message, AssistantMessage) and message.content else None
-    return message if isinstance(message, AssistantMessage) and getattr(first, "id", "") == line.id else None
+    if not isinstance(message, AssistantMessage) or len(message.content) >= CALLS_IN_A_ROW:
+        return None
+    return message if getattr(first, "id", "") == line.id else None
 
 
 _SUMMARY = "Summary of the conversation so far:\n\n<summary>\n"

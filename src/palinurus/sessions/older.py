@@ -20,6 +20,7 @@ ROLES = {"user": "user", "human": "user", "system": "user", "assistant": "assist
 BLOCKS = {"user": ("text", "image"), "assistant": ("text", "thinking", "toolCall"), "toolResult": ("text", "image")}
 CALL_IDS = ("toolCallId", "tool_call_id", "tool_use_id", "call_id")  # under which a result may name its call
 ANSWERS = "-answers-"  # in the id that a bare result was given: between its own place and that of its call
+CALLS_IN_A_ROW = 100  # bare calls that are taken for one reply; more are work for no end
 STOPS = ("stop", "length", "toolUse", "error", "aborted")
 
 

@@ -27,7 +27,7 @@ from palinurus.migrate.openclaw.files import listing
 from palinurus.migrate.openclaw.lines import Line, file_lines
 from palinurus.migrate.openclaw.store import SESSION_ID, StoredRow, agent_key, read_store
 from palinurus.migrate.report import Losses, Origin
-from palinurus.sessions.older import ANSWERS, call_named
+from palinurus.sessions.older import ANSWERS, CALLS_IN_A_ROW, call_named
 
 Known = frozenset[str]
 """Ids of sessions that the agent's database tells, and names of files whose content it holds."""
@@ -206,6 +206,7 @@ def _paired(entry: ForeignEntry, open_calls: list[tuple[str, str]]) -> ForeignEn
     that has no result yet; its id tells where that is not the line before it."""
     if entry.kind == f"{FLAT}tool":
         open_calls.append((entry.row.id, _tool(entry)))
+        del open_calls[:-CALLS_IN_A_ROW]
     elif entry.kind not in (f"{FLAT}tool_result", f"{FLAT}toolResult"):
         open_calls.clear()
     elif open_calls:
