@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,34 @@ def test_who_the_agent_is_goes_along_in_the_fields_that_openclaw_has(talked: Pal
     assert talked("export", str(tmp_path / "tree")).code == 0
     (main,) = json.loads((tmp_path / "tree" / "openclaw.json").read_text())["agents"]["list"]
     assert main["identity"] == {"name": "my-name", "theme": "my-theme", "avatar": "my-avatar"}
+
+
+def test_the_tree_says_what_openclaw_would_have_written(pal_command: Pal, tmp_path: Path, workspace: Path) -> None:
+    row = {"sessionId": "s1", "updatedAt": 1794772000000, "memoryFlushAt": 1794771000000, "compactionCount": 3}
+    sessions = tmp_path / "theirs" / "agents" / "main" / "sessions"
+    sessions.mkdir(parents=True)
+    (sessions / "s1.jsonl").write_text("\n".join(map(json.dumps, LINES)) + "\n")
+    told = {"agent:main:explicit:boat": {**row, "memoryFlushCompactionCount": 2}}
+    (sessions / "sessions.json").write_text(json.dumps(told))
+    (sessions / "old.jsonl.reset.2026-11-14T09-00-00.000Z").write_text((sessions / "s1.jsonl").read_text() + "\n")
+    (tmp_path / "theirs" / "openclaw.json").write_text("{}")
+    assert pal_command("migrate", "openclaw", str(tmp_path / "theirs"), "--apply").code == 0
+    gone = pal_command("agent", "--message", "hello", "--json").json["sessionId"]
+    assert pal_command("sessions", "delete", "agent:main:main", "--yes").code == 0
+    assert pal_command("agent", "--message", "hello again").code == 0
+    assert pal_command("export", str(tmp_path / "tree")).code == 0
+    folder = tmp_path / "tree" / "agents" / "main" / "sessions"
+    rows = json.loads((folder / "sessions.json").read_text())
+    imported = rows["agent:main:explicit:boat"]
+    assert [imported[name] for name in ("memoryFlushAt", "memoryFlushCompactionCount")] == [1794771000000, 2]
+    assert len(list(folder.glob("old.jsonl.reset.*Z"))) == 1
+    (deleted,) = folder.glob(f"{gone}.jsonl.deleted.*")
+    stamp = deleted.name.rpartition(".deleted.")[2]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z", stamp)
+    for file in (deleted, folder / rows["agent:main:main"]["sessionFile"]):
+        header = json.loads(file.read_text().partition("\n")[0])
+        assert (header["type"], header["cwd"]) == ("session", str(workspace))
+    assert json.loads((folder / "s1.jsonl").read_text().partition("\n")[0])["cwd"] == "/"
+    out = tmp_path / "one.jsonl"
+    assert pal_command("sessions", "export", "agent:main:main", "--out", str(out)).code == 0
+    assert json.loads(out.read_text().partition("\n")[0])["cwd"] == str(workspace)

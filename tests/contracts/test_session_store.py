@@ -299,7 +299,17 @@ async def test_notes_come_back_as_they_were_and_are_kept_once(store: SessionStor
     again = await store.append(session.id, [], SessionChange(extraction=notes(session, "b", text="other words")))
     assert await store.extractions(session.id) == [second, first]
     assert await store.cursor(session.id) == "d"  # it never goes back
-    assert (again.memory_flush_count, again.entry_count) == (1, 5)
+    assert (again.memory_flush_count, again.memory_flush_compaction_count, again.entry_count) == (1, 0, 5)
+
+
+async def test_when_notes_were_taken_is_told_with_how_often_the_session_was_compacted_by_then(
+    store: SessionStore, session: Session
+) -> None:
+    await store.append(session.id, [], SessionChange(compacted=True))
+    await store.append(session.id, [], SessionChange(flushed=True))
+    again = await store.append(session.id, [], SessionChange(compacted=True))
+    assert (again.compaction_count, again.memory_flush_compaction_count) == (2, 1)
+    assert again.memory_flush_at
 
 
 async def test_notes_up_to_an_entry_that_is_not_there_are_refused(store: SessionStore, session: Session) -> None:

@@ -50,6 +50,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("mcp/servers/notes/cwd", "/"),
         ("mcp/servers/new", {"command": "evil"}),
         ("mcp", {"servers": {"new": {"command": "evil"}}}),
+        ("models/providers/mock/oauth", {"tokenUrl": "http://127.0.0.1:9/token"}),
+        ("models/providers/mock/oauth/tokenUrl", "https://example.org/token"),
         ("agents/defaults/workspace", "/"),
         ("agents/entries/new", {"workspace": "/"}),
         ("agents/list", [{"id": "a", "workspace": "/"}]),

@@ -9,7 +9,7 @@ import pytest
 
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text
-from palinurus.providers.failover import ATTEMPTS, COOLDOWNS, RULES, decide
+from palinurus.providers.failover import ATTEMPTS, COOLDOWNS, LONGEST_REST, RULES, decide
 from palinurus.providers.keys.credentials import Credential
 from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.provider import (
@@ -152,7 +152,7 @@ async def test_each_kind_of_failure_is_met_as_its_row_says(world: World, kind: F
     assert world.asked == WALKS[kind]
     assert isinstance(found[-1], ReplyFailed if RULES[kind].then == "stop" else ReplyDone)
     first, second = relay._candidates[0].credentials
-    assert bool(world.pool.rests(first)) is RULES[kind].cools
+    assert bool(world.pool.rests(first)) is bool(RULES[kind].cools)
     assert world.pool.rests(second) == 0
 
 
@@ -239,12 +239,38 @@ async def test_what_ends_the_walk_gives_its_kind_to_the_failure(world: World) ->
     assert "xai/three" not in world.asked
 
 
-async def test_a_refused_key_is_not_asked_again_for_another_model_in_the_same_call(world: World) -> None:
-    both = world.candidate("openai/one", "a")
-    relay = world.relay(both, world.candidate("openai/two", "a"), world.candidate("groq/three"))
-    world.fails("openai/one openai:a", Failure.AUTH)
-    await events(relay)
+@pytest.mark.parametrize("kind", [Failure.AUTH, Failure.BILLING])
+async def test_a_key_refused_for_one_model_is_asked_for_the_next_and_rests_only_for_those_that_refused(
+    world: World, kind: Failure
+) -> None:
+    one, two, three = (world.candidate(f"openai/{name}", "a") for name in ("one", "two", "three"))
+    other = world.candidate("groq/four")
+    world.fails("openai/one openai:a", *[kind] * 9)
+    world.fails("openai/two openai:a", *[kind] * 9)
+    await events(world.relay(one, two, three, other))
+    assert world.asked == ["openai/one openai:a", "openai/two openai:a", "openai/three openai:a"]
+    world.asked.clear()
+    await events(world.relay(one, two, three, other))
+    assert world.asked == ["openai/three openai:a"]
+    assert world.pool.state(one.credentials[0]).models == ("one", "two")
+
+
+async def test_a_rate_limit_rests_the_key_for_every_model(world: World) -> None:
+    candidates = [world.candidate(f"openai/{name}", "a") for name in ("one", "two")]
+    world.fails("openai/one openai:a", failure(Failure.RATE_LIMIT, retry_after=90))
+    await events(world.relay(*candidates, world.candidate("groq/three")))
     assert world.asked == ["openai/one openai:a", "groq/three"]
+
+
+async def test_a_key_rests_as_long_as_the_provider_asks_however_often_it_failed(world: World) -> None:
+    candidate = world.candidate("openai/one", "a")
+    for _ in range(3):
+        world.fails("openai/one openai:a", *[failure(Failure.RATE_LIMIT, retry_after=1)] * 3)
+        error(await events(world.relay(candidate)))
+        assert world.pool.rests(candidate.credentials[0]) == 1
+    world.fails("openai/one openai:a", failure(Failure.RATE_LIMIT, retry_after=7 * 24 * 3600))
+    error(await events(world.relay(candidate)))
+    assert world.pool.rests(candidate.credentials[0]) == LONGEST_REST
 
 
 async def test_a_resting_key_is_passed_over_while_anybody_else_is_ready_and_asked_when_nobody_is(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -29,6 +30,7 @@ from palinurus.wiring.runtime import Runtime
 
 FIRST, SECOND, THIRD = "first-key-0123456789", "second-key-0123456789", "third-key-0123456789"
 ENV = {"FIRST_SECRET": FIRST}
+NUMBERS = itertools.count(1)  # of messages: one that a home has heard is not heard again
 
 
 async def no_wait(_: float) -> None:
@@ -41,11 +43,9 @@ class House:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.events: list[RunEvent] = []
-        self._count = 0
 
     async def hears(self, text: str) -> RunResult:
-        self._count += 1
-        inbound = Inbound(text, f"message-{self._count}")
+        inbound = Inbound(text, f"message-{next(NUMBERS)}")
         return await converse(LocalCaller(self.runtime.house), inbound, self.events.append)
 
     @property
@@ -257,6 +257,73 @@ async def test_a_key_goes_on_resting_when_the_config_changes(tmp_path: Path) -> 
             home.config_path.write_text(json.dumps({**config, "session": {"idleMinutes": 5}}))
             status = await LocalCaller(house.runtime.house).call(STATUS, AskModels())
     assert [(key.id, key.state) for key in status.credentials] == [("alpha:config", "resting")]
+
+
+def same_provider(server: WireServer, **more: Any) -> dict[str, Any]:
+    """Two models of one provider, and another that could answer instead."""
+    return {
+        "models": {"providers": {"alpha": provider(server, apiKey="${FIRST_SECRET}"), **more}},
+        "agents": {"defaults": {"model": {"primary": "alpha/a", "fallbacks": ["alpha/a2", *(f"{n}/b" for n in more)]}}},
+    }
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_a_fallback_of_the_same_provider_is_asked_when_the_first_model_was_refused(
+    tmp_path: Path, status: int
+) -> None:
+    async with WireServer(echoing(status), otherwise=Says("from a2")) as server, WireServer() as other:
+        config = same_provider(server, beta=provider(other))
+        async with living(home_with(tmp_path, config)) as house:
+            models = [(await house.hears(text)).model for text in ("one", "two")]
+        assert models == ["alpha/a2", "alpha/a2"]
+        assert [request["model"] for request in server.requests] == ["a", "a2", "a2"]
+        assert other.requests == []
+
+
+async def test_the_next_process_does_not_ask_a_refused_key_first_until_the_key_is_changed(tmp_path: Path) -> None:
+    async with WireServer(echoing(401), otherwise=Says("fine")) as server:
+        home = home_with(tmp_path, {"models": {"providers": {"alpha": provider(server)}},
+                                    "agents": {"defaults": {"model": "alpha/a"}}})  # fmt: skip
+        ground = Ground(home, {"HOME": str(tmp_path)})
+        credential_add(ground, "alpha", SECOND, name="first")
+        credential_add(ground, "alpha", THIRD, name="second")
+        for _ in range(3):
+            async with living(home) as house:
+                assert (await house.hears("hi")).status == "ok"
+        used = [headers["authorization"] for headers in server.headers]
+        assert used == [f"Bearer {key}" for key in (SECOND, THIRD, THIRD, THIRD)]
+        async with living(home) as house:
+            states = {key.id: key.state for key in house.runtime.agents.credential_states("main")}
+            credential_add(ground, "alpha", FIRST, name="first")
+            changed = {key.id: key.state for key in house.runtime.agents.credential_states("main")}
+        assert states == {"alpha:first": "resting", "alpha:second": "ready"}
+        assert changed == {"alpha:first": "ready", "alpha:second": "ready"}
+        assert secrets_in(home.root) == {"credentials.json": {FIRST, THIRD}}
+
+
+async def test_a_rest_on_the_disk_that_no_clock_can_have_set_is_not_believed(tmp_path: Path) -> None:
+    async with WireServer(echoing(401), otherwise=Says("fine")) as server:
+        home = home_with(tmp_path, same_provider(server))
+        async with living(home) as house:
+            assert (await house.hears("hi")).model == "alpha/a2"
+        file = home.root / "derived" / "cooldowns.json"
+        kept = json.loads(file.read_text())
+        kept["rests"][0]["until"] += 10 * 365 * 24 * 3600 * 1000
+        file.write_text(json.dumps(kept))
+        async with living(home) as house:
+            assert (await house.hears("hi")).model == "alpha/a"
+        file.write_text("no JSON")
+        async with living(home) as house:
+            assert (await house.hears("hi")).model == "alpha/a"
+
+
+async def test_three_rate_limits_that_ask_for_a_second_rest_the_key_for_a_second(tmp_path: Path) -> None:
+    limited = Answers(429, {"error": {"message": "slow down"}}, {"Retry-After": "1"})
+    async with WireServer(otherwise=limited) as server, living(home_with(tmp_path, same_provider(server))) as house:
+        for _ in range(3):
+            assert (await house.hears("hi")).error_kind == "rate_limit"
+        (state,) = house.runtime.agents.credential_states("main")
+        assert state.rests_seconds <= 1
 
 
 async def test_a_probe_reports_who_answered_how_fast_or_the_typed_failure(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from palinurus.sessions.reading import Reader
 from palinurus.sessions.reset import ResetPolicy, reset_due
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import Entry, messages_of
+from palinurus.sessions.transcript import CHOSEN_MODEL, CHOSEN_THINKING, Entry, messages_of
 from palinurus.tools.results import characters_for_window
 from palinurus.workspace.seed import retire_first_run
 
@@ -133,7 +133,13 @@ class TurnRunner:
         return msgspec.structs.replace(spoken, inbound=inbound)
 
     async def view(self, session: Session) -> View:
-        return self.upkeep.views.view(session.id, await self._reader.entries(session.id))
+        view = self.upkeep.views.view(session.id, await self._reader.entries(session.id))
+        brought = session.preferences
+        model = view.model if view.chose_model else brought.model_override
+        thinking = view.thinking if view.chose_thinking else brought.thinking_level
+        if (model, thinking) == (view.model, view.thinking):
+            return view
+        return msgspec.structs.replace(view, model=model, thinking=thinking)
 
     async def view_of(self, key: SessionKey) -> View:
         """What is read of a session; nothing, of one that does not exist."""
@@ -198,9 +204,9 @@ class TurnRunner:
         entries: list[Entry] = []
         if model is not None:
             ref = ModelRef.parse(model)
-            entries.append(journal.model_change(ref.provider, ref.model, entry_id=f"{run_id}-model"))
+            entries.append(journal.model_change(ref.provider, ref.model, entry_id=f"{run_id}{CHOSEN_MODEL}"))
         if thinking is not None:
-            entries.append(journal.thinking_change(thinking, entry_id=f"{run_id}-thinking"))
+            entries.append(journal.thinking_change(thinking, entry_id=f"{run_id}{CHOSEN_THINKING}"))
         await journal.write(entries)
 
     async def prefer(self, key: SessionKey, preferences: Preferences) -> None:

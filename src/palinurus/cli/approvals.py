@@ -7,7 +7,15 @@ from typing import get_args
 
 import click
 
-from palinurus.cli.approvals_text import answered_text, grants_text, list_text, preview_text, show_text, trial_lines
+from palinurus.cli.approvals_text import (
+    allowlist_lines,
+    answered_text,
+    grants_text,
+    list_text,
+    preview_text,
+    show_text,
+    trial_lines,
+)
 from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest
@@ -137,7 +145,7 @@ def grants(shell: Shell, ended: bool) -> None:
       pal approvals grants
     """
     listed = _ask(shell, GRANTS, ListGrants(ended))
-    shell.show(listed, lambda: grants_text(listed.grants))
+    shell.show(listed, lambda: "\n".join((grants_text(listed.grants), *allowlist_lines(listed.allowlist))))
 
 
 @approvals.command()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from palinurus.cli.shell import Shell
-from palinurus.operations.approvals import Answered, ApprovalList, Preview, Proposed, ShownApproval
+from palinurus.operations.approvals import AllowedLine, Answered, ApprovalList, Preview, Proposed, ShownApproval
 from palinurus.operations.approve import asked
 from palinurus.operations.trials import Trial
 from palinurus.tools.approvals.approval import Approval, outcome
@@ -72,9 +73,22 @@ def grants_text(listed: tuple[Grant, ...]) -> str:
         where = {"home": "everywhere", "agent": f"agent {each.agent}", "session": each.session_key}[each.scope]
         state = f"until {_moment(each.expires_at)}" if each.expires_at else "without an end"
         state = f"revoked {_moment(each.revoked_at)}" if each.revoked_at else state
-        used = f"last used {_moment(each.last_used_at)}" if each.last_used_at else "not used yet"
+        used = _used(each.last_used_at, each.last_used_command)
         rows.append(f"{each.id}  {visible(words(each))}\n        {each.binary or each.tool}; {where}; {state}; {used}")
     return "\n".join(rows)
+
+
+def allowlist_lines(allowed: Sequence[AllowedLine]) -> list[str]:
+    """What the config allows, and when it was needed."""
+    lines = ["By tools.exec.allowlist of the config:"] if allowed else []
+    return lines + [
+        f"        {visible(each.pattern)}; agent {each.agent}; {_used(each.last_used_at, each.last_used_command)}"
+        for each in allowed
+    ]
+
+
+def _used(at: int | None, command: str) -> str:
+    return f"last used {_moment(at)} for {_short(command)}" if at else "not used yet"
 
 
 def _moment(ms: int) -> str:

@@ -6,13 +6,15 @@ A key is read from a prompt without echo or from standard input, never from the 
 from __future__ import annotations
 
 import sys
+import webbrowser
 from datetime import datetime
 from typing import Literal
 
 import click
 
 from palinurus.cli.entrance import ground_of
-from palinurus.cli.shell import Shell, with_json
+from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.domain.clock import SystemClock
 from palinurus.operations.credentials import (
     CredentialList,
     Stored,
@@ -20,13 +22,14 @@ from palinurus.operations.credentials import (
     credential_remove,
     credentials_list,
 )
+from palinurus.operations.login import sign_in
 
 _agent = click.option("--agent", "agent_id", default="", help="For this agent alone; all agents share the main one's.")
 
 
 @click.group()
 def auth() -> None:
-    """Store, list and remove keys of providers."""
+    """Store, list and remove keys of providers, and sign in."""
 
 
 @auth.command("add")
@@ -52,6 +55,36 @@ def add(
     terminal = sys.stdin.isatty()
     secret = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline()
     stored = credential_add(ground_of(shell), provider, secret, name=name, kind=kind, keychain=keyring, agent=agent_id)
+    shell.show(stored, lambda: _stored_text(stored))
+
+
+@auth.command("login")
+@click.argument("provider")
+@click.option("--name", default="default", show_default=True, help="Tells several sign-ins of one provider apart.")
+@click.option("--device", is_flag=True, help="With a code that you type in on another device.")
+@click.option("--no-browser", is_flag=True, help="Only show the address; open it yourself, on this machine.")
+@_agent
+@with_json
+@click.pass_obj
+def login(shell: Shell, provider: str, name: str, device: bool, no_browser: bool, agent_id: str) -> None:
+    """Sign in at PROVIDER instead of storing a key. It is renewed before it ends.
+
+    The provider has to be in the config with a client id of your own: models.providers.<id>.oauth.
+
+    \b
+    Examples:
+      pal models auth login google
+      pal models auth login workshop --device
+    """
+
+    def show(where: str, code: str) -> None:
+        with_code = f"\nand enter the code  {code}" if code else ""
+        click.echo(f"To sign in at {provider}, open\n  {where}{with_code}", err=True)
+        if not code and not no_browser:
+            webbrowser.open(where)
+
+    ground = ground_of(shell)
+    stored = run_async(sign_in(ground, SystemClock(), provider, show, name=name, device=device, agent=agent_id))
     shell.show(stored, lambda: _stored_text(stored))
 
 

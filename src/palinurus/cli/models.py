@@ -256,6 +256,7 @@ def _status_text(report: ModelStatus) -> str:
     ]
     for key in report.credentials:
         rests = f" for {key.rests_seconds:.0f} s" if key.state == "resting" else ""
+        rests += f" ({', '.join(key.models)})" if key.models else ""
         good = ", answered last" if key.last_good else ""
         rows.append(("key", f"{key.id} ({key.kind}, {key.source}) {key.state}{rests}{good}"))
     rows += [("warning", warning) for warning in report.warnings]

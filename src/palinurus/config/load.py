@@ -178,7 +178,11 @@ def _secrets(config: Config, resolved: Any, env: Mapping[str, str]) -> tuple[tup
     named = [
         value
         for provider in config.models.providers.values()
-        for value in (provider.api_key, *provider.headers.values())
+        for value in (
+            provider.api_key,
+            provider.oauth.client_secret if provider.oauth else None,
+            *provider.headers.values(),
+        )
     ]
     if config.gateway.auth is not None:
         named += [config.gateway.auth.token, config.gateway.auth.password]

@@ -21,6 +21,7 @@ from palinurus.config.gateway import GatewayOptions
 from palinurus.config.hands import AgentTools, McpOptions, SandboxOptions, Tools
 from palinurus.config.memory import AgentMemory, MemoryOptions, MemorySearchOptions
 from palinurus.config.section import Secret, Section, names
+from palinurus.config.sign_in import OAuthOptions
 from palinurus.config.skills import AgentSkillLimits, SkillsOptions
 from palinurus.domain.keys import AGENT_ID
 
@@ -219,6 +220,7 @@ class ProviderEntry(Section):
     )
     headers: dict[str, Secret] = Field({}, description="HTTP headers that are sent with every request.")
     timeout_seconds: float | None = Field(None, gt=0, description="Seconds without a byte after which a call fails.")
+    oauth: OAuthOptions | None = Field(None, description="How to sign in there, instead of a key. Ours.")
     models: tuple[ModelEntry, ...] = Field((), description="The models it serves, with their windows and prices.")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Container, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
 from palinurus.sessions.forgotten import is_forgetting
+from palinurus.sessions.older import CALLS_IN_A_ROW
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -42,7 +44,9 @@ class View(Struct, frozen=True):
     told: dict[str, str] = {}  # workspace files as the model was last shown them, head and notes together
     bootstrapped: bool = False  # a turn was answered with the full head
     model: str = ""  # chosen in this session with a model_change, "provider/model"
+    chose_model: bool = False  # whether there was such a change, also one back to the agent's own
     thinking: str = ""
+    chose_thinking: bool = False
     reason: str = "new"  # why the next epoch would start, if there is none
     said: Container[str] = frozenset()  # ids of all messages, those that are no longer read included
     broken: int = 0
@@ -117,7 +121,9 @@ class _Fold:
         self.told: dict[str, str] = {}
         self.bootstrapped = False
         self.model = ""
+        self.chose_model = False
         self.thinking = ""
+        self.chose_thinking = False
         self.reason = "new"
         self.said: dict[str, int] = {}  # in the order in which they came
         self.broken = 0
@@ -143,17 +149,28 @@ class _Fold:
                 self.lines.append(_summary(entry.id, entry.summary))
             case CustomMessageEntry():
                 self.lines.append(Line(entry.id, UserMessage(entry.content, origin=Origin.SYSTEM)))
-            case ModelChange():
-                self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's own
-            case ThinkingLevelChange():
-                self.thinking = entry.thinking_level
+            case ModelChange() | ThinkingLevelChange():
+                self._choice(entry)
             case Broken():
                 self.broken += 1
             case _:  # headers, labels and names say nothing to the model
                 pass
 
+    def _choice(self, entry: ModelChange | ThinkingLevelChange) -> None:
+        if entry.used:
+            return  # what another home happened to use is nobody's choice here
+        if isinstance(entry, ThinkingLevelChange):
+            self.chose_thinking, self.thinking = True, entry.thinking_level
+        else:
+            self.chose_model = True
+            self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's own
+
     def _message(self, entry: MessageEntry) -> None:
-        self.lines.append(Line(entry.id, entry.message))
+        line = Line(entry.id, entry.message)
+        if self.lines and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
+            self.lines[-1] = Line(before.id, msgspec.structs.replace(calls, content=(*calls.content, *more.content)))
+        else:
+            self.lines.append(line)
         self.said.setdefault(entry.id, len(self.said))
         if isinstance(entry.message, AssistantMessage):
             self.answered = entry.timestamp
@@ -208,7 +225,9 @@ class _Fold:
             told=dict(self.told),
             bootstrapped=self.bootstrapped,
             model=self.model,
+            chose_model=self.chose_model,
             thinking=self.thinking,
+            chose_thinking=self.chose_thinking,
             reason=self.reason,
             said=Said(self.said),
             broken=self.broken,
@@ -217,6 +236,15 @@ class _Fold:
             answered=self.answered,
             pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
         )
+
+
+def _bare_call(line: Line) -> AssistantMessage | None:
+    """A call that another program wrote on a line of its own. Several in a row are one reply: their results follow."""
+    message = line.message
+    first = message.content[0] if isinstance(message, AssistantMessage) and message.content else None
+    if not isinstance(message, AssistantMessage) or len(message.content) >= CALLS_IN_A_ROW:
+        return None
+    return message if getattr(first, "id", "") == line.id else None
 
 
 _SUMMARY = "Summary of the conversation so far:\n\n<summary>\n"

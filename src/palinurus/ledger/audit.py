@@ -66,6 +66,7 @@ class PastCommand(Struct, frozen=True, rename="camel"):
     session_key: str
     plan: Plan
     outcome: str
+    granted: tuple[str, ...] = ()  # ids of what let it through unasked: grants, and lines of the config
 
 
 class AuditLog(Protocol):

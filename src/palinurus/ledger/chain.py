@@ -181,11 +181,12 @@ def past_commands(links: Iterable[Link], limit: int) -> list[PastCommand]:
     found: list[PastCommand] = []
     for link in links:
         call = (link.run_id, link.call_id)
-        plan = None if call in seen else _plan(link.details or b"")
-        if plan is None:
+        told = None if call in seen else _planned(link.details or b"")
+        if told is None:
             continue
         seen.add(call)
-        found.append(PastCommand(int(link.at), _readable(link.session_key), plan, _readable(link.outcome)))
+        key, outcome = _readable(link.session_key), _readable(link.outcome)
+        found.append(PastCommand(int(link.at), key, told.plan, outcome, told.grants))
         if len(found) == limit:
             break
     return found
@@ -203,6 +204,7 @@ class _Erasure(Struct):
 
 class _Planned(Struct):
     plan: Plan
+    grants: tuple[str, ...] = ()
 
 
 def erased_by(details: bytes) -> list[int]:
@@ -213,9 +215,9 @@ def erased_by(details: bytes) -> list[int]:
         return []
 
 
-def _plan(details: bytes) -> Plan | None:
+def _planned(details: bytes) -> _Planned | None:
     try:
-        return msgspec.json.decode(details, type=_Planned).plan
+        return msgspec.json.decode(details, type=_Planned)
     except UNREADABLE:
         return None
 

@@ -32,6 +32,7 @@ class ForeignAgent(Struct, frozen=True):
     emoji: str = ""
     configured: bool = False
     is_default: bool = False
+    marked: bool = False  # the config says so, or its name does
 
 
 class ForeignSession(Struct, frozen=True):
@@ -120,3 +121,4 @@ class ForeignSecrets(Struct, frozen=True):
     agent: str  # empty: everybody's
     where: str
     profiles: dict[str, Any]
+    order: dict[str, tuple[str, ...]] = {}  # provider -> ids, the first to be asked first

@@ -13,6 +13,7 @@ from palinurus.migrate.tally import Tally
 from palinurus.sessions.session import Preferences, Session
 
 MARK = "import"
+RESET = f"{MARK}:reset"  # of what a reset had put away in the other home
 
 
 def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
@@ -40,14 +41,18 @@ def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         output_tokens=_number(known, "outputTokens"),
         total_tokens=_number(known, "totalTokens"),
         compaction_count=_number(known, "compactionCount") or tally.entries["compaction"],
+        memory_flush_at=_number(known, "memoryFlushAt"),
+        memory_flush_compaction_count=_number(known, "memoryFlushCompactionCount"),
         entry_count=tally.count,
         preferences=Preferences(
             verbose_level=_text(known, "verboseLevel"),
             response_usage=_text(known, "responseUsage"),
             queue_mode=_text(known, "queueMode"),
+            model_override=_model_override(known),
+            thinking_level=_text(known, "thinkingLevel"),
         ),
         archived_at=None if session.origin == "live" else updated,
-        archive_mark="" if session.origin == "live" else MARK,
+        archive_mark="" if session.origin == "live" else RESET if session.origin == "reset" else MARK,
     )
 
 
@@ -64,6 +69,15 @@ def _details(session: ForeignSession) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _model_override(known: dict[str, Any]) -> str:
+    """What its people chose. `model` and `modelProvider` only say what was asked last, as does an override that the
+    program set by itself, to get round a model that failed."""
+    provider, model = _text(known, "providerOverride").strip(), _text(known, "modelOverride").strip()
+    if not model or _text(known, "modelOverrideSource") not in ("", "user"):
+        return ""
+    return f"{provider or _text(known, 'modelProvider')}/{model}".strip("/")
 
 
 def _number(known: dict[str, Any], name: str) -> int:

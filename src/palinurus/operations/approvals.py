@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
+from palinurus.ledger.audit import PastCommand
 from palinurus.operations.bounds import Count, Days
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
@@ -20,9 +21,11 @@ from palinurus.tools.approvals.approval import Answer, Approval
 from palinurus.tools.approvals.granting import rules_for
 from palinurus.tools.approvals.proposals import Proposal, alike, narrowest
 from palinurus.tools.approvals.rendering import render_plan
+from palinurus.tools.commands.allowlist import line_id
 from palinurus.tools.grants.grants import EXEC, Grant, GrantDraft, Scope, words
 
 OWNER = "owner"
+MOST_OF_A_COMMAND = 500  # characters of the last one that a line of the config let through
 EXAMPLES = 50  # of the past, that a proposal is made from
 
 
@@ -75,8 +78,18 @@ class ListGrants(Struct, frozen=True):
     ended: bool = False  # those that no longer hold as well
 
 
+class AllowedLine(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A line of tools.exec.allowlist, and when it last let a command through, as far as the audit log tells."""
+
+    agent: str
+    pattern: str
+    last_used_at: int | None = None
+    last_used_command: str = ""
+
+
 class GrantList(Struct, frozen=True):
     grants: tuple[Grant, ...]
+    allowlist: tuple[AllowedLine, ...] = ()  # what the config allows
 
 
 class PreviewRule(Struct, frozen=True):
@@ -154,7 +167,22 @@ async def _grants(house: House, params: ListGrants) -> GrantList:
     now = house.clock.now_ms()
     known = await house.grants.all()
     held = [each for each in known if each.revoked_at is None and (each.expires_at is None or each.expires_at > now)]
-    return GrantList(tuple(known if params.ended else held))
+    return GrantList(tuple(known if params.ended else held), tuple(await _allowed_lines(house)))
+
+
+async def _allowed_lines(house: House) -> list[AllowedLine]:
+    found = []
+    for agent in house.agents.ids:
+        lines = house.hands.settings(agent).exec.allowlist
+        used: dict[str, PastCommand] = {}
+        for past in await house.audit.commands(agent=agent) if lines else ():
+            for granted in past.granted:
+                used.setdefault(granted, past)  # the newest comes first
+        for line in lines:
+            last = used.get(line_id(line))
+            told = (last.at, last.plan.summary[:MOST_OF_A_COMMAND]) if last else (None, "")
+            found.append(AllowedLine(agent, line, *told))
+    return found
 
 
 async def _preview(house: House, params: PreviewRule) -> Preview:

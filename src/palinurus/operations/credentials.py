@@ -65,14 +65,12 @@ def credential_add(
     agent: str = "",
 ) -> Stored:
     """Store a key in the credentials file, or in the keychain with a pointer to it in the file."""
-    owner, secret = provider.strip().lower(), secret.strip()
-    if not _PROVIDER.fullmatch(owner):
-        raise BadRequest(f"not a provider's id: {provider!r}", hint="for example openai or anthropic")
+    owner, secret = provider_id(provider), secret.strip()
     if not secret:
         raise BadRequest("the key is empty", hint="paste it at the prompt, or pipe it in")
     if not secret.isascii() or not secret.isprintable() or " " in secret:
         raise BadRequest("the key holds characters that no key has", hint="paste it again, without spaces")
-    file, profile_id, field = _file(ground, agent), f"{owner}:{name.strip()}", _FIELD[kind]
+    file, profile_id, field = credential_file(ground, agent), f"{owner}:{name.strip()}", _FIELD[kind]
     profile: dict[str, object] = {"type": kind, "provider": owner, field: secret}
     if keychain:
         write_keychain(profile_id, secret)
@@ -86,7 +84,7 @@ def credential_remove(ground: Ground, profile_id: str, agent: str = "") -> str:
     """Forget a key; gives the file it was in. Raises NotFound, and says where a key comes from that we do not keep."""
     elsewhere = {"env": "unset its variable", "config": "take apiKey out of models.providers"}
     source = elsewhere.get(profile_id.partition(":")[2], "")
-    file = _file(ground, agent)
+    file = credential_file(ground, agent)
     try:
         removed = file.remove(profile_id)
     except NotFound as error:
@@ -98,7 +96,16 @@ def credential_remove(ground: Ground, profile_id: str, agent: str = "") -> str:
     return str(file.path)
 
 
-def _file(ground: Ground, agent: str) -> CredentialFile:
+def provider_id(text: str) -> str:
+    """As it stands in ids of credentials. Raises BadRequest."""
+    owner = text.strip().lower()
+    if not _PROVIDER.fullmatch(owner):
+        raise BadRequest(f"not a provider's id: {text!r}", hint="for example openai or anthropic")
+    return owner
+
+
+def credential_file(ground: Ground, agent: str) -> CredentialFile:
+    """Where the keys of an agent are written; those of the main agent are everybody's. Raises NotFound."""
     loaded = load_config(ground.home, ground.env)
     path = credential_paths(ground.home.root, _agent(loaded, agent), default_agent(loaded.config))[0]
     return CredentialFile(path, env_value(loaded.env, PASSPHRASE_ENV))

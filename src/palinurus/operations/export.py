@@ -111,7 +111,8 @@ def _agents(house: House, make: Any) -> list[Any]:
 async def _lines(house: House, params: TranscriptLines) -> AsyncIterator[Lines]:
     exporter = _exporter(house)
     kept = await _kept(house, exporter, params.session)
-    writing = (await asyncio.to_thread(importlib.import_module, f"{ROOM}.transcripts")).Writing(kept)
+    room = await asyncio.to_thread(importlib.import_module, f"{ROOM}.transcripts")
+    writing = room.Writing(kept, await asyncio.to_thread(_workspace, house, kept.session.agent))
     position = 0
     while rows := await exporter.rows(kept.session.id, position, PIECE):
         position, piece = rows[-1].position, io.BytesIO()
@@ -120,6 +121,12 @@ async def _lines(house: House, params: TranscriptLines) -> AsyncIterator[Lines]:
     piece = io.BytesIO()
     writing.end(piece)
     yield Lines(piece.getvalue().decode())
+
+
+def _workspace(house: House, agent: str) -> str:
+    """Where its agent works; empty when it has only left conversations."""
+    config = load_config(house.home, os.environ).config
+    return str(agent_settings(config, house.home, agent).workspace) if agent in agent_ids(config) else ""
 
 
 async def _kept(house: House, exporter: SessionExporter, named: str) -> Kept:

@@ -99,9 +99,12 @@ async def _carried(
     home: ForeignHome = await asyncio.to_thread(_opened, root, params.program, ground)
     try:
         settings: tuple[FoundSetting, ...] = ()
+        heir = await _heir(house, ground, home.agents)
         if params.program == "openclaw":
-            settings = await asyncio.to_thread(_take_config, ground, home, apply=params.apply, keys=params.keys)
-        to = await asyncio.to_thread(_destination, ground, home.agents)
+            settings = await asyncio.to_thread(
+                lambda: _take_config(ground, home, heir, apply=params.apply, keys=params.keys)
+            )
+        to = await asyncio.to_thread(_destination, ground, home.agents, heir)
         migration = reader.Migration(
             home, house.importer, to, house.clock, tell, apply=params.apply, source=params.source
         )
@@ -126,10 +129,20 @@ def _opened(root: Path, program: Program, ground: Ground) -> ForeignHome:
     return home
 
 
-def _take_config(ground: Ground, home: ForeignHome, *, apply: bool, keys: bool) -> tuple[FoundSetting, ...]:
+async def _heir(house: House, ground: Ground, agents: list[ForeignAgent]) -> str:
+    """The agent of the other home that becomes the default here: its own default, when it says so and ours is nobody
+    yet, that is: the config names no agent and nothing was said to the one that is there without being named."""
+    config = load_config(ground.home, ground.env).config
+    marked = next((agent.id for agent in agents if agent.marked), "")
+    if not marked or config.agents.listed or config.agents.entries:
+        return ""
+    return "" if await house.sessions.recent(agent=default_agent(config), limit=1, archived=True) else marked
+
+
+def _take_config(ground: Ground, home: ForeignHome, heir: str, *, apply: bool, keys: bool) -> tuple[FoundSetting, ...]:
     """Let our config say what the other one says, as far as it does not speak for itself. Names agents, too."""
     planner = importlib.import_module(PLANNER)
-    to = _destination(ground, home.agents)
+    to = _destination(ground, home.agents, heir)
     places = {agent.workspace: to.workspaces[agent.id] for agent in home.agents if agent.workspace is not None}
     folders = {home.root / "skills": to.skills, **places}
     moved = importlib.import_module(HOLDING).Moved(home.root, ground.home.user_home, folders)
@@ -137,7 +150,7 @@ def _take_config(ground: Ground, home: ForeignHome, *, apply: bool, keys: bool) 
 
     def edited(text: str) -> str:
         loaded = load_text(ground.home, ground.env, text)
-        ours = planner.Ours(text, loaded.raw, default_agent(loaded.config), ground.env)
+        ours = planner.Ours(text, loaded.raw, heir or default_agent(loaded.config), ground.env)
         plan = planner.plan_config(home.config.data, home.agents, ours, moved, keys=keys)
         told[:] = [plan.settings]
         return str(plan.text)
@@ -154,14 +167,17 @@ def _left(settings: tuple[FoundSetting, ...]) -> list[str]:
     return [f"of the config, {', '.join(names)} stay behind"] if names else []
 
 
-def _destination(ground: Ground, agents: list[ForeignAgent]) -> Destination:
+def _destination(ground: Ground, agents: list[ForeignAgent], heir: str) -> Destination:
     """Where each agent's files go. One that is not in the config yet gets the folder that it will have there."""
     config = load_config(ground.home, ground.env).config
     known = agent_ids(config)
     shared = config.agents.defaults.workspace or (config.agent.workspace if config.agent else None)
+    comes = heir and heir not in known
     workspaces = {}
     for agent in agents:
-        if agent.id in known:
+        if comes and agent.id == heir:
+            workspaces[agent.id] = agent_settings(config, ground.home).workspace  # that of the default agent
+        elif agent.id in known and not comes:
             workspaces[agent.id] = agent_settings(config, ground.home, agent.id).workspace
         elif shared:
             workspaces[agent.id] = ground.home.expand(shared, ground.home.root) / agent.id
@@ -183,6 +199,8 @@ def _take_keys(ground: Ground, found: list[ForeignSecrets]) -> int:
                 with suppress(BadRequest):  # an id that can be none here
                     file.add(name, profile)
                     added += 1
+        if keys.order:
+            file.prescribe(keys.order)
     return added
 
 

@@ -17,29 +17,34 @@ LONGEST_WAIT = 30.0
 JITTER = 0.1
 COOLDOWNS = (30.0, 60.0, 300.0)  # seconds, for the first, second and every later failure in a row
 BILLING_COOLDOWN = 600.0
+LONGEST_REST = 3600.0  # whatever a provider asks for: asking once an hour costs nothing
+
+Cools = Literal["", "model", "key"]
+"""Who rests: nobody, the key for this model alone, or the key for all of its provider's models."""
 
 
 class Rule(Struct, frozen=True):
     """How a kind of failure is met."""
 
     again: bool  # whether the same request may go through a moment later
-    cools: bool  # whether the credential rests
+    cools: Cools
     then: Literal["credential", "model", "stop"]  # what is tried when trying again does not help
 
 
 RULES: dict[Failure, Rule] = {
-    Failure.AUTH: Rule(again=False, cools=True, then="credential"),
-    Failure.BILLING: Rule(again=False, cools=True, then="credential"),
-    Failure.RATE_LIMIT: Rule(again=True, cools=True, then="credential"),
-    Failure.OVERLOAD: Rule(again=True, cools=False, then="model"),
-    Failure.NETWORK: Rule(again=True, cools=False, then="model"),
-    Failure.TIMEOUT: Rule(again=True, cools=False, then="model"),
-    Failure.MALFORMED: Rule(again=True, cools=False, then="model"),
-    Failure.MODEL_NOT_FOUND: Rule(again=False, cools=False, then="model"),
-    Failure.BAD_REQUEST: Rule(again=False, cools=False, then="model"),
+    # A refusal may be of the model and not of the key (not permitted, not in the plan): another model is worth asking.
+    Failure.AUTH: Rule(again=False, cools="model", then="credential"),
+    Failure.BILLING: Rule(again=False, cools="model", then="credential"),
+    Failure.RATE_LIMIT: Rule(again=True, cools="key", then="credential"),
+    Failure.OVERLOAD: Rule(again=True, cools="", then="model"),
+    Failure.NETWORK: Rule(again=True, cools="", then="model"),
+    Failure.TIMEOUT: Rule(again=True, cools="", then="model"),
+    Failure.MALFORMED: Rule(again=True, cools="", then="model"),
+    Failure.MODEL_NOT_FOUND: Rule(again=False, cools="", then="model"),
+    Failure.BAD_REQUEST: Rule(again=False, cools="", then="model"),
     # Another model would get the same too long prompt, or be asked to do what one has refused.
-    Failure.CONTEXT_OVERFLOW: Rule(again=False, cools=False, then="stop"),
-    Failure.REFUSAL: Rule(again=False, cools=False, then="stop"),
+    Failure.CONTEXT_OVERFLOW: Rule(again=False, cools="", then="stop"),
+    Failure.REFUSAL: Rule(again=False, cools="", then="stop"),
 }
 
 
@@ -47,6 +52,7 @@ class Decision(Struct, frozen=True):
     step: Literal["again", "credential", "model", "stop"]
     wait: float = 0.0  # seconds before trying again
     cooldown: float = 0.0  # seconds that the credential rests
+    cools: Cools = ""
 
 
 def decide(error: ProviderError, *, attempt: int, failures_in_a_row: int, dice: float) -> Decision:
@@ -55,7 +61,7 @@ def decide(error: ProviderError, *, attempt: int, failures_in_a_row: int, dice: 
     wait = _wait(error.retry_after, attempt, dice)
     if rule.again and attempt < ATTEMPTS and wait <= LONGEST_WAIT * (1 + JITTER):
         return Decision("again", wait=wait)
-    return Decision(rule.then, cooldown=_cooldown(error, failures_in_a_row) if rule.cools else 0.0)
+    return Decision(rule.then, cooldown=_cooldown(error, failures_in_a_row) if rule.cools else 0.0, cools=rule.cools)
 
 
 def _wait(retry_after: float | None, attempt: int, dice: float) -> float:
@@ -65,7 +71,10 @@ def _wait(retry_after: float | None, attempt: int, dice: float) -> float:
 
 
 def _cooldown(error: ProviderError, failures_in_a_row: int) -> float:
-    if error.kind is Failure.BILLING:
-        return BILLING_COOLDOWN
+    """What the provider says of its own limit holds, long or short; our own guess is for when it says nothing."""
     usual = COOLDOWNS[min(failures_in_a_row, len(COOLDOWNS) - 1)]
-    return max(usual, error.retry_after or 0.0)
+    if error.kind is Failure.RATE_LIMIT:
+        usual = usual if error.retry_after is None else error.retry_after
+    elif error.kind is Failure.BILLING:
+        usual = BILLING_COOLDOWN
+    return min(usual, LONGEST_REST)

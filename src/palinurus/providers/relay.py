@@ -29,15 +29,16 @@ from palinurus.providers.provider import (
     ReplyFailed,
     TextDelta,
 )
+from palinurus.providers.unavailable import Unavailable
 
 log = logging.getLogger(__name__)
 
 Sleep = Callable[[float], Awaitable[None]]
 Open = Callable[[Credential | None], Provider]
 """Gives the provider that uses this credential, the same one each time. Must not raise."""
+Renew = Callable[[Credential], Awaitable[Credential]]
+"""Gives the credential as it can be used now. Raises ProviderError when it cannot."""
 
-# What is wrong with a key itself stays wrong with the next model, so the key is not asked twice in one call.
-KEY_IS_WRONG = (Failure.AUTH, Failure.BILLING)
 ONE_LINE = 240
 
 
@@ -78,12 +79,14 @@ class FailoverProvider:
         pool: CredentialPool,
         *,
         sleep: Sleep = asyncio.sleep,
+        renew: Renew | None = None,
         dice: Callable[[], float] = random.random,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
         self._candidates = candidates
         self._pool = pool
         self._sleep = sleep
+        self._renew = renew
         self._dice = dice
         self._redact = redact
         self._primary = self._open(self._legs()[0])
@@ -110,16 +113,18 @@ class FailoverProvider:
             heard = False
             outcome: ReplyDone | ReplyFailed | None = None
             self._pool.begin(leg.credential)
+            provider = await self._ready(leg)
             # To the very end of the stream: leaving a generator half-way leaves its connection open.
-            async for event in self._open(leg).stream(msgspec.structs.replace(request, model=leg.candidate.ref.model)):
+            async for event in provider.stream(msgspec.structs.replace(request, model=leg.candidate.ref.model)):
                 if isinstance(event, ReplyDone | ReplyFailed):
                     outcome = event
                 else:
                     heard = heard or isinstance(event, TextDelta)
                     yield event
             if isinstance(outcome, ReplyDone):
-                self._pool.good(leg.credential)
+                self._pool.good(leg.credential, leg.candidate.ref.model)
                 self._answered = leg
+                await self._pool.keep()
                 yield outcome
                 return
             error, partial = _failure(leg, outcome)
@@ -129,8 +134,9 @@ class FailoverProvider:
                 await self._sleep(decision.wait)
                 attempt += 1
                 continue
+            await self._pool.keep()
             faults.append(Fault(leg, error, attempt, partial))
-            legs = _left(legs, leg, error, decision)
+            legs = _left(legs, leg, decision)
             leg, attempt = self._next(legs), 1
             if leg is not None:
                 yield self._notice(error, f"going on with {leg}", heard)
@@ -140,13 +146,13 @@ class FailoverProvider:
         """Everybody who can be asked: models in their order, for each its keys in theirs."""
         legs: list[Leg] = []
         for candidate in self._candidates:
-            usable = self._pool.order(candidate.credentials, candidate.order)
+            usable = self._pool.order(candidate.credentials, candidate.order, candidate.ref.model)
             legs += [Leg(candidate, credential) for credential in usable] or [Leg(candidate, None)]
         return legs
 
     def _next(self, legs: list[Leg]) -> Leg | None:
         """Who answered in this turn, else the first whose key does not rest; one that rests is better than none."""
-        ready = [leg for leg in legs if not self._pool.rests(leg.credential)]
+        ready = [leg for leg in legs if not self._pool.rests(leg.credential, leg.candidate.ref.model)]
         if self._answered in ready:
             return self._answered
         return next(iter(ready or legs), None)
@@ -154,11 +160,21 @@ class FailoverProvider:
     def _open(self, leg: Leg) -> Provider:
         return leg.candidate.open(leg.credential)
 
+    async def _ready(self, leg: Leg) -> Provider:
+        """The same with a credential that was renewed where it had to be."""
+        if self._renew is None or leg.credential is None:
+            return self._open(leg)
+        try:
+            return leg.candidate.open(await self._renew(leg.credential))
+        except ProviderError as error:
+            return Unavailable(leg.candidate.ref.provider, error)
+
     def _decide(self, leg: Leg, error: ProviderError, attempt: int) -> Decision:
-        tired = self._pool.failures(leg.credential)
+        model = leg.candidate.ref.model
+        tired = self._pool.failures(leg.credential, model)
         decision = decide(error, attempt=attempt, failures_in_a_row=tired, dice=self._dice())
         if decision.cooldown:
-            self._pool.cool(leg.credential, decision.cooldown)
+            self._pool.cool(leg.credential, decision.cooldown, model if decision.cools == "model" else "")
         return decision
 
     def _notice(self, error: ProviderError, then: str, heard: bool) -> Notice:
@@ -197,13 +213,11 @@ def _failure(leg: Leg, outcome: ReplyFailed | None) -> tuple[ProviderError, str]
     return ProviderError(said, kind=Failure.MALFORMED, hint="try again"), ""
 
 
-def _left(legs: list[Leg], leg: Leg, error: ProviderError, decision: Decision) -> list[Leg]:
+def _left(legs: list[Leg], leg: Leg, decision: Decision) -> list[Leg]:
     """Who can still be asked after this failure."""
     if decision.step == "stop":
         return []
     others = [other for other in legs if other != leg]
     if decision.step == "model":
         return [other for other in others if other.candidate.ref != leg.candidate.ref]
-    if error.kind in KEY_IS_WRONG and leg.credential is not None:
-        return [other for other in others if other.credential != leg.credential]
     return others

@@ -18,6 +18,9 @@ from palinurus.sessions.others import others_form
 ROLES = {"user": "user", "human": "user", "system": "user", "assistant": "assistant", "tool": "assistant",
          "tool_result": "toolResult", "toolResult": "toolResult"}  # fmt: skip
 BLOCKS = {"user": ("text", "image"), "assistant": ("text", "thinking", "toolCall"), "toolResult": ("text", "image")}
+CALL_IDS = ("toolCallId", "tool_call_id", "tool_use_id", "call_id")  # under which a result may name its call
+ANSWERS = "-answers-"  # in the id that a bare result was given: between its own place and that of its call
+CALLS_IN_A_ROW = 100  # bare calls that are taken for one reply; more are work for no end
 STOPS = ("stop", "length", "toolUse", "error", "aborted")
 
 
@@ -62,7 +65,7 @@ def _message(said: dict[str, Any], entry_id: str, parent_id: str | None) -> dict
     message: dict[str, Any] = {**said, "role": role, "content": _content(said.get("content"), role)}
     if not isinstance(message.get("timestamp"), int):
         message.pop("timestamp", None)
-    if written == "tool":  # a call that stands alone; its result names the line before it
+    if written == "tool":  # a call that stands alone; its result names its line
         arguments = said.get("input", said.get("arguments"))
         call = {"type": "toolCall", "id": entry_id, "name": str(said.get("name") or "tool")}
         message["content"] = [{**call, "arguments": arguments if isinstance(arguments, dict) else {"input": arguments}}]
@@ -70,26 +73,34 @@ def _message(said: dict[str, Any], entry_id: str, parent_id: str | None) -> dict
     if role == "assistant" and message.get("stopReason") not in STOPS:
         message["stopReason"] = "stop"
     if role == "toolResult":
-        message.setdefault("toolCallId", parent_id or entry_id)
+        message["toolCallId"] = call_named(said) or entry_id.partition(ANSWERS)[2] or parent_id or entry_id
         message.setdefault("toolName", str(said.get("name") or "tool"))
     return message
+
+
+def call_named(said: dict[str, Any]) -> str:
+    """The call that a bare result says itself it belongs to."""
+    return next((named for name in CALL_IDS if isinstance(named := said.get(name), str) and named), "")
 
 
 def _content(content: Any, role: str) -> Any:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
+    if isinstance(content, dict):
+        content = [content]
     if isinstance(content, list):
         return [
             block for block in map(_block, content) if isinstance(block, dict) and block.get("type") in BLOCKS[role]
         ]
-    if isinstance(content, dict) and role == "toolResult":
-        return [{"type": "text", "text": json.dumps(content, ensure_ascii=False)}]
     return [] if content is None else content
 
 
 def _block(block: Any) -> Any:
     if isinstance(block, str):
         return {"type": "text", "text": block}
+    if isinstance(block, dict) and not isinstance(block.get("type"), str):  # data, or words under a name
+        words = block.get("text", block.get("content")) if len(block) == 1 else None
+        return {"type": "text", "text": words if isinstance(words, str) else json.dumps(block, ensure_ascii=False)}
     if isinstance(block, dict) and block.get("type") == "toolCall" and not isinstance(block.get("arguments"), dict):
         return {**block, "arguments": _arguments(block.get("arguments"))}
     return block

@@ -22,6 +22,8 @@ class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
     queue_debounce_ms: int | None = None
     queue_cap: int | None = None
     queue_drop: str = ""
+    model_override: str = ""  # provider/model, brought from another home; a choice made here goes before it
+    thinking_level: str = ""
 
 
 class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -45,6 +47,7 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     compaction_count: int = 0
     memory_flush_count: int = 0
     memory_flush_at: int = 0
+    memory_flush_compaction_count: int = 0  # how many compactions there had been then
     entry_count: int = 0
     delivery: Delivery | None = None
     preferences: Preferences = Preferences()
@@ -98,6 +101,9 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         compaction_count=session.compaction_count + change.compacted,
         memory_flush_count=session.memory_flush_count + change.flushed,
         memory_flush_at=now if change.flushed else session.memory_flush_at,
+        memory_flush_compaction_count=(
+            session.compaction_count if change.flushed else session.memory_flush_compaction_count
+        ),
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
         preferences=change.preferences or session.preferences,

@@ -18,6 +18,7 @@ from palinurus.domain.messages import AssistantMessage, Image, Message, Origin, 
 from palinurus.sessions.older import todays_form
 
 VERSION = 3  # of the JSON form: the last one of OpenClaw that is plain lines
+CHOSEN_MODEL, CHOSEN_THINKING = "-model", "-thinking"  # how the ids of changes end that somebody chose here
 SENT = "-sent-"  # in the id of words that were sent into a session from another one: they answer nobody there
 
 
@@ -67,10 +68,12 @@ class CustomMessageEntry(_Entry, frozen=True, tag="custom_message", kw_only=True
 class ModelChange(_Entry, frozen=True, tag="model_change", kw_only=True):
     provider: str
     model_id: str
+    used: bool = False  # not chosen by anybody: another home wrote down what it asked
 
 
 class ThinkingLevelChange(_Entry, frozen=True, tag="thinking_level_change", kw_only=True):
     thinking_level: str
+    used: bool = False
 
 
 class LabelEntry(_Entry, frozen=True, tag="label", kw_only=True):
@@ -154,7 +157,13 @@ def _read_older(row: Row) -> Entry | None:
 
 
 def _as_told(entry: Entry, speaker: Origin) -> Entry:
-    """With the origin that the other home did not write down (promise 18): its tools may have brought in anything."""
+    """With the origin that the other home did not write down (promise 18): its tools may have brought in anything.
+
+    OpenClaw writes a change of model whenever it uses another one, and keeps choices in the session's row.
+    """
+    if isinstance(entry, ModelChange | ThinkingLevelChange):
+        ours = entry.id.endswith((CHOSEN_MODEL, CHOSEN_THINKING))  # it went out with an export and came back
+        return entry if ours else msgspec.structs.replace(entry, used=True)
     if not isinstance(entry, MessageEntry) or isinstance(entry.message, AssistantMessage):
         return entry
     origin = Origin.OUTSIDE if isinstance(entry.message, ToolResult) else speaker

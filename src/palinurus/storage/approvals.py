@@ -16,6 +16,7 @@ from palinurus.tools.grants.grants import Grant, holds
 
 SQL = load_queries("approvals.sql")
 MAX_COMMAND = 500  # characters of a grant's last command
+TOUCH_MS = 60_000  # how exact it is when a grant was last used, for the same command
 S = TypeVar("S", bound=Struct)
 
 
@@ -66,6 +67,7 @@ class SqliteGrants:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._used: dict[str, tuple[int, str]] = {}  # when and for what, as this process has written it
 
     async def add(self, grant: Grant) -> None:
         values = {"created_at": grant.created_at, **_values(grant)}
@@ -97,12 +99,18 @@ class SqliteGrants:
         return await self._database.write(work)
 
     async def used(self, grant_id: str, now: int, command: str) -> None:
+        """The same command again within a minute is not worth a write."""
+        at, before = self._used.get(grant_id, (0, ""))
+        if before == command and 0 <= now - at < TOUCH_MS:
+            return
+
         def work(connection: apsw.Connection) -> None:
             grant = _grant(connection, grant_id)
             if grant is not None:
                 connection.execute(SQL["change_grant"], _values(after_use(grant, now, command)))
 
         await self._database.write(work)
+        self._used[grant_id] = now, command
 
 
 def decide(approval: Approval, settlement: Settlement) -> Approval:

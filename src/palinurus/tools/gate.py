@@ -192,15 +192,18 @@ class _Passage:
             return reason
         if run.untrusted and prepared.when_untrusted and self._gate.untrusted != "allow":
             return prepared.when_untrusted
-        if prepared.ask and tool.spec.name != "exec" and await self._is_granted(prepared.plan):
+        if prepared.ask and tool.spec.name != "exec" and await self._use_grant(prepared.plan):
             return ""
         return prepared.ask
 
-    async def _is_granted(self, plan: Plan) -> bool:
+    async def _use_grant(self, plan: Plan) -> bool:
         """Whether a person has allowed this very call of a tool for longer. Of commands exec knows by itself."""
         key, now = self._run.key, self._watch.clock.now_ms()
         grants = await self._watch.grants.active(agent=key.agent, session_key=str(key), now=now)
-        return any(covers_call(grant, plan.tool, plan.arguments) for grant in grants)
+        grant = next((each for each in grants if covers_call(each, plan.tool, plan.arguments)), None)
+        if grant is not None:
+            await self._watch.grants.used(grant.id, now, plan.summary)
+        return grant is not None
 
     async def _refuse(self, outcome: str, why: str, plan: Plan | None = None) -> ToolOutput:
         details = {"why": why, **({"plan": msgspec.to_builtins(plan)} if plan else {"arguments": self._call.arguments})}

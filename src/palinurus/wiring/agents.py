@@ -15,7 +15,7 @@ from msgspec import Struct
 from palinurus import __version__
 from palinurus.agent.agent import Agent
 from palinurus.config.compacting_settings import compaction_settings, prune_settings, startup_settings
-from palinurus.config.home import Home
+from palinurus.config.home import Home, env_value
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.memory_settings import memory_settings
 from palinurus.config.remembering import MemorySettings
@@ -33,8 +33,13 @@ from palinurus.domain.tool import Tool
 from palinurus.ledger.audit import AuditLog
 from palinurus.memory.memory import Memory
 from palinurus.providers.choose import key_variables
+from palinurus.providers.keys.cooldowns import NAME as COOLDOWNS
+from palinurus.providers.keys.cooldowns import CooldownFile
 from palinurus.providers.keys.credentials import Credentials, gather_credentials
+from palinurus.providers.keys.oauth import oauth_client
 from palinurus.providers.keys.pool import CredentialPool, CredentialState
+from palinurus.providers.keys.renewal import Renewals
+from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 from palinurus.providers.provider import ModelRef
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
@@ -103,7 +108,14 @@ class ConfiguredAgents:
         self._skill_cache = skill_cache(home)
         self.skill_watch = SkillWatch()
         self._house_tools = keeping.tools
-        self._pool = CredentialPool(clock)  # outlives it too: a key that rests goes on resting
+        cooldowns = CooldownFile(home.root / "derived" / COOLDOWNS, readonly=keeping.readonly)
+        self._pool = CredentialPool(clock, cooldowns)  # outlives it too: a key that rests goes on resting
+        self._renewals = Renewals(
+            clock,
+            lambda provider: oauth_client(self.loaded, provider),
+            lambda: env_value(self.loaded.env, PASSPHRASE_ENV),
+            self._take_renewed,
+        )
         self._retired: list[Models] = []  # a turn may still be speaking through them
         self._use(loaded)
 
@@ -111,13 +123,26 @@ class ConfiguredAgents:
         self.loaded = loaded
         self.trouble = ""  # what keeps a newer config from being used
         self._credentials = self._gather(loaded)
-        self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep)
-        keys = [secret for known in self._credentials.values() for secret in known.secrets]
-        self._redactor = Redactor((*loaded.secrets, *keys))
+        self.models = Models(
+            loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep, self._renewals.renew
+        )
+        self._redactor = self._make_redactor()
         self.shelves = SkillShelves(self._home, loaded, self._skill_cache, self.skill_watch)
         self.hands = Workshop(loaded, self._bench, self._house_tools)
         self._agents: dict[str, Agent] = {}
         self._seen = self._signature()
+
+    def _make_redactor(self) -> Redactor:
+        keys = [secret for known in self._credentials.values() for secret in known.secrets]
+        return Redactor((*self.loaded.secrets, *keys))
+
+    def _take_renewed(self) -> None:
+        """Tokens in the credentials file are new ones. Nothing else has changed, so agents and models stay."""
+        config = 1 + len(self.loaded.files)  # of these a change has to be noticed yet
+        seen = self._seen
+        self._credentials = self._gather(self.loaded)
+        self._redactor = self._make_redactor()
+        self._seen = (*seen[:config], *self._signature()[config:])
 
     def _gather(self, loaded: Loaded) -> dict[str, Credentials]:
         main = default_agent(loaded.config)
@@ -148,10 +173,12 @@ class ConfiguredAgents:
 
     @property
     def ids(self) -> Sequence[str]:
+        self.refresh()  # who a message is for is asked first of all
         return agent_ids(self.loaded.config)
 
     @property
     def default(self) -> str:
+        self.refresh()
         return default_agent(self.loaded.config)
 
     @property
@@ -232,6 +259,7 @@ class ConfiguredAgents:
         return Remembering(agent.workspace, memory_settings(self.loaded.config, self._home, agent_id))
 
     async def close(self) -> None:
+        await self._renewals.close()
         await self._bench.close()
         await self.memories.close()
         await self.skill_watch.close()

@@ -17,9 +17,10 @@ from palinurus.domain.errors import ConfigError, Failure, ProviderError
 from palinurus.providers.catalog import catalog_of
 from palinurus.providers.choose import Choice, choose_model, needs_key
 from palinurus.providers.keys.credentials import Credential, Credentials
+from palinurus.providers.keys.oauth import log_in_again
 from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.provider import ModelRef, Provider
-from palinurus.providers.relay import Candidate, FailoverProvider, Sleep
+from palinurus.providers.relay import Candidate, FailoverProvider, Renew, Sleep
 from palinurus.providers.scout.scout import SCOUT
 from palinurus.providers.unavailable import Unavailable
 from palinurus.wiring.embedded import Embedded
@@ -32,6 +33,7 @@ WIRES: dict[str, tuple[str, str]] = {
 }
 """The table of parts: what speaks a wire. Imported when first asked for, so that an unused one costs nothing."""
 
+KEY_HEADER_WIRES = ("google-generative-ai",)  # where a key goes in a header that takes no sign-in
 LOOK_AGAIN_MS = 30_000  # a model server may be started at any time; asking it each turn would cost each turn
 
 
@@ -63,6 +65,7 @@ class Models:
         pool: CredentialPool,
         redact: Callable[[str], str],
         sleep: Sleep,
+        renew: Renew | None = None,
     ) -> None:
         self.catalog = catalog_of(loaded.config)
         self._loaded = loaded
@@ -71,6 +74,7 @@ class Models:
         self._pool = pool
         self._redact = redact
         self._sleep = sleep
+        self._renew = renew
         self._entries = {name.strip().lower(): entry for name, entry in loaded.config.models.providers.items()}
         self._providers: dict[tuple[str, ...], Provider] = {}
         self._found: dict[str, tuple[int, Choice]] = {}
@@ -88,7 +92,7 @@ class Models:
         for candidate, _ in found:
             once.setdefault(candidate.ref, candidate)
         candidates = list(once.values())
-        provider = FailoverProvider(candidates, self._pool, sleep=self._sleep, redact=self._redact)
+        provider = FailoverProvider(candidates, self._pool, sleep=self._sleep, renew=self._renew, redact=self._redact)
         ref, reason = candidates[0].ref, found[0][1]
         return provider, Route(ref.provider, ref.model, provider.wire, settings.thinking_default or "off", reason)
 
@@ -150,10 +154,13 @@ class Models:
         headers = _headers(entry, self._loaded)
         if credential is None and not headers and needs_key(name, base_url):
             return None
+        secret = credential.secret if credential else None
+        if credential and credential.kind == "oauth" and wire in KEY_HEADER_WIRES:
+            headers, secret = {"Authorization": f"Bearer {credential.secret}", **headers}, None
         return _part(name, wire)(
             name,
             base_url,
-            credential.secret if credential else None,
+            secret,
             headers=headers,
             windows=({choice.ref.model: choice.window} if choice.window else {}) | self.catalog.windows(name),
             idle_timeout=(entry.timeout_seconds if entry else None) or 120.0,
@@ -167,10 +174,13 @@ def _unusable(ref: ModelRef, error: ConfigError) -> Unavailable:
 
 def _no_key(ref: ModelRef, credentials: Credentials) -> ProviderError:
     """Asking the provider would only tell us the same, a second later and less clearly."""
-    expired = any(credential.provider == ref.provider for credential in credentials.known)
+    expired = [credential for credential in credentials.known if credential.provider == ref.provider]
     why = "the key it had has expired" if expired else "there is none"
+    hint = f"`pal models auth add {ref.provider}` stores one"
+    if any(credential.kind == "oauth" for credential in expired):
+        why, hint = "the sign-in it had has expired", f"{log_in_again(ref.provider)}; or {hint}"
     said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
-    return ProviderError(said, kind=Failure.AUTH, hint=f"`pal models auth add {ref.provider}` stores one")
+    return ProviderError(said, kind=Failure.AUTH, hint=hint)
 
 
 def _wire(entry: ProviderEntry | None, choice: Choice) -> str:

@@ -109,3 +109,16 @@ async def test_what_may_run_unasked_is_shown_and_not_set(asks: Asking) -> None:
     assert (main["security"], main["ask"], main["askFallback"]) == ("allowlist", "on-miss", "deny")
     with pytest.raises(NotOffered, match="not set by a call"):
         await asks("exec.approvals.set", file={"version": 1}, baseHash=told["hash"])
+
+
+async def test_what_may_run_unasked_tells_when_it_last_did(asks: Asking) -> None:
+    run, approval = await waiting(asks)
+    await asks("exec.approval.resolve", id=approval, decision="allow-always")
+    await run.wait(WAIT)
+    (before,) = (await asks("exec.approvals.get"))["file"]["agents"]["main"]["allowlist"]
+    assert "lastUsedAt" not in before
+    asks.pal.model.says(calls(call("launch")), "Done again.")
+    assert (await asks.pal.hears("launch it again")).text == "Done again."
+    (after,) = (await asks("exec.approvals.get"))["file"]["agents"]["main"]["allowlist"]
+    assert (after["id"], after["source"]) == (before["id"], "grant")
+    assert (after["lastUsedAt"], after["lastUsedCommand"]) == (asks.pal.clock.now_ms(), "launch the boat")

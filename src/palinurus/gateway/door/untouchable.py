@@ -50,6 +50,7 @@ OF_AGENTS = (
 )
 RULES = (
     Rule("gateway", "it decides who may come in"),
+    Rule("models.providers.*.oauth", "sign-ins of this machine would be sent to another address", may_go=True),
     Rule("mcp.servers.*.command", _PROGRAM, may_go=True),
     Rule("mcp.servers.*.args", _PROGRAM, may_go=True),
     Rule("mcp.servers.*.env", _PROGRAM, may_go=True),

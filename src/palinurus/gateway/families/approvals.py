@@ -102,6 +102,8 @@ class AllowedRule(Struct, frozen=True, rename="camel", omit_defaults=True):
     id: str = ""
     source: str = "config"
     expires_at: int | None = None
+    last_used_at: int | None = None
+    last_used_command: str = ""
 
 
 class AgentPolicy(Struct, frozen=True, rename="camel"):
@@ -205,13 +207,20 @@ class _Ear:
 
 async def _policy(talk: Talk, _: AskPolicy) -> PolicySnapshot:
     house = talk.desk.house
-    granted = (await approvals.GRANTS.handler(house, approvals.ListGrants())).grants
+    known = await approvals.GRANTS.handler(house, approvals.ListGrants())
     agents: dict[str, AgentPolicy] = {}
     for agent in house.agents.ids:
         settings = house.hands.settings(agent).exec
-        own = [each for each in granted if each.agent in ("", agent)]
-        rules = [AllowedRule(pattern) for pattern in settings.allowlist]
-        rules += [AllowedRule(words(each), each.id, "grant", each.expires_at) for each in own]
+        rules = [
+            AllowedRule(each.pattern, last_used_at=each.last_used_at, last_used_command=each.last_used_command)
+            for each in known.allowlist
+            if each.agent == agent
+        ]
+        rules += [
+            AllowedRule(words(each), each.id, "grant", each.expires_at, each.last_used_at, each.last_used_command)
+            for each in known.grants
+            if each.agent in ("", agent)
+        ]
         agents[agent] = AgentPolicy(settings.security, settings.ask, settings.ask_fallback, tuple(rules))
     file = PolicyFile(agents)
     digest = hashlib.sha256(msgspec.json.encode(file, order="sorted")).hexdigest()

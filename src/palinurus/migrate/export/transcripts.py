@@ -19,10 +19,10 @@ OnBytes = Callable[[int], None]
 
 
 async def write_transcript(
-    exporter: SessionExporter, kept: Kept, file: BinaryIO, told: OnBytes = lambda _: None
+    exporter: SessionExporter, kept: Kept, file: BinaryIO, told: OnBytes = lambda _: None, *, cwd: str = ""
 ) -> Colophon:
     """All entries of a session and the colophon. Raises OSError and StorageError."""
-    writing = Writing(kept)
+    writing = Writing(kept, cwd)
     position = 0
     while rows := await exporter.rows(kept.session.id, position, PART):
         position = rows[-1].position
@@ -31,11 +31,11 @@ async def write_transcript(
 
 
 class Writing:
-    """Makes lines of entries, a part at a time."""
+    """Makes lines of entries, a part at a time. `cwd` is where the agent works, which OpenClaw tells in the header."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Kept, cwd: str) -> None:
         self._kept = kept
-        self._oddities = Oddities(ours=not kept.imported)
+        self._oddities = Oddities(ours=not kept.imported, cwd=cwd)
         self._digest = hashlib.sha256()
         self._count = 0
         self._last: str | None = None

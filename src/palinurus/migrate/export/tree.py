@@ -25,6 +25,7 @@ from palinurus.migrate.openclaw.documents import OURS
 from palinurus.migrate.openclaw.files import open_plain, walk, why
 from palinurus.migrate.openclaw.store import FILE
 from palinurus.migrate.report import Losses, Skipped
+from palinurus.migrate.rows import RESET
 from palinurus.sessions.transcript import timestamp
 from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 
@@ -87,7 +88,8 @@ class TreeWriter:
         for kept in sessions:
             name = file_name(kept)
             with self._sink.open(f"{folder}/{name}") as file:
-                self._entries += (await write_transcript(self._exporter, kept, file, self._wrote)).entries
+                colophon = await write_transcript(self._exporter, kept, file, self._wrote, cwd=str(agent.workspace))
+                self._entries += colophon.entries
             if kept.session.archived_at is None:
                 rows[kept.session.key] = store_row(kept, name)
         self._put(f"{folder}/{FILE}", rows)
@@ -129,11 +131,12 @@ class TreeWriter:
 
 
 def file_name(kept: Kept) -> str:
-    """As OpenClaw calls it. What has ended is an archive there."""
+    """As OpenClaw calls it. What has ended is an archive there, of a reset or of a session that was deleted."""
     session = kept.session
     if session.archived_at is None:
         return f"{session.id}.jsonl"
-    return f"{session.id}.jsonl.deleted.{timestamp(session.archived_at).replace(':', '-')}"
+    what = "reset" if session.archive_mark == RESET else "deleted"
+    return f"{session.id}.jsonl.{what}.{timestamp(session.archived_at).replace(':', '-')}"
 
 
 def store_row(kept: Kept, name: str) -> dict[str, Any]:
@@ -157,7 +160,10 @@ def store_row(kept: Kept, name: str) -> dict[str, Any]:
         "totalTokens": session.total_tokens,
         "contextTokens": session.context_tokens,
         "compactionCount": session.compaction_count,
+        "memoryFlushAt": session.memory_flush_at,
     }
+    if session.memory_flush_at:
+        row["memoryFlushCompactionCount"] = session.memory_flush_compaction_count
     return row | {name: value for name, value in told.items() if value}
 
 

@@ -21,6 +21,8 @@ from palinurus.migrate.openclaw.files import folders
 from palinurus.migrate.openclaw.places import config_of, is_state_folder
 from palinurus.migrate.report import Losses
 
+CALLED_DEFAULT = "default"
+
 
 class ForeignConfig(Struct, frozen=True):
     """The config as data; empty when there is none that can be read."""
@@ -73,6 +75,7 @@ def read_agents(root: Path, config: ForeignConfig, user_home: Path, losses: Loss
                 emoji=_text(identity.get("emoji")),
                 configured=agent_id in settings,
                 is_default=agent_id == default,
+                marked=agent_id == default and (own.get("default") is True or agent_id == CALLED_DEFAULT),
             )
         )
     return agents
@@ -134,7 +137,7 @@ def _on_disk(root: Path, losses: Losses) -> dict[str, Path]:
 
 def _default(ids: list[str], settings: dict[str, dict[str, Any]]) -> str:
     marked = [agent_id for agent_id, own in settings.items() if own.get("default") is True]
-    named = [agent_id for agent_id in (DEFAULT_AGENT, "default") if agent_id in ids]
+    named = [agent_id for agent_id in (DEFAULT_AGENT, CALLED_DEFAULT) if agent_id in ids]
     return (*marked, *named, *settings, *ids)[0]
 
 

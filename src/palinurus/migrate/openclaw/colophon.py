@@ -109,6 +109,7 @@ class Oddities(Struct):
     """Finds out, while a transcript is written, what its lines do not tell."""
 
     ours: bool = False  # its header is in our form, which leaves out what OpenClaw must read
+    cwd: str = ""
     numbers: list[tuple[int, int]] = field(default_factory=list)
     odd: list[Odd] = field(default_factory=list)
     _behind: int = 0
@@ -122,7 +123,7 @@ class Oddities(Struct):
         payload = row.payload.encode()
         line = _one_line(row, payload)
         if self.ours and index == 0 and kind == HEADER:
-            line = _header(line)
+            line = _header(line, self.cwd)
         was = _line_number(row.id)
         if was is not None and was != number + self._behind:
             self._behind = was - number
@@ -142,10 +143,10 @@ class Oddities(Struct):
         return (told.row.id, parent, _stored_kind(told)) != (row.id, row.parent_id, kind)
 
 
-def _header(line: bytes) -> bytes:
-    """With its version, without which OpenClaw takes a transcript for one of the first."""
+def _header(line: bytes, cwd: str) -> bytes:
+    """With its version, without which OpenClaw takes a transcript for one of the first, and with its folder."""
     value: dict[str, Any] = msgspec.json.decode(line)
-    return msgspec.json.encode({"type": HEADER, "version": VERSION, **value, "cwd": value.get("cwd", "")})
+    return msgspec.json.encode({"type": HEADER, "version": VERSION, **value, "cwd": value.get("cwd") or cwd})
 
 
 def _stored_kind(entry: ForeignEntry) -> str:

@@ -28,6 +28,7 @@ _JOBS = (
 _APPROVALS = "SELECT CAST(raw_json AS BLOB) FROM exec_approvals_config ORDER BY config_key"
 _SHARED_KEYS = "SELECT CAST(value_json AS BLOB) FROM config_machine_state WHERE state_key = 'authProfiles.store'"
 _OWN_KEYS = "SELECT CAST(store_json AS BLOB) FROM auth_profile_store ORDER BY store_key"
+_OWN_ORDER = "SELECT CAST(state_json AS BLOB) FROM auth_profile_state ORDER BY state_key"
 
 
 class Documents:
@@ -138,12 +139,14 @@ def read_keys(
 ) -> Iterator[ForeignSecrets]:
     """The keys of model providers, from all the places where they have been."""
     for agent in agents:
-        where = f"agents/{agent.id}/agent/auth-profiles.json"
-        if agent.folder is not None:
-            data = read_whole(agent.folder / "agent" / "auth-profiles.json", where, losses, MAX_BYTES)
+        for name in ("auth-profiles.json", "auth-state.json") if agent.folder is not None else ():
+            where = f"agents/{agent.id}/agent/{name}"
+            data = read_whole(agent.folder / "agent" / name, where, losses, MAX_BYTES) if agent.folder else None
             yield from _profiles(agent.id, where, data)
         if (database := own.get(agent.id)) and database.has("auth_profile_store", "store_key", "store_json"):
             yield from _stored(agent.id, database, "auth_profile_store", _OWN_KEYS, losses)
+        if database and database.has("auth_profile_state", "state_key", "state_json"):
+            yield from _stored(agent.id, database, "auth_profile_state", _OWN_ORDER, losses)
     if state is not None and state.has("config_machine_state", "state_key", "value_json"):
         yield from _stored("", state, "config_machine_state", _SHARED_KEYS, losses)
 
@@ -156,10 +159,22 @@ def _stored(agent: str, database: ForeignDatabase, table: str, sql: str, losses:
 
 
 def _profiles(agent: str, where: str, data: Any) -> Iterator[ForeignSecrets]:
-    found = _object(_loaded(_text(data))).get("profiles") if data else None
-    profiles = {name: value for name, value in _object(found).items() if isinstance(value, dict)}
-    if profiles:
-        yield ForeignSecrets(agent, where, profiles)
+    found = _object(_loaded(_text(data))) if data else {}
+    profiles = {name: value for name, value in _object(found.get("profiles")).items() if isinstance(value, dict)}
+    order = read_order(found)
+    if profiles or order:
+        yield ForeignSecrets(agent, where, profiles, order)
+
+
+def read_order(holder: Any) -> dict[str, tuple[str, ...]]:
+    """Which keys of a provider are asked first, where stored keys or the section `auth` of a config say it."""
+    pairs = _object(_object(holder).get("order")).items()
+    listed = {name: tuple(filter(_is_text, ids)) for name, ids in pairs if isinstance(ids, list)}
+    return {name: ids for name, ids in listed.items() if ids}
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _job(job: dict[str, Any], where: str) -> FoundJob:

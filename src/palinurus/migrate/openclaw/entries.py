@@ -106,8 +106,8 @@ def _patiently(data: bytes, number: int) -> ForeignEntry | str:
 def _patient_text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    blocks = content if isinstance(content, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    blocks = [content] if isinstance(content, dict) else content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type", "text") == "text"]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 

@@ -31,7 +31,7 @@ _SECTIONS = {
     "hooks": "there are no hooks here yet",
     "plugins": "there are no plugins here yet",
     "browser": "there is no browser here yet",
-    "auth": "it orders stored keys; `--keys` brings the keys",
+    "auth": "it orders stored keys; `--keys` brings both",
     "approvals": "what was allowed asks again here",
     "secrets": "only files of secrets can be read here",
     "meta": _BOOKS,

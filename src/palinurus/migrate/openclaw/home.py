@@ -12,7 +12,7 @@ from palinurus.migrate.foreign import ForeignAgent, ForeignSecrets, ForeignSessi
 from palinurus.migrate.openclaw.agent_database import FILE, AgentDatabase
 from palinurus.migrate.openclaw.agents import read_agents, read_config
 from palinurus.migrate.openclaw.database import ForeignDatabase, open_database
-from palinurus.migrate.openclaw.documents import STATE, Documents, read_keys
+from palinurus.migrate.openclaw.documents import STATE, Documents, read_keys, read_order
 from palinurus.migrate.openclaw.files import walk
 from palinurus.migrate.openclaw.skills import find_skills
 from palinurus.migrate.openclaw.transcripts import SessionFolder
@@ -67,7 +67,10 @@ class OpenClawHome:
         """The stored keys of model providers. Ask only when a person has asked."""
         own = {agent.id: database for agent in self.agents if (database := self._agent_database(agent)) is not None}
         state = self._database(self.root / STATE, STATE)
-        return list(read_keys(self.root, self.agents, own, state, self.losses))
+        found = list(read_keys(self.root, self.agents, own, state, self.losses))
+        if order := read_order(self.config.data.get("auth")):
+            found.append(ForeignSecrets("", f"{self.config.file}: auth", {}, order))
+        return found
 
     def _sessions_of(self, agent: ForeignAgent, folder: Path) -> Iterator[ForeignSession]:
         shown = str(folder.relative_to(self.root))

@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,6 +27,7 @@ from palinurus.migrate.openclaw.files import listing
 from palinurus.migrate.openclaw.lines import Line, file_lines
 from palinurus.migrate.openclaw.store import SESSION_ID, StoredRow, agent_key, read_store
 from palinurus.migrate.report import Losses, Origin
+from palinurus.sessions.older import ANSWERS, CALLS_IN_A_ROW, call_named
 
 Known = frozenset[str]
 """Ids of sessions that the agent's database tells, and names of files whose content it holds."""
@@ -176,6 +179,7 @@ def entries_of(
 ) -> Iterator[ForeignEntry]:
     """A bad line costs that line and is told. A bare message follows the one before it."""
     before = None
+    open_calls: list[tuple[str, str]] = []  # id and tool of bare calls that have no result yet
     for line, data in lines:
         number = restorer.number(line) if restorer is not None else line
         entry = read_entry(data, number)
@@ -191,8 +195,39 @@ def entries_of(
             continue
         if before is not None and entry.row.parent_id is None and entry.kind.startswith(FLAT):
             entry = replace(entry, row=replace(entry.row, parent_id=before))
+        if entry.kind.startswith(FLAT):
+            entry = _paired(entry, open_calls)
         before = entry.row.id
         yield entry
+
+
+def _paired(entry: ForeignEntry, open_calls: list[tuple[str, str]]) -> ForeignEntry:
+    """A bare result says which tool it is of, at most. So it answers the first call of that tool, or the first at all,
+    that has no result yet; its id tells where that is not the line before it."""
+    if entry.kind == f"{FLAT}tool":
+        open_calls.append((entry.row.id, _tool(entry)))
+        del open_calls[:-CALLS_IN_A_ROW]
+    elif entry.kind not in (f"{FLAT}tool_result", f"{FLAT}toolResult"):
+        open_calls.clear()
+    elif open_calls:
+        tool = _tool(entry)
+        call = next((call for call in open_calls if call[1] == tool), open_calls[0])
+        open_calls.remove(call)
+        if call[0] != entry.row.parent_id and entry.row.id == f"line-{entry.number}" and not call_named(_data(entry)):
+            return replace(entry, row=replace(entry.row, id=f"{entry.row.id}{ANSWERS}{call[0]}"))
+    return entry
+
+
+def _tool(entry: ForeignEntry) -> str:
+    return str(_data(entry).get("name") or "tool")
+
+
+def _data(entry: ForeignEntry) -> dict[str, Any]:
+    try:
+        value = json.loads(entry.row.payload)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {}
 
 
 def _nothing() -> Iterator[ForeignEntry]:

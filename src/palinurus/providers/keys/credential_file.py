@@ -13,7 +13,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,7 @@ class CredentialFile:
 
     def add(self, profile_id: str, profile: dict[str, Any]) -> bool:
         """Put a profile in, in place of one of the same id; whether there was one. Raises what reading raises."""
-        if not PROFILE_ID.fullmatch(profile_id):
-            raise BadRequest(f"not a credential's id: {profile_id!r}", hint="provider:name, for example openai:work")
+        check_profile_id(profile_id)
         with self._one_editor():
             content = self.read()
             profiles: dict[str, Any] = profiles_of(content)
@@ -58,6 +57,16 @@ class CredentialFile:
             profiles[profile_id] = {**secretless, **profile}
             self._write({**content, "profiles": profiles})
         return known is not None
+
+    def prescribe(self, order: Mapping[str, Sequence[str]]) -> None:
+        """Say which keys of a provider are asked first, where nothing is said about it yet."""
+        with self._one_editor():
+            content = self.read()
+            there = content.get("order")
+            known = there if isinstance(there, dict) else {}
+            wanted = {**{provider: list(ids) for provider, ids in order.items()}, **known}
+            if wanted != known:
+                self._write({**content, "order": wanted})
 
     def remove(self, profile_id: str) -> dict[str, Any]:
         """Take a profile out and give it back. Raises NotFound."""
@@ -115,6 +124,13 @@ class CredentialFile:
 
 
 SECRET_FIELDS = frozenset({"key", "keyRef", "token", "tokenRef", "access", "refresh", "expires"})
+
+
+def check_profile_id(profile_id: str) -> str:
+    """The same. Raises BadRequest for what can be none."""
+    if not PROFILE_ID.fullmatch(profile_id):
+        raise BadRequest(f"not a credential's id: {profile_id!r}", hint="provider:name, for example openai:work")
+    return profile_id
 
 
 def profiles_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.home import env_value
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
@@ -21,6 +22,7 @@ from palinurus.config.section import SecretRef
 from palinurus.domain.errors import ConfigError
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.keychain import read_keychain
+from palinurus.providers.keys.oauth import oauth_client
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
 Kind = Literal["oauth", "token", "api_key"]
@@ -40,6 +42,8 @@ class Credential(Struct, frozen=True):
     secret: str
     source: Source
     expires_at: int | None = None  # milliseconds; None: does not expire, or nobody knows when
+    refresh: str = ""  # brings a new secret when this one ends
+    file: Path | None = None  # that a new one is written to
 
     def __repr__(self) -> str:
         return f"Credential({self.id}, {self.kind}, {self.source})"
@@ -80,7 +84,7 @@ def gather_credentials(
         order = {**_order(content), **order}
         profiles = profiles_of(content)
         secrets += _all_secrets(profiles)
-        found += _from_profiles(profiles, source, loaded, troubles)
+        found += [replace(each, file=path) for each in _from_profiles(profiles, source, loaded, troubles)]
     found += _from_environment(loaded.env, variables)
     known = _first_of_each(sorted(found, key=lambda credential: TRUST.index(credential.source)))
     secrets += [part for credential in found for part in worth_redacting(credential.secret)]
@@ -103,7 +107,19 @@ def read_profile(profile_id: str, profile: Mapping[str, Any], source: Source, lo
         return None
     expires = profile.get("expires")
     moment = int(expires) if isinstance(expires, int | float) and expires > 0 else None
-    return Credential(profile_id, provider.strip().lower(), cast("Kind", kind), secret.strip(), source, moment)
+    owner = provider.strip().lower()
+    refresh = _refresh_token(profile, owner, loaded) if kind == "oauth" else ""
+    return Credential(profile_id, owner, cast("Kind", kind), secret.strip(), source, moment, refresh)
+
+
+def _refresh_token(profile: Mapping[str, Any], provider: str, loaded: Loaded) -> str:
+    """Empty when there is none, or when nobody here can use it."""
+    refresh = profile.get("refresh")
+    try:
+        oauth_client(loaded, provider)
+    except ConfigError:
+        return ""
+    return refresh if isinstance(refresh, str) else ""
 
 
 def _reference(profile_id: str, reference: dict[str, Any]) -> SecretRef:

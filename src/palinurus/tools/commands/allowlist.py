@@ -17,6 +17,7 @@ from palinurus.tools.commands.wrappers import SHELLS, never
 from palinurus.tools.grants.grants import EXEC, Grant
 from palinurus.tools.grants.patterns import REST, Patterns, is_literal, split_rule, unescape
 
+CONFIG = "config:"
 _JOINTS = ("|", "||", "&&", ";", "&")
 
 
@@ -26,6 +27,11 @@ def configured(lines: Iterable[str], found: Invocation, *, cwd: str, path: str) 
         words = _words(line)
         if words and base_name(unescape(words[0])) == base_name(found.binary):
             yield _grant(line, words, cwd, path)
+
+
+def line_id(line: str) -> str:
+    """Under which id the audit log names a line of the config that let a command through."""
+    return f"{CONFIG}{line}"
 
 
 def problem(line: str) -> str:
@@ -55,7 +61,7 @@ def _grant(line: str, words: Patterns, cwd: str, path: str) -> Grant:
     program = resolve((unescape(words[0]),), cwd=cwd, path=path)
     args = (*words[1:-1], REST) if len(words) > 1 and words[-1] == "*" else words[1:]
     return Grant(
-        f"config:{line}",
+        line_id(line),
         EXEC,
         "home",
         binary=program.binary,

@@ -45,7 +45,7 @@ class Judgement(Struct, frozen=True):
 
     covered: bool
     why: str = ""
-    granted: tuple[str, ...] = ()  # ids of the grants that were needed
+    granted: tuple[str, ...] = ()  # ids of the grants and lines of the config that were needed
     invocations: tuple[Invocation, ...] = ()
 
 
@@ -89,7 +89,7 @@ def _own_wrappers(inner: Unwrapped, where: Surroundings) -> Unwrapped | Opaque:
 
 
 def _cover(found: Invocation, allowed: Allowed, where: Surroundings) -> list[str] | Opaque:
-    """Ids of the grants that it takes: none for a filter or a line of the config."""
+    """Ids of the grants and lines of the config that it takes: none for a filter."""
     if not found.binary:
         return Opaque(f"{quoted(found.name)} was not found")
     if lies_within(found, where.writable):
@@ -103,7 +103,7 @@ def _cover(found: Invocation, allowed: Allowed, where: Surroundings) -> list[str
         return Opaque(_miss(found, [*lines, *allowed.grants]) + (f"; {astray}" if astray else ""))
     if why := changed_meaning(found, where):
         return Opaque(why)
-    return [] if covering in lines else [covering.id]
+    return [covering.id]
 
 
 def changed_meaning(found: Invocation, where: Surroundings) -> str:

@@ -25,6 +25,7 @@ from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
 from palinurus.sandbox.quarters import Quarters, clean_env, command_in
 from palinurus.sandbox.sandbox import Command, Limits, Sandbox
+from palinurus.tools.commands.allowlist import CONFIG
 from palinurus.tools.exec.call import Call, fault, working_directory
 from palinurus.tools.exec.fetchers import fetches
 from palinurus.tools.exec.outside import Grounds, Outside, look_outside
@@ -166,7 +167,8 @@ class _Office:
         async def go() -> ToolOutput:
             await asyncio.to_thread(found.still_holds)
             for grant in leave.granted:
-                await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
+                if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
+                    await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
             remark = self._remark(run, place)
             told = await self._go(call, about, desk.host, command)
             return replace(told, content=f"{remark}{told.content}")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from palinurus.config.home import Home
+from palinurus.config.home import Home, env_value
 from palinurus.config.load import Loaded
 from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent
 from palinurus.domain.clock import SystemClock
@@ -16,7 +16,10 @@ from palinurus.operations.models import ProbeReport, probe
 from palinurus.providers.catalog import catalog_of
 from palinurus.providers.choose import key_variables
 from palinurus.providers.keys.credentials import gather_credentials
+from palinurus.providers.keys.oauth import oauth_client
 from palinurus.providers.keys.pool import CredentialPool
+from palinurus.providers.keys.renewal import Renewals
+from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 from palinurus.providers.scout.scout import SCOUT
 from palinurus.wiring.agents import check_workspace
 from palinurus.wiring.checks.check import Check, bad, ok, warning
@@ -103,7 +106,10 @@ async def check_model(home: Home, env: Mapping[str, str], loaded: Loaded) -> Che
     clock, main = SystemClock(), default_agent(loaded.config)
     found = gather_credentials(loaded, home.root, main, main, key_variables(loaded.env))
     redact = redactor_of(home, env).redact
-    models = Models(loaded, clock, lambda _: found, CredentialPool(clock), redact, asyncio.sleep)
+    renewals = Renewals(
+        clock, partial(oauth_client, loaded), lambda: env_value(loaded.env, PASSPHRASE_ENV), lambda: None
+    )
+    models = Models(loaded, clock, lambda _: found, CredentialPool(clock), redact, asyncio.sleep, renewals.renew)
     settings = agent_settings(loaded.config, home, main)
     try:
         check_workspace(settings.workspace)
@@ -114,6 +120,7 @@ async def check_model(home: Home, env: Mapping[str, str], loaded: Loaded) -> Che
     except PalinurusError as error:  # no workspace: told above, and nothing to ask a model for
         return warning("model", f"not asked: {error.message}")
     finally:
+        await renewals.close()
         await models.close()
 
 
