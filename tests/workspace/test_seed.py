@@ -178,9 +178,7 @@ def test_the_templates_lie_inside_the_package() -> None:
 
 # --- the end of the first conversation ---
 
-ASKED = (
-    "# Identity\n\n- **Name:**\n  _(pick something you like)_\n- **Vibe:** _(sharp? warm?)_\n<!-- fill in -->\n"
-)
+ASKED = "# Identity\n\n- **Name:**\n  _(pick something you like)_\n- **Vibe:** _(sharp? warm?)_\n<!-- fill in -->\n"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import BOOTSTRAP, is_private
 from palinurus.workspace.write import NEW_FILE, create_file
 
-BEGINNINGS = tuple(slot.name for slot in BOOTSTRAP)
+BEGINNINGS = tuple(name for slot in BOOTSTRAP for name in (slot.name, slot.older) if name)
 SKILLS = "skills"
 
 
