@@ -57,7 +57,7 @@ async def test_the_first_request_of_a_fresh_home_is_small(place: Path, wire: Wir
     [body], [raw] = wire.requests, wire.raw
     assert body["messages"][0]["role"] == "system"
     assert len(body["messages"][0]["content"]) <= 6_000
-    assert len(raw) <= 14_000  # issue 16: bundled skills have their descriptions here
+    assert len(raw) <= 14_000
     for name in ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "BOOTSTRAP.md"):
         assert name in body["messages"][0]["content"]
 
