@@ -258,7 +258,7 @@ class ConfiguredAgents:
             prune_settings(self.loaded.config, settings.agent_id),
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
-            runtime_line(settings.agent_id),
+            runtime=runtime_line(settings.agent_id),
         )
 
     def _recall(self, agent_id: str) -> Recalling:
