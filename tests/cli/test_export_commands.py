@@ -35,6 +35,14 @@ def test_a_conversation_goes_into_a_file_and_is_known_when_it_comes_back(talked:
     assert "no agent" in other.err
 
 
+def test_who_the_agent_is_goes_along_in_the_fields_that_openclaw_has(talked: Pal, tmp_path: Path) -> None:
+    for field in ("name", "theme", "avatar", "vibe"):
+        assert talked("config", "set", f"agents.entries.main.identity.{field}", f"my-{field}").code == 0
+    assert talked("export", str(tmp_path / "tree")).code == 0
+    (main,) = json.loads((tmp_path / "tree" / "openclaw.json").read_text())["agents"]["list"]
+    assert main["identity"] == {"name": "my-name", "theme": "my-theme", "avatar": "my-avatar"}
+
+
 def test_what_is_no_conversation_is_refused_in_one_line(pal_command: Pal, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("hello\n")
     ended = pal_command("sessions", "import", str(tmp_path / "x.jsonl"))
@@ -60,14 +68,6 @@ def test_a_home_goes_into_one_file_and_comes_back(talked: Pal, tmp_path: Path) -
     assert talked("export", str(tmp_path / "tree")).code == 0
     assert (tmp_path / "tree" / "agents" / "main" / "sessions" / "s1.jsonl").exists()
     assert (tmp_path / "tree" / "workspace" / "AGENTS.md").exists()
-
-
-def test_who_the_agent_is_goes_along_in_the_fields_that_openclaw_has(talked: Pal, tmp_path: Path) -> None:
-    for field in ("name", "theme", "avatar", "vibe"):
-        assert talked("config", "set", f"agents.entries.main.identity.{field}", f"my-{field}").code == 0
-    assert talked("export", str(tmp_path / "tree")).code == 0
-    (main,) = json.loads((tmp_path / "tree" / "openclaw.json").read_text())["agents"]["list"]
-    assert main["identity"] == {"name": "my-name", "theme": "my-theme", "avatar": "my-avatar"}
 
 
 def test_the_tree_says_what_openclaw_would_have_written(pal_command: Pal, tmp_path: Path, workspace: Path) -> None:

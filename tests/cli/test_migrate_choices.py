@@ -66,7 +66,8 @@ def test_a_choice_made_here_survives_an_export(pal_command: Pal, tmp_path: Path,
     pal_command("agent", "--message", "/model gone/large")
     away = tmp_path / "away"
     assert pal_command("export", str(away)).code == 0
-    (home.root / "home.sqlite").unlink()
+    for name in ("home.sqlite", "home.id"):
+        (home.root / name).unlink()
     assert pal_command("migrate", "openclaw", str(away), "--apply").code == 0
     assert "gone" in pal_command("agent", "--message", "hello").err
 

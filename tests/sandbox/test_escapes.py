@@ -306,7 +306,7 @@ def test_what_conversations_begin_with_can_be_neither_changed_nor_made_by_a_guar
     (room.workspace / "skills" / "pdf").mkdir(parents=True)
     (room.workspace / "skills" / "pdf" / "SKILL.md").write_text("as the owner wrote it\n")
     line = (
-        "cat AGENTS.md; for f in AGENTS.md SOUL.md BOOTSTRAP.md MEMORY.md skills/pdf/SKILL.md skills/x; do"
+        "cat AGENTS.md; for f in AGENTS.md SOUL.md BOOTSTRAP.md MEMORY.md memory.md skills/pdf/SKILL.md skills/x; do"
         " echo obey > $f; ln -sf /tmp/x $f; rm -f $f; mv notes.md $f; done;"
         " mv skills s2; rm -rf skills; mkdir skills/new; echo fine > other; cat other"
     )
@@ -314,7 +314,7 @@ def test_what_conversations_begin_with_can_be_neither_changed_nor_made_by_a_guar
     assert tried.said == "as the owner wrote it\nfine\n"
     for name in ("AGENTS.md", "skills/pdf/SKILL.md"):
         assert (room.workspace / name).read_text() == "as the owner wrote it\n"
-    for name in ("SOUL.md", "BOOTSTRAP.md", "MEMORY.md"):
+    for name in ("SOUL.md", "BOOTSTRAP.md", "MEMORY.md", "memory.md"):
         assert (room.workspace / name).read_bytes() == b""  # an empty file stands where none may be made
     assert room.tries("echo mine > SOUL.md && cat SOUL.md").said == "mine\n"
 

@@ -25,10 +25,9 @@ class House:
         self.finished: list[ToolFinished] = []
         self._count = 0
 
-    async def hears(self, text: str, key: str = "") -> str:
+    async def hears(self, text: str) -> str:
         self._count += 1
-        inbound = Inbound(text, f"m-{self._count}", session_key=key)
-        said = await converse(LocalCaller(self.runtime.house), inbound, self._heard)
+        said = await converse(LocalCaller(self.runtime.house), Inbound(text, f"m-{self._count}"), self._heard)
         return said.text
 
     def _heard(self, event: RunEvent) -> None:

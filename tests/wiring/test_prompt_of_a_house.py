@@ -10,6 +10,9 @@ import msgspec
 import pytest
 from skilled_house import House, living
 
+from palinurus.domain.envelope import Inbound
+from palinurus.operations.converse import converse
+from palinurus.operations.table import LocalCaller
 from palinurus.testing.wire import Json
 from palinurus.workspace.seed import FIRST_RUN, seed_workspace, template
 
@@ -35,6 +38,12 @@ def newest(body: Json) -> str:
 def agents(identity: dict[str, str] | None = None, **defaults: Any) -> dict[str, Any]:
     listed = [{"id": "main", "identity": identity}] if identity else []
     return {"defaults": {"model": "mine/test", **defaults}, "list": listed}
+
+
+async def hears(house: House, text: str, key: str) -> None:
+    """In another session than the main one."""
+    inbound = Inbound(text, f"{key} {len(house.server.requests)}", session_key=key)
+    await converse(LocalCaller(house.runtime.house), inbound, lambda _: None)
 
 
 def workspace(house: House) -> Path:
@@ -112,10 +121,10 @@ async def test_the_first_conversation_is_nobody_s_but_the_owner_s(tmp_path: Path
     async with living(tmp_path) as house:
         seed_workspace(workspace(house), git=False)
         for key in OUTSIDE:
-            await house.hears("hello", f"agent:main:{key}")
+            await hears(house, "hello", f"agent:main:{key}")
             assert "First conversation" not in system(house.server.requests[-1]), key
         for key in ("main", "explicit:trip", "direct:alice", "dashboard:1"):
-            await house.hears("hello", f"agent:main:{key}")
+            await hears(house, "hello", f"agent:main:{key}")
             assert "First conversation" in system(house.server.requests[-1]), key
 
 
@@ -133,7 +142,7 @@ async def test_once_both_know_each_other_the_first_conversation_is_over_for_good
         await house.hears("half of it")
         assert (root / FIRST_RUN).exists()
         fill_in(root)
-        await house.hears("and the rest", "agent:main:telegram:group:7")
+        await hears(house, "and the rest", "agent:main:telegram:group:7")
         assert (root / FIRST_RUN).exists()  # it is the owner's business
         await house.hears("go on")
         assert not (root / FIRST_RUN).exists()
@@ -221,10 +230,10 @@ async def test_bundled_skills_come_with_description_and_path(tmp_path: Path) -> 
 async def test_a_minimal_prompt_has_no_skills(tmp_path: Path, key: str, mode: str) -> None:
     async with living(tmp_path, agents=agents(promptMode=mode)) as house:
         house.write("tides", SKILL.format(name="tides"))
-        await house.hears("hello", f"agent:main:{key}")
+        await hears(house, "hello", f"agent:main:{key}")
         house.write("winds", SKILL.format(name="winds"))
         house.runtime.house.skills("main")._catalog._looked = -1.0
-        await house.hears("and now", f"agent:main:{key}")
+        await hears(house, "and now", f"agent:main:{key}")
         assert len(house.server.requests) == 2
         assert "available_skills" not in str(house.server.requests)
 
@@ -244,9 +253,9 @@ async def test_the_head_says_on_what_the_agent_runs_and_where_to_look_things_up(
         assert "## Documentation\n" in system(first)
         assert "`pal status`" in system(first)
         assert system(second) == system(first)
-        await house.hears("/model mine/other")
+        await house.hears("/think high")
         await house.hears("and now")
-        assert system(house.server.requests[-1]).endswith("model=mine/other | thinking=off")
+        assert system(house.server.requests[-1]).endswith("model=mine/test | thinking=high")
 
 
 async def test_without_commands_nobody_is_sent_to_the_command_line(tmp_path: Path) -> None:
@@ -259,7 +268,7 @@ async def test_memory_in_small_letters_is_read_in_private_only(tmp_path: Path) -
     async with living(tmp_path) as house:
         (workspace(house) / "memory.md").write_text("The boat is called Aster.\n")
         await house.hears("hello")
-        await house.hears("hello", "agent:main:telegram:group:7")
+        await hears(house, "hello", "agent:main:telegram:group:7")
         private, group = house.server.requests
         assert "## memory.md\n\nThe boat is called Aster." in system(private)
         assert "Aster" not in str(group)

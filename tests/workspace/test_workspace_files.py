@@ -101,6 +101,8 @@ def test_memory_in_small_letters_counts_where_the_other_is_missing_and_for_its_o
 ) -> None:
     old(root / "memory.md", "the older name\n")
     assert "memory.md" not in names(files, "full", True)
+    old(root / "MEMORY.md", "")  # as a guarded command finds it where there was none
+    assert "memory.md" in names(files, "full", True)
     (root / "MEMORY.md").unlink()
     for _ in range(2):  # read, then kept
         found = {file.name: file.text for file in files.bootstrap_files("full", private=True, extra=("memory.md",))}

@@ -21,7 +21,7 @@ from palinurus.workspace.files import BOOTSTRAP, is_private
 from palinurus.workspace.overlay import MEMORY_DIRECTORY
 from palinurus.workspace.write import NEW_FILE, create_file
 
-BEGINNINGS = tuple(slot.name for slot in BOOTSTRAP)
+BEGINNINGS = tuple(name for slot in BOOTSTRAP for name in (slot.name, slot.older) if name)
 SKILLS = "skills"
 
 

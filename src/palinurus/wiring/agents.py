@@ -286,8 +286,8 @@ class ConfiguredAgents:
             prune_settings(self.loaded.config, settings.agent_id),
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
-            runtime_line(settings.agent_id),
-            partial(hands.workspace_of, agent=settings),
+            runtime=runtime_line(settings.agent_id),
+            workspace_of=partial(hands.workspace_of, agent=settings),
         )
 
     def _recall(self, agent_id: str) -> Recalling:

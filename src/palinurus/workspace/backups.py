@@ -43,12 +43,12 @@ def loses(before: bytes, after: bytes | None) -> bool:
 def keep_backup(boundary: Boundary, path: str, data: bytes, now_ms: int) -> str:
     """Keep a copy of what is in `path` and return where. Raises WorkspaceError when it cannot be kept."""
     boundary = boundary.holding(path)  # beside the file itself
-    create_file(boundary, ".pal/.gitignore", b"*\n", guard=plain_way(".pal/.gitignore"))
+    create_file(boundary, ".pal/.gitignore", b"*\n", guard=_only(".pal/.gitignore"))
     directory = f"{PLACE}/{path}"
     at = datetime.fromtimestamp(now_ms / 1000, UTC)
     for later in range(_TRIES):  # two in one millisecond, or a clock that was set back
         wanted = f"{directory}/{_name(at + timedelta(milliseconds=later), path)}"
-        if create_file(boundary, wanted, data, mode=0o600, guard=plain_way(wanted)):
+        if create_file(boundary, wanted, data, mode=0o600, guard=_only(wanted)):
             _prune(boundary, directory)
             return wanted
     raise WorkspaceError(f"no backup of {path} could be made, so it was left as it is", hint=f"look into {directory}")
@@ -68,7 +68,7 @@ def _name(at: datetime, path: str) -> str:
     return f"{at:%Y%m%d-%H%M%S}-{at.microsecond // 1000:03}{PurePosixPath(path).suffix.lower()}"
 
 
-def plain_way(wanted: str) -> Guard:
+def _only(wanted: str) -> Guard:
     """A link on the way would lay private words somewhere else."""
 
     def guard(place: str) -> None:

@@ -31,11 +31,12 @@ class BootstrapSlot(Struct, frozen=True):
 
     name: str
     private: bool = False  # only the owner's own sessions see it: promise 17
+    interactive: bool = False  # it is of use in the owner's own conversations alone
     subagents: bool = False
     heartbeat_only: bool = False  # and read anew each time
     may_lack: bool = False  # its absence is worth no word
     front_matter: bool = False  # shown with its YAML block, which says as much as the text
-    older: str = ""  # another name, which counts where this one is missing
+    older: str = ""  # another name, which counts where this one is missing or an empty file
 
 
 # Order: OpenClaw's table of 2026.3 to 2026.7 (AGENTS 10, SOUL 20 … MEMORY 70); 2026.2 loaded TOOLS before IDENTITY.
@@ -47,7 +48,7 @@ BOOTSTRAP: tuple[BootstrapSlot, ...] = (
     BootstrapSlot(IDENTITY, front_matter=True),
     BootstrapSlot("USER.md", private=True),
     BootstrapSlot("TOOLS.md", subagents=True),
-    BootstrapSlot("BOOTSTRAP.md", private=True, may_lack=True),  # only until the first conversation is over
+    BootstrapSlot("BOOTSTRAP.md", interactive=True, may_lack=True),  # only until the first conversation is over
     BootstrapSlot("MEMORY.md", private=True, may_lack=True, older="memory.md"),
     BootstrapSlot(HEARTBEAT, heartbeat_only=True),
 )
@@ -131,9 +132,9 @@ class WorkspaceFiles:
 
     def _slot(self, slot: BootstrapSlot, seen: os.stat_result | None, private: bool) -> BootstrapFile | None:
         name = slot.name
-        if seen is None and slot.older:
-            name = slot.older
-            (seen,) = self.boundary.stat_names((name,))
+        if slot.older and (seen is None or not seen.st_size):
+            (older,) = self.boundary.stat_names((slot.older,))
+            name, seen = (slot.older, older) if older is not None else (name, seen)
         if seen is None:
             return None if slot.may_lack else _missing(slot.name)
         # The usual case costs one stat: a plain file in the root whose identity is known. All else is opened.
@@ -183,7 +184,7 @@ def strip_front_matter(text: str) -> str:
 
 
 def _shown(slot: BootstrapSlot, mode: Mode, private: bool) -> bool:
-    if slot.private and not private:
+    if (slot.private or slot.interactive) and not private:
         return False
     if slot.heartbeat_only:
         return mode == "heartbeat"

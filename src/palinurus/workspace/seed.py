@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
-from palinurus.workspace.backups import keep_backup, plain_way
+from palinurus.workspace.backups import keep_backup
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import FileText, WorkspaceFiles
 from palinurus.workspace.git import mark_ours
@@ -117,7 +117,7 @@ def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
     try:
         delete_file(boundary, FIRST_RUN, lambda path, data: kept.append(keep_backup(boundary, path, data, now_ms)))
         mark = msgspec.json.encode(SetupState(setup_completed_at=at))
-        create_file(boundary, SETUP_STATE, mark, mode=0o600, guard=plain_way(SETUP_STATE))
+        create_file(boundary, SETUP_STATE, mark, mode=0o600)
     except (WorkspaceError, NotFound) as error:  # a workspace that cannot be written: it is tried again in the next run
         log.warning("%s is no longer needed and could not be moved: %s", FIRST_RUN, error)
     return kept[0] if kept else ""
