@@ -19,7 +19,7 @@ from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls
 from palinurus.testing.stores import MemoryInbox
 
-WAIT = 5.0
+WAIT = 30.0
 WEATHER = ToolSpec("weather", "Look at the sky.", {"type": "object", "properties": {}})
 ASKS = calls(call("weather", "c1"))
 

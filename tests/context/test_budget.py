@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palinurus.context.budget import IMAGE_TOKENS, estimate_tokens, message_tokens
 from palinurus.domain.messages import (
@@ -72,3 +74,9 @@ def test_everything_that_is_sent_counts_and_thinking_does_not() -> None:
     assert message_tokens(AssistantMessage((Thinking(PROSE), Text("hello there")))) == plain
     assert message_tokens(AssistantMessage((ToolCall("c", "note", {"text": PROSE}),))) > 200
     assert message_tokens(ToolResult("c", "read", PROSE)) > 200
+
+
+@given(st.text(st.characters(max_codepoint=0x7F), max_size=200))
+def test_ascii_is_counted_as_it_is_among_other_letters(text: str) -> None:
+    among = estimate_tokens(f"{text}\n漢\n")  # the other way of counting, for any script
+    assert among - estimate_tokens(f"{text}\nx\n") in (0, 1)  # what 漢 costs more than x

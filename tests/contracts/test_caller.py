@@ -107,17 +107,17 @@ async def caller(request: pytest.FixtureRequest, pal: Harness, home: Home, tmp_p
     remote = await RemoteCaller.connect(tmp_path / "pal.sock", HELLO)
     yield remote
     await remote.close()
-    await asyncio.wait_for(server.close(), 5)
+    await asyncio.wait_for(server.close(), 30)
 
 
 async def ask(caller: Caller, operation: Operation[Any, Any], params: Struct) -> Any:
-    return await asyncio.wait_for(caller.call(operation, params), 5)
+    return await asyncio.wait_for(caller.call(operation, params), 30)
 
 
 async def test_a_message_is_submitted_followed_and_waited_for(caller: Caller, pal: Harness) -> None:
     pal.model.says(calls(call("ls", "c1")), "Hello there.")
     accepted = await ask(caller, SUBMIT, Inbound("hi", "k1"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         events = [event async for event in caller.follow(EVENTS, Follow(accepted.run_id))]
     assert [type(event).__name__ for event in events] == [
         "Lifecycle",
@@ -141,7 +141,7 @@ async def test_a_message_is_submitted_followed_and_waited_for(caller: Caller, pa
 @pytest.mark.parametrize("after", [1, 3, 99])
 async def test_events_are_read_from_any_place_of_the_log(caller: Caller, after: int) -> None:
     accepted = await ask(caller, SUBMIT, Inbound("hi", "k1"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         whole = [event async for event in caller.follow(EVENTS, Follow(accepted.run_id))]
         rest = [event async for event in caller.follow(EVENTS, Follow(accepted.run_id, after))]
     assert rest == whole[after:]
@@ -221,7 +221,7 @@ async def test_an_error_keeps_its_type_and_its_fields(caller: Caller, error: Pal
         await ask(caller, RAISE, Nothing())
     assert arrived.value.fields() == error.fields()
     with pytest.raises(type(error)):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             _ = [item async for item in caller.follow(BROKEN, Nothing())]
 
 
@@ -232,13 +232,13 @@ async def test_a_bug_in_an_operation_is_an_error_and_not_silence(caller: Caller)
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0)
 
 
 async def test_a_follower_that_leaves_ends_the_feed_at_its_source(caller: Caller) -> None:
-    async with asyncio.timeout(5), aclosing(caller.follow(ENDLESS, Nothing())) as feed:  # type: ignore[type-var]
+    async with asyncio.timeout(30), aclosing(caller.follow(ENDLESS, Nothing())) as feed:  # type: ignore[type-var]
         async for _ in feed:
             break
     await until(lambda: left == ["feed"])

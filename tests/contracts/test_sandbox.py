@@ -19,7 +19,7 @@ from palinurus.sandbox.process import read_whole
 from palinurus.sandbox.sandbox import Command, Ended, Limits, Mount, Process, Sandbox
 
 ENV = {"PATH": "/usr/bin:/bin", "COLOUR": "green"}
-SECONDS = 10.0
+SECONDS = 60.0
 Start = Callable[..., Awaitable[Process]]
 
 pytestmark = pytest.mark.slow

@@ -97,7 +97,7 @@ async def provider(request: pytest.FixtureRequest, server: WireServer) -> AsyncI
 
 
 async def events_of(provider: WireProvider, request: ModelRequest = REQUEST) -> list[ReplyEvent]:
-    async with asyncio.timeout(10), aclosing(provider.stream(request)) as stream:
+    async with asyncio.timeout(60), aclosing(provider.stream(request)) as stream:
         return [event async for event in stream]
 
 

@@ -10,7 +10,7 @@ from palinurus.dispatch.errands import run_errand
 from palinurus.dispatch.lanes import Lanes
 from palinurus.domain.errors import NotFound, QueueFull, WaitTimeout
 
-WAIT = 5.0
+WAIT = 30.0
 
 
 class Turn:

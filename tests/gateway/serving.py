@@ -26,7 +26,7 @@ from palinurus.operations.register import Register
 from palinurus.wiring.gateway import Gateway
 from palinurus.wiring.runtime import Runtime
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Running(Struct, frozen=True):

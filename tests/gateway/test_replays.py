@@ -12,7 +12,7 @@ from palinurus.gateway.talk.replays import KEEP_MS, MAX_KEY, Replays, key_of
 from palinurus.testing.clock import FakeClock
 
 ASKED = ("anna", "sessions.reset", "k")
-WAIT = 5.0
+WAIT = 30.0
 
 
 class Work:

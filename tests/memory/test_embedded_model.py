@@ -71,7 +71,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Made]:
         made.append(EmbeddedModel(program=program, **{"find": lambda: parts, **options}))
         return made[-1]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         yield model
         for each in made:
             await each.close()
@@ -86,7 +86,7 @@ def alive(pid: int) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -232,7 +232,7 @@ async def main():
 asyncio.run(main())
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", parent, stdout=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         said, _ = await process.communicate()
         pid = int(said)
         await until(lambda: not alive(pid) or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")

@@ -38,7 +38,7 @@ from palinurus.testing.harness import Harness
 from palinurus.tools.approvals.approval import Approval
 from palinurus.tools.grants.grants import words
 
-WAIT = 5.0
+WAIT = 30.0
 
 
 def command(line: str) -> Plan:

@@ -55,7 +55,7 @@ async def opens(
     yield make
     closing = [*(each.close for each in callers), *(each.close for each in servers), *(each.close for each in made)]
     for close in closing:
-        await asyncio.wait_for(close(), 10)
+        await asyncio.wait_for(close(), 60)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_lines_are_read_and_nothing_else(caller: Caller) -> None:
 
 async def test_whoever_watches_hears_of_every_change(caller: Caller, workspace: Path) -> None:
     feed = cast("AsyncGenerator[Watched]", caller.follow(WATCH, AskMemory()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         first = await anext(feed)
         assert first.report.added == 3
         (workspace / "memory" / "new.md").write_text("- news\n")
@@ -141,7 +141,7 @@ async def test_an_unknown_agent_and_a_memory_that_is_switched_off_are_said(opens
 async def test_what_a_question_took_up_by_itself_is_told_to_those_who_watch(opens: Opens, workspace: Path) -> None:
     caller = await opens(MemorySettings(embedder="none", sync=Sync(watch=False, sweep_minutes=60)))
     feed = cast("AsyncGenerator[Watched]", caller.follow(WATCH, AskMemory()))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await anext(feed)).report.added == 2
         (workspace / "memory.md").write_text("- news\n")
         await caller.call(SEARCH, SearchMemory("news"))

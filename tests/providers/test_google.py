@@ -305,7 +305,7 @@ async def server() -> AsyncIterator[WireServer]:
 
 
 async def reply_of(provider: GoogleProvider, request: ModelRequest) -> AssistantMessage:
-    async with asyncio.timeout(10), aclosing(provider.stream(request)) as stream:
+    async with asyncio.timeout(60), aclosing(provider.stream(request)) as stream:
         last = [event async for event in stream][-1]
     assert isinstance(last, ReplyDone), last
     return last.message

@@ -84,7 +84,7 @@ async def connect(server: WireServer) -> AsyncIterator[Connect]:
 
 
 async def events_of(provider: OpenAIProvider, request: ModelRequest = REQUEST) -> list[ReplyEvent]:
-    async with asyncio.timeout(10), aclosing(provider.stream(request)) as stream:
+    async with asyncio.timeout(60), aclosing(provider.stream(request)) as stream:
         return [event async for event in stream]
 
 

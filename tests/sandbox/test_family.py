@@ -22,7 +22,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         ["sleep", "60"], env={"PATH": os.defpath, COOKIE: "of-this-test"}, start_new_session=True
     )
-    until = monotonic() + 10
+    until = monotonic() + 60
     while not Path(f"/proc/{process.pid}/environ").read_bytes() and monotonic() < until:
         pass  # a program that has just taken its place has no environment yet, for a moment
     yield process

@@ -57,7 +57,7 @@ async def test_a_closing_server_lets_go_of_a_client_that_hangs(client: httpx2.As
         waiting = asyncio.create_task(client.post(f"{server.base_url}/chat/completions", json=asking("x", stream=True)))
         await server.until(lambda seen: len(seen.requests) == 1)
     with pytest.raises(httpx2.RemoteProtocolError):
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 30)
 
 
 async def test_waiting_for_what_never_happens_ends() -> None:

@@ -22,7 +22,7 @@ from palinurus.operations.table import LocalCaller
 from palinurus.testing.wire import Behaviour, Calls, Hangs, Json, Says, WireServer
 from palinurus.wiring.runtime import Runtime
 
-SECONDS = 10.0
+SECONDS = 60.0
 NAP = f"7{os.getpid()}.5"
 FAMILY = f"sleep {NAP} & setsid sleep {NAP} & (setsid nohup sleep {NAP} >/dev/null 2>&1 &); sleep {NAP}"
 

@@ -11,7 +11,7 @@ import pytest
 
 from palinurus.wiring import sweeping
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Thing:

@@ -111,7 +111,7 @@ async def sent(settings: TelemetrySettings, *traces: RunTrace) -> None:
     telemetry.start()
     for trace in traces:
         telemetry(trace)
-    await asyncio.wait_for(telemetry.close(), 10)
+    await asyncio.wait_for(telemetry.close(), 60)
 
 
 async def test_a_run_is_a_span_with_its_models_and_tools_inside(collector: Collector) -> None:

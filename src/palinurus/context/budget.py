@@ -7,6 +7,7 @@ logs and by two thirds on Chinese. Measured against real vocabularies in docs/de
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from palinurus.domain.messages import (
@@ -29,8 +30,29 @@ _PIECES = re.compile(
 )
 
 
+_WORDS, _DIGITS = re.compile("[A-Za-z]+"), re.compile("[0-9]+")
+_INDENTS, _BREAKS = re.compile("[ \t]{2,}"), re.compile("[\r\n]+")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
 def estimate_tokens(text: str) -> int:
     """An honest guess, rather too high than too low."""
+    return int((_in_ascii(text) if text.isascii() else _in_any_script(text)) + 0.999)
+
+
+def _in_ascii(text: str) -> float:
+    """The same as below, several times as quick: a megabyte is counted on the event loop, too."""
+    words, digits = (Counter(map(len, runs.findall(text))) for runs in (_WORDS, _DIGITS))
+    single = len(_INDENTS.findall(text)) + len(_BREAKS.findall(text))
+    controls = len(_CONTROLS.findall(text))
+    runs = sum(length * count for found in (words, digits) for length, count in found.items())
+    marks = len(text) - runs - controls - sum(map(text.count, " \t\r\n"))
+    total = single + controls + 0.75 * marks
+    total += sum(count * (1 if length <= 6 else 1 + (length - 6) / 4) for length, count in words.items())
+    return total + sum(count * ((length + 2) // 3) for length, count in digits.items())
+
+
+def _in_any_script(text: str) -> float:
     total = 0.0
     for match in _PIECES.finditer(text):
         length = match.end() - match.start()
@@ -49,7 +71,7 @@ def estimate_tokens(text: str) -> int:
                 total += 0.45 * length
             case _:
                 total += 0.75
-    return int(total + 0.999)
+    return total
 
 
 def message_tokens(message: Message) -> int:

@@ -35,6 +35,9 @@ _VALUE = re.compile(r"[ :]+(\S+)")
 _MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[\w.:+@/-]+)?")
 
 
+MOST = 100  # words of a message that may be directives; nobody writes more, and the rest of such a text is text
+
+
 class Directives(Struct, frozen=True):
     """What a message asks for besides its words. None where it says nothing."""
 
@@ -68,7 +71,10 @@ def parse_directives(text: str) -> tuple[Directives, str]:
     asked: list[str] = []
     kept: list[str] = []
     at, blank, last = 0, True, len(text.rstrip())
-    while match := _WORD.search(text, at):
+    for _ in range(MOST):
+        match = _WORD.search(text, at)
+        if match is None:
+            break
         name = _NAMES[match["name"].lower()]
         value, end = _value(name, text, match.end())
         kept.append(text[at : match.start()])

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-PROBE_SECONDS = 0.15
+PROBE_SECONDS = 0.5  # where nobody listens it takes a millisecond; a server may be at work for somebody
 MAX_ANSWER = 1024 * 1024
 
 

@@ -67,7 +67,7 @@ from palinurus.tools.registry import Registry
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
-WAIT = 5.0
+WAIT = 30.0
 FULL = Policy(everybody=Rules(profile="full"))
 
 

@@ -33,7 +33,7 @@ from palinurus.testing.harness import Harness
 from palinurus.wiring.runtime import TABLE
 
 TOKEN = "a-token-of-the-owner"
-WAIT = 5.0
+WAIT = 30.0
 
 
 def all_methods() -> Methods:

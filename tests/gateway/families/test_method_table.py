@@ -172,7 +172,7 @@ async def real(pal: Harness, home: Home) -> AsyncIterator[Asking]:
     runtime = Runtime(home, {})
     await runtime.recover()
     yield Asking(pal, home, runtime.house)
-    await asyncio.wait_for(runtime.close(), 10)
+    await asyncio.wait_for(runtime.close(), 60)
 
 
 REQUESTS = requests(tuple(method for method in all_methods().all() if method.name not in SLOW))

@@ -24,7 +24,7 @@ from palinurus.testing.access import MemoryAccess
 from palinurus.testing.harness import Harness
 
 TOKEN = "a-token-of-the-owner"
-WAIT = 5.0
+WAIT = 30.0
 
 
 class Served:

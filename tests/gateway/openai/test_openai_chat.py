@@ -13,7 +13,7 @@ from palinurus.gateway.talk.desk import Endpoints
 from palinurus.providers.provider import ReplyDone, TextDelta
 from palinurus.testing.provider import Reply, call, calls, fails
 
-WAIT = 5.0
+WAIT = 30.0
 
 
 async def test_a_message_is_answered_in_openais_shape(served: Served) -> None:

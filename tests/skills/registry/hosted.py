@@ -20,7 +20,7 @@ from palinurus.skills.registry.bundle import Bundle, make_bundle
 from palinurus.skills.registry.client import Registry
 from palinurus.skills.registry.wire import Publication
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Hosted:

@@ -26,7 +26,7 @@ from palinurus.tools.approvals.approval import Approval, Approvals, ApprovalStor
 from palinurus.tools.approvals.rendering import render_plan, visible
 from palinurus.tools.grants.grants import GrantDraft, words
 
-WAIT = 5.0
+WAIT = 30.0
 GROUP = "agent:main:telegram:group:7"
 RM = Invocation("rm", "/usr/bin/rm", "/usr/bin/rm", ("-rf", "build"))
 WC = Invocation("wc", "/usr/bin/wc", "/usr/bin/wc", ("-l",))

@@ -25,7 +25,7 @@ from palinurus.tools.registry import Registry
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 FULL = ExecSettings(security="full", ask="off")
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class NoSandbox:

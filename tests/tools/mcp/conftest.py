@@ -31,7 +31,7 @@ async def make(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Callable[..., 
 
     yield make
     for each in made:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await each.servers.close()
 
 
@@ -58,7 +58,7 @@ def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
     """Wait for a condition that another process brings about, and not for ever."""
 
     async def until(holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not holds():
                 await asyncio.sleep(0.01)
 

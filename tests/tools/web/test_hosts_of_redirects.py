@@ -28,7 +28,7 @@ async def fetched(server: Server, path: str, *hosts: tuple[str, ...], name: str 
     held = tuple(Restriction(f"skill:s{at}", "it declares so", hosts=each) for at, each in enumerate(hosts))
     run = msgspec.structs.replace(RUN, restrictions=held)
     call = ToolCall("c1", "web_fetch", {"url": f"http://{name}:{server.port}{path}"})
-    return await asyncio.wait_for(Registry(tools).run(run, call), 10)
+    return await asyncio.wait_for(Registry(tools).run(run, call), 60)
 
 
 @pytest.fixture

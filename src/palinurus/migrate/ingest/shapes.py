@@ -97,8 +97,12 @@ def owning_names(text: str) -> set[str]:
 
 
 def _names(pattern: re.Pattern[str], text: str) -> set[str]:
-    found = (match for match in pattern.finditer(text) if not _A_THING.search(text, 0, match.start()))
-    return {name for match in found if (name := _trimmed(match.group()))}
+    return {
+        name
+        for match in pattern.finditer(text)
+        if not _A_THING.search(text, max(0, match.start() - 10), match.start())  # the word just before it
+        and (name := _trimmed(match.group()))
+    }
 
 
 @lru_cache(4096)

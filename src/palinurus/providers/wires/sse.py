@@ -33,6 +33,7 @@ class SseParser:
         self._pieces: list[bytes] = []  # of a line that has not ended; joined once, so long lines cost linear time
         self._size = 0  # of the unfinished line and event together
         self._data: list[bytes] = []  # the data lines of an event that has not ended
+        self._data_size = 0
         self._held_cr = False  # a CR at the very end may be half of a CRLF
         self._at_start = True
 
@@ -48,7 +49,7 @@ class SseParser:
         unfinished = lines.pop()
         self._pieces = [unfinished] if unfinished else []
         payloads = self._read(lines)
-        self._size = len(unfinished) + sum(map(len, self._data))
+        self._size = len(unfinished) + self._data_size
         self._grow(0)
         return payloads
 
@@ -76,9 +77,10 @@ class SseParser:
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._data_size += len(self._data[-1])
             elif not line and self._data:
                 payloads.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data = []
+                self._data, self._data_size = [], 0
         return payloads
 
     def _grow(self, by: int) -> None:

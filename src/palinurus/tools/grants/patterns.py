@@ -122,10 +122,10 @@ def _begins_unnamed(argument: str, named: int) -> bool:
 def _head(pattern: str) -> _Head:
     """`[x]` is how an x is written literally; any other bracket expression is a wildcard."""
     text: list[str] = []
-    at = 0
+    at, last = 0, pattern.rfind("]")
     while at < len(pattern):
         char = pattern[at]
-        if char == "[" and (found := _CLASS.match(pattern, at)):
+        if char == "[" and at < last and (found := _CLASS.match(pattern, at)):
             if len(inner := found[0][1:-1]) != 1:
                 return _Head("".join(text), whole=False)
             text.append(inner)
