@@ -21,9 +21,10 @@ def make_on_first_run(shell: Shell) -> bool:
     ground = ground_of(shell)
     if not shell.home.ours or shell.home.workspace_override is not None or not is_new(ground):
         return False
-    report = setup(ground)
-    shell.warn(f"made a new home in {report.home}")
-    return True
+    report = setup(ground, complete=False)
+    if report.created:
+        shell.warn(f"made a new home in {report.home}")
+    return bool(report.created)
 
 
 def open_door(shell: Shell, tell: Callable[[str], None] | None = None, *, verbose: bool = False) -> Door:

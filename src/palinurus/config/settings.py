@@ -29,6 +29,7 @@ class AgentSettings(Struct, frozen=True):
 
     agent_id: str
     workspace: Path
+    workspace_named: bool = True  # by the config or a flag, so it must be there; any other is made when it is needed
     name: str = ""
     emoji: str = ""
     model: str = ""  # provider/model; empty: chosen by what is there
@@ -100,6 +101,7 @@ def agent_settings(config: Config, home: Home, agent_id: str | None = None) -> A
     return AgentSettings(
         agent_id=wanted,
         workspace=_workspace(config, home, wanted, layers),
+        workspace_named=_names_workspace(config, home, wanted, layers),
         name=own_name or (identity.name if identity else None) or wanted,
         emoji=(identity.emoji if identity else None) or "",
         model=model,
@@ -185,3 +187,10 @@ def _workspace(config: Config, home: Home, agent_id: str, layers: list[AgentOpti
     if shared:
         return home.expand(shared, base) / ("" if is_default else agent_id)
     return base / ("workspace" if is_default else f"workspace-{agent_id}")
+
+
+def _names_workspace(config: Config, home: Home, agent_id: str, layers: list[AgentOptions]) -> bool:
+    """Whether a person chose this folder, and not we. In somebody else's home we choose none."""
+    if home.workspace_override is not None or not home.ours or _first(layers[:-2], "workspace"):
+        return True
+    return bool(_first(layers[-2:], "workspace")) and agent_id == default_agent(config)

@@ -77,12 +77,15 @@ def config_schema() -> dict[str, Any]:
 
 
 def is_new(ground: Ground) -> bool:
-    """Whether nobody has lived in this home yet."""
-    return not any(_is_there(ground.home.root / name) for name in ("home.sqlite", "workspace", "palinurus.json"))
+    """Whether nobody has lived in this home yet. A config may stand in it already."""
+    return not any(_is_there(ground.home.root / name) for name in ("home.sqlite", "workspace"))
 
 
-def setup(ground: Ground) -> SetupReport:
-    """Make the home, its config and the workspace of every agent. Nothing that exists is touched."""
+def setup(ground: Ground, *, complete: bool = True) -> SetupReport:
+    """Make the home, its config and the workspace of every agent. Nothing that exists is touched.
+
+    A folder that is there gets the files that it lacks, unless `complete` is false.
+    """
     home = ground.home
     make_directory(home.root)
     created: list[str] = []
@@ -95,6 +98,8 @@ def setup(ground: Ground) -> SetupReport:
     for agent_id in agent_ids(loaded.config):
         settings = agent_settings(loaded.config, home, agent_id)
         workspaces[agent_id] = str(settings.workspace)
+        if not complete and _is_there(settings.workspace):
+            continue
         reports[settings.workspace] = seed_workspace(
             settings.workspace,
             skip_bootstrap=settings.skip_bootstrap,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -52,22 +53,22 @@ class ProbeReport(Struct, frozen=True, rename="camel"):
 
 
 async def _status(house: House, params: AskModels) -> ModelStatus:
-    agent = house.agents.get(params.agent or house.agents.default)
-    provider, route = await agent.choose_model("")
+    agent_id = params.agent or house.agents.default
+    provider, route = await house.models.choose(agent_id)
     return ModelStatus(
-        agent=agent.id,
+        agent=agent_id,
         model=f"{route.provider}/{route.model}",
         reason=route.reason,
         wire=route.wire,
         context_window=provider.context_window(route.model),
-        fallbacks=tuple(house.models.fallbacks(agent.id)),
-        credentials=tuple(house.models.credential_states(agent.id)),
+        fallbacks=tuple(house.models.fallbacks(agent_id)),
+        credentials=tuple(house.models.credential_states(agent_id)),
         warnings=house.warnings(),
     )
 
 
 async def _probe(house: House, params: ProbeModel) -> ProbeReport:
-    return await probe(house.agents.get(params.agent or house.agents.default).choose_model, params.ref)
+    return await probe(partial(house.models.choose, params.agent or house.agents.default), params.ref)
 
 
 async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref: str = "") -> ProbeReport:

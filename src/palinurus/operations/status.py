@@ -14,7 +14,7 @@ from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
 from palinurus.domain.clock import local_time
-from palinurus.domain.errors import NotFound
+from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
@@ -28,19 +28,22 @@ class AskStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True, rename="camel"):
+    """Of a house that cannot be entered only the first three are known, and its troubles."""
+
     version: str
     home: str
     config: str
-    agent: str
-    agents: tuple[str, ...]
-    workspace: str
-    model: str
-    model_reason: str
-    holder_pid: int
-    busy: int
-    sessions: tuple[Session, ...]
-    warnings: tuple[str, ...]
+    agent: str = ""
+    agents: tuple[str, ...] = ()
+    workspace: str = ""
+    model: str = ""
+    model_reason: str = ""
+    holder_pid: int = 0
+    busy: int = 0
+    sessions: tuple[Session, ...] = ()
+    warnings: tuple[str, ...] = ()
     deliveries: Standing = Standing()
+    troubles: tuple[str, ...] = ()  # what keeps the agent from answering, one line each
 
 
 class AskContext(Struct, frozen=True):
@@ -60,15 +63,16 @@ class SessionStanding(Struct, frozen=True, rename="camel"):
 
 
 async def _status(house: House, params: AskStatus) -> Status:
-    agent = house.agents.get(params.agent or house.agents.default)
-    _, route = await agent.choose_model("")
+    agent_id = params.agent or house.agents.default
+    _, route = await house.models.choose(agent_id)
+    workspace, troubles = _lodging(house, agent_id)
     return Status(
         version=__version__,
         home=str(house.home.root),
         config=str(house.home.config_path),
-        agent=agent.id,
+        agent=agent_id,
         agents=tuple(house.agents.ids),
-        workspace=agent.context.prompt.workspace,
+        workspace=workspace,
         model=f"{route.provider}/{route.model}",
         model_reason=route.reason,
         holder_pid=os.getpid(),
@@ -76,7 +80,16 @@ async def _status(house: House, params: AskStatus) -> Status:
         sessions=tuple(await house.sessions.recent(limit=5)),
         warnings=(*house.warnings(), *house.turns.upkeep.engines.warnings),
         deliveries=await house.deliveries.standing(),
+        troubles=troubles,
     )
+
+
+def _lodging(house: House, agent_id: str) -> tuple[str, tuple[str, ...]]:
+    """The workspace of an agent, and what is wrong with it."""
+    try:
+        return house.agents.get(agent_id).context.prompt.workspace, ()
+    except WorkspaceError as error:
+        return str(house.workspace(agent_id)), (str(error),)
 
 
 async def _context(house: House, params: AskContext) -> ContextReport:

@@ -19,6 +19,7 @@ from palinurus.config.memory_settings import memory_settings
 from palinurus.config.remembering import MemorySettings
 from palinurus.config.secrets import Redactor
 from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent, reset_rule
+from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
 from palinurus.context.recall import Recall, Recalling, nothing_recalled
@@ -33,7 +34,7 @@ from palinurus.memory.memory import Memory
 from palinurus.providers.choose import key_variables
 from palinurus.providers.keys.credentials import Credentials, gather_credentials
 from palinurus.providers.keys.pool import CredentialPool, CredentialState
-from palinurus.providers.provider import ModelRef
+from palinurus.providers.provider import ModelRef, Provider
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
@@ -49,6 +50,7 @@ from palinurus.wiring.memory import Memories, Remembering
 from palinurus.wiring.models import Models
 from palinurus.wiring.policy import unknown_names
 from palinurus.wiring.skills import SkillShelves
+from palinurus.workspace.seed import seed_workspace
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ class ConfiguredAgents:
     ) -> None:
         self._home = home
         self._env = env
+        self._readonly = keeping.readonly
         self._clock = clock
         self._sleep = sleep
         self.approvals = Approvals(
@@ -180,7 +183,7 @@ class ConfiguredAgents:
         if agent_id not in self._agents:
             self._agents[agent_id] = self._make(agent_settings(self.loaded.config, self._home, agent_id))
         agent = self._agents[agent_id]
-        check_workspace(Path(agent.context.prompt.workspace))
+        check_workspace(Path(agent.context.prompt.workspace), self._home)
         return agent
 
     def reset_policy(self, key: SessionKey) -> ResetPolicy:
@@ -210,6 +213,15 @@ class ConfiguredAgents:
     def fallbacks(self, agent_id: str) -> tuple[str, ...]:
         return agent_settings(self.loaded.config, self._home, agent_id).fallbacks
 
+    async def choose(self, agent_id: str, wanted: str = "") -> tuple[Provider, Route]:
+        """Implements operations.ModelDesk."""
+        self.refresh()
+        return await self.models.choose(wanted, agent_settings(self.loaded.config, self._home, agent_id))
+
+    def workspace(self, agent_id: str) -> Path:
+        """Raises NotFound."""
+        return agent_settings(self.loaded.config, self._home, agent_id).workspace
+
     def memory(self, agent_id: str) -> Memory:
         """Raises NotFound."""
         self.refresh()
@@ -235,7 +247,8 @@ class ConfiguredAgents:
             await models.close()
 
     def _make(self, settings: AgentSettings) -> Agent:
-        check_workspace(settings.workspace)
+        self._give_workspace(settings)
+        check_workspace(settings.workspace, self._home)
         files = self._bench.files(settings.workspace)
         hands = self.hands
         hands.of(settings.agent_id)  # what is wrong with their config is told now, and not by a turn half-way
@@ -255,6 +268,16 @@ class ConfiguredAgents:
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
         )
+
+    def _give_workspace(self, settings: AgentSettings) -> None:
+        """A folder that nobody named is made by whoever needs it first. Raises WorkspaceError."""
+        root = settings.workspace
+        if self._readonly or settings.workspace_named or os.path.lexists(root):
+            return
+        seed_workspace(
+            root, skip_bootstrap=settings.skip_bootstrap, skip_optional=settings.skip_optional_bootstrap_files
+        )
+        log.warning("there was no workspace, so one was made in %s", root)
 
     def _recall(self, agent_id: str) -> Recalling:
         settings = self._remembering(agent_id).settings
@@ -282,17 +305,20 @@ class ConfiguredAgents:
         return self.models.catalog.cost(ModelRef(provider, model), usage)
 
 
-def check_workspace(root: Path) -> None:
+def check_workspace(root: Path, home: Home) -> None:
+    """Raises WorkspaceError for a folder that an agent cannot live in."""
     try:
-        there = root.is_dir()
+        there, taken = root.is_dir(), root.exists()
     except OSError as error:  # a folder on the way may not be entered
         raise WorkspaceError(
             f"the workspace {root} cannot be reached: {error.strerror}", hint="check who owns it"
         ) from None
+    if taken and not there:
+        raise WorkspaceError(f"the workspace {root} is no folder", hint="move what is there aside")
     if not there:
-        raise WorkspaceError(
-            f"the workspace {root} does not exist", hint="`pal setup` makes it, --workspace names another"
-        )
+        make = f"check the path; `pal --workspace {root} setup` makes it"
+        hint = make if root == home.workspace_override else "`pal setup` makes it, --workspace names another"
+        raise WorkspaceError(f"the workspace {root} does not exist", hint=hint)
     if not os.access(root, os.R_OK | os.X_OK):
         raise WorkspaceError(f"the workspace {root} cannot be read", hint="check who owns it")
 

@@ -148,6 +148,7 @@ class Runtime:
             mcp=self.agents.servers,
             memory=self.agents.memory,
             skills=self.agents.skills,
+            workspace=self.agents.workspace,
             snapshots=SqliteSnapshots(self._database),
             forgetting=SqliteForgetting(self._database, recent.forget, self._index.discard),
             exporter=SqliteExporter(self._database),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -34,15 +35,18 @@ def check_agents(home: Home, loaded: Loaded) -> Iterator[Check]:
         settings = agent_settings(loaded.config, home, agent_id)
         if settings.workspace not in seen:
             seen.add(settings.workspace)
-            yield from _workspace(settings)
+            yield from _workspace(home, settings)
         yield from _models(loaded, settings)
         yield from _keys(home, loaded, agent_id)
 
 
-def _workspace(settings: AgentSettings) -> Iterator[Check]:
+def _workspace(home: Home, settings: AgentSettings) -> Iterator[Check]:
     root = settings.workspace
+    if not settings.workspace_named and not os.path.lexists(root):
+        yield warning("workspace", "there is none yet; the next message makes it", root, "`pal setup` makes it now")
+        return
     try:
-        check_workspace(root)
+        check_workspace(root, home)
         files = WorkspaceFiles(Boundary(root)).bootstrap_files(
             "full", private=True, extra=settings.extra_bootstrap_files
         )
@@ -89,13 +93,10 @@ async def check_model(home: Home, env: Mapping[str, str], loaded: Loaded) -> Che
     models = Models(loaded, clock, lambda _: found, CredentialPool(clock), redact, asyncio.sleep)
     settings = agent_settings(loaded.config, home, main)
     try:
-        check_workspace(settings.workspace)
         async with asyncio.timeout(PROBE_SECONDS):
             return _probed(await probe(partial(models.choose, settings=settings)))
     except TimeoutError:
         return bad("model", f"no answer within {PROBE_SECONDS:g} s", "", "`pal models test` shows more")
-    except PalinurusError as error:  # no workspace: told above, and nothing to ask a model for
-        return warning("model", f"not asked: {error.message}")
     finally:
         await models.close()
 
