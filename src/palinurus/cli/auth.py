@@ -78,14 +78,15 @@ def list_keys(shell: Shell, agent_id: str) -> None:
 @with_json
 @click.pass_obj
 def remove(shell: Shell, credential: str, agent_id: str) -> None:
-    """Forget a stored key.
+    """Forget a stored key: ID is what `list` shows, or the provider where it has one key.
 
     \b
-    Example:
-      pal models auth remove openai:default
+    Examples:
+      pal models auth remove openai
+      pal models auth remove openai:work
     """
-    path = credential_remove(ground_of(shell), credential, agent_id)
-    shell.show({"removed": credential, "path": path}, lambda: f"{credential} is gone from {path}.")
+    gone = credential_remove(ground_of(shell), credential, agent_id)
+    shell.show({"removed": gone.id, "path": gone.path}, lambda: f"{gone.id} is gone from {gone.path}.")
 
 
 def _stored_text(stored: Stored) -> str:

@@ -50,8 +50,11 @@ class ModelDesk(Protocol):
 
     def fallbacks(self, agent_id: str) -> Sequence[str]: ...
 
-    async def choose(self, agent_id: str, wanted: str = "") -> tuple[Provider, Route]:
-        """As Agent.choose_model, for an agent that may have nowhere to live. Raises NotFound for an unknown one."""
+    async def choose(self, agent_id: str, wanted: str = "", credential: str = "") -> tuple[Provider, Route]:
+        """As Agent.choose_model, for an agent that may have nowhere to live; with one key alone, if it is named.
+
+        Raises NotFound for an unknown agent.
+        """
 
 
 class Snapshots(Protocol):

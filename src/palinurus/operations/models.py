@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from msgspec import Struct
 
@@ -37,6 +36,7 @@ class ModelStatus(Struct, frozen=True, rename="camel"):
 class ProbeModel(Struct, frozen=True):
     ref: str = ""  # provider/model or a short name; empty: what the agent would ask
     agent: str = ""
+    credential: str = ""  # ask with this key alone
 
 
 class ProbeReport(Struct, frozen=True, rename="camel"):
@@ -68,7 +68,8 @@ async def _status(house: House, params: AskModels) -> ModelStatus:
 
 
 async def _probe(house: House, params: ProbeModel) -> ProbeReport:
-    return await probe(partial(house.models.choose, params.agent or house.agents.default), params.ref)
+    agent_id = params.agent or house.agents.default
+    return await probe(lambda ref: house.models.choose(agent_id, ref, params.credential), params.ref)
 
 
 async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref: str = "") -> ProbeReport:

@@ -99,7 +99,7 @@ class FixedAgents:
     def fallbacks(self, agent_id: str) -> list[str]:
         return []
 
-    async def choose(self, agent_id: str, wanted: str = "") -> tuple[Provider, Route]:
+    async def choose(self, agent_id: str, wanted: str = "", credential: str = "") -> tuple[Provider, Route]:
         return await self.get(agent_id).choose_model(wanted)
 
 

@@ -213,10 +213,11 @@ class ConfiguredAgents:
     def fallbacks(self, agent_id: str) -> tuple[str, ...]:
         return agent_settings(self.loaded.config, self._home, agent_id).fallbacks
 
-    async def choose(self, agent_id: str, wanted: str = "") -> tuple[Provider, Route]:
+    async def choose(self, agent_id: str, wanted: str = "", credential: str = "") -> tuple[Provider, Route]:
         """Implements operations.ModelDesk."""
         self.refresh()
-        return await self.models.choose(wanted, agent_settings(self.loaded.config, self._home, agent_id))
+        settings = agent_settings(self.loaded.config, self._home, agent_id)
+        return await self.models.choose(wanted, settings, credential)
 
     def workspace(self, agent_id: str) -> Path:
         """Raises NotFound."""

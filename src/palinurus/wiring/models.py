@@ -7,6 +7,8 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol
 
+import msgspec
+
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.schema import ProviderEntry
 from palinurus.config.section import SecretRef
@@ -76,12 +78,15 @@ class Models:
         self._found: dict[str, tuple[int, Choice]] = {}
         self._embedded = Embedded(clock, small_talk=loaded.config.models.small_talk)
 
-    async def choose(self, wanted: str, settings: AgentSettings) -> tuple[Provider, Route]:
+    async def choose(self, wanted: str, settings: AgentSettings, credential: str = "") -> tuple[Provider, Route]:
         """The provider for what a session or an agent wants, "" for whatever is there. Never raises.
 
-        A model that a session chose stands alone; the agent's own goes on to its fallbacks.
+        A model that a session chose stands alone; the agent's own goes on to its fallbacks. With a `credential` that is
+        known, no other key is asked.
         """
         credentials = self._credentials(settings.agent_id)
+        if only := tuple(each for each in credentials.known if each.id == credential):
+            credentials = msgspec.structs.replace(credentials, known=only)
         names = [wanted] if wanted else [settings.model, *settings.fallbacks]
         found = [await self._candidate(name, credentials, settings.agent_id) for name in names]
         once: dict[ModelRef, Candidate] = {}
