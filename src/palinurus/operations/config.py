@@ -41,6 +41,7 @@ class Validated(Struct, frozen=True):
     exists: bool
     files: tuple[str, ...]
     warnings: tuple[str, ...]
+    unused: tuple[str, ...] = ()  # keys that we know and do not use
 
 
 class SetupReport(Struct, frozen=True):
@@ -55,9 +56,10 @@ def config_get(ground: Ground, path: str) -> Any:
     return get_value(load_config(ground.home, ground.env), path)
 
 
-def config_set(ground: Ground, path: str, value: Any) -> None:
+def config_set(ground: Ground, path: str, value: Any, *, force: bool = False) -> tuple[str, ...]:
+    """What is to be said about it, one line each. With `force` also under a key that nobody knows."""
     with one_editor(ground.home):
-        set_value(ground.home, ground.env, path, value)
+        return set_value(ground.home, ground.env, path, value, force=force)
 
 
 def config_unset(ground: Ground, path: str) -> None:
@@ -69,7 +71,8 @@ def config_validate(ground: Ground) -> Validated:
     """Raises ConfigError with every mistake when there are any."""
     loaded = load_config(ground.home, ground.env)
     files = tuple(map(str, loaded.files))
-    return Validated(str(ground.home.config_path), _is_there(ground.home.config_path), files, loaded.warnings)
+    path = ground.home.config_path
+    return Validated(str(path), _is_there(path), files, loaded.warnings, loaded.unused)
 
 
 def config_schema() -> dict[str, Any]:

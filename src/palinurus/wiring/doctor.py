@@ -83,5 +83,5 @@ def _config(home: Home, env: Mapping[str, str]) -> tuple[Loaded | None, list[Che
     except ConfigError as error:
         mistakes = [line for line in error.message.splitlines() if line.strip()]
         return None, [bad("config", line, path, error.hint or "mend the file") for line in mistakes]
-    odd = [warning("config", line, path) for line in loaded.warnings]
+    odd = [warning("config", line, path) for line in (*loaded.warnings, *loaded.unused)]
     return loaded, odd or [ok("config", "good" if loaded.files else "none; the defaults hold", path)]
