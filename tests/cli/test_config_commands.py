@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from called import Pal
 
@@ -80,3 +82,17 @@ def test_keys_of_bookkeeping_and_values_that_say_what_is_so_anyway_are_not_told(
     ended = pal_command("config", "validate")
     assert (ended.code, ended.err) == (0, "")
     assert "is good" in ended.out
+
+
+@pytest.mark.parametrize(("hours", "shape"), [("12", r"\d\d:\d\d [AP]M"), ("24", r"\d\d:\d\d(?! [AP]M)")])
+def test_the_time_that_a_message_carries_has_twelve_or_twenty_four_hours(
+    pal_command: Pal, hours: str, shape: str
+) -> None:
+    ended = pal_command("config", "set", "agents.defaults.timeFormat", hours)
+    assert (ended.code, ended.err) == (0, "")
+    pal_command("agent", "-m", "hi")
+    lines = pal_command("sessions", "show", "--json").out
+    assert re.search(rf'"time".{{0,40}}\d\d\d\d-\d\d-\d\d {shape}', lines, re.DOTALL)
+    assert re.search(rf"time +\w\w\w [-\d]+ {shape}", pal_command("chat", stdin="/status\n").out)
+    refused = pal_command("config", "set", "agents.defaults.timeFormat", "13")
+    assert (refused.code, "should be auto, 12 or 24" in refused.err) == (2, True)

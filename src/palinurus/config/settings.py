@@ -43,6 +43,7 @@ class AgentSettings(Struct, frozen=True):
     max_concurrent: int = 8
     timeout_seconds: float = 600.0  # 0: no limit
     user_timezone: str = ""
+    time_format: Literal["auto", "12", "24"] = "auto"  # auto: 24
     thinking_default: str = ""  # empty: as the model does by itself
     prompt_mode: Literal["full", "minimal", "none"] = "full"
     workspace_history: Literal["runs", "off"] = "runs"
@@ -71,6 +72,7 @@ _COPIED = (
     "max_concurrent",
     "timeout_seconds",
     "user_timezone",
+    "time_format",
     "thinking_default",
     "prompt_mode",
     "workspace_history",

@@ -13,7 +13,7 @@ from palinurus.agent.gathering import context_for, gather
 from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
-from palinurus.domain.clock import local_time
+from palinurus.domain.clock import local_time, time_text
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
@@ -134,11 +134,12 @@ async def session_report(house: House, key: SessionKey) -> str:
     standing = await _standing(house, AskContext(str(key)))
     session = await house.sessions.find(key)
     view = await house.turns.view_of(key)
-    _, route = await house.agents.get(key.agent).choose_model(view.model)
+    agent = house.agents.get(key.agent)
+    _, route = await agent.choose_model(view.model)
     preferences = session.preferences if session else Preferences()
     lines = (
         ("session", str(key)),
-        ("time", f"{local_time(house.clock):%a %Y-%m-%d %H:%M %Z}".strip()),
+        ("time", time_text(local_time(house.clock), twelve_hours=agent.context.twelve_hours)),
         ("model", f"{standing.model} ({route.reason or 'chosen'}), thinking {view.thinking or route.thinking}"),
         ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
         ("used", _used(standing, session)),

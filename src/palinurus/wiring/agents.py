@@ -335,7 +335,7 @@ def _context(settings: AgentSettings, memory: MemorySettings) -> ContextSettings
         extra_files=settings.extra_bootstrap_files,
         citations=memory.citations,
     )
-    return ContextSettings(prompt, settings.context_injection)
+    return ContextSettings(prompt, settings.context_injection, twelve_hours=settings.time_format == "12")
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

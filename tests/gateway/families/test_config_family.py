@@ -75,7 +75,7 @@ async def test_a_slip_in_a_patch_or_a_whole_text_is_refused_with_what_was_meant(
     whole = (await config("config.get"))["raw"].replace("{", '{"sesion": {},', 1)
     with pytest.raises(BadRequest, match="nothing reads sesion"):
         await config("config.set", raw=whole, baseHash=await base(config))
-    with pytest.raises(BadRequest, match="nothing reads agents.defaults.timeoutSecnds") as told:
+    with pytest.raises(BadRequest, match=r"nothing reads agents\.defaults\.timeoutSecnds") as told:
         await config("config.patch", raw=slip, baseHash=await base(config))
     assert "did you mean agents.defaults.timeoutSeconds?" in told.value.hint
     assert text(config) == TEXT
