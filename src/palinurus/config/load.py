@@ -43,6 +43,7 @@ class Loaded(Struct, frozen=True):
     files: tuple[Path, ...]
     env: Mapping[str, str]  # the process's variables, and behind them those of the config
     unused: tuple[str, ...] = ()  # keys that we know and do not use, one line each
+    missing: tuple[str, ...] = ()  # names of variables that the config wants and nobody has set
 
 
 def load_config(home: Home, env: Mapping[str, str]) -> Loaded:
@@ -76,6 +77,7 @@ def load_text(home: Home, env: Mapping[str, str], text: str | None) -> Loaded:
         files=() if text is None else whole.files,
         env=variables,
         unused=tuple(_unused(config, whole)),
+        missing=tuple(dict.fromkeys(name for _, name in missing)),
     )
 
 

@@ -47,7 +47,7 @@ from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.mcp.servers import McpServers
 from palinurus.wiring.hands import Bench, Workshop, program_path
 from palinurus.wiring.memory import Memories, Remembering
-from palinurus.wiring.models import Models
+from palinurus.wiring.models import Models, lacking
 from palinurus.wiring.policy import unknown_names
 from palinurus.wiring.skills import SkillShelves
 from palinurus.workspace.seed import seed_workspace
@@ -65,6 +65,7 @@ class Keeping(Struct, frozen=True):
     sessions: SessionStore
     tools: tuple[Tool, ...] = ()
     readonly: bool = False
+    process: str = ""  # who holds the home for others, for errors that are about that process
 
 
 class ConfiguredAgents:
@@ -82,6 +83,7 @@ class ConfiguredAgents:
         self._home = home
         self._env = env
         self._readonly = keeping.readonly
+        self._process = keeping.process
         self._clock = clock
         self._sleep = sleep
         self.approvals = Approvals(
@@ -110,7 +112,7 @@ class ConfiguredAgents:
         self.loaded = loaded
         self.trouble = ""  # what keeps a newer config from being used
         self._credentials = self._gather(loaded)
-        self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep)
+        self.models = Models(loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep, self._process)
         keys = [secret for known in self._credentials.values() for secret in known.secrets]
         self._redactor = Redactor((*loaded.secrets, *keys))
         self.shelves = SkillShelves(self._home, loaded, self._skill_cache, self.skill_watch)
@@ -161,12 +163,17 @@ class ConfiguredAgents:
     def warnings(self) -> tuple[str, ...]:
         keys = dict.fromkeys(line for known in self._credentials.values() for line in known.troubles)
         return (
-            *self.loaded.warnings,
+            *(self._with_process(line) for line in self.loaded.warnings),
             *keys,
             *self._unknown_tools(),
             *self._bench.mcp.warnings,
             *((self.trouble,) if self.trouble else ()),
         )
+
+    def _with_process(self, line: str) -> str:
+        """Whoever asks may have set a variable that the process which holds the home lacks."""
+        lacks = any(line.endswith(f"the variable {name} is not set") for name in self.loaded.missing)
+        return f"{line} {lacking(self._process)}".strip() if lacks else line
 
     def _unknown_tools(self) -> tuple[str, ...]:
         """Names in allow and deny lists that mean nothing here, of agents that were asked for."""

@@ -38,6 +38,7 @@ REACH_SECONDS = 10.0  # how long a holder may be out of reach: it may be startin
 HAND_OVER_SECONDS = 900.0  # that a holder may take to finish what runs
 YIELD_SECONDS = 5.0  # that a holder which handed over leaves the lock to the one who asked for it
 INSIDE_SECONDS = 5.0  # that a question of our own, asked before the home was handed over, may still take
+STAYING = ("pal chat", "pal gateway", "pal mcp", "pal up")  # those who may work for a person at another terminal
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 
 
@@ -187,7 +188,8 @@ class Door:
 
     async def _hold(self) -> LocalCaller:
         try:
-            self._runtime = Runtime(self._home, self._env)
+            stays = f"pid {os.getpid()} ({self._command})" if self._command in STAYING else ""
+            self._runtime = Runtime(self._home, self._env, process=stays)
             await self._runtime.recover()
             self._server = Server(self._runtime.house, TABLE, self._hello())
             await self._server.start(self._socket)

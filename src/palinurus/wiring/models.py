@@ -11,6 +11,7 @@ import msgspec
 
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.schema import ProviderEntry
+from palinurus.config.secrets import variable_named
 from palinurus.config.section import SecretRef
 from palinurus.config.settings import AgentSettings
 from palinurus.context.epoch import Route
@@ -65,7 +66,10 @@ class Models:
         pool: CredentialPool,
         redact: Callable[[str], str],
         sleep: Sleep,
+        process: str = "",
     ) -> None:
+        """`process` is who asks for others, as they are told of it; empty when nobody else can be meant."""
+        self._process = process
         self.catalog = catalog_of(loaded.config)
         self._loaded = loaded
         self._clock = clock
@@ -137,7 +141,8 @@ class Models:
                 return _unusable(choice.ref, error)
             if known is None:
                 window = self.catalog.windows(choice.ref.provider).get(choice.ref.model, choice.window) or 32_000
-                return Unavailable(choice.ref.provider, _no_key(choice.ref, credentials), wire=wire, window=window)
+                error = self._no_key(choice.ref, credentials, _unset_variable(entry))
+                return Unavailable(choice.ref.provider, error, wire=wire, window=window)
             self._providers[place] = known
         return known
 
@@ -153,7 +158,7 @@ class Models:
                 hint=f"set models.providers.{name}.baseUrl in the config",
             )
         headers = _headers(entry, self._loaded)
-        if credential is None and not headers and needs_key(name, base_url):
+        if credential is None and not headers and (needs_key(name, base_url) or _unset_variable(entry)):
             return None
         return _part(name, wire)(
             name,
@@ -165,17 +170,33 @@ class Models:
             clock=self._clock,
         )
 
+    def _no_key(self, ref: ModelRef, credentials: Credentials, variable: str) -> ProviderError:
+        """Asking the provider would only tell us the same, a second later and less clearly."""
+        why = "there is none"
+        if any(credential.provider == ref.provider for credential in credentials.known):
+            why = "the key it had has expired"
+        elif variable:
+            why = f"the variable {variable} is not set {lacking(self._process)}".strip()
+        said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
+        return ProviderError(said, kind=Failure.AUTH, hint=f"`pal models auth add {ref.provider}` stores one")
+
 
 def _unusable(ref: ModelRef, error: ConfigError) -> Unavailable:
     return Unavailable(ref.provider, ProviderError(error.message, kind=Failure.BAD_REQUEST, hint=error.hint))
 
 
-def _no_key(ref: ModelRef, credentials: Credentials) -> ProviderError:
-    """Asking the provider would only tell us the same, a second later and less clearly."""
-    expired = any(credential.provider == ref.provider for credential in credentials.known)
-    why = "the key it had has expired" if expired else "there is none"
-    said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
-    return ProviderError(said, kind=Failure.AUTH, hint=f"`pal models auth add {ref.provider}` stores one")
+def _unset_variable(entry: ProviderEntry | None) -> str:
+    """The variable in which the config looks for the key. Whoever asks with a key of another kind need not care."""
+    if entry is None or entry.api_key is None:
+        return ""
+    if isinstance(entry.api_key, str):
+        return variable_named(entry.api_key.strip())
+    return entry.api_key.id if entry.api_key.source == "env" else ""
+
+
+def lacking(process: str) -> str:
+    """The end of a sentence about a variable that another process lacks."""
+    return f"in {process}, which holds the home: start it again with the variable" if process else ""
 
 
 def _wire(entry: ProviderEntry | None, choice: Choice) -> str:
