@@ -107,6 +107,42 @@ def test_the_doctor_of_a_home_without_a_workspace_sees_nothing_wrong_and_makes_n
     assert not (new / "workspace").exists()
 
 
+def test_setup_with_a_workspace_makes_it_and_stays_with_it(newcomer: Pal, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    assert f"{mine} (main)" in newcomer("setup", "--workspace", str(mine)).out
+    assert (mine / "AGENTS.md").exists()
+    assert newcomer("config", "get", "agents.defaults.workspace").out == f"{mine}\n"
+    assert newcomer("status", "--json").json["workspace"] == str(mine)
+    assert newcomer("setup", "--workspace", " ").code == 2
+
+
+def test_configure_is_onboard_by_another_name(newcomer: Pal) -> None:
+    ended = newcomer("configure", "--model", "embedded/scout")
+    assert (ended.code, "embedded/scout answers" in ended.out) == (0, True)
+
+
+def test_the_doctor_tells_of_workspaces_that_nobody_reads(
+    newcomer: Pal, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    newcomer("setup")
+    newcomer("config", "set", "agents.entries", '{"main": {}, "work": {}}')
+    newcomer("setup")
+    others = [tmp_path / "openclaw", tmp_path / ".openclaw" / "workspace", new / "workspace-old"]
+    for place in others:
+        place.mkdir(parents=True)
+        (place / "AGENTS.md").write_text("# Rules\n")
+    (new / "workspace-empty").mkdir()
+    found = newcomer("doctor", "--no-model", "--json").json["checks"]
+    told = [check for check in found if check["name"] == "workspace" and check["state"] == "warning"]
+    assert sorted(check["where"] for check in told) == sorted(map(str, others))
+    assert all("nothing in it is read" in check["what"] and check["todo"] for check in told)
+    monkeypatch.setenv("PALINURUS_HOME", str(tmp_path / "second"))
+    newcomer("setup", "--workspace", str(others[0]))
+    found = newcomer("doctor", "--no-model", "--json").json["checks"]
+    assert str(others[0]) not in [check["where"] for check in found if check["state"] == "warning"]
+
+
 def _break_config(home: Home) -> None:
     home.config_path.write_text('{\n  "agents": {\n')
 

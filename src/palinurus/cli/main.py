@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forget": ("palinurus.cli.forget:forget", "Take words or a whole conversation out of everything that holds them."),
     "doctor": ("palinurus.cli.doctor:doctor", "Look for what is wrong and say what to do."),
     "onboard": ("palinurus.cli.onboard:onboard", "Set up a model: paste a key or use a local server."),
+    "configure": ("palinurus.cli.onboard:onboard", "The same, under the name that OpenClaw has for it."),
     "config": ("palinurus.cli.config:config", "Read and change the config."),
     "setup": ("palinurus.cli.setup:setup", "Make a home and a workspace."),
     "completion": ("palinurus.cli.completion:completion", "Print the completion script for a shell."),

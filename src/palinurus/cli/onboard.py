@@ -46,6 +46,7 @@ def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool)
     \b
     Examples:
       pal onboard
+      pal configure                           the same
       pal onboard --yes
       pal onboard --provider openai --key-stdin < key.txt
       pal onboard --model ollama/qwen3

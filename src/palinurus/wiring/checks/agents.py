@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded
@@ -27,10 +28,13 @@ from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
 PROBE_SECONDS = 30.0
+OLD_HOMES = ("openclaw", "clawd", "moltbot")  # under the user's home, where older releases of OpenClaw had it
+OLD_STATES = (".openclaw", ".clawdbot", ".moltbot")
+SIGNS = ("AGENTS.md", "SOUL.md", "MEMORY.md")
 
 
 def check_agents(home: Home, loaded: Loaded) -> Iterator[Check]:
-    seen = set()
+    seen = set[Path]()
     for agent_id in agent_ids(loaded.config):
         settings = agent_settings(loaded.config, home, agent_id)
         if settings.workspace not in seen:
@@ -38,6 +42,21 @@ def check_agents(home: Home, loaded: Loaded) -> Iterator[Check]:
             yield from _workspace(home, settings)
         yield from _models(loaded, settings)
         yield from _keys(home, loaded, agent_id)
+    yield from _other_workspaces(home, seen)
+
+
+def _other_workspaces(home: Home, used: set[Path]) -> Iterator[Check]:
+    """Folders of an earlier life: what stands in them is not read, and people go on editing the wrong one."""
+    places = {place for root in used for place in root.parent.glob(f"{root.name}?*")}
+    places |= {home.user_home / name for name in OLD_HOMES}
+    places |= {place for name in OLD_STATES for place in (home.user_home / name).glob("workspace*")}
+    lived = {root.resolve() for root in used}
+    for place in sorted(places):
+        if place.resolve() not in lived and any((place / name).is_file() for name in SIGNS):
+            what = f"another one lies in {place}: nothing in it is read"
+            yield warning(
+                "workspace", what, place, "take over what you need, then move it away; or use it: --workspace"
+            )
 
 
 def _workspace(home: Home, settings: AgentSettings) -> Iterator[Check]:
