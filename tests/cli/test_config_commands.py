@@ -96,3 +96,22 @@ def test_the_time_that_a_message_carries_has_twelve_or_twenty_four_hours(
     assert re.search(rf"time +\w\w\w [-\d]+ {shape}", pal_command("chat", stdin="/status\n").out)
     refused = pal_command("config", "set", "agents.defaults.timeFormat", "13")
     assert (refused.code, "should be auto, 12 or 24" in refused.err) == (2, True)
+
+
+def test_a_model_of_a_provider_that_nobody_knows_is_set_with_a_word_and_status_says_so_too(pal_command: Pal) -> None:
+    ended = pal_command("config", "set", "agents.defaults.model", "opnai/gpt-5")
+    assert (ended.code, "did you mean openai/gpt-5?" in ended.err) == (0, True)
+    for words in (("status",), ("models", "status")):
+        assert "cannot be used: nothing is known about the provider 'opnai'" in pal_command(*words).out
+
+
+def test_a_base_url_that_is_no_address_is_told_when_it_is_set(pal_command: Pal) -> None:
+    ended = pal_command("config", "set", "models.providers.mine.baseUrl", "127.0.0.1:8080")
+    assert "models.providers.mine.baseUrl: is no address" in ended.err
+    assert pal_command("config", "set", "models.providers.mine.baseUrl", "http://127.0.0.1:8080/v1").err == ""
+
+
+def test_whoever_reads_or_unsets_what_is_not_there_is_told_what_was_meant(pal_command: Pal) -> None:
+    for verb in ("get", "unset"):
+        ended = pal_command("config", verb, "agents.defaults.modle")
+        assert (ended.code, "did you mean agents.defaults.model?" in ended.err) == (1, True)

@@ -57,6 +57,12 @@ def test_a_wrong_use_of_the_command_is_exit_code_two(pal_command: Pal, words: tu
     assert told.json["error"]["message"]
 
 
+def test_a_mistyped_command_is_refused_with_the_one_that_was_meant(pal_command: Pal) -> None:
+    assert "Did you mean 'chat'?" in pal_command("chta").err
+    assert "Did you mean 'sessions'?" in pal_command("sesions", "list").err
+    assert "Did you mean" not in pal_command("xyzzy").err
+
+
 def test_a_broken_config_names_file_and_line(pal_command: Pal, home: Home) -> None:
     home.config_path.write_text('{\n  "agents": {\n    "defaults": {"maxConcurrent": "many"}\n  }\n}\n')
     for words in (("config", "validate"), ("agent", "-m", "hi"), ("chat",)):

@@ -86,6 +86,12 @@ def test_removing_a_key_forgets_it_and_one_that_we_do_not_keep_is_explained(
     assert "unset its variable" in ended.err
 
 
+def test_a_key_of_a_provider_that_nobody_knows_is_stored_with_a_word(pal_command: Pal) -> None:
+    ended = pal_command("models", "auth", "add", "openia", stdin=SECRET)
+    assert (ended.code, "did you mean openai?" in ended.err) == (0, True)
+    assert pal_command("models", "auth", "add", "openai", stdin=SECRET).err == ""
+
+
 def test_a_provider_with_one_key_names_it_and_one_with_several_is_asked_which(pal_command: Pal, home: Home) -> None:
     pal_command("models", "auth", "add", "openai", stdin=SECRET)
     pal_command("models", "auth", "add", "openai", "--name", "work", stdin=f"{SECRET}work")

@@ -52,6 +52,8 @@ def add(
     terminal = sys.stdin.isatty()
     secret = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline()
     stored = credential_add(ground_of(shell), provider, secret, name=name, kind=kind, keychain=keyring, agent=agent_id)
+    if stored.unheard:
+        shell.warn(stored.unheard)
     shell.show(stored, lambda: _stored_text(stored))
 
 

@@ -53,8 +53,14 @@ def set_(shell: Shell, path: str, value: str, as_text: bool, force: bool) -> Non
       pal config set agents.defaults.bootstrapMaxChars 12000
       pal config set 'models.providers."my.host".baseUrl' http://127.0.0.1:8080/v1
     """
-    for line in config_set(ground_of(shell), path, value if as_text else _value(value), force=force):
+    ground = ground_of(shell)
+    for line in config_set(ground, path, value if as_text else _value(value), force=force):
         shell.warn(line)
+    if path.rpartition(".")[2] in ("model", "primary"):
+        from palinurus.operations.catalog import choice_trouble  # the other keys need no table of models
+
+        for line in choice_trouble(ground):
+            shell.warn(line)
 
 
 @config.command("patch")

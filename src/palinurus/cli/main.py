@@ -64,6 +64,18 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, which knows of no commands that it has not imported and could suggest none."""
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            import difflib  # only whoever mistypes pays for it
+
+            close = difflib.get_close_matches(args[0].lower(), COMMANDS, 1)
+            guess = f" Did you mean '{close[0]}'?" if close else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{guess}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])

@@ -19,7 +19,7 @@ from palinurus.config.load import Loaded, load_text
 from palinurus.config.rewrite import drop, put
 from palinurus.config.secrets import mask
 from palinurus.config.source import JsonPath, SourceMap, SyntaxFault, format_path, line_column, parse, parse_path, scan
-from palinurus.config.unused import check_new_keys
+from palinurus.config.unused import check_new_keys, guess_path
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 
 _NOTHING = object()
@@ -32,7 +32,7 @@ def get_value(loaded: Loaded, dotted: str) -> Any:
     try:
         value = lookup(loaded.raw, path)
     except LookupError as error:
-        raise NotFound(f"{dotted} is not set", hint="`pal config schema` lists what can be set") from error
+        raise NotFound(f"{dotted} is not set", hint=guess_path(path)) from error
     return mask(value, next(step for step in reversed(path) if isinstance(step, str)))
 
 
@@ -63,7 +63,7 @@ def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
     path = parse_path(dotted)
     text = own_text(home)
     if path not in sound(home, text).spans:
-        raise NotFound(f"{dotted} is not set in {home.config_path}", hint=UNTOUCHED)
+        raise NotFound(f"{dotted} is not set in {home.config_path}", hint=f"{guess_path(path)}; {UNTOUCHED}")
     edited = drop(text, path)
     _prove(text, edited, path, _NOTHING)
     still_there = _found(_checked(home, env, edited).raw, path) is not _NOTHING

@@ -215,11 +215,17 @@ def _warnings(config: Config, whole: Assembled, missing: list[tuple[JsonPath, st
         yield at(("agent",), "an old form; write agents.defaults instead")
     if config.session.main_key not in (None, "main"):
         yield at(("session", "mainKey"), "not used; the main session is always called main")
-    for path, complaint in memory_complaints(config):
+    for path, complaint in (*memory_complaints(config), *_address_complaints(config)):
         yield at(path, complaint)
     for path, zone in _zones(config):
         if zone and known_zone(zone) is None:
             yield at(path, f"this machine knows no time zone {zone}; its own zone is used")
+
+
+def _address_complaints(config: Config) -> Iterator[tuple[JsonPath, str]]:
+    for name, entry in config.models.providers.items():
+        if entry.base_url and not entry.base_url.strip().lower().startswith(("http://", "https://", "${")):
+            yield ("models", "providers", name, "baseUrl"), "is no address; one begins with http:// or https://"
 
 
 def _unused(config: Config, whole: Assembled) -> Iterator[str]:

@@ -92,6 +92,15 @@ def suggest_key(path: JsonPath, known: list[str]) -> str:
     return elsewhere
 
 
+def guess_path(path: JsonPath) -> str:
+    """What to say to somebody who looked where nothing stands."""
+    import difflib
+
+    wanted, known = format_path(path), [format_path(each) for each in _known_paths()]
+    close = [] if wanted in known else difflib.get_close_matches(wanted, known, 1, cutoff=0.85)
+    return f"did you mean {close[0]}?" if close else "`pal config schema` lists what can be set"
+
+
 @cache
 def _known_paths() -> tuple[tuple[str, ...], ...]:
     """Every key that has one place, from the top; what stands under names of one's own is not listed."""

@@ -12,8 +12,9 @@ from palinurus.config.home import env_value
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.settings import agent_ids, default_agent
 from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.operations.catalog import similar_provider
 from palinurus.operations.config import Ground
-from palinurus.providers.choose import key_variables
+from palinurus.providers.choose import key_variables, known_provider
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.credentials import KEYCHAIN, Kind, gather_credentials
 from palinurus.providers.keys.keychain import drop_keychain, write_keychain
@@ -44,6 +45,7 @@ class Stored(Struct, frozen=True):
     replaced: bool
     sealed: bool
     keychain: bool
+    unheard: str = ""  # what to say of a provider that nobody knows yet
 
 
 def credentials_list(ground: Ground, agent: str = "") -> CredentialList:
@@ -81,7 +83,16 @@ def credential_add(
         profile = {"type": kind, "provider": owner, f"{field}Ref": {"source": KEYCHAIN, "id": profile_id}}
     replaced = file.add(profile_id, profile)
     sealed = bool(env_value(ground.env, PASSPHRASE_ENV))
-    return Stored(profile_id, str(file.path), replaced, sealed, keychain)
+    return Stored(profile_id, str(file.path), replaced, sealed, keychain, _unheard(ground, owner))
+
+
+def _unheard(ground: Ground, provider: str) -> str:
+    own = {name.strip().lower() for name in load_config(ground.home, ground.env).config.models.providers}
+    if known_provider(provider) is not None or provider in own:
+        return ""
+    meant = similar_provider(provider, own)
+    guess = f"; did you mean {meant}? `pal models auth remove {provider}` takes it back" if meant else ""
+    return f"nothing is known about a provider {provider} yet (models.providers.{provider}.baseUrl){guess}"
 
 
 class Removed(Struct, frozen=True):

@@ -98,7 +98,7 @@ class Models:
             once.setdefault(candidate.ref, candidate)
         candidates = list(once.values())
         provider = FailoverProvider(candidates, self._pool, sleep=self._sleep, redact=self._redact)
-        ref, reason = candidates[0].ref, found[0][1]
+        ref, reason = candidates[0].ref, "; ".join(filter(None, (found[0][1], _why_not(candidates[0]))))
         return provider, Route(ref.provider, ref.model, provider.wire, settings.thinking_default or "off", reason)
 
     async def close(self) -> None:
@@ -179,6 +179,12 @@ class Models:
             why = f"the variable {variable} is not set {lacking(self._process)}".strip()
         said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
         return ProviderError(said, kind=Failure.AUTH, hint=f"`pal models auth add {ref.provider}` stores one")
+
+
+def _why_not(candidate: Candidate) -> str:
+    """What keeps a model from being asked at all, for those who only want to know which one it is."""
+    opened = candidate.open(next(iter(candidate.credentials), None))
+    return f"cannot be used: {opened.error.message}" if isinstance(opened, Unavailable) else ""
 
 
 def _unusable(ref: ModelRef, error: ConfigError) -> Unavailable:
