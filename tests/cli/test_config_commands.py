@@ -115,3 +115,8 @@ def test_whoever_reads_or_unsets_what_is_not_there_is_told_what_was_meant(pal_co
     for verb in ("get", "unset"):
         ended = pal_command("config", verb, "agents.defaults.modle")
         assert (ended.code, "did you mean agents.defaults.model?" in ended.err) == (1, True)
+
+
+def test_an_object_may_be_written_as_it_stands_in_the_guide(pal_command: Pal) -> None:
+    assert pal_command("config", "set", "session.reset", "{ mode: 'daily', atHour: 4 }").code == 0
+    assert pal_command("config", "get", "session.reset", "--json").json == {"mode": "daily", "atHour": 4}

@@ -11,6 +11,7 @@ import click
 from palinurus.cli.entrance import ground_of
 from palinurus.cli.shell import Shell, with_json
 from palinurus.config.include import read_text
+from palinurus.config.source import SyntaxFault, parse
 from palinurus.operations.config import config_get, config_schema, config_set, config_unset, config_validate
 from palinurus.operations.config_changes import config_merge, text_hash
 
@@ -43,7 +44,7 @@ def get(shell: Shell, path: str) -> None:
 @click.option("--force", is_flag=True, help="Also under a key that nothing reads.")
 @click.pass_obj
 def set_(shell: Shell, path: str, value: str, as_text: bool, force: bool) -> None:
-    """Set a value: JSON if it reads as JSON, else text. The file is checked before it is replaced.
+    """Set a value: JSON or JSON5 if it reads as that, else text. The file is checked before it is replaced.
 
     A key that nobody knows is refused, with the one that was probably meant.
 
@@ -144,4 +145,8 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
+        pass
+    try:  # as people write it in the file; a word by itself is text all the same
+        return parse(text) if text.lstrip().startswith(("{", "[")) else text
+    except SyntaxFault:
         return text

@@ -141,8 +141,8 @@ class Models:
                 return _unusable(choice.ref, error)
             if known is None:
                 window = self.catalog.windows(choice.ref.provider).get(choice.ref.model, choice.window) or 32_000
-                error = self._no_key(choice.ref, credentials, _unset_variable(entry))
-                return Unavailable(choice.ref.provider, error, wire=wire, window=window)
+                lacks = self._no_key(choice.ref, credentials, _unset_variable(entry))
+                return Unavailable(choice.ref.provider, lacks, wire=wire, window=window)
             self._providers[place] = known
         return known
 

@@ -52,11 +52,10 @@ def _other_workspaces(home: Home, used: set[Path]) -> Iterator[Check]:
     places |= {place for name in OLD_STATES for place in (home.user_home / name).glob("workspace*")}
     lived = {root.resolve() for root in used}
     for place in sorted(places):
-        if place.resolve() not in lived and any((place / name).is_file() for name in SIGNS):
+        if place.resolve() not in lived and any(os.access(place / name, os.R_OK) for name in SIGNS):
             what = f"another one lies in {place}: nothing in it is read"
-            yield warning(
-                "workspace", what, place, "take over what you need, then move it away; or use it: --workspace"
-            )
+            todo = f"take over what you need and move it away; or live there: `pal setup --workspace {place}`"
+            yield warning("workspace", what, place, todo)
 
 
 def _workspace(home: Home, settings: AgentSettings) -> Iterator[Check]:
