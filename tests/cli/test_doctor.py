@@ -65,10 +65,10 @@ def test_a_broken_config_is_told_with_every_mistake_and_the_rest_is_looked_at(go
 
 
 def test_an_odd_key_is_worth_a_look_and_no_mistake(good: Pal) -> None:
-    good("config", "set", "agents.defaults.modle", "x")
+    good("config", "set", "--force", "agents.defaults.modle", "x")
     ended = good("doctor", "--json")
     assert ended.code == 0
-    assert any("did you mean model" in check["what"] for check in checks(ended, "warning"))
+    assert any("did you mean agents.defaults.model?" in check["what"] for check in checks(ended, "warning"))
 
 
 def test_a_damaged_database_is_wrong_and_left_alone(good: Pal, home: Home) -> None:

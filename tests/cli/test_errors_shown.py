@@ -57,20 +57,28 @@ def test_a_wrong_use_of_the_command_is_exit_code_two(pal_command: Pal, words: tu
     assert told.json["error"]["message"]
 
 
+def test_a_mistyped_command_is_refused_with_the_one_that_was_meant(pal_command: Pal) -> None:
+    assert "Did you mean 'chat'?" in pal_command("chta").err
+    assert "Did you mean 'sessions'?" in pal_command("sesions", "list").err
+    assert "Did you mean" not in pal_command("xyzzy").err
+
+
 def test_a_broken_config_names_file_and_line(pal_command: Pal, home: Home) -> None:
     home.config_path.write_text('{\n  "agents": {\n    "defaults": {"maxConcurrent": "many"}\n  }\n}\n')
-    for words in (("status",), ("config", "validate"), ("agent", "-m", "hi"), ("chat",)):
+    for words in (("config", "validate"), ("agent", "-m", "hi"), ("chat",)):
         ended = pal_command(*words)
         assert ended.code == 2
         assert "palinurus.json:3" in ended.err
         assert "Traceback" not in ended.err
+    report = pal_command("status")
+    assert (report.code, "palinurus.json:3" in report.out) == (2, True)
 
 
 def test_a_missing_workspace_is_one_line_that_says_how_to_make_it(pal_command: Pal, home: Home, tmp_path: Path) -> None:
-    ended = pal_command("--workspace", str(tmp_path / "gone"), "status")
+    ended = pal_command("--workspace", str(tmp_path / "gone"), "context")
     assert ended.code == 1
     assert "gone does not exist" in ended.err
-    assert "pal setup" in ended.err
+    assert "setup` makes it" in ended.err
 
 
 def test_a_damaged_home_is_one_line_and_stays_as_it_is(pal_command: Pal, home: Home) -> None:

@@ -86,6 +86,28 @@ def test_removing_a_key_forgets_it_and_one_that_we_do_not_keep_is_explained(
     assert "unset its variable" in ended.err
 
 
+def test_a_key_of_a_provider_that_nobody_knows_is_stored_with_a_word(pal_command: Pal) -> None:
+    ended = pal_command("models", "auth", "add", "openia", stdin=SECRET)
+    assert (ended.code, "did you mean openai?" in ended.err) == (0, True)
+    assert pal_command("models", "auth", "add", "openai", stdin=SECRET).err == ""
+
+
+def test_a_provider_with_one_key_names_it_and_one_with_several_is_asked_which(pal_command: Pal, home: Home) -> None:
+    pal_command("models", "auth", "add", "openai", stdin=SECRET)
+    pal_command("models", "auth", "add", "openai", "--name", "work", stdin=f"{SECRET}work")
+    several = pal_command("models", "auth", "remove", "openai")
+    assert (several.code, "openai:default, openai:work" in several.err) == (2, True)
+    pal_command("models", "auth", "remove", "openai:work")
+    assert "openai:default is gone" in pal_command("models", "auth", "remove", "openai").out
+    assert SECRET not in (home.root / "credentials.json").read_text()
+    assert pal_command("models", "auth", "remove", "openai").code == 1
+
+
+def test_a_key_that_is_not_ours_to_remove_says_where_it_is(pal_command: Pal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "groq-key-0123456789")
+    assert "unset its variable" in pal_command("models", "auth", "remove", "groq").err
+
+
 @pytest.mark.parametrize("typed", ["", "   \n", "two words", "schlüssel"])
 def test_what_can_be_no_key_is_refused_and_not_stored(pal_command: Pal, home: Home, typed: str) -> None:
     assert pal_command("models", "auth", "add", "openai", stdin=typed).code == 2

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from palinurus.operations.config import Ground
 from palinurus.operations.onboarding import begin_with, look_around
 
 KEY = "sk-ABCDEF0123456789abcdef"
+GOOD = "sk-good-0123456789abcdef"
+ANSWER = b'data: {"choices": [{"delta": {"content": "ok"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 
 
 @pytest.fixture
@@ -64,6 +68,67 @@ def test_a_model_that_does_not_answer_is_not_set_and_says_why(newcomer: Pal) -> 
     assert ended.code == 1
     assert "network" in ended.out
     assert newcomer("config", "get", "agents.defaults.model").code == 1
+
+
+@pytest.fixture
+def refusing_server() -> Iterator[str]:
+    """A model server that takes no key but one; its base URL."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            good = self.headers["Authorization"] == f"Bearer {GOOD}"
+            self.send_response(200 if good else 401)
+            self.end_headers()
+            refused = b'{"error": {"message": "Incorrect API key provided"}}'
+            self.wfile.write(ANSWER if good else refused)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+def test_a_key_that_is_refused_is_not_kept_and_nothing_is_switched(newcomer: Pal, refusing_server: str) -> None:
+    serve_as(newcomer, "openai", refusing_server)
+    newcomer("config", "set", "models.providers.ollama.baseUrl", "http://127.0.0.1:9/v1")
+    before = newcomer("status", "--json").json["model"]
+    ended = newcomer("onboard", "--provider", "openai", "--key-stdin", stdin=f"{KEY}\n")
+    assert (ended.code, "The key was not kept, and nothing was changed." in ended.out) == (1, True)
+    assert newcomer("models", "auth", "list", "--json").json["credentials"] == []
+    assert newcomer("status", "--json").json["model"] == before
+    assert newcomer("agent", "-m", "hi").code == 0
+
+
+def test_a_good_key_stays_when_a_new_one_is_refused(
+    newcomer: Pal, refusing_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_as(newcomer, "openai", refusing_server)
+    newcomer("models", "auth", "add", "openai", stdin="sk-the-one-that-was-good")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-another-in-the-environment")
+    ended = newcomer("onboard", "--provider", "openai", "--key-stdin", stdin=f"{KEY}\n")
+    assert ended.code == 1
+    stored = (tmp_path / "new" / "credentials.json").read_text()
+    assert ("sk-the-one-that-was-good" in stored, KEY in stored) == (True, False)
+
+
+def test_a_new_key_is_tried_by_itself_though_another_would_answer(
+    newcomer: Pal, refusing_server: str, tmp_path: Path
+) -> None:
+    serve_as(newcomer, "openai", refusing_server)
+    newcomer("config", "set", "models.providers.openai.apiKey", GOOD)
+    assert newcomer("models", "test", "openai/gpt-5-mini").code == 0
+    ended = newcomer("onboard", "--provider", "openai", "--key-stdin", stdin=f"{KEY}\n")
+    assert (ended.code, KEY in (tmp_path / "new" / "credentials.json").read_text()) == (1, False)
+
+
+def test_with_a_model_in_the_config_nobody_says_that_scout_goes_on(newcomer: Pal, model_server: str) -> None:
+    serve_as(newcomer, "mine", model_server)
+    newcomer("config", "set", "agents.defaults.model", "mine/test")
+    ended = newcomer("onboard", "--yes")
+    assert (ended.code, "mine/test answers" in ended.out) == (0, True)
 
 
 def test_without_anything_scout_goes_on(newcomer: Pal) -> None:

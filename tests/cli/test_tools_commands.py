@@ -29,6 +29,16 @@ def test_a_tool_is_explained_layer_by_layer_under_any_of_its_names(pal_command: 
     assert [step["layer"] for step in told["verdict"]["chain"]][-1] == "restriction"
 
 
+def test_before_the_first_run_the_configured_provider_decides_too(pal_command: Pal) -> None:
+    pal_command("config", "set", "models.providers.mine.baseUrl", "http://127.0.0.1:9/v1")
+    pal_command("config", "set", "agents.defaults.model", "mine/small")
+    pal_command("config", "set", "tools.byProvider", '{"mine": {"deny": ["exec"]}}')
+    told = pal_command("tools", "explain", "exec", "--json").json
+    assert (told["model"], told["verdict"]["allowed"], told["verdict"]["layer"]) == ("mine/small", False, "provider")
+    listed = pal_command("tools", "list", "--json").json
+    assert {tool["name"]: tool["allowed"] for tool in listed["tools"]}["exec"] is False
+
+
 def test_a_tool_that_there_is_not_is_one_clear_line(pal_command: Pal) -> None:
     ended = pal_command("tools", "explain", "raed")
     assert (ended.code, ended.out) == (1, "")

@@ -293,7 +293,7 @@ def test_set_then_get_goes_through_the_file(tmp_path_factory: pytest.TempPathFac
     home = find_home({"HOME": str(root), "PALINURUS_HOME": str(root)})
     home.config_path.write_text(TEXT)
     dotted = format_path(("unknown2", key))
-    set_value(home, {}, dotted, value)
+    set_value(home, {}, dotted, value, force=True)
     loaded = load_config(home, {})
     assert get_value(loaded, dotted) == value
     assert {**loaded.raw, "unknown2": None} == {**parse(TEXT), "unknown2": None}

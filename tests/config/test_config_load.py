@@ -109,8 +109,9 @@ def test_unknown_keys_are_kept_and_warned_about(load: Load) -> None:
     loaded = load("{\ncolour: 'green',\nagents: {defaults: {\nmodle: 'x/y'}}, hooks: {path: '/x'}}")
     assert loaded.warnings == (
         "palinurus.json:2: colour: unknown key, kept but not used",
-        "palinurus.json:4: agents.defaults.modle: unknown key, kept but not used; did you mean model?",
+        "palinurus.json:4: agents.defaults.modle: unknown key, kept but not used; did you mean agents.defaults.model?",
     )
+    assert loaded.unused == ("palinurus.json:4: hooks: kept, and not used by this version",)
     assert loaded.raw["colour"] == "green"
     assert (loaded.config.model_extra or {})["hooks"] == {"path": "/x"}
 

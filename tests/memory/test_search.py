@@ -86,6 +86,12 @@ async def test_an_embedder_in_trouble_costs_the_vectors_and_nothing_else(
     assert "by words alone" in answer.freshness.why
 
 
+async def test_the_embedder_has_all_of_the_time_but_a_second(tmp_path: Path, store: SqliteMemory) -> None:
+    search = search_over(tmp_path, store, MoodyEmbedder(Mood.HANGS, good_for=0))
+    answer = await search.ask(Question("Who borrowed the ladder?", Budget(seconds=2.5)))
+    assert answer.freshness.why.startswith("the embedder did not answer within 1.5 s")
+
+
 async def test_a_question_by_words_alone_does_not_ask_the_embedder(tmp_path: Path, store: SqliteMemory) -> None:
     embedder = HashingEmbedder()
     answer = await search_over(tmp_path, store, embedder).ask(Question("ladder", keyword_only=True))

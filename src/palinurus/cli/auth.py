@@ -55,6 +55,8 @@ def add(
     terminal = sys.stdin.isatty()
     secret = click.prompt("key", hide_input=True, err=True) if terminal else sys.stdin.readline()
     stored = credential_add(ground_of(shell), provider, secret, name=name, kind=kind, keychain=keyring, agent=agent_id)
+    if stored.unheard:
+        shell.warn(stored.unheard)
     shell.show(stored, lambda: _stored_text(stored))
 
 
@@ -111,14 +113,15 @@ def list_keys(shell: Shell, agent_id: str) -> None:
 @with_json
 @click.pass_obj
 def remove(shell: Shell, credential: str, agent_id: str) -> None:
-    """Forget a stored key.
+    """Forget a stored key: ID is what `list` shows, or the provider where it has one key.
 
     \b
-    Example:
-      pal models auth remove openai:default
+    Examples:
+      pal models auth remove openai
+      pal models auth remove openai:work
     """
-    path = credential_remove(ground_of(shell), credential, agent_id)
-    shell.show({"removed": credential, "path": path}, lambda: f"{credential} is gone from {path}.")
+    gone = credential_remove(ground_of(shell), credential, agent_id)
+    shell.show({"removed": gone.id, "path": gone.path}, lambda: f"{gone.id} is gone from {gone.path}.")
 
 
 def _stored_text(stored: Stored) -> str:

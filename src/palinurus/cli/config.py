@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
 from palinurus.cli.entrance import ground_of
 from palinurus.cli.shell import Shell, with_json
+from palinurus.config.include import read_text
+from palinurus.config.source import SyntaxFault, parse
 from palinurus.operations.config import config_get, config_schema, config_set, config_unset, config_validate
+from palinurus.operations.config_changes import config_merge, text_hash
 
 
 @click.group()
@@ -37,9 +41,12 @@ def get(shell: Shell, path: str) -> None:
 @click.argument("path")
 @click.argument("value")
 @click.option("--string", "as_text", is_flag=True, help="Take the value as text, even if it reads as JSON.")
+@click.option("--force", is_flag=True, help="Also under a key that nothing reads.")
 @click.pass_obj
-def set_(shell: Shell, path: str, value: str, as_text: bool) -> None:
-    """Set a value: JSON if it reads as JSON, else text. The file is checked before it is replaced.
+def set_(shell: Shell, path: str, value: str, as_text: bool, force: bool) -> None:
+    """Set a value: JSON or JSON5 if it reads as that, else text. The file is checked before it is replaced.
+
+    A key that nobody knows is refused, with the one that was probably meant.
 
     \b
     Examples:
@@ -47,7 +54,36 @@ def set_(shell: Shell, path: str, value: str, as_text: bool) -> None:
       pal config set agents.defaults.bootstrapMaxChars 12000
       pal config set 'models.providers."my.host".baseUrl' http://127.0.0.1:8080/v1
     """
-    config_set(ground_of(shell), path, value if as_text else _value(value))
+    ground = ground_of(shell)
+    for line in config_set(ground, path, value if as_text else _value(value), force=force):
+        shell.warn(line)
+    if path.rpartition(".")[2] in ("model", "primary"):
+        from palinurus.operations.catalog import choice_trouble  # the other keys need no table of models
+
+        for line in choice_trouble(ground):
+            shell.warn(line)
+
+
+@config.command("patch")
+@click.argument("patch")
+@click.option("--force", is_flag=True, help="Also with keys that nothing reads.")
+@click.option("--dry-run", is_flag=True, help="Check it and write nothing.")
+@with_json
+@click.pass_obj
+def patch_(shell: Shell, patch: str, force: bool, dry_run: bool) -> None:
+    """Merge PATCH, an object in JSON5, into the config; null takes a key out. With - it is read from standard input.
+
+    \b
+    Examples:
+      pal config patch '{agents: {defaults: {model: "ollama/qwen3", timeoutSeconds: 300}}}'
+      pal config patch - < changes.json5
+    """
+    ground = ground_of(shell)
+    raw = sys.stdin.read() if patch == "-" else patch
+    now = text_hash(read_text(ground.home.config_path))
+    done = config_merge(ground, raw, now, lambda _, __: None, dry_run=dry_run, force=force)
+    told = "Nothing changes." if done.noop else f"{done.path} {'would be' if dry_run else 'is'} changed."
+    shell.show(done, lambda: told)
 
 
 @config.command("unset")
@@ -74,9 +110,11 @@ def validate(shell: Shell) -> None:
       pal config validate && echo good
     """
     report = config_validate(ground_of(shell))
-    for warning in report.warnings:
-        shell.warn(warning)
-    good = f"{report.file} is good." if report.exists else f"{report.file} does not exist; the defaults hold."
+    for line in (*report.warnings, *report.unused):
+        shell.warn(line)
+    odd = len(report.warnings) + len(report.unused)
+    well = f"can be used; {odd} worth a look." if odd else "is good."
+    good = f"{report.file} {well}" if report.exists else f"{report.file} does not exist; the defaults hold."
     shell.show(report, lambda: good)
 
 
@@ -107,4 +145,8 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
+        pass
+    try:  # as people write it in the file; a word by itself is text all the same
+        return parse(text) if text.lstrip().startswith(("{", "[")) else text
+    except SyntaxFault:
         return text

@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forget": ("palinurus.cli.forget:forget", "Take words or a whole conversation out of everything that holds them."),
     "doctor": ("palinurus.cli.doctor:doctor", "Look for what is wrong and say what to do."),
     "onboard": ("palinurus.cli.onboard:onboard", "Set up a model: paste a key or use a local server."),
+    "configure": ("palinurus.cli.onboard:onboard", "The same, under the name that OpenClaw has for it."),
     "config": ("palinurus.cli.config:config", "Read and change the config."),
     "setup": ("palinurus.cli.setup:setup", "Make a home and a workspace."),
     "completion": ("palinurus.cli.completion:completion", "Print the completion script for a shell."),
@@ -62,6 +63,18 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, which knows of no commands that it has not imported and could suggest none."""
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            import difflib  # only whoever mistypes pays for it
+
+            close = difflib.get_close_matches(args[0].lower(), COMMANDS, 1)
+            guess = f" Did you mean '{close[0]}'?" if close else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{guess}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 
 import click
+import msgspec
 from msgspec import Struct
 
 from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest
-from palinurus.operations.catalog import models_set
+from palinurus.operations.catalog import models_choice, models_set
 from palinurus.operations.config import Ground
-from palinurus.operations.credentials import credential_add
-from palinurus.operations.models import PROBE, ProbeModel, ProbeReport
+from palinurus.operations.credentials import credential_on_trial
+from palinurus.operations.models import PROBE, STATUS, AskModels, ModelStatus, ProbeModel, ProbeReport
 from palinurus.operations.onboarding import Surroundings, begin_with, look_around
 from palinurus.providers.scout.scout import SCOUT
 
@@ -21,11 +22,13 @@ WITHOUT = "scout goes on: it notes, finds and quotes, and needs no model. `pal o
 
 
 class Onboarded(Struct, frozen=True):
-    """How it came out. `ok` is false when a model was chosen and did not answer."""
+    """How it came out. `ok` is false when a model was chosen and did not answer; then nothing has changed."""
 
     ok: bool
     model: str
     test: ProbeReport | None = None
+    reason: str = ""  # why that model goes on, when none was chosen
+    key_given: bool = False
 
 
 @click.command()
@@ -43,6 +46,7 @@ def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool)
     \b
     Examples:
       pal onboard
+      pal configure                           the same
       pal onboard --yes
       pal onboard --provider openai --key-stdin < key.txt
       pal onboard --model ollama/qwen3
@@ -60,32 +64,37 @@ def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool)
 
 
 def _as_told(shell: Shell, ground: Ground, provider: str, model: str, *, key_stdin: bool) -> Onboarded:
-    if key_stdin:
-        if not provider:
-            raise BadRequest("whose key is it?", hint="pal onboard --provider openai --key-stdin < key.txt")
-        credential_add(ground, provider, sys.stdin.readline())
+    if key_stdin and not provider:
+        raise BadRequest("whose key is it?", hint="pal onboard --provider openai --key-stdin < key.txt")
     around = run_async(look_around(ground))
-    chosen = model or (begin_with(around, provider) if provider else around.first_model())
-    return _tried(shell, ground, chosen) if chosen else Onboarded(True, str(SCOUT))
+    chosen = model or (begin_with(around, provider) if provider else models_choice(ground).primary)
+    chosen = chosen or around.first_model()
+    if not chosen:
+        return _as_it_is(shell)
+    return (
+        _tried_with(shell, ground, chosen, provider, sys.stdin.readline())
+        if key_stdin
+        else _tried(shell, ground, chosen)
+    )
 
 
 def _asked(shell: Shell, ground: Ground) -> Onboarded:
     """Until a model answers, or somebody has enough."""
     while True:
-        chosen = _choice(ground, run_async(look_around(ground)))
+        chosen, provider, secret = _choice(run_async(look_around(ground)))
         if not chosen:
-            return Onboarded(True, str(SCOUT))
+            return _as_it_is(shell)
         click.echo(shell.dim(f"asking {chosen} …"))
-        done = _tried(shell, ground, chosen)
+        done = _tried_with(shell, ground, chosen, provider, secret) if secret else _tried(shell, ground, chosen)
         if done.ok:
             return done
         click.echo(_text(done))
         if not click.confirm("try something else?", default=True):
-            return Onboarded(True, str(SCOUT))
+            return _as_it_is(shell)
 
 
-def _choice(ground: Ground, around: Surroundings) -> str:
-    """The model that a person chooses, its key stored on the way; empty for none."""
+def _choice(around: Surroundings) -> tuple[str, str, str]:
+    """The model that a person chooses, its provider, and a new key for it; all empty for none."""
     rows = [
         (server.provider, f"{server.name} on this machine: {', '.join(server.models[:3])}") for server in around.servers
     ]
@@ -99,22 +108,30 @@ def _choice(ground: Ground, around: Surroundings) -> str:
     click.echo("   0  none for now: scout needs no model\n")
     number = click.prompt("choice", type=click.IntRange(0, len(rows)), default=1)
     if number == 0:
-        return ""
+        return "", "", ""
     provider = rows[number - 1][0]
     has_key = {known.provider: known.has_key for known in around.providers}
+    secret = ""
     if provider in has_key:
         told = "key, not shown (Enter keeps the one that is there)" if has_key[provider] else "key, not shown"
         secret = click.prompt(told, hide_input=True, default="" if has_key[provider] else None, show_default=False)
-        if secret:
-            credential_add(ground, provider, secret)
     model: str = click.prompt("model", default=begin_with(around, provider))
-    return model if "/" in model else f"{provider}/{model}"
+    return model if "/" in model else f"{provider}/{model}", provider, secret
 
 
-def _tried(shell: Shell, ground: Ground, model: str) -> Onboarded:
+def _tried_with(shell: Shell, ground: Ground, model: str, provider: str, secret: str) -> Onboarded:
+    """With a new key, which is kept when it is good for something."""
+    with credential_on_trial(ground, provider, secret) as keep:
+        done = _tried(shell, ground, model, f"{provider.strip().lower()}:default")
+        if done.ok:
+            keep()
+    return msgspec.structs.replace(done, key_given=True)
+
+
+def _tried(shell: Shell, ground: Ground, model: str, credential: str = "") -> Onboarded:
     async def ask() -> ProbeReport:
         async with open_door(shell) as door:
-            return await door.call(PROBE, ProbeModel(model))
+            return await door.call(PROBE, ProbeModel(model, credential=credential))
 
     report = run_async(ask())
     if report.ok:
@@ -122,11 +139,21 @@ def _tried(shell: Shell, ground: Ground, model: str) -> Onboarded:
     return Onboarded(False, model, report)
 
 
+def _as_it_is(shell: Shell) -> Onboarded:
+    async def ask() -> ModelStatus:
+        async with open_door(shell) as door:
+            return await door.call(STATUS, AskModels())
+
+    found = run_async(ask())
+    return Onboarded(True, found.model, reason=found.reason)
+
+
 def _text(done: Onboarded) -> str:
     report = done.test
     if report is None:
-        return WITHOUT
+        return WITHOUT if done.model == str(SCOUT) else f"{done.model} goes on ({done.reason}). Nothing was changed."
     if done.ok:
         return f"{done.model} answers ({report.total_ms} ms) and is asked first from now on. Next: pal chat"
     hint = f" ({report.hint})" if report.hint else ""
-    return f"{report.asked} does not answer: {report.error_kind}: {report.error}{hint}. It was not set."
+    kept = "The key was not kept, and nothing was changed." if done.key_given else "Nothing was changed."
+    return f"{report.asked} does not answer: {report.error_kind}: {report.error}{hint}. {kept}"

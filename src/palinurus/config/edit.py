@@ -19,6 +19,7 @@ from palinurus.config.load import Loaded, load_text
 from palinurus.config.rewrite import drop, put
 from palinurus.config.secrets import mask
 from palinurus.config.source import JsonPath, SourceMap, SyntaxFault, format_path, line_column, parse, parse_path, scan
+from palinurus.config.unused import check_new_keys, guess_path
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 
 _NOTHING = object()
@@ -31,12 +32,12 @@ def get_value(loaded: Loaded, dotted: str) -> Any:
     try:
         value = lookup(loaded.raw, path)
     except LookupError as error:
-        raise NotFound(f"{dotted} is not set", hint="`pal config schema` lists what can be set") from error
+        raise NotFound(f"{dotted} is not set", hint=guess_path(path)) from error
     return mask(value, next(step for step in reversed(path) if isinstance(step, str)))
 
 
-def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any) -> None:
-    """Write one value.
+def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any, *, force: bool = False) -> tuple[str, ...]:
+    """Write one value; what is to be said about it, one line each. With `force` also under a key that nobody knows.
 
     Raises ConfigError when the config would be wrong afterwards or is not ours, BadRequest when the path or the value
     makes no sense, and what `write_atomic` raises. After any of them the file is as it was.
@@ -47,9 +48,14 @@ def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any) -> No
     wanted = _plain(value, dotted)
     edited = put(text, path, wanted)
     _prove(text, edited, path, wanted)
-    if _found(_checked(home, env, edited).raw, path) != wanted:
+    after = _checked(home, env, edited)
+    if _found(after.raw, path) != wanted:
         raise _included(path)
+    before = _usable(home, env, text)
+    if not force:
+        check_new_keys(before.config if before else None, after.config, path)
     _replace_file(home, edited)
+    return _news(before, after)
 
 
 def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
@@ -57,7 +63,7 @@ def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
     path = parse_path(dotted)
     text = own_text(home)
     if path not in sound(home, text).spans:
-        raise NotFound(f"{dotted} is not set in {home.config_path}", hint=UNTOUCHED)
+        raise NotFound(f"{dotted} is not set in {home.config_path}", hint=f"{guess_path(path)}; {UNTOUCHED}")
     edited = drop(text, path)
     _prove(text, edited, path, _NOTHING)
     still_there = _found(_checked(home, env, edited).raw, path) is not _NOTHING
@@ -73,14 +79,18 @@ def replace_text(
     changes: Iterable[tuple[JsonPath, Any]] = (),
     *,
     dry_run: bool = False,
+    force: bool = False,
 ) -> Loaded:
     """Put a whole new text in the file's place, when it can be used; with `dry_run` only say whether it can.
 
     `changes` are values that must be in force afterwards. Raises like `set_value`.
     """
-    own_text(home)  # is it ours?
+    current = own_text(home)  # is it ours?
     sound(home, text)
     loaded = _checked(home, env, text)
+    if not force:
+        before = _usable(home, env, current)
+        check_new_keys(before.config if before else None, loaded.config)
     for path, wanted in changes:
         if _found(loaded.raw, path) != wanted:
             raise _included(path)
@@ -94,6 +104,20 @@ def _checked(home: Home, env: Mapping[str, str], text: str) -> Loaded:
         return load_text(home, env, text)
     except ConfigError as error:
         raise ConfigError(error.message, hint=UNTOUCHED) from error
+
+
+def _usable(home: Home, env: Mapping[str, str], text: str) -> Loaded | None:
+    """What was in force before a change; None when nothing of it could be used."""
+    try:
+        return load_text(home, env, text)
+    except ConfigError:
+        return None
+
+
+def _news(before: Loaded | None, after: Loaded) -> tuple[str, ...]:
+    """What a change made odd. Lines are told apart without the place in the file, which moves."""
+    old = {line.partition(": ")[2] for line in (*before.warnings, *before.unused)} if before else set()
+    return tuple(line for line in (*after.warnings, *after.unused) if line.partition(": ")[2] not in old)
 
 
 def _included(path: JsonPath) -> ConfigError:

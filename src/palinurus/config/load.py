@@ -26,6 +26,7 @@ from palinurus.config.section import SecretRef
 from palinurus.config.settings import known_zone
 from palinurus.config.skills import skill_secrets
 from palinurus.config.source import JsonPath, format_path
+from palinurus.config.unused import suggest_key, unused_keys
 from palinurus.domain.errors import ConfigError
 
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Z_][A-Z0-9_]*)\}")
@@ -41,6 +42,8 @@ class Loaded(Struct, frozen=True):
     digest: str  # of the content with variables replaced: equal digests, equal behaviour
     files: tuple[Path, ...]
     env: Mapping[str, str]  # the process's variables, and behind them those of the config
+    unused: tuple[str, ...] = ()  # keys that we know and do not use, one line each
+    missing: tuple[str, ...] = ()  # names of variables that the config wants and nobody has set
 
 
 def load_config(home: Home, env: Mapping[str, str]) -> Loaded:
@@ -73,6 +76,8 @@ def load_text(home: Home, env: Mapping[str, str], text: str | None) -> Loaded:
         digest=hashlib.sha256(data).hexdigest(),
         files=() if text is None else whole.files,
         env=variables,
+        unused=tuple(_unused(config, whole)),
+        missing=tuple(dict.fromkeys(name for _, name in missing)),
     )
 
 
@@ -206,25 +211,31 @@ def _warnings(config: Config, whole: Assembled, missing: list[tuple[JsonPath, st
         return f"{whole.place.where(path)}: {format_path(path)}: {complaint}"
 
     for path, known in unknown_keys(config):
-        yield at(path, f"unknown key, kept but not used{_suggestion(str(path[-1]), known)}")
+        meant = suggest_key(path, known)
+        yield at(path, f"unknown key, kept but not used{f'; did you mean {meant}?' if meant else ''}")
     for path, name in missing:
         yield at(path, f"the variable {name} is not set")
     if config.agent is not None:
         yield at(("agent",), "an old form; write agents.defaults instead")
     if config.session.main_key not in (None, "main"):
         yield at(("session", "mainKey"), "not used; the main session is always called main")
-    for path, complaint in memory_complaints(config):
+    for path, complaint in (*memory_complaints(config), *_address_complaints(config)):
         yield at(path, complaint)
     for path, zone in _zones(config):
         if zone and known_zone(zone) is None:
             yield at(path, f"this machine knows no time zone {zone}; its own zone is used")
 
 
-def _suggestion(key: str, known: list[str]) -> str:
-    import difflib  # takes longer to import than the rest of this module, and most configs need no suggestion
+def _address_complaints(config: Config) -> Iterator[tuple[JsonPath, str]]:
+    for name, entry in config.models.providers.items():
+        if entry.base_url and not entry.base_url.strip().lower().startswith(("http://", "https://", "${")):
+            yield ("models", "providers", name, "baseUrl"), "is no address; one begins with http:// or https://"
 
-    close = difflib.get_close_matches(key, known, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+
+def _unused(config: Config, whole: Assembled) -> Iterator[str]:
+    for path, why in unused_keys(config):
+        because = f": {why}" if why else ""
+        yield f"{whole.place.where(path)}: {format_path(path)}: kept, and not used by this version{because}"
 
 
 def _zones(config: Config) -> Iterator[tuple[JsonPath, str | None]]:

@@ -94,7 +94,12 @@ class LimitOptions(Section):
     max_results: int | None = Field(None, ge=1, le=100, description="Results at most. query.maxResults comes first.")
     max_snippet_chars: int | None = Field(None, ge=40, le=20_000, description="Characters of one result. Default 700.")
     max_injected_chars: int | None = Field(None, ge=40, le=200_000, description="Characters in all. Default 4000.")
-    timeout_ms: int | None = Field(None, ge=50, le=60_000, description="Milliseconds for an answer. Default 4000.")
+    timeout_ms: int | None = Field(
+        None,
+        ge=50,
+        le=60_000,
+        description="Milliseconds for an answer, of which the embedder has all but one second. Default 4000.",
+    )
 
 
 class ScopeMatch(Section):

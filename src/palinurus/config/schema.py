@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from palinurus.config.compaction import CompactionOptions, MaintenanceOptions, PruningOptions, StartupOptions
 from palinurus.config.diagnostics import DiagnosticsOptions
@@ -41,6 +41,11 @@ def _inside_workspace(name: str) -> str:
     if not name.strip() or path.is_absolute() or ".." in path.parts or name.startswith("~"):
         raise ValueError("is not a path inside the workspace")
     return name
+
+
+def _as_text(value: Any) -> Any:
+    """12 and 24 are numbers to JSON, and so to `pal config set`."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 AgentId = Annotated[str, AfterValidator(normal_agent_id)]
@@ -80,7 +85,7 @@ class AgentOptions(Section):
         default elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
         fastModeDefault groupChat heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
         mediaMaxMb modelPolicy params pdfModel reasoningDefault repoRoot runtime
-        subagents systemPromptOverride timeFormat tts
+        subagents systemPromptOverride tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""
     )
 
@@ -115,6 +120,9 @@ class AgentOptions(Section):
     )
     user_timezone: str | None = Field(
         None, description="The owner's zone, such as Europe/Berlin. Unset: the zone of the machine."
+    )
+    time_format: Annotated[Literal["auto", "12", "24"], BeforeValidator(_as_text)] | None = Field(
+        None, description="Whether the time of a message and in /status has 12 or 24 hours. Default auto, which is 24."
     )
     thinking_default: ThinkingLevel | None = Field(
         None, description="How much the model thinks before it answers. Unset: as the model does by itself."

@@ -128,4 +128,10 @@ def worth_redacting(value: str) -> Iterable[str]:
 
 def is_reference(text: str) -> bool:
     """Whether the text is `${NAME}`: it says where a secret is, and is none."""
-    return re.fullmatch(r"\$\{[A-Z_][A-Z0-9_]*\}", text) is not None
+    return bool(variable_named(text))
+
+
+def variable_named(text: str) -> str:
+    """The NAME of `${NAME}`; empty for any other text."""
+    found = re.fullmatch(r"\$\{([A-Z_][A-Z0-9_]*)\}", text)
+    return found[1] if found else ""

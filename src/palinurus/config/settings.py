@@ -30,6 +30,7 @@ class AgentSettings(Struct, frozen=True):
 
     agent_id: str
     workspace: Path
+    workspace_named: bool = True  # by the config or a flag, so it must be there; any other is made when it is needed
     name: str = ""
     identity: AgentIdentity = AgentIdentity()  # as the config says; IDENTITY.md fills in what is empty
     model: str = ""  # provider/model; empty: chosen by what is there
@@ -43,6 +44,7 @@ class AgentSettings(Struct, frozen=True):
     max_concurrent: int = 8
     timeout_seconds: float = 600.0  # 0: no limit
     user_timezone: str = ""
+    time_format: Literal["auto", "12", "24"] = "auto"  # auto: 24
     thinking_default: str = ""  # empty: as the model does by itself
     prompt_mode: Literal["full", "minimal", "none"] = "full"
     workspace_history: Literal["runs", "off"] = "runs"
@@ -71,6 +73,7 @@ _COPIED = (
     "max_concurrent",
     "timeout_seconds",
     "user_timezone",
+    "time_format",
     "thinking_default",
     "prompt_mode",
     "workspace_history",
@@ -101,6 +104,7 @@ def agent_settings(config: Config, home: Home, agent_id: str | None = None) -> A
     return AgentSettings(
         agent_id=wanted,
         workspace=_workspace(config, home, wanted, layers),
+        workspace_named=_names_workspace(config, home, wanted, layers),
         name=own_name or (identity.name if identity else None) or wanted,
         identity=_identity(identity),
         model=model,
@@ -192,3 +196,10 @@ def _workspace(config: Config, home: Home, agent_id: str, layers: list[AgentOpti
     if shared:
         return home.expand(shared, base) / ("" if is_default else agent_id)
     return base / ("workspace" if is_default else f"workspace-{agent_id}")
+
+
+def _names_workspace(config: Config, home: Home, agent_id: str, layers: list[AgentOptions]) -> bool:
+    """Whether a person chose this folder, and not we. In somebody else's home we choose none."""
+    if home.workspace_override is not None or not home.ours or _first(layers[:-2], "workspace"):
+        return True
+    return bool(_first(layers[-2:], "workspace")) and agent_id == default_agent(config)

@@ -17,6 +17,7 @@ from palinurus.context.assemble import assemble
 from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route, reason_for_new
 from palinurus.context.prompt import PromptPart, PromptSettings, shown_file, system_prompt
 from palinurus.context.view import View
+from palinurus.domain.clock import time_text
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
 from palinurus.domain.tool import ToolSpec
@@ -33,10 +34,11 @@ Injection = Literal["always", "continuation-skip", "never"]
 class ContextSettings(Struct, frozen=True):
     prompt: PromptSettings = PromptSettings()
     injection: Injection = "always"
+    twelve_hours: bool = False  # how the time is written that rides with a message; no part of the head
 
     @property
     def fingerprint(self) -> str:
-        return msgspec.json.encode(self).decode()
+        return msgspec.json.encode({"prompt": self.prompt, "injection": self.injection}).decode()
 
 
 class Gathered(Struct, frozen=True):
@@ -93,7 +95,7 @@ def open_turn(view: View, gathered: Gathered, settings: ContextSettings, journal
         )
         beside = (*spoken.notes, *_news(view, spoken.inbound.notes))
         notes = (*edits, *_heartbeat(gathered.heartbeat, settings.prompt), *beside)
-        came = heard(spoken, gathered.now, journal, notes)
+        came = heard(spoken, gathered.now, journal, notes, twelve_hours=settings.twelve_hours)
         entries += came
         messages += [entry.message for entry in came]
     request = ModelRequest(
@@ -122,7 +124,9 @@ def closing(journal: Journal, opening: Opening) -> tuple[Entry, ...]:
     return (journal.custom(BOOTSTRAPPED),) if opening.first_of_epoch else ()
 
 
-def heard(spoken: Spoken, now: datetime, journal: Journal, notes: tuple[ContextNote, ...] = ()) -> list[MessageEntry]:
+def heard(
+    spoken: Spoken, now: datetime, journal: Journal, notes: tuple[ContextNote, ...] = (), *, twelve_hours: bool = False
+) -> list[MessageEntry]:
     """What came in, as it enters the transcript: results of the client's tools, then words. The last has the run's id.
 
     Where there are no words there is no place for notes either: they ride with the next ones.
@@ -130,20 +134,19 @@ def heard(spoken: Spoken, now: datetime, journal: Journal, notes: tuple[ContextN
     inbound, run_id = spoken.inbound, spoken.run_id
     messages: list[Message] = [*inbound.results]
     if inbound.text or inbound.images or not inbound.results:
-        messages.append(said(spoken, now, notes))
+        messages.append(said(spoken, now, notes, twelve_hours=twelve_hours))
     ids = [*(f"{run_id}-{number}" for number in range(1, len(messages))), run_id]
     return [journal.message(message, entry_id=entry_id) for message, entry_id in zip(messages, ids, strict=True)]
 
 
-def said(spoken: Spoken, now: datetime, notes: tuple[ContextNote, ...] = ()) -> UserMessage:
+def said(
+    spoken: Spoken, now: datetime, notes: tuple[ContextNote, ...] = (), *, twelve_hours: bool = False
+) -> UserMessage:
     """The message as it enters the transcript."""
     inbound = spoken.inbound
     content = (*((Text(inbound.text),) if inbound.text else ()), *inbound.images)
-    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, (_time(now), *notes), spoken.also)
-
-
-def _time(now: datetime) -> ContextNote:
-    return ContextNote("time", f"{now:%a %Y-%m-%d %H:%M %Z}".strip())
+    time = ContextNote("time", time_text(now, twelve_hours=twelve_hours))
+    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, (time, *notes), spoken.also)
 
 
 def _news(view: View, notes: Sequence[ContextNote]) -> tuple[ContextNote, ...]:

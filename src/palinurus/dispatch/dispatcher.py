@@ -275,7 +275,7 @@ class Dispatcher:
         return self._said(run, f"{told(done).capitalize()}. Everything stays in the transcript.")
 
     async def _answered(self, run: Run, agent: Agent, spoken: Spoken) -> RunResult:
-        guests = Guests(self.runs, run, self._clock)
+        guests = Guests(self.runs, run, self._clock, twelve_hours=agent.context.twelve_hours)
         spoken = await guests.collect(spoken)
         heard = bool(spoken.inbound.text) and not run.stop.requested
         if heard and (left_out := self._left_out.pop(str(run.key), None)):

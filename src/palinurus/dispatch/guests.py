@@ -27,10 +27,11 @@ _COMMAND = re.compile(r"/\w[\w-]*(?:\s|$)", re.ASCII)
 class Guests:
     """Finds those who may join a turn. Implements agent.loop.Steer for one host."""
 
-    def __init__(self, runs: Runs, host: Run, clock: Clock) -> None:
+    def __init__(self, runs: Runs, host: Run, clock: Clock, *, twelve_hours: bool = False) -> None:
         self._runs = runs
         self._host = host
         self._clock = clock
+        self._twelve_hours = twelve_hours
 
     def waiting(self) -> bool:
         return bool(self._who("steer"))
@@ -40,7 +41,7 @@ class Guests:
         if not guests:
             return None
         spoken = self._together(guests)
-        return Interjection(spoken.run_id, said(spoken, local_time(self._clock)))
+        return Interjection(spoken.run_id, said(spoken, local_time(self._clock), twelve_hours=self._twelve_hours))
 
     async def collect(self, spoken: Spoken) -> Spoken:
         """The message together with those that wait behind it, once a moment has passed without another."""

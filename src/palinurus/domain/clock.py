@@ -41,3 +41,9 @@ def random_id() -> str:
 
 def local_time(clock: Clock) -> datetime:
     return datetime.fromtimestamp(clock.now_ms() / 1000, clock.zone)
+
+
+def time_text(moment: datetime, *, twelve_hours: bool = False) -> str:
+    """Day and time as people and models are told them."""
+    hours = "%I:%M %p" if twelve_hours else "%H:%M"
+    return f"{moment:%a %Y-%m-%d {hours} %Z}".strip()

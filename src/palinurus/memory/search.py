@@ -33,7 +33,7 @@ from palinurus.memory.words import word_query
 
 log = logging.getLogger(__name__)
 
-EMBEDDING_SHARE = 0.5  # of the question's time, at most
+EMBEDDING_SHARE, LOOK_SECONDS = 0.5, 1.0  # the embedder has all of the question's time but a second, at least half
 SWEEP_SHARE = 0.6
 MUCH = 200_000  # characters of candidates that are not judged on the event loop
 
@@ -164,7 +164,8 @@ class MemorySearch:
     async def _embedded(self, text: str, question: Question) -> _Vector:
         if self._embedder is None or question.keyword_only or not text:
             return _Vector(None, "off")
-        seconds = question.budget.seconds * EMBEDDING_SHARE
+        whole = question.budget.seconds
+        seconds = max(whole * EMBEDDING_SHARE, whole - LOOK_SECONDS)
         try:
             async with asyncio.timeout(seconds):
                 vector = await self._embedder.embed_query(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Collection
 
 from msgspec import Struct
 
@@ -10,11 +12,11 @@ from palinurus.config.include import read_text
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.schema import ModelChoice
 from palinurus.config.settings import default_agent
-from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 from palinurus.operations.config import Ground, config_set, config_unset
 from palinurus.operations.config_changes import Check, config_merge, text_hash
 from palinurus.providers.catalog import Catalog, catalog_of, config_aliases
-from palinurus.providers.choose import key_variables, known_provider
+from palinurus.providers.choose import KNOWN, key_variables, known_provider
 from palinurus.providers.keys.credentials import gather_credentials
 from palinurus.providers.offers import ALIASES, FREE, ModelInfo
 from palinurus.providers.provider import ModelRef
@@ -69,6 +71,18 @@ def models_choice(ground: Ground) -> Choice:
     if isinstance(model, ModelChoice):
         return Choice(model.primary or "", model.fallbacks)
     return Choice(model or "", ())
+
+
+def choice_trouble(ground: Ground) -> tuple[str, ...]:
+    """What keeps the models that the config names from being asked, one line each."""
+    loaded, choice = load_config(ground.home, ground.env), models_choice(ground)
+    troubles = []
+    for name in filter(None, (choice.primary, *choice.fallbacks)):
+        try:
+            usable_model(loaded, catalog_of(loaded.config), name)
+        except (BadRequest, ConfigError) as error:
+            troubles.append(str(error))
+    return tuple(troubles)
 
 
 def models_set(ground: Ground, name: str) -> str:
@@ -157,13 +171,21 @@ def usable_model(loaded: Loaded, catalog: Catalog, name: str) -> ModelRef:
     ref = catalog.resolve(name)
     own = {provider.strip().lower() for provider in loaded.config.models.providers}
     if known_provider(ref.provider) is None and ref.provider not in own and ref.provider not in FREE:
+        meant = similar_provider(ref.provider, own)
+        guess = f"did you mean {meant}/{ref.model}? Else " if meant else ""
         raise BadRequest(
             f"nothing is known about the provider {ref.provider!r}",
-            hint=f"set models.providers.{ref.provider}.baseUrl first",
+            hint=f"{guess}set models.providers.{ref.provider}.baseUrl first",
         )
     if '"' in ref.model or "\\" in ref.model:
         raise BadRequest(f"not a model's name: {ref.model!r}")
     return ref
+
+
+def similar_provider(name: str, own: Collection[str]) -> str:
+    """The provider that was probably meant; empty when there is no guess."""
+    known = [*own, *(provider.id for provider in KNOWN), *FREE]
+    return next(iter(difflib.get_close_matches(name.lower(), known, 1)), "")
 
 
 def _keyless(loaded: Loaded) -> set[str]:

@@ -41,6 +41,7 @@ class Validated(Struct, frozen=True):
     exists: bool
     files: tuple[str, ...]
     warnings: tuple[str, ...]
+    unused: tuple[str, ...] = ()  # keys that we know and do not use
 
 
 class SetupReport(Struct, frozen=True):
@@ -55,9 +56,10 @@ def config_get(ground: Ground, path: str) -> Any:
     return get_value(load_config(ground.home, ground.env), path)
 
 
-def config_set(ground: Ground, path: str, value: Any) -> None:
+def config_set(ground: Ground, path: str, value: Any, *, force: bool = False) -> tuple[str, ...]:
+    """What is to be said about it, one line each. With `force` also under a key that nobody knows."""
     with one_editor(ground.home):
-        set_value(ground.home, ground.env, path, value)
+        return set_value(ground.home, ground.env, path, value, force=force)
 
 
 def config_unset(ground: Ground, path: str) -> None:
@@ -69,7 +71,8 @@ def config_validate(ground: Ground) -> Validated:
     """Raises ConfigError with every mistake when there are any."""
     loaded = load_config(ground.home, ground.env)
     files = tuple(map(str, loaded.files))
-    return Validated(str(ground.home.config_path), _is_there(ground.home.config_path), files, loaded.warnings)
+    path = ground.home.config_path
+    return Validated(str(path), _is_there(path), files, loaded.warnings, loaded.unused)
 
 
 def config_schema() -> dict[str, Any]:
@@ -77,12 +80,15 @@ def config_schema() -> dict[str, Any]:
 
 
 def is_new(ground: Ground) -> bool:
-    """Whether nobody has lived in this home yet."""
-    return not any(_is_there(ground.home.root / name) for name in ("home.sqlite", "workspace", "palinurus.json"))
+    """Whether nobody has lived in this home yet. A config may stand in it already."""
+    return not any(_is_there(ground.home.root / name) for name in ("home.sqlite", "workspace"))
 
 
-def setup(ground: Ground) -> SetupReport:
-    """Make the home, its config and the workspace of every agent. Nothing that exists is touched."""
+def setup(ground: Ground, *, complete: bool = True) -> SetupReport:
+    """Make the home, its config and the workspace of every agent. Nothing that exists is touched.
+
+    A folder that is there gets the files that it lacks, unless `complete` is false.
+    """
     home = ground.home
     make_directory(home.root)
     created: list[str] = []
@@ -95,6 +101,8 @@ def setup(ground: Ground) -> SetupReport:
     for agent_id in agent_ids(loaded.config):
         settings = agent_settings(loaded.config, home, agent_id)
         workspaces[agent_id] = str(settings.workspace)
+        if not complete and _is_there(settings.workspace):
+            continue
         reports[settings.workspace] = seed_workspace(
             settings.workspace,
             skip_bootstrap=settings.skip_bootstrap,

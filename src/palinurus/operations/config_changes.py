@@ -70,13 +70,16 @@ def config_look(ground: Ground) -> ConfigView:
     redactor = Redactor(loaded.secrets)
     shown, parsed = _shown(text or "{}", redactor)
     whole = hide(loaded.raw, redactor.redact)
-    return ConfigView(path, exists, True, digest, shown if exists else None, parsed, whole, (), loaded.warnings)
+    odd = (*loaded.warnings, *loaded.unused)
+    return ConfigView(path, exists, True, digest, shown if exists else None, parsed, whole, (), odd)
 
 
-def config_replace(ground: Ground, raw: str, base_hash: str, check: Check, *, dry_run: bool = False) -> ConfigWritten:
+def config_replace(
+    ground: Ground, raw: str, base_hash: str, check: Check, *, dry_run: bool = False, force: bool = False
+) -> ConfigWritten:
     """Put a whole text in the file's place. Raises Stale, BadRequest, ConfigError, and what `check` raises.
 
-    With `dry_run` everything is checked and nothing written.
+    With `dry_run` everything is checked and nothing written; with `force` new keys that nobody knows are kept.
     """
 
     def edit(text: str) -> tuple[str, list[Change]]:
@@ -86,11 +89,18 @@ def config_replace(ground: Ground, raw: str, base_hash: str, check: Check, *, dr
             edited = put(edited, path, value)
         return edited, []
 
-    return _edited(ground, edit, base_hash, check, dry_run=dry_run)
+    return _edited(ground, edit, base_hash, check, dry_run=dry_run, force=force)
 
 
 def config_merge(
-    ground: Ground, raw: str, base_hash: str, check: Check, replace: Collection[str] = (), *, dry_run: bool = False
+    ground: Ground,
+    raw: str,
+    base_hash: str,
+    check: Check,
+    replace: Collection[str] = (),
+    *,
+    dry_run: bool = False,
+    force: bool = False,
 ) -> ConfigWritten:
     """Merge a patch into the file. Raises as `config_replace` does."""
 
@@ -107,12 +117,12 @@ def config_merge(
         ]
         return apply_changes(text, edits, whole), edits
 
-    return _edited(ground, edit, base_hash, check, dry_run=dry_run)
+    return _edited(ground, edit, base_hash, check, dry_run=dry_run, force=force)
 
 
 def config_edit(ground: Ground, edit: Callable[[str], str], check: Check) -> ConfigWritten:
     """Change the text of the file by a function that looks at what is there."""
-    return _edited(ground, lambda text: (edit(text), []), None, check)
+    return _edited(ground, lambda text: (edit(text), []), None, check, force=True)
 
 
 def text_hash(text: str | None) -> str:
@@ -126,6 +136,7 @@ def _edited(
     check: Check,
     *,
     dry_run: bool = False,
+    force: bool = False,
 ) -> ConfigWritten:
     with one_editor(ground.home):
         current = read_text(ground.home.config_path)
@@ -138,7 +149,7 @@ def _edited(
             return _written(ground, current, noop=True)
         check(parse(text), _object(edited, "the config"))
         kept = [each for each in edits if each[1] is not DROP]
-        replace_text(ground.home, ground.env, edited, kept, dry_run=dry_run)
+        replace_text(ground.home, ground.env, edited, kept, dry_run=dry_run, force=force)
         return _written(ground, edited, noop=False)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -10,9 +12,10 @@ from palinurus.config.home import env_value
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.settings import agent_ids, default_agent
 from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.operations.catalog import similar_provider
 from palinurus.operations.config import Ground
-from palinurus.providers.choose import key_variables
-from palinurus.providers.keys.credential_file import CredentialFile, credential_paths
+from palinurus.providers.choose import key_variables, known_provider
+from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.credentials import KEYCHAIN, Kind, gather_credentials
 from palinurus.providers.keys.keychain import drop_keychain, write_keychain
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
@@ -42,6 +45,7 @@ class Stored(Struct, frozen=True):
     replaced: bool
     sealed: bool
     keychain: bool
+    unheard: str = ""  # what to say of a provider that nobody knows yet
 
 
 def credentials_list(ground: Ground, agent: str = "") -> CredentialList:
@@ -77,14 +81,56 @@ def credential_add(
         profile = {"type": kind, "provider": owner, f"{field}Ref": {"source": KEYCHAIN, "id": profile_id}}
     replaced = file.add(profile_id, profile)
     sealed = bool(env_value(ground.env, PASSPHRASE_ENV))
-    return Stored(profile_id, str(file.path), replaced, sealed, keychain)
+    return Stored(profile_id, str(file.path), replaced, sealed, keychain, _unheard(ground, owner))
 
 
-def credential_remove(ground: Ground, profile_id: str, agent: str = "") -> str:
-    """Forget a key; gives the file it was in. Raises NotFound, and says where a key comes from that we do not keep."""
+def _unheard(ground: Ground, provider: str) -> str:
+    own = {name.strip().lower() for name in load_config(ground.home, ground.env).config.models.providers}
+    if known_provider(provider) is not None or provider in own:
+        return ""
+    meant = similar_provider(provider, own)
+    guess = f"; did you mean {meant}? `pal models auth remove {provider}` takes it back" if meant else ""
+    return f"nothing is known about a provider {provider} yet (models.providers.{provider}.baseUrl){guess}"
+
+
+class Removed(Struct, frozen=True):
+    id: str
+    path: str
+
+
+@contextmanager
+def credential_on_trial(ground: Ground, provider: str, secret: str) -> Iterator[Callable[[], None]]:
+    """Store a key as `credential_add` does, and take it back on leaving unless the callable given was called.
+
+    A key that it replaced is then there again.
+    """
+    file, profile_id = credential_file(ground, ""), f"{provider.strip().lower()}:default"
+    before = profiles_of(file.read()).get(profile_id)
+    credential_add(ground, provider, secret)
+    kept = False
+
+    def keep() -> None:
+        nonlocal kept
+        kept = True
+
+    try:
+        yield keep
+    finally:
+        if not kept and before is not None:
+            file.add(profile_id, before)
+        elif not kept:
+            file.remove(profile_id)
+
+
+def credential_remove(ground: Ground, named: str, agent: str = "") -> Removed:
+    """Forget a key, named by its id, or by its provider where that has one.
+
+    Raises NotFound, and says where a key comes from that we do not keep.
+    """
+    file = credential_file(ground, agent)
+    profile_id = _only_profile(ground, file, named.strip(), agent)
     elsewhere = {"env": "unset its variable", "config": "take apiKey out of models.providers"}
     source = elsewhere.get(profile_id.partition(":")[2], "")
-    file = credential_file(ground, agent)
     try:
         removed = file.remove(profile_id)
     except NotFound as error:
@@ -93,7 +139,19 @@ def credential_remove(ground: Ground, profile_id: str, agent: str = "") -> str:
         reference = removed.get(f"{field}Ref")
         if isinstance(reference, dict) and reference.get("source") == KEYCHAIN:
             drop_keychain(str(reference.get("id") or profile_id))
-    return str(file.path)
+    return Removed(profile_id, str(file.path))
+
+
+def _only_profile(ground: Ground, file: CredentialFile, named: str, agent: str) -> str:
+    """The id of the key that is meant. Raises BadRequest when the provider that was named has several."""
+    if ":" in named:
+        return named
+    provider = named.lower()
+    stored = sorted(id_ for id_ in profiles_of(file.read()) if id_.partition(":")[0] == provider)
+    if len(stored) > 1:
+        raise BadRequest(f"{provider} has several keys: {', '.join(stored)}", hint="name the one that shall go")
+    known = [item.id for item in credentials_list(ground, agent).credentials if item.provider == provider]
+    return next(iter([*stored, *known]), named)
 
 
 def provider_id(text: str) -> str:

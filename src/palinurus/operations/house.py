@@ -12,6 +12,7 @@ from palinurus.agent.turn import TurnRunner
 from palinurus.config.compacting import MaintenanceSettings
 from palinurus.config.handling import HandsSettings
 from palinurus.config.home import Home
+from palinurus.context.epoch import Route
 from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.dispatcher import Dispatcher
@@ -30,6 +31,7 @@ from palinurus.migrate.importer import SessionImporter
 from palinurus.operations.holder import Holder
 from palinurus.operations.register import Register
 from palinurus.providers.keys.pool import CredentialState
+from palinurus.providers.provider import Provider
 from palinurus.sandbox.quarters import Quarters
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sessions.store import SessionStore, TranscriptIndex
@@ -47,6 +49,12 @@ class ModelDesk(Protocol):
         """How its keys stand, in the order in which they would be asked, without their secrets."""
 
     def fallbacks(self, agent_id: str) -> Sequence[str]: ...
+
+    async def choose(self, agent_id: str, wanted: str = "", credential: str = "") -> tuple[Provider, Route]:
+        """As Agent.choose_model, for an agent that may have nowhere to live; with one key alone, if it is named.
+
+        Raises NotFound for an unknown agent.
+        """
 
 
 class Snapshots(Protocol):
@@ -115,6 +123,8 @@ class House(Struct, frozen=True):
     """The memory of an agent. Raises NotFound for an unknown one; what is wrong is said when asked."""
     skills: Callable[[str], Skills] = _no_skills
     """The skills of an agent. Raises NotFound for an unknown one."""
+    workspace: Callable[[str], Path] = lambda _: Path()
+    """Where an agent lives, whether or not it is there. Raises NotFound for an unknown one."""
     importer: SessionImporter | None = None
     """Takes conversations of other homes in."""
     exporter: SessionExporter | None = None

@@ -36,6 +36,7 @@ class ModelStatus(Struct, frozen=True, rename="camel"):
 class ProbeModel(Struct, frozen=True):
     ref: str = ""  # provider/model or a short name; empty: what the agent would ask
     agent: str = ""
+    credential: str = ""  # ask with this key alone
 
 
 class ProbeReport(Struct, frozen=True, rename="camel"):
@@ -52,22 +53,23 @@ class ProbeReport(Struct, frozen=True, rename="camel"):
 
 
 async def _status(house: House, params: AskModels) -> ModelStatus:
-    agent = house.agents.get(params.agent or house.agents.default)
-    provider, route = await agent.choose_model("")
+    agent_id = params.agent or house.agents.default
+    provider, route = await house.models.choose(agent_id)
     return ModelStatus(
-        agent=agent.id,
+        agent=agent_id,
         model=f"{route.provider}/{route.model}",
         reason=route.reason,
         wire=route.wire,
         context_window=provider.context_window(route.model),
-        fallbacks=tuple(house.models.fallbacks(agent.id)),
-        credentials=tuple(house.models.credential_states(agent.id)),
+        fallbacks=tuple(house.models.fallbacks(agent_id)),
+        credentials=tuple(house.models.credential_states(agent_id)),
         warnings=house.warnings(),
     )
 
 
 async def _probe(house: House, params: ProbeModel) -> ProbeReport:
-    return await probe(house.agents.get(params.agent or house.agents.default).choose_model, params.ref)
+    agent_id = params.agent or house.agents.default
+    return await probe(lambda ref: house.models.choose(agent_id, ref, params.credential), params.ref)
 
 
 async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref: str = "") -> ProbeReport:

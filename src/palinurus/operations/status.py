@@ -13,8 +13,8 @@ from palinurus.agent.gathering import context_for, gather, in_session
 from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
-from palinurus.domain.clock import local_time
-from palinurus.domain.errors import NotFound
+from palinurus.domain.clock import local_time, time_text
+from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
@@ -30,20 +30,23 @@ class AskStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True, rename="camel"):
+    """Of a house that cannot be entered only the first three are known, and its troubles."""
+
     version: str
     home: str
     config: str
-    agent: str
-    agents: tuple[str, ...]
-    workspace: str
-    model: str
-    model_reason: str
-    holder_pid: int
-    busy: int
-    sessions: tuple[Session, ...]
-    warnings: tuple[str, ...]
+    agent: str = ""
+    agents: tuple[str, ...] = ()
+    workspace: str = ""
+    model: str = ""
+    model_reason: str = ""
+    holder_pid: int = 0
+    busy: int = 0
+    sessions: tuple[Session, ...] = ()
+    warnings: tuple[str, ...] = ()
     deliveries: Standing = Standing()
     identity: AgentIdentity = AgentIdentity()  # of the agent: config and IDENTITY.md
+    troubles: tuple[str, ...] = ()  # what keeps the agent from answering, one line each
 
 
 class AskContext(Struct, frozen=True):
@@ -63,15 +66,16 @@ class SessionStanding(Struct, frozen=True, rename="camel"):
 
 
 async def _status(house: House, params: AskStatus) -> Status:
-    agent = house.agents.get(params.agent or house.agents.default)
-    _, route = await agent.choose_model("")
+    agent_id = params.agent or house.agents.default
+    _, route = await house.models.choose(agent_id)
+    workspace, identity, troubles = _lodging(house, agent_id)
     return Status(
         version=__version__,
         home=str(house.home.root),
         config=str(house.home.config_path),
-        agent=agent.id,
+        agent=agent_id,
         agents=tuple(house.agents.ids),
-        workspace=agent.context.prompt.workspace,
+        workspace=workspace,
         model=f"{route.provider}/{route.model}",
         model_reason=route.reason,
         holder_pid=os.getpid(),
@@ -79,8 +83,18 @@ async def _status(house: House, params: AskStatus) -> Status:
         sessions=tuple(await house.sessions.recent(limit=5)),
         warnings=(*house.warnings(), *house.turns.upkeep.engines.warnings),
         deliveries=await house.deliveries.standing(),
-        identity=agent_identity(agent),
+        identity=identity,
+        troubles=troubles,
     )
+
+
+def _lodging(house: House, agent_id: str) -> tuple[str, AgentIdentity, tuple[str, ...]]:
+    """The workspace of an agent, who it is, and what is wrong with it."""
+    try:
+        agent = house.agents.get(agent_id)
+    except WorkspaceError as error:
+        return str(house.workspace(agent_id)), AgentIdentity(), (str(error),)
+    return agent.context.prompt.workspace, agent_identity(agent), ()
 
 
 async def _context(house: House, params: AskContext) -> ContextReport:
@@ -127,11 +141,12 @@ async def session_report(house: House, key: SessionKey) -> str:
     standing = await _standing(house, AskContext(str(key)))
     session = await house.sessions.find(key)
     view = await house.turns.view_of(key)
-    _, route = await house.agents.get(key.agent).choose_model(view.model)
+    agent = house.agents.get(key.agent)
+    _, route = await agent.choose_model(view.model)
     preferences = session.preferences if session else Preferences()
     lines = (
         ("session", str(key)),
-        ("time", f"{local_time(house.clock):%a %Y-%m-%d %H:%M %Z}".strip()),
+        ("time", time_text(local_time(house.clock), twelve_hours=agent.context.twelve_hours)),
         ("model", f"{standing.model} ({route.reason or 'chosen'}), thinking {view.thinking or route.thinking}"),
         ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
         ("used", _used(standing, session)),

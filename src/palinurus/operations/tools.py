@@ -104,7 +104,7 @@ def _of_group(group: tuple[str, ...]) -> str:
 async def _place(house: House, params: AskTools) -> _Place:
     inbound = Inbound("", "", session_key=params.session_key, agent=params.agent)
     key = resolve(inbound, house.agents.ids, house.agents.default)
-    provider, _, model = (params.model or await _last_model(house, key)).partition("/")
+    provider, _, model = (params.model or await _next_model(house, key)).partition("/")
     channel, _, sender = params.sender.partition(":") if params.sender else ("cli", "", "owner")
     asked = Asked(
         "",
@@ -120,9 +120,10 @@ async def _place(house: House, params: AskTools) -> _Place:
     return _Place(tuple(await house.hands.tools(key.agent)), house.hands.policy(key.agent), asked)
 
 
-async def _last_model(house: House, key: SessionKey) -> str:
-    session = await house.sessions.find(key)
-    return f"{session.provider}/{session.model}" if session and session.provider else ""
+async def _next_model(house: House, key: SessionKey) -> str:
+    """What the next message of the session is sent to, whether or not there was one before."""
+    _, route = await house.models.choose(key.agent, (await house.turns.view_of(key)).model)
+    return f"{route.provider}/{route.model}"
 
 
 def _listed(tool: Tool, verdict: Verdict) -> ListedTool:

@@ -18,14 +18,14 @@ class Unavailable:
         """`wire` and `window` are those it would have, so that nothing changes once it can be used."""
         self.name = name
         self.wire = wire
-        self._error = error
+        self.error = error
         self._window = window
 
     def context_window(self, model: str) -> int:
         return self._window
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        yield ReplyFailed(self._error)
+        yield ReplyFailed(self.error)
 
     async def close(self) -> None:
         pass

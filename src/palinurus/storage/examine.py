@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from palinurus.domain.errors import StorageError
 from palinurus.storage.database import Database
 from palinurus.storage.queries import load_queries, migration_files
 from palinurus.storage.transcripts import SQL as INDEX
@@ -47,6 +48,18 @@ async def examine_index(path: Path) -> tuple[tuple[str, ...], int]:
         return faults, position
     finally:
         await database.close()
+
+
+async def examine_derived(path: Path, series: str) -> str:
+    """What is wrong with a file that can be made anew; empty when it is whole."""
+    try:
+        database = Database(path, series, readonly=True)
+        try:
+            return next(iter(await _whole(database)), "")
+        finally:
+            await database.close()
+    except StorageError as error:
+        return error.message
 
 
 async def _whole(database: Database) -> tuple[str, ...]:

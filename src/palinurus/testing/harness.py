@@ -99,6 +99,9 @@ class FixedAgents:
     def fallbacks(self, agent_id: str) -> list[str]:
         return []
 
+    async def choose(self, agent_id: str, wanted: str = "", credential: str = "") -> tuple[Provider, Route]:
+        return await self.get(agent_id).choose_model(wanted)
+
 
 class FixedHands:
     """Implements operations.HandsDesk: what the harness has, and the defaults of the product."""

@@ -21,6 +21,7 @@ from palinurus.config.memory_settings import memory_settings
 from palinurus.config.remembering import MemorySettings
 from palinurus.config.secrets import Redactor
 from palinurus.config.settings import AgentSettings, agent_ids, agent_settings, default_agent, reset_rule
+from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.prompt import PromptSettings
 from palinurus.context.recall import Recall, Recalling, nothing_recalled
@@ -40,7 +41,7 @@ from palinurus.providers.keys.oauth import oauth_client
 from palinurus.providers.keys.pool import CredentialPool, CredentialState
 from palinurus.providers.keys.renewal import Renewals
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
-from palinurus.providers.provider import ModelRef
+from palinurus.providers.provider import ModelRef, Provider
 from palinurus.providers.relay import Sleep
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
@@ -53,9 +54,10 @@ from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.mcp.servers import McpServers
 from palinurus.wiring.hands import Bench, Workshop, program_path
 from palinurus.wiring.memory import Memories, Remembering
-from palinurus.wiring.models import Models
+from palinurus.wiring.models import Models, lacking
 from palinurus.wiring.policy import unknown_names
 from palinurus.wiring.skills import SkillShelves
+from palinurus.workspace.seed import seed_workspace
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class Keeping(Struct, frozen=True):
     sessions: SessionStore
     tools: tuple[Tool, ...] = ()
     readonly: bool = False
+    process: str = ""  # who holds the home for others, for errors that are about that process
 
 
 class ConfiguredAgents:
@@ -88,6 +91,8 @@ class ConfiguredAgents:
     ) -> None:
         self._home = home
         self._env = env
+        self._readonly = keeping.readonly
+        self._process = keeping.process
         self._clock = clock
         self._sleep = sleep
         self.approvals = Approvals(
@@ -124,7 +129,14 @@ class ConfiguredAgents:
         self.trouble = ""  # what keeps a newer config from being used
         self._credentials = self._gather(loaded)
         self.models = Models(
-            loaded, self._clock, self.credentials, self._pool, self.redact, self._sleep, self._renewals.renew
+            loaded,
+            self._clock,
+            self.credentials,
+            self._pool,
+            self.redact,
+            self._sleep,
+            self._renewals.renew,
+            process=self._process,
         )
         self._redactor = self._make_redactor()
         self.shelves = SkillShelves(self._home, loaded, self._skill_cache, self.skill_watch)
@@ -189,12 +201,17 @@ class ConfiguredAgents:
     def warnings(self) -> tuple[str, ...]:
         keys = dict.fromkeys(line for known in self._credentials.values() for line in known.troubles)
         return (
-            *self.loaded.warnings,
+            *(self._with_process(line) for line in self.loaded.warnings),
             *keys,
             *self._unknown_tools(),
             *self._bench.mcp.warnings,
             *((self.trouble,) if self.trouble else ()),
         )
+
+    def _with_process(self, line: str) -> str:
+        """Whoever asks may have set a variable that the process which holds the home lacks."""
+        lacks = any(line.endswith(f"the variable {name} is not set") for name in self.loaded.missing)
+        return f"{line} {lacking(self._process)}".strip() if lacks else line
 
     def _unknown_tools(self) -> tuple[str, ...]:
         """Names in allow and deny lists that mean nothing here, of agents that were asked for."""
@@ -211,7 +228,7 @@ class ConfiguredAgents:
         if agent_id not in self._agents:
             self._agents[agent_id] = self._make(agent_settings(self.loaded.config, self._home, agent_id))
         agent = self._agents[agent_id]
-        check_workspace(Path(agent.context.prompt.workspace))
+        check_workspace(Path(agent.context.prompt.workspace), self._home)
         return agent
 
     def reset_policy(self, key: SessionKey) -> ResetPolicy:
@@ -241,6 +258,16 @@ class ConfiguredAgents:
     def fallbacks(self, agent_id: str) -> tuple[str, ...]:
         return agent_settings(self.loaded.config, self._home, agent_id).fallbacks
 
+    async def choose(self, agent_id: str, wanted: str = "", credential: str = "") -> tuple[Provider, Route]:
+        """Implements operations.ModelDesk."""
+        self.refresh()
+        settings = agent_settings(self.loaded.config, self._home, agent_id)
+        return await self.models.choose(wanted, settings, credential)
+
+    def workspace(self, agent_id: str) -> Path:
+        """Raises NotFound."""
+        return agent_settings(self.loaded.config, self._home, agent_id).workspace
+
     def memory(self, agent_id: str) -> Memory:
         """Raises NotFound."""
         self.refresh()
@@ -267,7 +294,8 @@ class ConfiguredAgents:
             await models.close()
 
     def _make(self, settings: AgentSettings) -> Agent:
-        check_workspace(settings.workspace)
+        self._give_workspace(settings)
+        check_workspace(settings.workspace, self._home)
         files = self._bench.files(settings.workspace)
         hands = self.hands
         hands.of(settings.agent_id)  # what is wrong with their config is told now, and not by a turn half-way
@@ -289,6 +317,16 @@ class ConfiguredAgents:
             runtime=runtime_line(settings.agent_id),
             workspace_of=partial(hands.workspace_of, agent=settings),
         )
+
+    def _give_workspace(self, settings: AgentSettings) -> None:
+        """A folder that nobody named is made by whoever needs it first. Raises WorkspaceError."""
+        root = settings.workspace
+        if self._readonly or settings.workspace_named or os.path.lexists(root):
+            return
+        seed_workspace(
+            root, skip_bootstrap=settings.skip_bootstrap, skip_optional=settings.skip_optional_bootstrap_files
+        )
+        log.warning("there was no workspace, so one was made in %s", root)
 
     def _recall(self, agent_id: str) -> Recalling:
         settings = self._remembering(agent_id).settings
@@ -316,17 +354,20 @@ class ConfiguredAgents:
         return self.models.catalog.cost(ModelRef(provider, model), usage)
 
 
-def check_workspace(root: Path) -> None:
+def check_workspace(root: Path, home: Home) -> None:
+    """Raises WorkspaceError for a folder that an agent cannot live in."""
     try:
-        there = root.is_dir()
+        there, taken = root.is_dir(), root.exists()
     except OSError as error:  # a folder on the way may not be entered
         raise WorkspaceError(
             f"the workspace {root} cannot be reached: {error.strerror}", hint="check who owns it"
         ) from None
+    if taken and not there:
+        raise WorkspaceError(f"the workspace {root} is no folder", hint="move what is there aside")
     if not there:
-        raise WorkspaceError(
-            f"the workspace {root} does not exist", hint="`pal setup` makes it, --workspace names another"
-        )
+        make = f"check the path; `pal --workspace {root} setup` makes it"
+        hint = make if root == home.workspace_override else "`pal setup` makes it, --workspace names another"
+        raise WorkspaceError(f"the workspace {root} does not exist", hint=hint)
     if not os.access(root, os.R_OK | os.X_OK):
         raise WorkspaceError(f"the workspace {root} cannot be read", hint="check who owns it")
 
@@ -350,7 +391,7 @@ def _context(settings: AgentSettings, memory: MemorySettings) -> ContextSettings
         extra_files=settings.extra_bootstrap_files,
         citations=memory.citations,
     )
-    return ContextSettings(prompt, settings.context_injection)
+    return ContextSettings(prompt, settings.context_injection, twelve_hours=settings.time_format == "12")
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

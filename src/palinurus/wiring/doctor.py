@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, load_config
-from palinurus.domain.errors import ConfigError
+from palinurus.domain.errors import ConfigError, PalinurusError
 from palinurus.wiring.checks.agents import check_agents, check_model
 from palinurus.wiring.checks.backup import check_backup
 from palinurus.wiring.checks.check import Check, bad, ok, warning
@@ -15,6 +16,7 @@ from palinurus.wiring.checks.place import (
     check_git,
     check_holder,
     check_index,
+    check_memory,
     check_modes,
     check_room,
 )
@@ -24,19 +26,54 @@ from palinurus.wiring.checks.sessions import check_sessions
 
 async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_model: bool = True) -> list[Check]:
     """`fix` mends what can be mended without a decision. Never raises for what it finds."""
-    checks = list(check_modes(home, fix=fix))
+    checks: list[Check] = []
+    entries = 0
+    with _told("home", checks):
+        checks += check_modes(home, fix=fix)
     loaded, about_config = _config(home, env)
     checks += about_config
-    checks.append(await check_holder(home))
-    database, entries = await check_database(home)
-    checks += [*database, await check_index(home, entries, fix=fix), check_backup(home, entries)]
+    with _told("lock", checks):
+        checks.append(await check_holder(home))
+    with _told("database", checks):
+        database, entries = await check_database(home)
+        checks += database
+    with _told("index", checks):
+        checks.append(await check_index(home, entries, fix=fix))
+        checks += [check async for check in check_memory(home)]
+    with _told("backup", checks):
+        checks.append(check_backup(home, entries))
     if loaded is not None:
+        await _promises(home, env, loaded, checks, ask_model=ask_model)
+    with _told("disk", checks):
+        checks.append(check_room(home))
+    return [*checks, check_git()]
+
+
+async def _promises(
+    home: Home, env: Mapping[str, str], loaded: Loaded, checks: list[Check], *, ask_model: bool
+) -> None:
+    """What the config says there is."""
+    with _told("agents", checks):
         checks += check_agents(home, loaded)
+    with _told("sessions", checks):
         checks += await check_sessions(home, loaded)
+    with _told("sandbox", checks):
         checks += [check async for check in check_sandbox(home, loaded)]
-        if ask_model:
+    if ask_model:
+        with _told("model", checks):
             checks.append(await check_model(home, env, loaded))
-    return [*checks, check_room(home), check_git()]
+
+
+@contextmanager
+def _told(name: str, checks: list[Check]) -> Iterator[None]:
+    """What cannot be looked at is a finding, and no reason to look at nothing else."""
+    try:
+        yield
+    except PalinurusError as error:
+        checks.append(bad(name, f"cannot be looked at: {error.message}", "", error.hint))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        checks.append(bad(name, f"cannot be looked at: {why}", error.filename or "", "check who owns it, and its mode"))
 
 
 def _config(home: Home, env: Mapping[str, str]) -> tuple[Loaded | None, list[Check]]:
@@ -46,5 +83,5 @@ def _config(home: Home, env: Mapping[str, str]) -> tuple[Loaded | None, list[Che
     except ConfigError as error:
         mistakes = [line for line in error.message.splitlines() if line.strip()]
         return None, [bad("config", line, path, error.hint or "mend the file") for line in mistakes]
-    odd = [warning("config", line, path) for line in loaded.warnings]
+    odd = [warning("config", line, path) for line in (*loaded.warnings, *loaded.unused)]
     return loaded, odd or [ok("config", "good" if loaded.files else "none; the defaults hold", path)]

@@ -40,6 +40,7 @@ HAND_OVER_SECONDS = 900.0  # that a holder may take to finish what runs
 YIELD_SECONDS = 5.0  # that a holder which handed over leaves the lock to the one who asked for it
 LOCK_SECONDS = 1.0  # between two looks whether the lock is still there
 INSIDE_SECONDS = 5.0  # that a question of our own, asked before the home was handed over, may still take
+STAYING = ("pal chat", "pal gateway", "pal mcp", "pal up")  # those who may work for a person at another terminal
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 
 
@@ -194,7 +195,8 @@ class Door:
 
     async def _hold(self) -> LocalCaller:
         try:
-            self._runtime = Runtime(self._home, self._env)
+            stays = f"pid {os.getpid()} ({self._command})" if self._command in STAYING else ""
+            self._runtime = Runtime(self._home, self._env, process=stays)
             await self._runtime.recover()
             self._server = Server(self._runtime.house, TABLE, self._hello())
             await self._server.start(self._socket)

@@ -7,8 +7,11 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol
 
+import msgspec
+
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.schema import ProviderEntry
+from palinurus.config.secrets import variable_named
 from palinurus.config.section import SecretRef
 from palinurus.config.settings import AgentSettings
 from palinurus.context.epoch import Route
@@ -66,7 +69,10 @@ class Models:
         redact: Callable[[str], str],
         sleep: Sleep,
         renew: Renew | None = None,
+        process: str = "",
     ) -> None:
+        """`process` is who asks for others, as they are told of it; empty when nobody else can be meant."""
+        self._process = process
         self.catalog = catalog_of(loaded.config)
         self._loaded = loaded
         self._clock = clock
@@ -80,12 +86,15 @@ class Models:
         self._found: dict[str, tuple[int, Choice]] = {}
         self._embedded = Embedded(clock, small_talk=loaded.config.models.small_talk)
 
-    async def choose(self, wanted: str, settings: AgentSettings) -> tuple[Provider, Route]:
+    async def choose(self, wanted: str, settings: AgentSettings, credential: str = "") -> tuple[Provider, Route]:
         """The provider for what a session or an agent wants, "" for whatever is there. Never raises.
 
-        A model that a session chose stands alone; the agent's own goes on to its fallbacks.
+        A model that a session chose stands alone; the agent's own goes on to its fallbacks. With a `credential` that is
+        known, no other key is asked.
         """
         credentials = self._credentials(settings.agent_id)
+        if only := tuple(each for each in credentials.known if each.id == credential):
+            credentials = msgspec.structs.replace(credentials, known=only)
         names = [wanted] if wanted else [settings.model, *settings.fallbacks]
         found = [await self._candidate(name, credentials, settings.agent_id) for name in names]
         once: dict[ModelRef, Candidate] = {}
@@ -93,7 +102,7 @@ class Models:
             once.setdefault(candidate.ref, candidate)
         candidates = list(once.values())
         provider = FailoverProvider(candidates, self._pool, sleep=self._sleep, renew=self._renew, redact=self._redact)
-        ref, reason = candidates[0].ref, found[0][1]
+        ref, reason = candidates[0].ref, "; ".join(filter(None, (found[0][1], _why_not(candidates[0]))))
         return provider, Route(ref.provider, ref.model, provider.wire, settings.thinking_default or "off", reason)
 
     async def close(self) -> None:
@@ -136,7 +145,8 @@ class Models:
                 return _unusable(choice.ref, error)
             if known is None:
                 window = self.catalog.windows(choice.ref.provider).get(choice.ref.model, choice.window) or 32_000
-                return Unavailable(choice.ref.provider, _no_key(choice.ref, credentials), wire=wire, window=window)
+                lacks = self._no_key(choice.ref, credentials, _unset_variable(entry))
+                return Unavailable(choice.ref.provider, lacks, wire=wire, window=window)
             self._providers[place] = known
         return known
 
@@ -152,7 +162,7 @@ class Models:
                 hint=f"set models.providers.{name}.baseUrl in the config",
             )
         headers = _headers(entry, self._loaded)
-        if credential is None and not headers and needs_key(name, base_url):
+        if credential is None and not headers and (needs_key(name, base_url) or _unset_variable(entry)):
             return None
         secret = credential.secret if credential else None
         if credential and credential.kind == "oauth" and wire in KEY_HEADER_WIRES:
@@ -167,20 +177,42 @@ class Models:
             clock=self._clock,
         )
 
+    def _no_key(self, ref: ModelRef, credentials: Credentials, variable: str) -> ProviderError:
+        """Asking the provider would only tell us the same, a second later and less clearly."""
+        expired = [credential for credential in credentials.known if credential.provider == ref.provider]
+        why, hint = "there is none", f"`pal models auth add {ref.provider}` stores one"
+        if any(credential.kind == "oauth" for credential in expired):
+            why, hint = "the sign-in it had has expired", f"{log_in_again(ref.provider)}; or {hint}"
+        elif expired:
+            why = "the key it had has expired"
+        elif variable:
+            why = f"the variable {variable} is not set {lacking(self._process)}".strip()
+        said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
+        return ProviderError(said, kind=Failure.AUTH, hint=hint)
+
+
+def _why_not(candidate: Candidate) -> str:
+    """What keeps a model from being asked at all, for those who only want to know which one it is."""
+    opened = candidate.open(next(iter(candidate.credentials), None))
+    return f"cannot be used: {opened.error.message}" if isinstance(opened, Unavailable) else ""
+
 
 def _unusable(ref: ModelRef, error: ConfigError) -> Unavailable:
     return Unavailable(ref.provider, ProviderError(error.message, kind=Failure.BAD_REQUEST, hint=error.hint))
 
 
-def _no_key(ref: ModelRef, credentials: Credentials) -> ProviderError:
-    """Asking the provider would only tell us the same, a second later and less clearly."""
-    expired = [credential for credential in credentials.known if credential.provider == ref.provider]
-    why = "the key it had has expired" if expired else "there is none"
-    hint = f"`pal models auth add {ref.provider}` stores one"
-    if any(credential.kind == "oauth" for credential in expired):
-        why, hint = "the sign-in it had has expired", f"{log_in_again(ref.provider)}; or {hint}"
-    said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
-    return ProviderError(said, kind=Failure.AUTH, hint=hint)
+def _unset_variable(entry: ProviderEntry | None) -> str:
+    """The variable in which the config looks for the key. Whoever asks with a key of another kind need not care."""
+    if entry is None or entry.api_key is None:
+        return ""
+    if isinstance(entry.api_key, str):
+        return variable_named(entry.api_key.strip())
+    return entry.api_key.id if entry.api_key.source == "env" else ""
+
+
+def lacking(process: str) -> str:
+    """The end of a sentence about a variable that another process lacks."""
+    return f"in {process}, which holds the home: start it again with the variable" if process else ""
 
 
 def _wire(entry: ProviderEntry | None, choice: Choice) -> str:

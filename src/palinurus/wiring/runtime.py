@@ -96,8 +96,15 @@ class Runtime:
     """A house and what must be closed behind it."""
 
     def __init__(
-        self, home: Home, env: Mapping[str, str], *, readonly: bool = False, sleep: Sleep = asyncio.sleep
+        self,
+        home: Home,
+        env: Mapping[str, str],
+        *,
+        readonly: bool = False,
+        sleep: Sleep = asyncio.sleep,
+        process: str = "",
     ) -> None:
+        """`process` is how others are told of the one that holds the home for them."""
         loaded = load_config(home, env)
         if not readonly:
             leave_shortcut(home, loaded)
@@ -116,7 +123,8 @@ class Runtime:
         on_disk = SqliteSessions(self._database, clock, random_id)
         recent = RecentSessions(on_disk)
         store = on_disk if readonly else recent  # only the holder may trust its memory
-        keeping = Keeping(SqliteApprovals(self._database), grants, audit, random_id, store, own, readonly=readonly)
+        approvals = SqliteApprovals(self._database)
+        keeping = Keeping(approvals, grants, audit, random_id, store, own, readonly=readonly, process=process)
         self.agents = ConfiguredAgents(home, env, loaded, clock, keeping, sleep)
         self._index = SqliteTranscriptIndex(self._database, home.root / "derived" / "transcripts.sqlite")
         turns = TurnRunner(store, self.agents.reset_policy, clock, random_id, self.agents.redact)
@@ -148,6 +156,7 @@ class Runtime:
             mcp=self.agents.servers,
             memory=self.agents.memory,
             skills=self.agents.skills,
+            workspace=self.agents.workspace,
             snapshots=SqliteSnapshots(self._database),
             forgetting=SqliteForgetting(self._database, recent.forget, self._index.discard),
             exporter=SqliteExporter(self._database),

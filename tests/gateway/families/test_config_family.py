@@ -59,7 +59,7 @@ async def test_a_config_that_does_not_exist_or_is_broken_is_told(ask: Asking) ->
 
 async def test_a_patch_keeps_comments_unknown_keys_and_secrets(config: Asking) -> None:
     patch = {"agents": {"defaults": {"model": "embedded/other", "timeoutSeconds": 30}}, "new": {"a": 1}}
-    done = await config("config.patch", raw=json.dumps(patch), baseHash=await base(config))
+    done = await config("config.patch", raw=json.dumps(patch), baseHash=await base(config), force=True)
     assert (done["ok"], done["noop"], done["hash"]) == (True, False, await base(config))
     assert "very-secret" not in json.dumps(done)
     assert "// The owner's own words." in text(config)
@@ -68,6 +68,21 @@ async def test_a_patch_keeps_comments_unknown_keys_and_secrets(config: Asking) -
     assert '"embedded/other"' in text(config)
     await config("config.patch", raw='{"new": null}', baseHash=await base(config))
     assert "new" not in (await config("config.get"))["parsed"]
+
+
+async def test_a_slip_in_a_patch_or_a_whole_text_is_refused_with_what_was_meant(config: Asking) -> None:
+    slip = '{"agents": {"defaults": {"timeoutSecnds": 30}}}'
+    whole = (await config("config.get"))["raw"].replace("{", '{"sesion": {},', 1)
+    with pytest.raises(BadRequest, match="nothing reads sesion"):
+        await config("config.set", raw=whole, baseHash=await base(config))
+    with pytest.raises(BadRequest, match=r"nothing reads agents\.defaults\.timeoutSecnds") as told:
+        await config("config.patch", raw=slip, baseHash=await base(config))
+    assert "did you mean agents.defaults.timeoutSeconds?" in told.value.hint
+    assert text(config) == TEXT
+    done = await config("config.patch", raw='{"session": {"dmScope": "per-peer"}}', baseHash=await base(config))
+    assert done["ok"]
+    told_of = (await config("config.get"))["warnings"]
+    assert any("session.dmScope: kept, and not used by this version" in line for line in told_of)
 
 
 async def test_what_was_shown_can_be_sent_back(config: Asking) -> None:

@@ -27,6 +27,7 @@ class SetConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
     raw: str  # the whole text, JSON5
     base_hash: str = ""
     dry_run: bool = False
+    force: bool = False  # keep new keys that nobody knows
     idempotency_key: str = ""
 
 
@@ -36,6 +37,7 @@ class PatchConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
     replace_paths: tuple[str, ...] = ()  # lists that are replaced whole though their elements have ids
     note: str = ""
     dry_run: bool = False  # checked as if it were to be written, and not written
+    force: bool = False
     idempotency_key: str = ""
 
 
@@ -52,7 +54,13 @@ async def _get(talk: Talk, _: AskConfig) -> ConfigView:
 
 async def _set(talk: Talk, params: SetConfig) -> ConfigWritten:
     return await asyncio.to_thread(
-        config_replace, talk.desk.ground, params.raw, params.base_hash, check_change, dry_run=params.dry_run
+        config_replace,
+        talk.desk.ground,
+        params.raw,
+        params.base_hash,
+        check_change,
+        dry_run=params.dry_run,
+        force=params.force,
     )
 
 
@@ -65,6 +73,7 @@ async def _patch(talk: Talk, params: PatchConfig) -> ConfigWritten:
         check_change,
         params.replace_paths,
         dry_run=params.dry_run,
+        force=params.force,
     )
 
 

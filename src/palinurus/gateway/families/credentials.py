@@ -79,8 +79,8 @@ async def _set(talk: Talk, params: SetCredential) -> KeptCredential:
 
 
 async def _remove(talk: Talk, params: RemoveCredential) -> RemovedCredential:
-    await asyncio.to_thread(credential_remove, talk.desk.ground, params.id, params.agent_id)
-    return RemovedCredential(params.id)
+    gone = await asyncio.to_thread(credential_remove, talk.desk.ground, params.id, params.agent_id)
+    return RemovedCredential(gone.id)
 
 
 async def _test(talk: Talk, params: TryCredential) -> ProbeReport:

@@ -45,10 +45,13 @@ class Child:
     @classmethod
     async def start(cls, arguments: Sequence[str], seconds: float) -> Child:
         """A process that has loaded its model. Raises EmbedderError."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", *arguments,
-            stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(), start_new_session=True,
-        )  # fmt: skip
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", *arguments,
+                stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise EmbedderError(f"the embedder's process cannot be started: {error.strerror}", hint=AGAIN) from None
         child = cls(process)
         try:
             await child._answer(0, child._ready, seconds)

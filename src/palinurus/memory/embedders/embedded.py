@@ -27,7 +27,7 @@ from palinurus.memory.embedders.parts import (
 
 IDLE_SECONDS = 120.0
 LOAD_SECONDS = 60.0
-QUERY_SECONDS = 10.0
+QUERY_SECONDS = 60.0  # that a process may be silent; whoever asks has a shorter limit, out of timeoutMs
 BATCH_SECONDS = 120.0  # a second of work on a free core; but it is nice to all others
 REST_SECONDS = 60.0  # after a start that failed
 MOST_TEXTS = 8  # at once; more take longer each, because they leave the processor's cache

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 from palinurus.config.home import Home, env_value
 from palinurus.config.load import Loaded
@@ -31,24 +33,44 @@ from palinurus.workspace.git import find_git
 from palinurus.workspace.history import History
 
 PROBE_SECONDS = 30.0
+OLD_HOMES = ("openclaw", "clawd", "moltbot")  # under the user's home, where older releases of OpenClaw had it
+OLD_STATES = (".openclaw", ".clawdbot", ".moltbot")
+SIGNS = ("AGENTS.md", "SOUL.md", "MEMORY.md")
 
 
 def check_agents(home: Home, loaded: Loaded) -> Iterator[Check]:
-    seen = set()
+    seen = set[Path]()
     for agent_id in agent_ids(loaded.config):
         settings = agent_settings(loaded.config, home, agent_id)
         if settings.workspace not in seen:
             seen.add(settings.workspace)
-            yield from _workspace(settings)
+            yield from _workspace(home, settings)
             yield from _history(settings)
         yield from _models(loaded, settings)
         yield from _keys(home, loaded, agent_id)
+    yield from _other_workspaces(home, seen)
 
 
-def _workspace(settings: AgentSettings) -> Iterator[Check]:
+def _other_workspaces(home: Home, used: set[Path]) -> Iterator[Check]:
+    """Folders of an earlier life: what stands in them is not read, and people go on editing the wrong one."""
+    places = {place for root in used for place in root.parent.glob(f"{root.name}?*")}
+    places |= {home.user_home / name for name in OLD_HOMES}
+    places |= {place for name in OLD_STATES for place in (home.user_home / name).glob("workspace*")}
+    lived = {root.resolve() for root in used}
+    for place in sorted(places):
+        if place.resolve() not in lived and any(os.access(place / name, os.R_OK) for name in SIGNS):
+            what = f"another one lies in {place}: nothing in it is read"
+            todo = f"take over what you need and move it away; or live there: `pal setup --workspace {place}`"
+            yield warning("workspace", what, place, todo)
+
+
+def _workspace(home: Home, settings: AgentSettings) -> Iterator[Check]:
     root = settings.workspace
+    if not settings.workspace_named and not os.path.lexists(root):
+        yield warning("workspace", "there is none yet; the next message makes it", root, "`pal setup` makes it now")
+        return
     try:
-        check_workspace(root)
+        check_workspace(root, home)
         files = WorkspaceFiles(Boundary(root)).bootstrap_files(
             "full", private=True, extra=settings.extra_bootstrap_files
         )
@@ -112,13 +134,10 @@ async def check_model(home: Home, env: Mapping[str, str], loaded: Loaded) -> Che
     models = Models(loaded, clock, lambda _: found, CredentialPool(clock), redact, asyncio.sleep, renewals.renew)
     settings = agent_settings(loaded.config, home, main)
     try:
-        check_workspace(settings.workspace)
         async with asyncio.timeout(PROBE_SECONDS):
             return _probed(await probe(partial(models.choose, settings=settings)))
     except TimeoutError:
         return bad("model", f"no answer within {PROBE_SECONDS:g} s", "", "`pal models test` shows more")
-    except PalinurusError as error:  # no workspace: told above, and nothing to ask a model for
-        return warning("model", f"not asked: {error.message}")
     finally:
         await renewals.close()
         await models.close()

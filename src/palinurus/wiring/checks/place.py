@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import HolderLost, HolderRefused, StorageDamaged, StorageError
 from palinurus.operations.remote import Hello, Identity, RemoteCaller
 from palinurus.storage.database import check_not_emptied
-from palinurus.storage.examine import examine_home, examine_index
+from palinurus.storage.examine import examine_derived, examine_home, examine_index
 from palinurus.wiring.checks.check import Check, bad, mended, ok, warning
 
 ANSWER_SECONDS = 3.0
@@ -27,6 +27,11 @@ def check_modes(home: Home, *, fix: bool) -> Iterator[Check]:
     if not home.root.is_dir():
         yield warning("home", "there is none yet", home.root, "`pal setup` makes it")
         return
+    if not os.access(home.root, os.W_OK, effective_ids=True):
+        yield bad("home", "it cannot be written, so nothing new is kept", home.root, "check who owns it, and its mode")
+    for name in FOLDERS:
+        if (home.root / name).exists() and not (home.root / name).is_dir():
+            yield bad("home", f"{name} is no folder", home.root / name, "move it aside")
     open_to_others = [(path, mode) for path, mode in _ours(home) if mode & 0o077]
     if not open_to_others:
         yield ok("home", "only you can read it", home.root)
@@ -80,7 +85,7 @@ async def check_holder(home: Home) -> Check:
 def _is_held(path: Path) -> bool:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -138,6 +143,13 @@ async def check_index(home: Home, entries: int, *, fix: bool) -> Check:
         return warning("index", f"damaged: {faults[0]}", path, "delete it, or `pal doctor --fix`; nothing is lost")
     behind = max(0, entries - position)
     return ok("index", f"{behind:,} entries behind; the next search reads them" if behind else "up to date", path)
+
+
+async def check_memory(home: Home) -> AsyncIterator[Check]:
+    """Of the indexes of notes only what is wrong: whoever searches next makes a damaged one anew."""
+    for path in sorted((home.root / "derived" / "memory").glob("*.sqlite")):
+        if fault := await examine_derived(path, "memory"):
+            yield warning("memory", f"the index is damaged: {fault}", path, "nothing is lost; a search makes it anew")
 
 
 def check_room(home: Home) -> Check:
