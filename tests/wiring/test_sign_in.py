@@ -32,7 +32,7 @@ from palinurus.testing.wire import Answers, Says, WireServer
 from palinurus.wiring.checks.agents import check_model
 from palinurus.wiring.runtime import Runtime
 
-WAIT = 20.0
+WAIT = 60.0
 NUMBERS = itertools.count(1)
 
 
