@@ -32,7 +32,7 @@ from palinurus.testing.wire import Answers, Says, WireServer
 from palinurus.wiring.checks.agents import check_model
 from palinurus.wiring.runtime import Runtime
 
-WAIT = 20.0
+WAIT = 60.0
 NUMBERS = itertools.count(1)
 
 
@@ -228,6 +228,22 @@ async def test_a_server_that_gives_nothing_now_is_asked_again_and_the_sign_in_se
     used = [headers["authorization"] for headers in wire.headers]
     assert used[0] == f"Bearer {old['access']}"
     assert used[1] == f"Bearer {stored(home)['access']}" != used[0]
+
+
+async def test_a_token_that_was_taken_back_before_its_end_is_renewed_once(tmp_path: Path) -> None:
+    async with (
+        SignInServer() as server,
+        WireServer(Answers(401), Says("hello"), Answers(401), otherwise=Answers(401)) as wire,
+    ):
+        home = home_with(tmp_path, server, wire)
+        old = store(home, server, seconds=3600)
+        async with living(home) as runtime:
+            assert (await hears(runtime)).text == "hello"
+            new = stored(home)
+            assert (await hears(runtime)).error_kind == "auth"  # and it is not renewed without end
+    assert server.grants == ["refresh_token"] * 2
+    used = [headers["authorization"] for headers in wire.headers]
+    assert used == [f"Bearer {each['access']}" for each in (old, new, new, stored(home))]
 
 
 async def test_a_renewal_is_not_lost_when_the_turn_that_waited_for_it_is_stopped(tmp_path: Path) -> None:

@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[None]]
 Open = Callable[[Credential | None], Provider]
 """Gives the provider that uses this credential, the same one each time. Must not raise."""
-Renew = Callable[[Credential], Awaitable[Credential]]
-"""Gives the credential as it can be used now. Raises ProviderError when it cannot."""
+Renew = Callable[[Credential, str], Awaitable[Credential]]
+"""Gives the credential as it can be used now, another one than the secret that was refused, if one was. Raises
+ProviderError when there is none."""
 
 ONE_LINE = 240
 
@@ -91,6 +92,7 @@ class FailoverProvider:
         self._redact = redact
         self._primary = self._open(self._legs()[0])
         self._answered: Leg | None = None
+        self._used: Credential | None = None  # by the last request, if it may have been renewed for it
 
     @property
     def name(self) -> str:
@@ -108,12 +110,12 @@ class FailoverProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         legs, faults = self._legs(), list[Fault]()
-        leg, attempt = self._next(legs), 1
+        leg, attempt, refused = self._next(legs), 1, ""
         while leg is not None:
             heard = False
             outcome: ReplyDone | ReplyFailed | None = None
             self._pool.begin(leg.credential)
-            provider = await self._ready(leg)
+            provider = await self._ready(leg, refused)
             # To the very end of the stream: leaving a generator half-way leaves its connection open.
             async for event in provider.stream(msgspec.structs.replace(request, model=leg.candidate.ref.model)):
                 if isinstance(event, ReplyDone | ReplyFailed):
@@ -128,6 +130,8 @@ class FailoverProvider:
                 yield outcome
                 return
             error, partial = _failure(leg, outcome)
+            if not refused and (refused := self._refused(error)):
+                continue
             decision = self._decide(leg, error, attempt)
             if decision.step == "again":
                 yield self._notice(error, f"trying again in {decision.wait:.0f} s", heard)
@@ -137,7 +141,7 @@ class FailoverProvider:
             await self._pool.keep()
             faults.append(Fault(leg, error, attempt, partial))
             legs = _left(legs, leg, decision)
-            leg, attempt = self._next(legs), 1
+            leg, attempt, refused = self._next(legs), 1, ""
             if leg is not None:
                 yield self._notice(error, f"going on with {leg}", heard)
         yield self._gave_up(faults)
@@ -160,14 +164,21 @@ class FailoverProvider:
     def _open(self, leg: Leg) -> Provider:
         return leg.candidate.open(leg.credential)
 
-    async def _ready(self, leg: Leg) -> Provider:
+    async def _ready(self, leg: Leg, refused: str) -> Provider:
         """The same with a credential that was renewed where it had to be."""
+        self._used = None
         if self._renew is None or leg.credential is None:
             return self._open(leg)
         try:
-            return leg.candidate.open(await self._renew(leg.credential))
+            self._used = await self._renew(leg.credential, refused)
         except ProviderError as error:
             return Unavailable(leg.candidate.ref.provider, error)
+        return leg.candidate.open(self._used)
+
+    def _refused(self, error: ProviderError) -> str:
+        """The secret of a sign-in that should have been good: it may have been taken back, and is renewed once."""
+        used = self._used
+        return used.secret if error.kind is Failure.AUTH and used is not None and used.refresh else ""
 
     def _decide(self, leg: Leg, error: ProviderError, attempt: int) -> Decision:
         model = leg.candidate.ref.model

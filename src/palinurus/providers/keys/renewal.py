@@ -47,19 +47,22 @@ class Renewals:
         self._told = told
         self._running: dict[tuple[Path, str], asyncio.Task[Credential]] = {}
 
-    async def renew(self, credential: Credential) -> Credential:
-        """The credential as it can be used now. Raises ProviderError when its sign-in has ended and is not renewed."""
-        if credential.file is None or not self._due(credential):
+    async def renew(self, credential: Credential, refused: str = "") -> Credential:
+        """The credential as it can be used now. Raises ProviderError when its sign-in has ended and is not renewed.
+
+        `refused` is an access token that the provider did not take, whatever its end was said to be.
+        """
+        if credential.file is None or not (self._due(credential) or (refused and credential.refresh)):
             return credential
         place = (credential.file, credential.id)
         task = self._running.get(place)
         if task is None:
-            task = self._running[place] = asyncio.create_task(self._renewed(credential, credential.file))
+            task = self._running[place] = asyncio.create_task(self._renewed(credential, credential.file, refused))
             task.add_done_callback(lambda _: self._running.pop(place, None))
         try:
             return await asyncio.shield(task)
         except PalinurusError as error:
-            if not self._ended(credential):
+            if not refused and not self._ended(credential):
                 return credential  # it serves for a little while yet
             if isinstance(error, ProviderError):
                 raise
@@ -70,11 +73,11 @@ class Renewals:
         if self._running:
             await asyncio.wait(list(self._running.values()))
 
-    async def _renewed(self, credential: Credential, path: Path) -> Credential:
+    async def _renewed(self, credential: Credential, path: Path, refused: str) -> Credential:
         file = CredentialFile(path, self._passphrase())
         async with _held(path):
             current = await asyncio.to_thread(_stored, file, credential)
-            if not self._due(current):
+            if current.secret != refused and not self._due(current):
                 return current  # somebody else was quicker
             tokens = await renew_tokens(self._client_of(current.provider), current.refresh, self._clock.now_ms())
             try:
