@@ -37,6 +37,7 @@ def newcomer(pal_command: Pal, new: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         ("context",),
         ("models", "status"),
         ("models", "test"),
+        ("onboard", "--yes"),
         ("onboard", "--model", "embedded/scout"),
         ("workspace", "log"),
     ],
