@@ -11,11 +11,19 @@ from palinurus.config.compacting import CompactionSettings, PruneSettings, Start
 from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.recall import Recalling, nothing_recalled
+from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.providers.provider import Provider
 from palinurus.skills.skills import Skills
 from palinurus.workspace.files import WorkspaceFiles
+
+
+async def named_as_written(name: str) -> str:
+    """For an agent without a list of models: whatever has a provider."""
+    if "/" not in name:
+        raise BadRequest(f"{name!r} is no model", hint="a model is named provider/model")
+    return name
 
 
 class Agent(Struct, frozen=True):
@@ -37,3 +45,5 @@ class Agent(Struct, frozen=True):
     pruning: PruneSettings = PruneSettings()
     startup: StartupSettings = StartupSettings(enabled=False)
     skills: Skills | None = None
+    find_model: Callable[[str], Awaitable[str]] = named_as_written
+    """The whole name, provider/model, of a model that a session may choose. Raises BadRequest for one that is none."""

@@ -254,6 +254,7 @@ class ConfiguredAgents:
             prune_settings(self.loaded.config, settings.agent_id),
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
+            partial(self.models.find, settings=settings),
         )
 
     def _recall(self, agent_id: str) -> Recalling:
