@@ -43,6 +43,8 @@ from palinurus.wiring.door import Door
 from palinurus.wiring.redaction import redactor_of
 from palinurus.workspace.boundary import Boundary
 
+LEAVE = ("/quit", "/exit")
+
 
 @click.command()
 @click.option("--session-key", default="", help="The conversation: a full key or a name of your own.")
@@ -136,7 +138,7 @@ async def _line_by_line(shell: Shell, session_key: str, agent_id: str, entrance:
             shell.warn(warning)
         talk = _Talk(shell, door, Asking(shell, door, lines if terminal else None))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
-        while (line := await lines.next()) is not None:
+        while (line := await lines.next()) is not None and line.strip() not in LEAVE:
             if line.strip():
                 inbound = Inbound(line, random_id(), session_key=session_key, agent=agent_id, attended=terminal)
                 result = await talk.exchange(inbound)

@@ -44,6 +44,7 @@ def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         preferences=Preferences(
             verbose_level=_text(known, "verboseLevel"),
             response_usage=_text(known, "responseUsage"),
+            reasoning_level=_text(known, "reasoningLevel"),
             queue_mode=_text(known, "queueMode"),
         ),
         archived_at=None if session.origin == "live" else updated,

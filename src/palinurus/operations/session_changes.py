@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from palinurus.dispatch.directives import ELEVATED, THINKING, USAGE, VERBOSE
+from palinurus.dispatch.directives import ELEVATED, REASONING, THINKING, USAGE, VERBOSE
 from palinurus.dispatch.dispatcher import MAX_TEXT
 from palinurus.dispatch.queueing import DROPS, parse_mode
 from palinurus.domain.errors import BadRequest, NotFound, Stale
@@ -39,6 +39,7 @@ class PatchSession(Struct, frozen=True, rename="camel", omit_defaults=True):
     verbose_level: Choice = UNSET
     response_usage: Choice = UNSET
     elevated_level: Choice = UNSET
+    reasoning_level: Choice = UNSET
     queue_mode: Choice = UNSET
     queue_debounce_ms: int | UnsetType | None = UNSET
     queue_cap: int | UnsetType | None = UNSET
@@ -223,10 +224,7 @@ async def _model(house: House, key: SessionKey, wanted: Choice) -> str | None:
     """The whole name of a model; "" for the agent's own, None for no change."""
     if wanted is UNSET or not wanted:
         return None if wanted is UNSET else ""
-    _, route = await house.agents.get(key.agent).choose_model(wanted)
-    if not route.provider or not route.model:
-        raise BadRequest(f"{wanted[:80]!r} is no model", hint="provider/model, or a short name of models.list")
-    return f"{route.provider}/{route.model}"
+    return await house.agents.get(key.agent).find_model(wanted)
 
 
 def _preferred(before: Preferences, params: PatchSession) -> Preferences:
@@ -238,6 +236,7 @@ def _preferred(before: Preferences, params: PatchSession) -> Preferences:
         "verbose_level": _one_of("verboseLevel", params.verbose_level, VERBOSE),
         "response_usage": _one_of("responseUsage", usage, USAGE),
         "elevated_level": _one_of("elevatedLevel", params.elevated_level, ELEVATED),
+        "reasoning_level": _one_of("reasoningLevel", params.reasoning_level, REASONING),
         "queue_mode": _one_of("queueMode", mode, ("steer", "followup", "collect", "interrupt")),
         "queue_drop": _one_of("queueDrop", params.queue_drop, DROPS),
     }
