@@ -22,7 +22,6 @@ from palinurus.cli.terminal.completion import WorkspaceNames, completer_of
 from palinurus.cli.terminal.conversation import Conversation, Place
 from palinurus.cli.terminal.history import NAME, TypedLines, history_of
 from palinurus.cli.terminal.screen import Screen
-from palinurus.dispatch.bindings import resolve
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import (
@@ -37,7 +36,7 @@ from palinurus.domain.events import (
 )
 from palinurus.operations.agents import STOP, StoppedRuns, StopRuns
 from palinurus.operations.converse import converse
-from palinurus.operations.status import STATUS, AskStatus, Status
+from palinurus.operations.status import STANDING, STATUS, AskContext, AskStatus, Status
 from palinurus.providers.scout.scout import SCOUT
 from palinurus.wiring.door import Door
 from palinurus.wiring.redaction import redactor_of
@@ -92,7 +91,7 @@ async def _in_terminal(shell: Shell, where: Inbound, entrance: Entrance, *, firs
 
     async with open_door(shell, tell) as door, entrance(door, tell):
         status = await door.call(STATUS, AskStatus(where.agent))
-        key = str(resolve(where, status.agents, status.agent))
+        key = (await door.call(STANDING, AskContext(where.session_key, where.agent))).session_key
         files = Places(Path(status.workspace), Path.cwd(), shell.home.user_home)
         talk = Conversation(door, screen, Place(key, where.agent, files))
         _greet(screen, status, first=first)

@@ -79,7 +79,7 @@ class Dispatcher:
         _check(inbound)
         if self._leaving:
             raise HolderLost("this process is leaving", hint="ask again")
-        key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
+        key = await self.place(inbound)
         command = self._command(inbound)
         if command and command.name == "stop":
             return await self._asides.say(key, _stopped(self.stop(key)), inbound)
@@ -105,6 +105,11 @@ class Dispatcher:
             accepted = await self._inbox.accept(record)
             # One that was accepted before may stand in the transcript already: it joins nobody and takes nobody along.
             return self._known(accepted) or self._start(accepted, queue if accepted is record else ALONE)
+
+    async def place(self, inbound: Inbound) -> SessionKey:
+        """The session that a message belongs to. Raises NotFound for an agent that is not here."""
+        key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
+        return await self._turns.place(inbound.session_key, key.agent) if bindings.is_name(inbound) else key
 
     async def recover(self) -> int:
         """Take up what another process had accepted and not finished, in its order."""

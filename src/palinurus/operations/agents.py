@@ -9,7 +9,6 @@ from msgspec import Struct
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import RunEvent, RunResult
-from palinurus.domain.keys import SessionKey
 from palinurus.operations.bounds import Position, Seconds
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed, Operation
@@ -61,7 +60,7 @@ async def _events(house: House, params: Follow) -> AsyncIterator[RunEvent]:
 async def _stop(house: House, params: StopRuns) -> StoppedRuns:
     if not params.session_key and not params.run_id:
         raise BadRequest("whose run is to be stopped?", hint="name a session or a run")
-    key = SessionKey.parse(params.session_key) if params.session_key else None
+    key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key)) if params.session_key else None
     return StoppedRuns(house.dispatcher.stop(key, params.run_id))
 
 

@@ -14,7 +14,7 @@ from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
 from palinurus.domain.clock import local_time
-from palinurus.domain.errors import NotFound
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
@@ -44,7 +44,8 @@ class Status(Struct, frozen=True, rename="camel"):
 
 
 class AskContext(Struct, frozen=True):
-    session_key: str = ""
+    session_key: str = ""  # or a name; empty: the agent's main one
+    agent: str = ""
 
 
 class SessionStanding(Struct, frozen=True, rename="camel"):
@@ -80,7 +81,7 @@ async def _status(house: House, params: AskStatus) -> Status:
 
 
 async def _context(house: House, params: AskContext) -> ContextReport:
-    key, agent = _place(house, params.session_key)
+    key, agent = await _place(house, params)
     view = await house.turns.view_of(key)
     provider, route = await agent.choose_model(view.model)
     hands = await agent.hands(key, route, provider.context_window(route.model))
@@ -99,7 +100,7 @@ def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
 
 
 async def _standing(house: House, params: AskContext) -> SessionStanding:
-    key, agent = _place(house, params.session_key)
+    key, agent = await _place(house, params)
     provider, route = await agent.choose_model((await house.turns.view_of(key)).model)
     session = await house.sessions.find(key)
     if session is None:
@@ -161,11 +162,9 @@ async def _where_commands_run(house: House, key: SessionKey) -> str:
     return f"in the sandbox ({walls.name}), workspace {writes}, {'with' if place.network else 'no'} network"
 
 
-def _place(house: House, session_key: str) -> tuple[SessionKey, Agent]:
+async def _place(house: House, params: AskContext) -> tuple[SessionKey, Agent]:
     """The session that is meant, the main one when none is named, and its agent. Raises NotFound."""
-    key = SessionKey.parse(session_key) if session_key else SessionKey.main(house.agents.default)
-    if key.agent not in house.agents.ids:
-        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
+    key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key, agent=params.agent))
     return key, house.agents.get(key.agent)
 
 
