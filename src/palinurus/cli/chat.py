@@ -16,6 +16,7 @@ import click
 from palinurus.cli.asking import Asking
 from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.lines import Lines
+from palinurus.cli.printing import ReplyPrinter
 from palinurus.cli.shell import Shell, run_async
 from palinurus.cli.terminal.attachments import Places
 from palinurus.cli.terminal.completion import WorkspaceNames, completer_of
@@ -24,17 +25,8 @@ from palinurus.cli.terminal.history import NAME, TypedLines, history_of
 from palinurus.cli.terminal.screen import Screen
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.events import (
-    ApprovalAsked,
-    ApprovalSettled,
-    AssistantDelta,
-    Lifecycle,
-    Notice,
-    RunEvent,
-    RunResult,
-    ToolFinished,
-)
-from palinurus.operations.agents import STOP, StoppedRuns, StopRuns
+from palinurus.domain.events import RunResult
+from palinurus.operations.agents import STOP, Accepted, StoppedRuns, StopRuns
 from palinurus.operations.converse import converse
 from palinurus.operations.status import STANDING, STATUS, AskContext, AskStatus, Status
 from palinurus.providers.scout.scout import SCOUT
@@ -155,46 +147,21 @@ class _Talk:
         self._door = door
         self._asking = asking
         self._key = ""  # of the session in which something runs
-        self._said = ""  # what of the reply is on the screen
         self._stopping: asyncio.Task[object] | None = None
 
     async def exchange(self, inbound: Inbound) -> RunResult:
-        self._said = ""
-        result = await converse(
-            self._door, inbound, self._show, lambda accepted: setattr(self, "_key", accepted.session_key)
-        )
+        printer = ReplyPrinter(self._shell, self._asking)
+
+        def on_accepted(accepted: Accepted) -> None:
+            self._key = accepted.session_key
+            printer.accepted(accepted)
+
+        result = await converse(self._door, inbound, printer.hear, on_accepted)
         self._key = ""
-        if not self._said:
-            click.echo(result.text, nl=False)
-        if self._said or result.text:
-            click.echo()
+        printer.end(result)
         if result.status != "ok":
             self._shell.warn(result.error or "stopped")
         return result
-
-    def _show(self, event: RunEvent) -> None:
-        match event:
-            case AssistantDelta():
-                self._said += event.text
-                click.echo(event.text, nl=False)
-                sys.stdout.flush()
-            case ToolFinished() if self._shell.color:
-                # A line of its own, below whatever was said before the call.
-                click.echo(("\n" if self._said else "") + self._shell.dim(f"· {event.name} {event.seconds:.1f} s"))
-                self._said = ""
-            case Notice():
-                if self._said:  # what was begun is given up, or comes before what goes on: either way a new line
-                    click.echo()
-                    self._said = ""
-                self._shell.warn(event.text)
-            case ApprovalAsked() | ApprovalSettled():
-                if self._said:
-                    click.echo()
-                    self._said = ""
-                self._asking.hear(event)
-            case Lifecycle(phase="accepted", detail=detail) if detail:
-                self._shell.warn(detail)
-                self._said = ""
 
     def interrupt(self) -> None:
         """Ctrl-C stops the run, not the program."""

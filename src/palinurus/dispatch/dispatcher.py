@@ -89,7 +89,7 @@ class Dispatcher:
             return await self._asides.answer(key, command, inbound)
         if waiting := self.runs.asked_before(inbound.idempotency_key):
             return waiting
-        directives, words = _directives(inbound)
+        directives, words = read_directives(inbound)
         if directives.at_once and not words and not inbound.images:
             return await self._asides.prefer(key, directives, inbound)
         queue = IN_LINE if inbound.plain else await self._queue(key, inbound)
@@ -294,7 +294,7 @@ class Dispatcher:
 
     async def _meant(self, key: SessionKey, inbound: Inbound) -> tuple[Directives, str]:
         """The directives of a message. In the middle of a sentence `/model` and a word that is no model are words."""
-        directives, words = _directives(inbound)
+        directives, words = read_directives(inbound)
         name = directives.model
         if not name or name.lower() == DEFAULT_MODEL or not words or inbound.text.lstrip().startswith("/"):
             return directives, words
@@ -344,7 +344,7 @@ def _stopped(count: int) -> str:
     return f"Stopped {count} run{'s' if count != 1 else ''}." if count else "Nothing was running."
 
 
-def _directives(inbound: Inbound) -> tuple[Directives, str]:
+def read_directives(inbound: Inbound) -> tuple[Directives, str]:
     """Only the owner's words change how a session is run; in the mouth of others they are words."""
     if inbound.plain or inbound.origin != Origin.OWNER:
         return Directives(), inbound.text

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
+from palinurus.dispatch.dispatcher import read_directives
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import RunEvent, RunResult
@@ -20,6 +21,8 @@ class Accepted(Struct, frozen=True, rename="camel"):
     run_id: str
     session_key: str
     accepted_at: int
+    verbose: str = ""  # off | on | full: what the session, or the message, wants to be shown; empty: nothing said
+    reasoning: str = ""  # off | on | stream
 
 
 class Wait(Struct, frozen=True):
@@ -43,7 +46,10 @@ class StoppedRuns(Struct, frozen=True):
 
 async def _submit(house: House, inbound: Inbound) -> Accepted:
     run = await house.dispatcher.submit(inbound)
-    return Accepted(run.id, str(run.key), run.accepted_at)
+    chosen = await house.turns.preferences(run.key)
+    now = read_directives(inbound)[0]
+    verbose, reasoning = now.verbose or chosen.verbose_level, now.reasoning or chosen.reasoning_level
+    return Accepted(run.id, str(run.key), run.accepted_at, verbose, reasoning)
 
 
 async def _wait(house: House, params: Wait) -> RunResult:

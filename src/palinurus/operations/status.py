@@ -58,6 +58,7 @@ class SessionStanding(Struct, frozen=True, rename="camel"):
     cost: float = 0.0  # US dollars, of the calls whose price is known
     unpriced: int = 0  # calls that the cost leaves out
     verbose: str = ""  # off | on | full; empty: as the config says
+    reasoning: str = ""  # off | on | stream
 
 
 async def _status(house: House, params: AskStatus) -> Status:
@@ -114,6 +115,7 @@ async def _standing(house: House, params: AskContext) -> SessionStanding:
         cost=spent.cost,
         unpriced=spent.unpriced,
         verbose=session.preferences.verbose_level,
+        reasoning=session.preferences.reasoning_level,
     )
 
 
