@@ -1,4 +1,4 @@
-"""Replies on standard output, where there is no screen: words around tool calls, summaries of tools, thinking, usage."""
+"""Replies on standard output, where there is no screen: words around tool calls, tools, thinking, usage."""
 
 from __future__ import annotations
 

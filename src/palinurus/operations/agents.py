@@ -45,8 +45,8 @@ class StoppedRuns(Struct, frozen=True):
 
 
 async def _submit(house: House, inbound: Inbound) -> Accepted:
-    run = await house.dispatcher.submit(inbound)
-    chosen = await house.turns.preferences(run.key)
+    chosen = await house.turns.preferences(await house.dispatcher.place(inbound))
+    run = await house.dispatcher.submit(inbound)  # from here on nothing may come between the caller and the answer
     now = read_directives(inbound)[0]
     verbose, reasoning = now.verbose or chosen.verbose_level, now.reasoning or chosen.reasoning_level
     return Accepted(run.id, str(run.key), run.accepted_at, verbose, reasoning)
