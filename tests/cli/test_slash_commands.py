@@ -38,7 +38,7 @@ def test_every_command_of_the_help_does_something_without_the_model(pal_command:
 
 
 def test_a_model_that_is_none_is_refused_and_the_others_are_listed(pal_command: Pal, served: ServedModel) -> None:
-    for name in ("nosuch", "mock/nosuch", "nobody/m"):
+    for name in ("nosuch", "mock/nosuch", "nobody/m", "embedded/nope"):
         refused = pal_command("agent", "-m", f"/model {name}")
         assert refused.code == 1, name
         assert "/model list" in refused.err, name
@@ -107,6 +107,6 @@ def test_the_status_counts_compactions_and_the_context_goes_into_detail(pal_comm
     pal_command("agent", "-m", "hello")
     assert "0 compactions" in pal_command("agent", "-m", "/status").out
     assert pal_command("agent", "-m", "/compact").code == 0
-    assert "1 compaction in" in pal_command("agent", "-m", "/status").out
+    assert "1 compaction\n" in pal_command("agent", "-m", "/status").out
     plain, detail = (pal_command("agent", "-m", text).out for text in ("/context list", "/context detail"))
     assert len(detail.splitlines()) > len(plain.splitlines())

@@ -126,23 +126,24 @@ async def session_report(house: House, key: SessionKey) -> str:
     view = await house.turns.view_of(key)
     _, route = await house.agents.get(key.agent).choose_model(view.model)
     preferences = session.preferences if session else Preferences()
+    why = "chosen for this session" if view.model else route.reason or "chosen"
     lines = (
         ("session", str(key)),
         ("time", f"{local_time(house.clock):%a %Y-%m-%d %H:%M %Z}".strip()),
-        ("model", f"{standing.model} ({route.reason or 'chosen'}), thinking {view.thinking or route.thinking}"),
+        ("model", f"{standing.model} ({why}), thinking {view.thinking or route.thinking}"),
         ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
         ("used", _used(standing, session)),
-        ("summed up", _compactions(session)),
+        ("history", _compactions(session)),
         ("running", f"{len(house.dispatcher.runs.active(key))} here, {house.dispatcher.busy} in all"),
         ("chosen", describe(preferences, house.agents.queue("cli"))),
         ("commands", await _where_commands_run(house, key)),
     )
-    return "\n".join(f"{name:<9} {told}" for name, told in lines)
+    return "\n".join(f"{name:<8} {told}" for name, told in lines)
 
 
 def _compactions(session: Session | None) -> str:
     count = session.compaction_count if session else 0
-    return f"{count} {'compaction' if count == 1 else 'compactions'} in this session"
+    return f"{count} {'compaction' if count == 1 else 'compactions'}"
 
 
 def _used(standing: SessionStanding, session: Session | None) -> str:

@@ -20,7 +20,7 @@ from palinurus.providers.choose import KNOWN, Choice, choose_model, known_provid
 from palinurus.providers.keys.credentials import Credential, Credentials
 from palinurus.providers.keys.pool import CredentialPool
 from palinurus.providers.loopback import is_loopback, served_models
-from palinurus.providers.offers import FREE
+from palinurus.providers.offers import EMBEDDED, FREE
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.providers.relay import Candidate, FailoverProvider, Sleep
 from palinurus.providers.scout.scout import SCOUT
@@ -117,6 +117,7 @@ class Models:
         if not credentials.of(ref.provider) and needs_key(ref.provider, base_url) and not (own and own.headers):
             raise BadRequest(str(_no_key(ref, credentials)))
         listed = [entry.id for entry in own.models] if own else []
+        listed += [model.id for model in self.catalog if model.provider == EMBEDDED == ref.provider]
         listed += await self._ask_server(base_url) if is_loopback(base_url) else []
         if listed and ref.model not in listed and not self._named(ref, settings) and self.catalog.find(ref) is None:
             near = nearest(ref.model, listed)
