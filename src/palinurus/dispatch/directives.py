@@ -37,6 +37,9 @@ _NAMES = {
 _ALLOWED = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE, "elevated": ELEVATED, "reasoning": REASONING}
 NAMES = tuple(_NAMES)
 _WORD = re.compile(rf"(?<!\S)/(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?=[\s:]|$)", re.IGNORECASE)
+_GAP = re.compile(r"[ :]*")
+LONGEST_ALONE = 1_000  # of a message that is nothing but a directive
+LONGEST_QUEUE = 200  # characters of what may stand behind /queue
 _MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[\w.:+@/-]+)?")
 
 
@@ -74,6 +77,7 @@ def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str
     asked: list[str] = []
     kept: list[str] = []
     at = 0
+    alone = text.strip() if len(text) < LONGEST_ALONE else ""
     while match := _WORD.search(text, at):
         name = _NAMES[match["name"].lower()]
         value, end = _value(name, text, match.end()) if models or name != "model" else (None, match.end())
@@ -81,7 +85,7 @@ def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str
         if value is not None:
             found[name] = value
             end += text[end : end + 1] == " "  # the space before it stays
-        elif not text[match.end() :].strip() and not "".join(kept).strip():
+        elif match[0] == alone:
             asked.append(name)  # nothing but the bare word
             end = len(text)
         else:
@@ -98,8 +102,8 @@ def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str
 def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
     """The value that stands behind a directive and where it ends; None when what stands there is no value of it."""
     if name == "queue":  # its options are words of their own
-        change, length = parse_queue(text[start:].lstrip(" :"))
-        begin = len(text) - len(text[start:].lstrip(" :"))
+        begin = _GAP.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing too
+        change, length = parse_queue(text[begin : begin + LONGEST_QUEUE])
         return (text[begin : begin + length], begin + length) if change else (None, start)
     match = re.compile(r"[ :]+(\S+)").match(text, start)
     if match is None:
