@@ -9,6 +9,7 @@ import pytest
 from called import Pal
 
 TRIP = "agent:main:explicit:trip"
+TIME = "2026-01-01T00:00:00Z"
 
 
 def keys(pal_command: Pal, *options: str) -> list[str]:
@@ -124,3 +125,33 @@ def test_the_list_has_the_names_of_imported_sessions(pal_command: Pal, tmp_path:
     for name in ("The harbour", "Rowing club", "Sails"):
         assert name in listed
     assert "ahoy" in pal_command("sessions", "show", "the harbour").out
+
+
+def test_what_other_programs_said_and_openclaw_put_away_is_shown_and_exported(pal_command: Pal, tmp_path: Path) -> None:
+    claude, old = tmp_path / "claude", tmp_path / "old"
+    (claude / "projects" / "-boat").mkdir(parents=True)
+    talk = "5f3c0000-1111-2222-3333-444455556666"
+    message = {"role": "user", "content": "mend the rudder"}
+    line = {"type": "user", "sessionId": talk, "uuid": "u1", "parentUuid": None, "message": message}
+    lines = [{"type": "summary", "summary": "Boat work", "leafUuid": "u1"}, {**line, "timestamp": TIME}]
+    (claude / "projects" / "-boat" / f"{talk}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    assert pal_command("migrate", "claude-code", str(claude), "--apply").code == 0
+    folder = old / "agents" / "main" / "sessions"
+    folder.mkdir(parents=True)
+    (old / "openclaw.json").write_text("{}")
+    (folder / "sessions.json").write_text("{}")
+    for kind in ("reset", "deleted"):
+        header = {"type": "session", "version": 3, "id": f"{kind}-aaaa", "timestamp": TIME}
+        said = {"type": "message", "id": "m1", "parentId": None, "timestamp": TIME}
+        words = {**said, "message": {"role": "user", "content": f"words that were {kind}"}}
+        text = f"{json.dumps(header)}\n{json.dumps(words)}\n"
+        (folder / f"{kind}-aaaa.jsonl.{kind}.2026-01-02T00-00-00.000Z").write_text(text)
+    assert pal_command("migrate", "openclaw", str(old), "--apply").code == 0
+    wanted = {talk: "mend the rudder", "boat work": "mend the rudder"}
+    wanted |= {f"{kind}-aaaa": f"words that were {kind}" for kind in ("reset", "deleted")}
+    for name, words in wanted.items():
+        for command in (("show", name), ("export", name, "--format", "markdown")):
+            shown = pal_command("sessions", *command)
+            assert shown.code == 0, (command, shown.err)
+            assert words in shown.out, command
+            assert "rchived" in shown.out, command

@@ -206,9 +206,12 @@ def _alias_path(ref: str) -> str:
     return f'agents.defaults.models."{ref}".alias'
 
 
-def usable_model(loaded: Loaded, catalog: Catalog, name: str) -> ModelRef:
-    """The model behind a name, of a provider that something is known about. Raises ConfigError or BadRequest."""
-    ref = catalog.resolve(name)
+def usable_model(loaded: Loaded, catalog: Catalog, name: str, *, trusted: bool = False) -> ModelRef:
+    """The model behind a name, of a provider that something is known about. Raises ConfigError or BadRequest.
+
+    `trusted` as in `Catalog.resolve`: the name stands in the config already.
+    """
+    ref = catalog.resolve(name, trusted=trusted)
     own = {provider.strip().lower() for provider in loaded.config.models.providers}
     if known_provider(ref.provider) is None and ref.provider not in own and ref.provider not in FREE:
         raise BadRequest(

@@ -9,8 +9,8 @@ import asyncio
 
 from msgspec import UNSET, Struct, UnsetType
 
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.keys import SessionKey
 from palinurus.gateway.door.untouchable import check_change
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import agent_files as files
@@ -151,8 +151,9 @@ async def _delete(talk: Talk, params: DeleteAgent) -> DeletedAgent:
 
 async def _identity(talk: Talk, params: AskIdentity) -> AgentIdentity:
     house = talk.desk.house
-    wanted = SessionKey.parse(params.session_key).agent if params.session_key else params.agent_id.strip().lower()
-    agent = house.agents.get(wanted or house.agents.default)
+    place = Inbound("", "", session_key=params.session_key, agent=params.agent_id)
+    wanted = (await house.dispatcher.place(place)).agent
+    agent = house.agents.get(wanted)
     read = files.GET.handler(house, files.GetFile("IDENTITY.md", agent.id))
     said = parse_identity((await read).file.content or "")
     return AgentIdentity(agent.id, said.name or agent.context.prompt.agent_name or agent.id, said.emoji)
