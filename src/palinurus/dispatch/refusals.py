@@ -2,11 +2,13 @@
 
 The rule: a message is meant as a command when its very first sign is a slash, and behind it stands a name of letters,
 digits, `-` and `_` that begins with a letter and ends with white space, a colon or the message. So `/etc/hosts is …`,
-`/home/me/x`, `//` and `/ ` are for the model, and so is whatever begins with a space.
+`/home/me/x`, `//` and `/ ` are for the model, and so are a folder at the root of this machine (`/tmp is full`) and
+whatever begins with a space.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -82,6 +84,8 @@ def _unknown(text: str, name: str, agent: Agent | None, reset_triggers: Sequence
         skills = [WORD, *agent.skills.listing().commands]
     elif name == WORD:
         return "" if agent is None else "there are no skills here"
+    if os.path.lexists(text.split(maxsplit=1)[0].rstrip(":")):
+        return ""
     known = [*COMMANDS, *ALIASES, *NAMES, *skills, *(trigger.lstrip("/") for trigger in reset_triggers)]
     near = nearest(name, known)
     meant = f"; did you mean /{near}?" if near else ""
