@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
 
 import pytest
 from called import Ended, Pal
+from served_model import ServedModel
 
 from palinurus.cli.main import run
 from palinurus.config.home import Home
+
+
+@pytest.fixture
+def served(home: Home) -> Iterator[ServedModel]:
+    """The home's model is `mock/m` of a loopback server."""
+    model = ServedModel()
+    model.configure(home)
+    yield model
+    model.close()
 
 
 @pytest.fixture

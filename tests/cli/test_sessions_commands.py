@@ -24,7 +24,9 @@ def test_a_conversation_is_named_started_over_and_ended(pal_command: Pal) -> Non
     assert (ended["ok"], ended["deleted"], len(ended["archived"])) == (True, True, 1)
     assert pal_command("sessions", "list", "--json").json["sessions"] == []
     assert pal_command("sessions", "search", "hello", "--json").json["hits"]
-    assert pal_command("sessions", "delete", MAIN, "--yes").out == f"There is no session {MAIN}.\n"
+    again = pal_command("sessions", "delete", MAIN, "--yes")
+    assert (again.code, again.out) == (1, "")
+    assert f"{MAIN} had ended before" in again.err
 
 
 def test_nothing_is_deleted_unasked_and_wrong_keys_are_one_clear_line(pal_command: Pal) -> None:

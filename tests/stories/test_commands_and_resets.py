@@ -69,10 +69,6 @@ async def test_help_status_and_context_are_answered_without_a_model_or_an_entry(
     assert await pal.transcript() == []
 
 
-async def test_an_unknown_command_is_for_the_model(pal: Harness) -> None:
-    assert (await pal.hears("/dance with me")).text == "you said: /dance with me"
-
-
 async def test_a_daily_reset_happens_with_the_first_message_of_the_day(pal: Harness) -> None:
     pal.resets = ResetPolicy("daily", 4)
     await pal.hears("good evening")

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from palinurus.agent.loop import SKIPPED
+from palinurus.config.home import Home
+from palinurus.config.offering import SkillsSettings
 from palinurus.context.assemble import violations
 from palinurus.dispatch.queueing import QueueSettings
 from palinurus.dispatch.runs import Run
@@ -17,6 +20,7 @@ from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
+from palinurus.skills.opening import Known, open_skills
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
 
@@ -162,7 +166,14 @@ async def test_what_is_collected_becomes_one_turn(pal: Harness, dig: Dig) -> Non
 
 
 @pytest.mark.parametrize("how", ["steer", "collect"])
-async def test_a_message_that_may_call_a_skill_has_a_turn_of_its_own(pal: Harness, dig: Dig, how: str) -> None:
+async def test_a_message_that_may_call_a_skill_has_a_turn_of_its_own(
+    pal: Harness, dig: Dig, home: Home, workspace: Path, how: str
+) -> None:
+    folder = workspace / "skills" / "tides"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: tides\ndescription: Knows the tides.\n---\nLook them up.\n")
+    skills = open_skills(home, Known(workspace, SkillsSettings()), {})
+    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, skills=skills)
     mode(pal, mode=how)
     run = await digging(pal, dig, "Dug.", "Tides.", "Hello.")
     others = [await pal.submits(text) for text in ("/tides at noon", "hello")]

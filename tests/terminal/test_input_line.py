@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from palinurus.cli.terminal.completion import Vocabulary, WorkspaceNames, offers
@@ -113,6 +114,11 @@ def test_a_conversation_is_named_by_number_key_or_a_part_of_it(name: str, key: s
 def test_a_name_that_fits_none_or_several_is_refused(name: str, why: str) -> None:
     with pytest.raises(NotFound, match=why):
         wanted_session(name, SESSIONS)
+
+
+def test_a_conversation_is_named_by_what_people_call_it() -> None:
+    named = msgspec.structs.replace(SESSIONS[1], label="To the lakes")
+    assert wanted_session("to the Lakes", [SESSIONS[0], named]) == "agent:main:explicit:holiday"
 
 
 def test_the_list_marks_the_conversation_that_one_is_in() -> None:

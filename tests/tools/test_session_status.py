@@ -16,7 +16,7 @@ async def test_a_session_is_told_all_of_itself_in_a_few_lines(pal: Harness, home
     await pal.hears("hi")
     told = await session_report(pal.house(home), SessionKey.main())
     rows = dict(line.split(maxsplit=1) for line in told.splitlines())
-    assert list(rows) == ["session", "time", "model", "context", "used", "running", "chosen", "commands"]
+    assert list(rows) == ["session", "time", "model", "context", "used", "history", "running", "chosen", "commands"]
     assert rows["session"] == "agent:main:main"
     assert rows["model"].startswith("scripted/model-1 (")
     assert rows["context"] == "110 of 32,000 tokens at the last call"

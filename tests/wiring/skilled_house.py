@@ -28,7 +28,7 @@ class House:
     async def hears(self, text: str) -> str:
         self._count += 1
         said = await converse(LocalCaller(self.runtime.house), Inbound(text, f"m-{self._count}"), self._heard)
-        return said.text
+        return said.text or said.error
 
     def _heard(self, event: RunEvent) -> None:
         if isinstance(event, ToolFinished):

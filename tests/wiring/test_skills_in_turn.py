@@ -99,8 +99,9 @@ async def test_a_skill_that_is_called_by_name_is_in_use_at_once(tmp_path: Path) 
         assert "/tides at noon" in newest
         assert "Fetch the table." in newest
         assert "skill:tides" in house.finished[0].text
-        await house.hears("/skill nope")
-        assert "there is no skill" in str(house.server.requests[-1]["messages"][-1])
+        asked = len(house.server.requests)
+        assert "there is no skill 'nope'" in await house.hears("/skill nope")
+        assert len(house.server.requests) == asked
 
 
 async def test_a_command_that_dispatches_to_a_tool_is_answered_by_the_tool_and_no_model(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from palinurus.config.compacting import CompactionSettings, PruneSettings, Start
 from palinurus.context.epoch import Route
 from palinurus.context.opening import ContextSettings
 from palinurus.context.recall import Recalling, nothing_recalled
+from palinurus.domain.errors import BadRequest
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
@@ -26,6 +27,13 @@ class SessionWorkspace(Struct, frozen=True):
     files: WorkspaceFiles
     path: str  # as the tools know it
     sandbox: str = ""  # what the prompt says about it and about where commands run
+
+
+async def named_as_written(name: str) -> str:
+    """For an agent without a list of models: whatever has a provider."""
+    if "/" not in name:
+        raise BadRequest(f"{name!r} is no model", hint="a model is named provider/model")
+    return name
 
 
 class Agent(Struct, frozen=True):
@@ -50,6 +58,8 @@ class Agent(Struct, frozen=True):
     runtime: str = ""  # on what it runs, in one line: for its prompt
     workspace_of: Callable[[SessionKey], Awaitable[SessionWorkspace]] | None = None
     """The workspace of a session; None: `files`, for all of them. Must not raise."""
+    find_model: Callable[[str], Awaitable[str]] = named_as_written
+    """The whole name, provider/model, of a model that a session may choose. Raises BadRequest for one that is none."""
 
 
 def agent_identity(agent: Agent) -> AgentIdentity:

@@ -35,6 +35,7 @@ from palinurus.domain.messages import AssistantMessage, ToolResult, Usage
 from palinurus.domain.tool import ToolRun
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.sessions.journal import Journal, Redact, redacted
+from palinurus.sessions.names import place_session
 from palinurus.sessions.reading import Reader
 from palinurus.sessions.reset import ResetPolicy, reset_due
 from palinurus.sessions.session import Preferences, Session, SessionChange
@@ -131,6 +132,10 @@ class TurnRunner:
         run = msgspec.structs.replace(run, max_characters=characters_for_window(window))
         inbound = await clients.brought(spoken.inbound, run, self._clock.now_ms())
         return msgspec.structs.replace(spoken, inbound=inbound)
+
+    async def place(self, name: str, agent: str) -> SessionKey:
+        """The session of an agent that somebody means who says this name: one that is there, else a new one."""
+        return await place_session(self._sessions, name, agent=agent)
 
     async def view(self, session: Session) -> View:
         view = self.upkeep.views.view(session.id, await self._reader.entries(session.id))

@@ -10,11 +10,12 @@ import click
 from palinurus.cli.asking import Asking
 from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.lines import Lines
+from palinurus.cli.printing import ReplyPrinter
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
-from palinurus.domain.events import ApprovalAsked, ApprovalSettled, AssistantDelta, Notice, RunEvent, RunResult
+from palinurus.domain.events import RunResult
 from palinurus.operations.agents import STOP, SUBMIT, Accepted, StopRuns
 from palinurus.operations.converse import converse
 
@@ -55,31 +56,16 @@ def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool
 
 async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) -> RunResult:
     run_ids: list[str] = []
-    printed: list[str] = []
-
-    def on_event(event: RunEvent) -> None:
-        if isinstance(event, AssistantDelta) and not shell.as_json:
-            printed.append(event.text)
-            click.echo(event.text, nl=False)
-        elif isinstance(event, Notice):
-            if printed:  # what was begun is given up, or comes before what goes on: either way a new line
-                click.echo()
-                printed.clear()
-            shell.warn(event.text)
-        elif isinstance(event, ApprovalAsked | ApprovalSettled):
-            if printed:
-                click.echo()
-                printed.clear()
-            asking.hear(event)
 
     def on_accepted(accepted: Accepted) -> None:
         run_ids.append(accepted.run_id)
+        printer.accepted(accepted)
 
     async with open_door(shell) as door:
-        asking = Asking(shell, door, Lines("") if here else None)
+        printer = ReplyPrinter(shell, Asking(shell, door, Lines("") if here else None), silent=shell.as_json)
         try:
             async with asyncio.timeout(timeout):
-                result = await converse(door, inbound, on_event, on_accepted)
+                result = await converse(door, inbound, printer.hear, on_accepted)
         except TimeoutError:
             # The run must not outlive the patience of the one who asked: stop it, it is kept as stopped.
             # Cut off while it was being accepted, it may be a row already; asking again tells which run it is.
@@ -88,6 +74,5 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) ->
             raise WaitTimeout(
                 f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
             ) from None
-    if not shell.as_json and (printed or result.text):
-        click.echo("" if printed else result.text)
+    printer.end(result)
     return result

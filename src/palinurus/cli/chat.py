@@ -16,32 +16,25 @@ import click
 from palinurus.cli.asking import Asking
 from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.lines import Lines
+from palinurus.cli.printing import ReplyPrinter
 from palinurus.cli.shell import Shell, run_async
 from palinurus.cli.terminal.attachments import Places
 from palinurus.cli.terminal.completion import WorkspaceNames, completer_of
 from palinurus.cli.terminal.conversation import Conversation, Place
 from palinurus.cli.terminal.history import NAME, TypedLines, history_of
 from palinurus.cli.terminal.screen import Screen
-from palinurus.dispatch.bindings import resolve
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.events import (
-    ApprovalAsked,
-    ApprovalSettled,
-    AssistantDelta,
-    Lifecycle,
-    Notice,
-    RunEvent,
-    RunResult,
-    ToolFinished,
-)
-from palinurus.operations.agents import STOP, StoppedRuns, StopRuns
+from palinurus.domain.events import RunResult
+from palinurus.operations.agents import STOP, Accepted, StoppedRuns, StopRuns
 from palinurus.operations.converse import converse
-from palinurus.operations.status import STATUS, AskStatus, Status
+from palinurus.operations.status import STANDING, STATUS, AskContext, AskStatus, Status
 from palinurus.providers.scout.scout import SCOUT
 from palinurus.wiring.door import Door
 from palinurus.wiring.redaction import redactor_of
 from palinurus.workspace.boundary import Boundary
+
+LEAVE = ("/quit", "/exit")
 
 
 @click.command()
@@ -90,7 +83,7 @@ async def _in_terminal(shell: Shell, where: Inbound, entrance: Entrance, *, firs
 
     async with open_door(shell, tell) as door, entrance(door, tell):
         status = await door.call(STATUS, AskStatus(where.agent))
-        key = str(resolve(where, status.agents, status.agent))
+        key = (await door.call(STANDING, AskContext(where.session_key, where.agent))).session_key
         files = Places(Path(status.workspace), Path.cwd(), shell.home.user_home)
         talk = Conversation(door, screen, Place(key, where.agent, files))
         _greet(screen, status, first=first)
@@ -136,7 +129,7 @@ async def _line_by_line(shell: Shell, session_key: str, agent_id: str, entrance:
             shell.warn(warning)
         talk = _Talk(shell, door, Asking(shell, door, lines if terminal else None))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
-        while (line := await lines.next()) is not None:
+        while (line := await lines.next()) is not None and line.strip() not in LEAVE:
             if line.strip():
                 inbound = Inbound(line, random_id(), session_key=session_key, agent=agent_id, attended=terminal)
                 result = await talk.exchange(inbound)
@@ -154,46 +147,21 @@ class _Talk:
         self._door = door
         self._asking = asking
         self._key = ""  # of the session in which something runs
-        self._said = ""  # what of the reply is on the screen
         self._stopping: asyncio.Task[object] | None = None
 
     async def exchange(self, inbound: Inbound) -> RunResult:
-        self._said = ""
-        result = await converse(
-            self._door, inbound, self._show, lambda accepted: setattr(self, "_key", accepted.session_key)
-        )
+        printer = ReplyPrinter(self._shell, self._asking)
+
+        def on_accepted(accepted: Accepted) -> None:
+            self._key = accepted.session_key
+            printer.accepted(accepted)
+
+        result = await converse(self._door, inbound, printer.hear, on_accepted)
         self._key = ""
-        if not self._said:
-            click.echo(result.text, nl=False)
-        if self._said or result.text:
-            click.echo()
+        printer.end(result)
         if result.status != "ok":
             self._shell.warn(result.error or "stopped")
         return result
-
-    def _show(self, event: RunEvent) -> None:
-        match event:
-            case AssistantDelta():
-                self._said += event.text
-                click.echo(event.text, nl=False)
-                sys.stdout.flush()
-            case ToolFinished() if self._shell.color:
-                # A line of its own, below whatever was said before the call.
-                click.echo(("\n" if self._said else "") + self._shell.dim(f"· {event.name} {event.seconds:.1f} s"))
-                self._said = ""
-            case Notice():
-                if self._said:  # what was begun is given up, or comes before what goes on: either way a new line
-                    click.echo()
-                    self._said = ""
-                self._shell.warn(event.text)
-            case ApprovalAsked() | ApprovalSettled():
-                if self._said:
-                    click.echo()
-                    self._said = ""
-                self._asking.hear(event)
-            case Lifecycle(phase="accepted", detail=detail) if detail:
-                self._shell.warn(detail)
-                self._said = ""
 
     def interrupt(self) -> None:
         """Ctrl-C stops the run, not the program."""

@@ -17,7 +17,7 @@ from palinurus.operations.catalog import (
     fallbacks_clear,
     fallbacks_remove,
     models_choice,
-    models_list,
+    models_here,
     models_set,
 )
 from palinurus.operations.models import PROBE, STATUS, AskModels, ModelStatus, ProbeModel, ProbeReport
@@ -45,7 +45,8 @@ def list_models(shell: Shell, everything: bool) -> None:
       pal models list
       pal models list --all --json
     """
-    listed = tuple(model for model in models_list(ground_of(shell)) if everything or model.usable)
+    known = run_async(models_here(ground_of(shell)))
+    listed = tuple(model for model in known if everything or model.usable)
     shell.show(listed, lambda: _list_text(listed, everything=everything))
 
 

@@ -10,8 +10,9 @@ import click
 from palinurus.cli.entrance import open_door
 from palinurus.cli.sessions_moving import export_session, import_session
 from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.terminal.spans import harmless
 from palinurus.domain.clock import random_id
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
 from palinurus.operations.session_changes import (
     DELETE,
@@ -61,15 +62,18 @@ def list_sessions(shell: Shell, agent: str, limit: int, archived: bool) -> None:
 
 
 @sessions.command("show")
-@click.argument("key", default="agent:main:main")
+@click.argument("key", default="", metavar="[KEY|NAME|ID]")
 @with_json
 @click.pass_obj
 def show_session(shell: Shell, key: str) -> None:
-    """Show what was said in a conversation, everything before a reset included.
+    """Show what was said in a conversation, everything before a reset included; also in one that has ended.
+
+    It goes by its key, its name or its id. Without any, it is the main one.
 
     \b
-    Example:
+    Examples:
       pal sessions show agent:main:main
+      pal sessions show trip
     """
     transcript = _ask(shell, SHOW, ShowSession(key))
     shell.show(transcript, lambda: _show_text(shell, transcript))
@@ -93,7 +97,7 @@ def search_sessions(shell: Shell, query: str, agent: str, limit: int) -> None:
 
 
 @sessions.command("reset")
-@click.argument("key")
+@click.argument("key", metavar="KEY|NAME|ID")
 @with_json
 @click.pass_obj
 def reset_session(shell: Shell, key: str) -> None:
@@ -128,7 +132,7 @@ def clean_up_sessions(shell: Shell, enforce: bool) -> int:
 
 
 @sessions.command("compact")
-@click.argument("key")
+@click.argument("key", metavar="KEY|NAME|ID")
 @click.option("--focus", default="", help="What the summary should look at above all.")
 @with_json
 @click.pass_obj
@@ -144,7 +148,7 @@ def compact_session(shell: Shell, key: str, focus: str) -> None:
 
 
 @sessions.command("rename")
-@click.argument("key")
+@click.argument("key", metavar="KEY|NAME|ID")
 @click.argument("name")
 @with_json
 @click.pass_obj
@@ -161,7 +165,7 @@ def rename_session(shell: Shell, key: str, name: str) -> None:
 
 
 @sessions.command("delete")
-@click.argument("key")
+@click.argument("key", metavar="KEY|NAME|ID")
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
 @with_json
 @click.pass_obj
@@ -177,8 +181,9 @@ def delete_session(shell: Shell, key: str, yes: bool) -> None:
             raise BadRequest(f"nobody is here to be asked whether to end {key}", hint="say --yes")
         click.confirm(f"End {key}? What was said there stays, and can be searched.", abort=True, err=True)
     done = _ask(shell, DELETE, DeleteSession(key, idempotency_key=random_id()))
-    ended = f"{done.key} has ended; its words are archived." if done.deleted else f"There is no session {done.key}."
-    shell.show(done, lambda: ended)
+    if not done.deleted:
+        raise NotFound(f"{done.key} had ended before", hint="`pal sessions list` shows those that go on")
+    shell.show(done, lambda: f"{done.key} has ended; its words are archived.")
 
 
 sessions.add_command(export_session)
@@ -212,21 +217,30 @@ def _list_text(listed: SessionList) -> str:
     if not listed.sessions:
         return "No conversation yet. `pal chat` starts one."
     width = max(len(session.key) for session in listed.sessions)
-    rows = [f"{'session':<{width}}  {'last spoken':<16}  {'entries':>7}  {'tokens':>9}  model"]
+    rows = [f"{'session':<{width}}  {'last spoken':<16}  {'entries':>7}  {'tokens':>9}  model, name"]
     for session in listed.sessions:
         when = datetime.fromtimestamp(session.updated_at / 1000).astimezone()
         model = f"{session.provider}/{session.model}" if session.model else "-"
+        name = f"  {one_line(session.label)}" if session.label else ""
         counts = f"{session.entry_count:>7,}  {session.total_tokens:>9,}"
         ended = f"  archived ({session.id})" if session.archived_at is not None else ""
-        rows.append(f"{session.key:<{width}}  {when:%Y-%m-%d %H:%M}  {counts}  {model}{ended}")
+        rows.append(f"{session.key:<{width}}  {when:%Y-%m-%d %H:%M}  {counts}  {model}{name}{ended}")
     return "\n".join(rows)
 
 
+def one_line(text: str) -> str:
+    """What somebody else wrote, for a row of a list."""
+    return " ".join(harmless(text).split())[:80]
+
+
 def _show_text(shell: Shell, transcript: Transcript) -> str:
+    session = transcript.session
+    about = [f"—— {session.key}{f' ({one_line(session.label)})' if session.label else ''}, archived ({session.id}) ——"]
+    archived = [shell.dim(line) for line in about] if session.archived_at is not None else []
     blocks = [block for entry in transcript.entries if (block := _entry_text(shell, entry))]
     if transcript.broken:
         blocks.append(shell.dim(f"({len(transcript.broken)} entries cannot be read; they are kept as they are)"))
-    return "\n\n".join(blocks) or "Nothing was said yet."
+    return "\n\n".join([*archived, *blocks]) if blocks else "Nothing was said yet."
 
 
 def _entry_text(shell: Shell, entry: Entry) -> str:

@@ -98,14 +98,19 @@ def _shares(message: Message) -> Iterator[tuple[str, int]]:
             yield "agent", whole
 
 
-def render(report: ContextReport) -> str:
-    """A table in plain text, the same for `pal context` and `/context`."""
+def render(report: ContextReport, *, detail: bool = False) -> str:
+    """A table in plain text, the same for `pal context` and `/context`. In detail also who said how much."""
     width = max((len(part.name) for part in report.parts), default=4)
     lines = [f"{'part':<{width}}  {'raw':>7}  {'sent':>7}  {'tokens':>7}"]
     for part in report.parts:
         cut = "  truncated" if part.truncated else ""
         lines.append(f"{part.name:<{width}}  {part.raw:>7,}  {part.injected:>7,}  {part.tokens:>7,}{cut}")
     lines.append(f"{f'{report.messages} messages':<{width}}  {'':>7}  {'':>7}  {report.message_tokens:>7,}")
+    if detail:
+        lines += [
+            f"{f'  {part.count} {part.name}':<{width}}  {'':>7}  {'':>7}  {part.tokens:>7,}" for part in report.said
+        ]
+        lines += _detail(report)
     share = 100 * report.total_tokens / report.window if report.window else 0
     how = "counted by the provider, plus an estimate of what came after" if report.counted else "estimated"
     lines.append(f"{report.total_tokens:,} of {report.window:,} tokens ({share:.1f} %), {how}")
@@ -113,6 +118,15 @@ def render(report: ContextReport) -> str:
     if report.workspace:
         lines.append(f"workspace {report.workspace}")
     return "\n".join(lines)
+
+
+def _detail(report: ContextReport) -> Iterator[str]:
+    yield f"{report.cacheable_tokens:,} tokens can come from the provider's cache at the next call"
+    if report.epoch_reason:
+        yield f"the prompt was last made anew because of: {report.epoch_reason}"
+    if price := report.price:
+        cached = f", ${price.cache_read:g} from the cache"
+        yield f"${price.input:g} per million tokens in{cached}, ${price.output:g} out"
 
 
 def _costed(part: PromptPart, text: str) -> PromptPart:

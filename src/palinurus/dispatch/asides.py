@@ -13,7 +13,7 @@ from palinurus.agent.turn import TurnRunner
 from palinurus.dispatch import commands
 from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.delivery import Deliveries
-from palinurus.dispatch.directives import Directives
+from palinurus.dispatch.directives import DEFAULT_MODEL, Directives
 from palinurus.dispatch.preferences import changed_preferences, describe
 from palinurus.dispatch.runs import Run, Runs
 from palinurus.domain.clock import Clock, NewId
@@ -21,6 +21,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 
+REFUSED = "refused"  # the kind of error of a command that is none
 Answer = Callable[[SessionKey, str, Inbound], Awaitable[str]]
 """Answers a command beside the lane: the session it was asked in, the words behind the command, and who asked."""
 
@@ -45,8 +46,17 @@ class Asides:
 
     async def answer(self, key: SessionKey, command: commands.Command, inbound: Inbound) -> Run:
         known = self.answers.get(command.name)
-        text = await known(key, command.rest, inbound) if known else commands.help_text()
-        return await self.say(key, text, inbound)
+        own = _whoami(key, inbound) if command.name == "whoami" else commands.help_text()
+        return await self.say(key, await known(key, command.rest, inbound) if known else own, inbound)
+
+    async def refuse(self, key: SessionKey, why: str, inbound: Inbound) -> Run:
+        """A message that was meant as a command and is none. Nothing is kept, and no model hears of it."""
+        run = Run(self._new_id(), key, self._clock.now_ms())
+        if self._deliveries:
+            await self._deliveries.answer(inbound, said(run, why, self._clock))
+        self._runs.add(run)
+        run.end(RunResult(run.id, str(key), "", "error", error=why, error_kind=REFUSED))
+        return run
 
     async def prefer(self, key: SessionKey, directives: Directives, inbound: Inbound) -> Run:
         """What changes nothing that a model reads is answered at once, also while a run goes on."""
@@ -70,9 +80,9 @@ class Asides:
         told = []
         model = None
         if directives.model is not None:
-            _, route = await agent.choose_model(directives.model)
-            model = f"{route.provider}/{route.model}"
-            told.append(f"model {model}")
+            model = await self._wanted_model(agent, directives.model)
+            _, route = await agent.choose_model(model)
+            told.append(f"model {route.provider}/{route.model}{'' if model else ' (the default)'}")
         if directives.thinking is not None:
             told.append(f"thinking {directives.thinking}")
         await self._turns.choose(run.key, run.id, model=model, thinking=directives.thinking)
@@ -80,12 +90,27 @@ class Asides:
             told.append(await self._keep(run.key, directives))
         return f"For this session: {', '.join(told)}."
 
+    async def _wanted_model(self, agent: Agent, name: str) -> str:
+        """Its whole name; "" for the agent's own. Raises BadRequest."""
+        return "" if name.lower() == DEFAULT_MODEL else await agent.find_model(name)
+
     async def _keep(self, key: SessionKey, directives: Directives) -> str:
         before = await self._turns.preferences(key)
         after = changed_preferences(before, directives)
         if after != before:
             await self._turns.prefer(key, after)
         return describe(after, self._agents.queue("cli"))
+
+
+def _whoami(key: SessionKey, inbound: Inbound) -> str:
+    account = f", account {key.account}" if key.account else ""
+    lines = (
+        ("you", f"{inbound.sender}, heard as {inbound.origin}"),
+        ("channel", f"{inbound.channel}{account}"),
+        ("agent", key.agent),
+        ("session", str(key)),
+    )
+    return "\n".join(f"{name:<8} {told}" for name, told in lines)
 
 
 def said(run: Run, text: str, clock: Clock) -> RunResult:

@@ -1,4 +1,7 @@
-"""Which agent and which session a message belongs to. Pure."""
+"""Which agent and which session a message belongs to, as far as its words tell. Pure.
+
+A bare name may be that of a session which is there under another key: sessions/names.py looks for it.
+"""
 
 from __future__ import annotations
 
@@ -25,3 +28,9 @@ def resolve(inbound: Inbound, agents: Collection[str], default_agent: str) -> Se
     if key.agent not in agents:
         raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(sorted(agents))}")
     return key
+
+
+def is_name(inbound: Inbound) -> bool:
+    """Whether the sender says where by a bare name and not by a key."""
+    named = inbound.session_key.strip()
+    return bool(named) and named != "main" and ":" not in named

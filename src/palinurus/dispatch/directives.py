@@ -2,7 +2,7 @@
 
 Alone in a message they are kept for the session; inside a message they hold for that message only and are taken out of
 it before the model reads it (a model that is named this way is kept in both cases). What is no directive, because its
-value makes no sense, stays in the text as it was said.
+value makes no sense, stays in the text as it was said; where a message begins with it, `bad_value` says what is wrong.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import re
 
 from msgspec import Struct
 
-from palinurus.dispatch.queueing import QueueChange, parse_queue
+from palinurus.dispatch.queueing import MODES, QueueChange, parse_queue
+from palinurus.domain.suggestion import nearest
 
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max")
 VERBOSE = ("off", "on", "full")
 USAGE = ("off", "tokens", "cost", "full")
 ELEVATED = ("off", "on", "ask", "full")
+REASONING = ("off", "on", "stream")
+DEFAULT_MODEL = "default"  # goes back to what the config says
 _NAMES = {
     "think": "think",
     "thinking": "think",
@@ -28,7 +31,11 @@ _NAMES = {
     "queue": "queue",
     "elevated": "elevated",
     "elev": "elevated",
+    "reasoning": "reasoning",
+    "reason": "reasoning",
 }
+_ALLOWED = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE, "elevated": ELEVATED, "reasoning": REASONING}
+NAMES = tuple(_NAMES)
 _WORD = re.compile(rf"(?<!\S)/(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?=[\s:]|$)", re.IGNORECASE)
 _GAP = re.compile(r"[ :]+")
 _VALUE = re.compile(r"[ :]+(\S+)")
@@ -47,6 +54,7 @@ class Directives(Struct, frozen=True):
     model: str | None = None
     queue: QueueChange | None = None
     elevated: str | None = None
+    reasoning: str | None = None
     asked: tuple[str, ...] = ()  # directives without a value: what holds now?
 
     @property
@@ -56,7 +64,7 @@ class Directives(Struct, frozen=True):
     @property
     def preferences(self) -> bool:
         """Whether it changes how things are queued, shown or done."""
-        return any(value is not None for value in (self.verbose, self.usage, self.queue, self.elevated))
+        return any(value is not None for value in (self.verbose, self.usage, self.queue, self.elevated, self.reasoning))
 
     @property
     def at_once(self) -> bool:
@@ -65,8 +73,8 @@ class Directives(Struct, frozen=True):
         return self.any and not choices
 
 
-def parse_directives(text: str) -> tuple[Directives, str]:
-    """The directives of a message, and the message without them."""
+def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str]:
+    """The directives of a message, and the message without them. Without `models` it names none: `/model x` is text."""
     found: dict[str, str] = {}
     asked: list[str] = []
     kept: list[str] = []
@@ -76,7 +84,7 @@ def parse_directives(text: str) -> tuple[Directives, str]:
         if match is None:
             break
         name = _NAMES[match["name"].lower()]
-        value, end = _value(name, text, match.end())
+        value, end = _value(name, text, match.end()) if models or name != "model" else (None, match.end())
         kept.append(text[at : match.start()])
         blank = blank and not kept[-1].strip()
         if value is not None:
@@ -90,6 +98,8 @@ def parse_directives(text: str) -> tuple[Directives, str]:
             blank = False
         at = end
     kept.append(text[at:])
+    if found == {"model": "status"} and not "".join(kept).strip():
+        return Directives(asked=("model",)), ""
     if not found and not asked:
         return Directives(), text
     return _directives(found, tuple(asked)), "".join(kept).strip()
@@ -105,9 +115,23 @@ def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
     if match is None:
         return None, start
     value = match[1].lower() if name != "model" else match[1]
-    allowed = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE, "elevated": ELEVATED}.get(name)
+    allowed = _ALLOWED.get(name)
     good = value in allowed if allowed else bool(_MODEL.fullmatch(value))
     return (value, match.end()) if good else (None, start)
+
+
+def bad_value(text: str) -> str:
+    """What is wrong with the directive that a message begins with; empty when nothing is, or there is none."""
+    match = _WORD.match(text)
+    if match is None or not (rest := text[match.end() :].strip(" :\t\r\n")):
+        return ""
+    name = _NAMES[match["name"].lower()]
+    if _value(name, text, match.end())[0] is not None:
+        return ""
+    said, allowed = rest.split(maxsplit=1)[0][:40], (*MODES, "default") if name == "queue" else _ALLOWED.get(name, ())
+    near = nearest(said, allowed)
+    known = f"it can be {', '.join(allowed)}" if allowed else "a model is named provider/model"
+    return f"/{name} cannot be {said!r}: {f'did you mean {near}? ' if near else ''}{known}"
 
 
 def _directives(found: dict[str, str], asked: tuple[str, ...]) -> Directives:
@@ -118,5 +142,6 @@ def _directives(found: dict[str, str], asked: tuple[str, ...]) -> Directives:
         model=found.get("model"),
         queue=parse_queue(found["queue"])[0] if "queue" in found else None,
         elevated=found.get("elevated"),
+        reasoning=found.get("reasoning"),
         asked=asked,
     )

@@ -21,7 +21,7 @@ from palinurus.dispatch import bindings, commands
 from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.asides import Asides, said
 from palinurus.dispatch.delivery import Deliveries
-from palinurus.dispatch.directives import Directives, parse_directives
+from palinurus.dispatch.directives import DEFAULT_MODEL, Directives, parse_directives
 from palinurus.dispatch.errands import run_errand
 from palinurus.dispatch.guests import Guests
 from palinurus.dispatch.inbox import Inbox, RunRecord
@@ -29,6 +29,7 @@ from palinurus.dispatch.lanes import Lanes
 from palinurus.dispatch.patience import TimeLimit
 from palinurus.dispatch.preferences import preferred, usage_line
 from palinurus.dispatch.queueing import QueueSettings, overflow_note
+from palinurus.dispatch.refusals import refusal, split_model
 from palinurus.dispatch.runs import Run, Runs
 from palinurus.dispatch.settling import Settling
 from palinurus.domain.clock import Clock, NewId
@@ -78,15 +79,17 @@ class Dispatcher:
         _check(inbound)
         if self._leaving:
             raise HolderLost("this process is leaving", hint="ask again")
-        key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
+        key = await self.place(inbound)
         command = self._command(inbound)
         if command and command.name == "stop":
             return await self._asides.say(key, _stopped(self.stop(key)), inbound)
+        if why := await self._refusal(key, inbound):
+            return await self._asides.refuse(key, why, inbound)
         if command and not command.waits:
             return await self._asides.answer(key, command, inbound)
         if waiting := self.runs.asked_before(inbound.idempotency_key):
             return waiting
-        directives, words = _directives(inbound)
+        directives, words = read_directives(inbound)
         if directives.at_once and not words and not inbound.images:
             return await self._asides.prefer(key, directives, inbound)
         queue = IN_LINE if inbound.plain else await self._queue(key, inbound)
@@ -102,6 +105,11 @@ class Dispatcher:
             accepted = await self._inbox.accept(record)
             # One that was accepted before may stand in the transcript already: it joins nobody and takes nobody along.
             return self._known(accepted) or self._start(accepted, queue if accepted is record else ALONE)
+
+    async def place(self, inbound: Inbound) -> SessionKey:
+        """The session that a message belongs to. Raises NotFound for an agent that is not here."""
+        key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
+        return await self._turns.place(inbound.session_key, key.agent) if bindings.is_name(inbound) else key
 
     async def recover(self) -> int:
         """Take up what another process had accepted and not finished, in its order."""
@@ -161,6 +169,16 @@ class Dispatcher:
 
     def _command(self, inbound: Inbound) -> commands.Command | None:
         return None if inbound.plain else commands.parse(inbound.text, self._agents.reset_triggers)
+
+    async def _refusal(self, key: SessionKey, inbound: Inbound) -> str:
+        """Why the owner's message is no command although it is written as one; in the mouth of others it is text."""
+        if inbound.plain or inbound.origin != Origin.OWNER or not inbound.text.startswith("/"):
+            return ""
+        try:
+            agent = self._agents.get(key.agent)
+        except PalinurusError:  # nowhere to live: said when its turn comes
+            return await refusal(inbound.text, None, self._agents.reset_triggers)
+        return await refusal(inbound.text, agent, self._agents.reset_triggers)
 
     async def _queue(self, key: SessionKey, inbound: Inbound) -> QueueSettings:
         return preferred(self._agents.queue(inbound.channel), await self._turns.preferences(key))
@@ -240,13 +258,13 @@ class Dispatcher:
     async def _story(self, run: Run, inbound: Inbound) -> RunResult:
         command = self._command(inbound)
         if command and command.name == "new":
-            await self._turns.reset(run.key, "new", run.id)
-            if not command.rest:
-                return self._said(run, "A fresh start. What was said before stays in the transcript.")
-            inbound = msgspec.structs.replace(inbound, text=command.rest)
+            words, begun = await self._begin_anew(run, command.rest)
+            if not words:
+                return self._said(run, begun)
+            inbound = msgspec.structs.replace(inbound, text=words)
         if command and command.name == "compact":
             return await self._compact(run, command.rest)
-        directives, words = _directives(inbound)
+        directives, words = await self._meant(run.key, inbound)
         spoken = Spoken(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
         try:
             agent = self._agents.get(run.key.agent)
@@ -260,6 +278,31 @@ class Dispatcher:
         except PalinurusError as error:  # no agent, no workspace: the message is kept with the reason
             await self._turns.keep(run.key, spoken, str(error))
             return self._failed(run, str(error))
+
+    async def _begin_anew(self, run: Run, rest: str) -> tuple[str, str]:
+        """Reset the session, with another model if one is named; the message that follows, and what was done."""
+        await self._turns.reset(run.key, "new", run.id)
+        told = "A fresh start{}. What was said before stays in the transcript."
+        try:
+            agent = self._agents.get(run.key.agent)
+        except PalinurusError:  # said when the message is answered
+            return rest, told.format("")
+        model, words = await split_model(rest, agent)
+        if model:
+            await self._turns.choose(run.key, run.id, model=model, thinking=None)
+        return words, told.format(f" with {model}" if model else "")
+
+    async def _meant(self, key: SessionKey, inbound: Inbound) -> tuple[Directives, str]:
+        """The directives of a message. In the middle of a sentence `/model` and a word that is no model are words."""
+        directives, words = read_directives(inbound)
+        name = directives.model
+        if not name or name.lower() == DEFAULT_MODEL or not words or inbound.text.lstrip().startswith("/"):
+            return directives, words
+        try:
+            await self._agents.get(key.agent).find_model(name)
+        except PalinurusError:
+            return parse_directives(inbound.text, models=False)
+        return directives, words
 
     async def _compact(self, run: Run, focus: str) -> RunResult:
         try:
@@ -301,7 +344,7 @@ def _stopped(count: int) -> str:
     return f"Stopped {count} run{'s' if count != 1 else ''}." if count else "Nothing was running."
 
 
-def _directives(inbound: Inbound) -> tuple[Directives, str]:
+def read_directives(inbound: Inbound) -> tuple[Directives, str]:
     """Only the owner's words change how a session is run; in the mouth of others they are words."""
     if inbound.plain or inbound.origin != Origin.OWNER:
         return Directives(), inbound.text

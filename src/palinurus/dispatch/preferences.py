@@ -34,6 +34,8 @@ def changed_preferences(before: Preferences, directives: Directives) -> Preferen
         after = msgspec.structs.replace(after, response_usage=directives.usage)
     if directives.elevated is not None:
         after = msgspec.structs.replace(after, elevated_level=directives.elevated)
+    if directives.reasoning is not None:
+        after = msgspec.structs.replace(after, reasoning_level=directives.reasoning)
     queue = directives.queue
     if queue is not None and queue.clear:
         return msgspec.structs.replace(after, queue_mode="", queue_debounce_ms=None, queue_cap=None, queue_drop="")
@@ -53,6 +55,7 @@ def describe(preferences: Preferences, settings: QueueSettings) -> str:
     return (
         f"queue {queue.mode} (waits {queue.debounce:g} s, at most {queue.cap}, then drop:{queue.drop}), "
         f"verbose {preferences.verbose_level or 'off'}, usage {preferences.response_usage or 'off'}, "
+        f"reasoning {preferences.reasoning_level or 'off'}, "
         f"elevated {preferences.elevated_level or 'as the config says'}"
     )
 

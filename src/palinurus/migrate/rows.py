@@ -47,6 +47,7 @@ def session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         preferences=Preferences(
             verbose_level=_text(known, "verboseLevel"),
             response_usage=_text(known, "responseUsage"),
+            reasoning_level=_text(known, "reasoningLevel"),
             queue_mode=_text(known, "queueMode"),
             model_override=_model_override(known),
             thinking_level=_text(known, "thinkingLevel"),

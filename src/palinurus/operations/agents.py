@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
+from palinurus.dispatch.dispatcher import read_directives
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import RunEvent, RunResult
-from palinurus.domain.keys import SessionKey
 from palinurus.operations.bounds import Position, Seconds
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed, Operation
@@ -21,6 +21,8 @@ class Accepted(Struct, frozen=True, rename="camel"):
     run_id: str
     session_key: str
     accepted_at: int
+    verbose: str = ""  # off | on | full: what the session, or the message, wants to be shown; empty: nothing said
+    reasoning: str = ""  # off | on | stream
 
 
 class Wait(Struct, frozen=True):
@@ -43,8 +45,11 @@ class StoppedRuns(Struct, frozen=True):
 
 
 async def _submit(house: House, inbound: Inbound) -> Accepted:
-    run = await house.dispatcher.submit(inbound)
-    return Accepted(run.id, str(run.key), run.accepted_at)
+    chosen = await house.turns.preferences(await house.dispatcher.place(inbound))
+    run = await house.dispatcher.submit(inbound)  # from here on nothing may come between the caller and the answer
+    now = read_directives(inbound)[0]
+    verbose, reasoning = now.verbose or chosen.verbose_level, now.reasoning or chosen.reasoning_level
+    return Accepted(run.id, str(run.key), run.accepted_at, verbose, reasoning)
 
 
 async def _wait(house: House, params: Wait) -> RunResult:
@@ -61,7 +66,7 @@ async def _events(house: House, params: Follow) -> AsyncIterator[RunEvent]:
 async def _stop(house: House, params: StopRuns) -> StoppedRuns:
     if not params.session_key and not params.run_id:
         raise BadRequest("whose run is to be stopped?", hint="name a session or a run")
-    key = SessionKey.parse(params.session_key) if params.session_key else None
+    key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key)) if params.session_key else None
     return StoppedRuns(house.dispatcher.stop(key, params.run_id))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import PastCommand
@@ -193,7 +194,7 @@ async def _preview(house: House, params: PreviewRule) -> Preview:
 async def _grant(house: House, params: MakeGrant) -> GrantList:
     key = SessionKey.main(params.agent or house.agents.default)
     if params.session:
-        key = SessionKey.parse(params.session)
+        key = await house.dispatcher.place(Inbound("", "", session_key=params.session, agent=params.agent))
     elif params.scope == "session":
         raise BadRequest("a grant for a session needs its key", hint="--session agent:main:main")
     house.agents.get(key.agent)  # raises NotFound

@@ -7,11 +7,11 @@ import re
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import AuditReport, AuditRow
 from palinurus.operations.bounds import Count, Position
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sessions.names import name_key
 
 MOST_ERASED = 100_000  # rows at once
 HASH = re.compile(r"[0-9a-f]{64}")
@@ -43,7 +43,7 @@ class Erased(Struct, frozen=True):
 
 
 async def _show(house: House, params: ShowAudit) -> AuditPage:
-    session = str(SessionKey.parse(params.session_key)) if params.session_key else ""
+    session = params.session_key and await name_key(house.sessions, params.session_key, agent=house.agents.default)
     rows = await house.audit.rows(
         limit=params.limit, session=session, run=params.run, tool=params.tool, before=params.before
     )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.include import read_text
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.schema import ModelChoice
-from palinurus.config.settings import default_agent
+from palinurus.config.settings import agent_ids, agent_layers, default_agent
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 from palinurus.operations.config import Ground, config_set, config_unset
 from palinurus.operations.config_changes import Check, config_merge, text_hash
 from palinurus.providers.catalog import Catalog, catalog_of, config_aliases
-from palinurus.providers.choose import KNOWN, key_variables, known_provider
+from palinurus.providers.choose import KNOWN, key_variables, known_provider, talkers
 from palinurus.providers.keys.credentials import gather_credentials
+from palinurus.providers.loopback import is_loopback, served_models
 from palinurus.providers.offers import ALIASES, FREE, ModelInfo
 from palinurus.providers.provider import ModelRef
 from palinurus.providers.scout.smalltalk import TALKER
@@ -47,7 +51,22 @@ class Choice(Struct, frozen=True):
     fallbacks: tuple[str, ...]
 
 
-def models_list(ground: Ground) -> tuple[ListedModel, ...]:
+async def models_here(ground: Ground) -> tuple[ListedModel, ...]:
+    """All that are known, with those that servers on this machine have, as they say it at this moment."""
+    loaded = await asyncio.to_thread(load_config, ground.home, ground.env)
+    near = {name: url for name, url in _addresses(loaded).items() if is_loopback(url)}
+    answers = await asyncio.gather(*map(served_models, near.values()))
+    served = [
+        ModelInfo(name, model, context_window=window)
+        for name, answer in zip(near, answers, strict=True)
+        for model, window in answer.items()
+        if talkers((model,))
+    ]
+    return await asyncio.to_thread(models_list, ground, served)
+
+
+def models_list(ground: Ground, served: Sequence[ModelInfo] = ()) -> tuple[ListedModel, ...]:
+    """The table, what the config lists or only names, and what was `served`."""
     loaded = load_config(ground.home, ground.env)
     main = default_agent(loaded.config)
     keys = gather_credentials(loaded, ground.home.root, main, main, key_variables(loaded.env))
@@ -56,14 +75,48 @@ def models_list(ground: Ground) -> tuple[ListedModel, ...]:
     names: dict[ModelRef, list[str]] = {}
     for alias, target in catalog.aliases.items():
         names.setdefault(ModelRef.parse(target), []).append(alias)
+    known = {ModelRef(info.provider, info.id): info for info in catalog}
+    for info in served:
+        there = known.setdefault(ModelRef(info.provider, info.id), info)
+        if not there.context_window:
+            known[ModelRef(info.provider, info.id)] = replace(there, context_window=info.context_window)
+    for ref in _named(loaded, catalog):
+        known.setdefault(ref, ModelInfo(ref.provider, ref.model))
     listed = []
-    for info in catalog:
-        ref = ModelRef(info.provider, info.id)
+    for ref, info in known.items():
         lacks = "" if info.provider in ready else "no key"
         if ref == TALKER and weights_file() is None:
             lacks = "not installed"
         listed.append(ListedModel(str(ref), info, not lacks, tuple(names.get(ref, ())), lacks))
     return tuple(listed)
+
+
+async def chat_models(ground: Ground) -> str:
+    """What `/models` says: those that can be asked, with their windows and short names, and how to choose one."""
+    usable = [model for model in await models_here(ground) if model.usable]
+    width = max((len(model.ref) for model in usable), default=0)
+    windows = [f"{model.info.context_window:,} tokens" if model.info.context_window else "" for model in usable]
+    lines = [
+        f"{model.ref:<{width}}  {window:>16}  {', '.join(model.aliases)}".rstrip()
+        for model, window in zip(usable, windows, strict=True)
+    ]
+    return "\n".join([*lines, "/model NAME chooses one for this session, /model default goes back."])
+
+
+def _named(loaded: Loaded, catalog: Catalog) -> Iterator[ModelRef]:
+    """Models that the config names, of providers that something is known about."""
+    addresses = _addresses(loaded)
+    layers = [layer for agent in agent_ids(loaded.config) for layer in agent_layers(loaded.config, agent)]
+    for model in (layer.model for layer in layers if layer.model):
+        for name in (model,) if isinstance(model, str) else (model.primary or "", *model.fallbacks):
+            with suppress(ConfigError):
+                ref = catalog.resolve(name, trusted=True)
+                if ref.provider in addresses or known_provider(ref.provider):
+                    yield ref
+
+
+def _addresses(loaded: Loaded) -> dict[str, str]:
+    return {name.strip().lower(): entry.base_url or "" for name, entry in loaded.config.models.providers.items()}
 
 
 def models_choice(ground: Ground) -> Choice:
@@ -166,9 +219,12 @@ def _alias_path(ref: str) -> str:
     return f'agents.defaults.models."{ref}".alias'
 
 
-def usable_model(loaded: Loaded, catalog: Catalog, name: str) -> ModelRef:
-    """The model behind a name, of a provider that something is known about. Raises ConfigError or BadRequest."""
-    ref = catalog.resolve(name)
+def usable_model(loaded: Loaded, catalog: Catalog, name: str, *, trusted: bool = False) -> ModelRef:
+    """The model behind a name, of a provider that something is known about. Raises ConfigError or BadRequest.
+
+    `trusted` as in `Catalog.resolve`: the name stands in the config already.
+    """
+    ref = catalog.resolve(name, trusted=trusted)
     own = {provider.strip().lower() for provider in loaded.config.models.providers}
     if known_provider(ref.provider) is None and ref.provider not in own and ref.provider not in FREE:
         meant = similar_provider(ref.provider, own)
@@ -190,4 +246,4 @@ def similar_provider(name: str, own: Collection[str]) -> str:
 
 def _keyless(loaded: Loaded) -> set[str]:
     """Providers of the config with an address of their own: whether they want a key is their business."""
-    return {name.strip().lower() for name, entry in loaded.config.models.providers.items() if entry.base_url}
+    return {name for name, address in _addresses(loaded).items() if address}

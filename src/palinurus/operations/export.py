@@ -12,7 +12,7 @@ import importlib
 import io
 import os
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,14 @@ from msgspec import Struct
 
 from palinurus.config.load import load_config
 from palinurus.config.settings import agent_ids, agent_settings, default_agent
-from palinurus.domain.errors import BadRequest, NotFound, NotOffered, PalinurusError, StorageError
-from palinurus.domain.keys import SessionKey
+from palinurus.domain.errors import BadRequest, NotFound, NotOffered, StorageError
 from palinurus.migrate.export.exporter import Kept, SessionExporter
 from palinurus.migrate.forgetting.copies import Copies, Copy
 from palinurus.migrate.report import Skipped
 from palinurus.operations.following import follow
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed
+from palinurus.sessions.names import LISTED, require_session
 
 PIECE = 200  # entries of a conversation that are handed over at a time
 ROOM = "palinurus.migrate.export"
@@ -131,13 +131,10 @@ def _workspace(house: House, agent: str) -> str:
 
 async def _kept(house: House, exporter: SessionExporter, named: str) -> Kept:
     """The conversation of a key or an id. Raises NotFound."""
-    session_id = named
-    with suppress(PalinurusError):
-        found = await house.sessions.find(SessionKey.parse(named))
-        session_id = found.id if found is not None else named
-    kept = await exporter.sessions(session_id) if session_id else []
+    found = await require_session(house.sessions, named, agent=house.agents.default, archived=True)
+    kept = await exporter.sessions(found.id)
     if not kept:
-        raise NotFound(f"there is no session {named[:200]!r}", hint="`pal sessions list --archived` shows them")
+        raise NotFound(f"there is no session {named[:200]!r}", hint=LISTED)
     return kept[0]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.domain.keys import SessionKey
 from palinurus.ledger.trace import STATUSES, RunLine, RunTrace, Status, line_of
 from palinurus.operations.bounds import Count
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sessions.names import name_key
 
 MOST = 1_000
 
@@ -29,7 +29,7 @@ class ShowRun(Struct, frozen=True):
 
 
 async def _list(house: House, params: ListRuns) -> RunList:
-    session = str(SessionKey.parse(params.session_key)) if params.session_key else ""
+    session = params.session_key and await name_key(house.sessions, params.session_key, agent=house.agents.default)
     limit = min(max(params.limit, 1), MOST)
     found = await house.traces.recent(limit=limit, session=session, status=_status(params.status))
     return RunList(tuple(map(line_of, found)))

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.config.handling import SandboxSettings
-from palinurus.dispatch.bindings import resolve
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
@@ -70,7 +69,7 @@ class Tested(Struct, frozen=True):
 
 
 async def _explain(house: House, params: AskSandbox) -> Explained:
-    key = _key(house, params)
+    key = await _key(house, params)
     settings, place = house.hands.settings(key.agent).sandbox, house.hands.quarters(key)
     walls = await house.hands.sandbox(key.agent).check()
     runs = where_commands_run(place, walls)
@@ -93,7 +92,7 @@ async def _explain(house: House, params: AskSandbox) -> Explained:
 
 
 async def _test(house: House, params: AskSandbox) -> Tested:
-    key = _key(house, params)
+    key = await _key(house, params)
     sandbox, place = house.hands.sandbox(key.agent), house.hands.quarters(key)
     walls = await sandbox.check()
     if not walls.works or walls.name == "host":  # a host has no walls to try
@@ -106,9 +105,9 @@ async def _test(house: House, params: AskSandbox) -> Tested:
     return Tested(all(probe.passed for probe in probes), walls, probes)
 
 
-def _key(house: House, params: AskSandbox) -> SessionKey:
+async def _key(house: House, params: AskSandbox) -> SessionKey:
     inbound = Inbound("", "", session_key=params.session_key, agent=params.agent)
-    return resolve(inbound, house.agents.ids, house.agents.default)
+    return await house.dispatcher.place(inbound)
 
 
 def _reasons(settings: SandboxSettings, place: Quarters, walls: Walls) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from palinurus.dispatch.directives import ELEVATED, THINKING, USAGE, VERBOSE
+from palinurus.dispatch.directives import ELEVATED, REASONING, THINKING, USAGE, VERBOSE
 from palinurus.dispatch.dispatcher import MAX_TEXT
 from palinurus.dispatch.queueing import DROPS, parse_mode
 from palinurus.domain.errors import BadRequest, NotFound, Stale
@@ -20,6 +20,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sessions.names import find_session, is_whole, likely_keys, require_session
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.transcript import SENT
 
@@ -39,6 +40,7 @@ class PatchSession(Struct, frozen=True, rename="camel", omit_defaults=True):
     verbose_level: Choice = UNSET
     response_usage: Choice = UNSET
     elevated_level: Choice = UNSET
+    reasoning_level: Choice = UNSET
     queue_mode: Choice = UNSET
     queue_debounce_ms: int | UnsetType | None = UNSET
     queue_cap: int | UnsetType | None = UNSET
@@ -85,7 +87,7 @@ class DeleteSession(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 class Deleted(Struct, frozen=True, rename="camel"):
     key: str
-    deleted: bool  # False: there was no such session
+    deleted: bool  # False: it had ended before
     archived: tuple[str, ...] = ()  # the id of the session that has ended
     ok: bool = True
 
@@ -104,10 +106,10 @@ class Injected(Struct, frozen=True, rename="camel"):
 
 
 async def _patch(house: House, params: PatchSession) -> Patched:
-    key = _known(house, params.key)
+    label = _label(params.label)
+    key = await _named(house, params.key, begin=_chooses(params))
     before = await house.turns.preferences(key)
     after = _preferred(before, params)
-    label = _label(params.label)
     model = await _model(house, key, params.model)
     thinking = _one_of("thinkingLevel", params.thinking_level, THINKING)
     mark = mark_of(house, "sessions.patch", params.idempotency_key)
@@ -125,7 +127,7 @@ async def _patch(house: House, params: PatchSession) -> Patched:
 
 
 async def _reset(house: House, params: ResetSession) -> WasReset:
-    key = _known(house, params.key)
+    key = await _named(house, params.key)
     mark = mark_of(house, "sessions.reset", params.idempotency_key)
 
     async def work() -> Session:
@@ -139,7 +141,9 @@ async def _reset(house: House, params: ResetSession) -> WasReset:
 
 
 async def _delete(house: House, params: DeleteSession) -> Deleted:
-    key = SessionKey.parse(params.key)
+    agent = house.agents.default
+    named = await find_session(house.sessions, params.key, agent=agent, archived=True)
+    key = SessionKey.parse(named.key) if named else likely_keys(params.key, agent)[0]
     mark = mark_of(house, "sessions.delete", params.idempotency_key)
 
     async def work() -> Deleted:
@@ -153,6 +157,8 @@ async def _delete(house: House, params: DeleteSession) -> Deleted:
 
     if earlier := await _archived_as(house, key, mark):
         return earlier  # before anything is stopped that belongs to the conversation after it
+    if named is None:
+        await require_session(house.sessions, params.key, agent=agent)  # says what may have been meant
     current = await house.sessions.find(key)
     if current is not None:
         _check_id(current, params.expected_session_id)
@@ -161,7 +167,7 @@ async def _delete(house: House, params: DeleteSession) -> Deleted:
 
 
 async def _inject(house: House, params: InjectMessage) -> Injected:
-    key = _known(house, params.session_key)
+    key = await _named(house, params.session_key)
     text = _words(params)
     entry_id = f"{mark_of(house, 'chat.inject', params.idempotency_key)}{SENT}inject"
 
@@ -185,12 +191,29 @@ def mark_of(house: House, name: str, idempotency_key: str) -> str:
     return hashlib.sha256(f"{name}\0{idempotency_key}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def _known(house: House, text: str) -> SessionKey:
-    """The key of a session whose agent exists. Raises BadRequest or NotFound."""
-    key = SessionKey.parse(text)
+async def _named(house: House, text: str, *, begin: bool = False) -> SessionKey:
+    """The key of a session that is there and whose agent exists. Raises BadRequest or NotFound.
+
+    `begin`: by its whole key also one in which nothing was said yet, whose model somebody chooses beforehand.
+    """
+    key = SessionKey.parse(text) if is_whole(text) else await _key(house, text)
     if key.agent not in house.agents.ids:
         raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
-    return key
+    return key if begin else await _key(house, text)
+
+
+async def _key(house: House, text: str) -> SessionKey:
+    return SessionKey.parse((await require_session(house.sessions, text, agent=house.agents.default)).key)
+
+
+def _chooses(params: PatchSession) -> bool:
+    """Whether it says how a session is run, and not only what it is called."""
+    return params != PatchSession(
+        params.key,
+        params.label,
+        expected_session_id=params.expected_session_id,
+        idempotency_key=params.idempotency_key,
+    )
 
 
 async def _expected(house: House, key: SessionKey, session_id: str) -> Session:
@@ -223,10 +246,7 @@ async def _model(house: House, key: SessionKey, wanted: Choice) -> str | None:
     """The whole name of a model; "" for the agent's own, None for no change."""
     if wanted is UNSET or not wanted:
         return None if wanted is UNSET else ""
-    _, route = await house.agents.get(key.agent).choose_model(wanted)
-    if not route.provider or not route.model:
-        raise BadRequest(f"{wanted[:80]!r} is no model", hint="provider/model, or a short name of models.list")
-    return f"{route.provider}/{route.model}"
+    return await house.agents.get(key.agent).find_model(wanted)
 
 
 def _preferred(before: Preferences, params: PatchSession) -> Preferences:
@@ -238,6 +258,7 @@ def _preferred(before: Preferences, params: PatchSession) -> Preferences:
         "verbose_level": _one_of("verboseLevel", params.verbose_level, VERBOSE),
         "response_usage": _one_of("responseUsage", usage, USAGE),
         "elevated_level": _one_of("elevatedLevel", params.elevated_level, ELEVATED),
+        "reasoning_level": _one_of("reasoningLevel", params.reasoning_level, REASONING),
         "queue_mode": _one_of("queueMode", mode, ("steer", "followup", "collect", "interrupt")),
         "queue_drop": _one_of("queueDrop", params.queue_drop, DROPS),
     }

@@ -10,6 +10,7 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sessions.names import require_session
 from palinurus.sessions.session import Session
 
 PATIENCE_SECONDS = 600.0
@@ -34,10 +35,10 @@ class WasCompacted(Struct, frozen=True, rename="camel"):
 
 
 async def _compact(house: House, params: CompactSession) -> WasCompacted:
-    key = SessionKey.parse(params.key)
+    key = SessionKey.parse((await require_session(house.sessions, params.key, agent=house.agents.default)).key)
     if len(params.focus) > MAX_TEXT // 2:
         raise BadRequest("the focus is too long", hint="name it in a sentence")
-    if key.agent not in house.agents.ids or await house.sessions.find(key) is None:
+    if key.agent not in house.agents.ids:
         raise NotFound(f"there is no session {str(key)!r}", hint="`pal sessions list` shows them")
     text = f"/compact {params.focus}".strip()
     run = await house.dispatcher.submit(Inbound(text, params.idempotency_key or house.new_id(), session_key=str(key)))

@@ -9,8 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.errors import NotFound, NotOffered
-from palinurus.domain.keys import SessionKey
+from palinurus.domain.errors import NotOffered
 from palinurus.domain.messages import (
     AssistantMessage,
     Image,
@@ -23,6 +22,7 @@ from palinurus.domain.messages import (
 )
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sessions.names import require_session
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import (
     Broken,
@@ -60,17 +60,14 @@ class ExportedSession(Struct, frozen=True, rename="camel"):
 
 
 async def _export(house: House, params: ExportSession) -> ExportedSession:
-    key = SessionKey.parse(params.session_key)
-    session = await house.sessions.find(key)
-    if session is None:
-        raise NotFound(f"there is no session {params.session_key[:200]!r}", hint="`pal sessions list` shows them")
+    session = await require_session(house.sessions, params.session_key, agent=house.agents.default, archived=True)
     rows = await house.sessions.rows(session.id)
     size = sum(len(row.payload) for row in rows)
     if size > MAX_CHARACTERS:
         raise NotOffered(f"{size:,} characters are too many for one answer", hint="`pal sessions show KEY --json`")
     ending, media = _KINDS[params.format]
     content = {"markdown": _markdown, "json": _json, "jsonl": _lines}[params.format](session, rows)
-    return ExportedSession(str(key), f"{_name(session)}.{ending}", media, content)
+    return ExportedSession(session.key, f"{_name(session)}.{ending}", media, content)
 
 
 def _name(session: Session) -> str:
@@ -91,6 +88,8 @@ def _json(session: Session, rows: Sequence[Row]) -> str:
 
 def _markdown(session: Session, rows: Sequence[Row]) -> str:
     parts = [f"# {session.label or session.key}", f"`{session.key}`"]
+    if session.archived_at is not None:
+        parts.append(f"*Archived: this conversation has ended (`{session.id}`).*")
     for row in rows:
         entry = decode_row(row)
         parts += [f"*(a line that cannot be read: {entry.reason})*"] if isinstance(entry, Broken) else _entry(entry)

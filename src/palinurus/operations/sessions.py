@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from palinurus.domain.errors import NotFound
-from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolResult, UserMessage
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
+from palinurus.sessions.names import find_session, require_session
 from palinurus.sessions.session import Session
 from palinurus.sessions.store import Hit
 from palinurus.sessions.transcript import Broken, Entry, MessageEntry, Row, decode_row
@@ -33,7 +32,7 @@ class SessionList(Struct, frozen=True):
 
 
 class ShowSession(Struct, frozen=True):
-    session_key: str
+    session_key: str  # or a name or an id; one that has ended is shown too
     last: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # only so many entries, from the end; 0: all
 
 
@@ -81,9 +80,7 @@ async def _list(house: House, params: ListSessions) -> SessionList:
 
 
 async def _show(house: House, params: ShowSession) -> Transcript:
-    session = await house.sessions.find(SessionKey.parse(params.session_key))
-    if session is None:
-        raise NotFound(f"there is no session {params.session_key!r}", hint="`pal sessions list` shows them")
+    session = await require_session(house.sessions, params.session_key, agent=house.agents.default, archived=True)
     rows = await house.sessions.rows(session.id)
     read = [decode_row(row) for row in rows[-params.last if params.last else 0 :]]
     good = tuple(entry for entry in read if not isinstance(entry, Broken))
@@ -100,7 +97,7 @@ async def _preview(house: House, params: PreviewSessions) -> Previews:
 
 
 async def _glance(house: House, text: str, params: PreviewSessions) -> Preview:
-    session = await house.sessions.find(SessionKey.parse(text))
+    session = await find_session(house.sessions, text, agent=house.agents.default)
     if session is None:
         return Preview(text, "missing")
     rows = await house.sessions.rows(session.id)

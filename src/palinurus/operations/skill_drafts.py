@@ -16,13 +16,13 @@ from palinurus.agent.asking import Asking
 from palinurus.agent.stop import Stop
 from palinurus.context.view import View
 from palinurus.domain.clock import local_time
-from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
 from palinurus.ledger.usage import UsageRow
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.providers.provider import Head, ModelRequest
+from palinurus.sessions.names import require_session
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import MessageEntry, ResetEntry, Row, decode_row
 from palinurus.skills.drafting.drafts import stage
@@ -55,10 +55,8 @@ class Drafted(Struct, frozen=True, rename="camel"):
 
 
 async def _draft(house: House, params: DraftSkill) -> Drafted:
-    key = SessionKey.parse(params.session_key)
-    session = await house.sessions.find(key)
-    if session is None:
-        raise NotFound(f"there is no session {params.session_key[:200]!r}", hint="`pal sessions list` shows them")
+    session = await require_session(house.sessions, params.session_key, agent=house.agents.default, archived=True)
+    key = SessionKey.parse(session.key)
     skills = house.skills(key.agent)
     rows = await house.sessions.rows(session.id)
     found = await asyncio.to_thread(_outlined, rows, skills.workspace, skills.user_home)

@@ -14,7 +14,8 @@ from palinurus.context.report import ContextReport, TokenPrice, context_report
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.preferences import describe
 from palinurus.domain.clock import local_time, time_text
-from palinurus.domain.errors import NotFound, WorkspaceError
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import WorkspaceError
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
@@ -50,7 +51,8 @@ class Status(Struct, frozen=True, rename="camel"):
 
 
 class AskContext(Struct, frozen=True):
-    session_key: str = ""
+    session_key: str = ""  # or a name; empty: the agent's main one
+    agent: str = ""
 
 
 class SessionStanding(Struct, frozen=True, rename="camel"):
@@ -63,6 +65,7 @@ class SessionStanding(Struct, frozen=True, rename="camel"):
     cost: float = 0.0  # US dollars, of the calls whose price is known
     unpriced: int = 0  # calls that the cost leaves out
     verbose: str = ""  # off | on | full; empty: as the config says
+    reasoning: str = ""  # off | on | stream
 
 
 async def _status(house: House, params: AskStatus) -> Status:
@@ -98,7 +101,7 @@ def _lodging(house: House, agent_id: str) -> tuple[str, AgentIdentity, tuple[str
 
 
 async def _context(house: House, params: AskContext) -> ContextReport:
-    key, agent = _place(house, params.session_key)
+    key, agent = await _place(house, params)
     agent = await in_session(agent, key)
     view = await house.turns.view_of(key)
     provider, route = await agent.choose_model(view.model)
@@ -119,7 +122,7 @@ def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
 
 
 async def _standing(house: House, params: AskContext) -> SessionStanding:
-    key, agent = _place(house, params.session_key)
+    key, agent = await _place(house, params)
     provider, route = await agent.choose_model((await house.turns.view_of(key)).model)
     session = await house.sessions.find(key)
     if session is None:
@@ -133,6 +136,7 @@ async def _standing(house: House, params: AskContext) -> SessionStanding:
         cost=spent.cost,
         unpriced=spent.unpriced,
         verbose=session.preferences.verbose_level,
+        reasoning=session.preferences.reasoning_level,
     )
 
 
@@ -144,17 +148,24 @@ async def session_report(house: House, key: SessionKey) -> str:
     agent = house.agents.get(key.agent)
     _, route = await agent.choose_model(view.model)
     preferences = session.preferences if session else Preferences()
+    why = "chosen for this session" if view.model else route.reason or "chosen"
     lines = (
         ("session", str(key)),
         ("time", time_text(local_time(house.clock), twelve_hours=agent.context.twelve_hours)),
-        ("model", f"{standing.model} ({route.reason or 'chosen'}), thinking {view.thinking or route.thinking}"),
+        ("model", f"{standing.model} ({why}), thinking {view.thinking or route.thinking}"),
         ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
         ("used", _used(standing, session)),
+        ("history", _compactions(session)),
         ("running", f"{len(house.dispatcher.runs.active(key))} here, {house.dispatcher.busy} in all"),
         ("chosen", describe(preferences, house.agents.queue("cli"))),
         ("commands", await _where_commands_run(house, key)),
     )
     return "\n".join(f"{name:<8} {told}" for name, told in lines)
+
+
+def _compactions(session: Session | None) -> str:
+    count = session.compaction_count if session else 0
+    return f"{count} {'compaction' if count == 1 else 'compactions'}"
 
 
 def _used(standing: SessionStanding, session: Session | None) -> str:
@@ -178,11 +189,9 @@ async def _where_commands_run(house: House, key: SessionKey) -> str:
     return f"in the sandbox ({walls.name}), workspace {describe_access(place)}, {network} network"
 
 
-def _place(house: House, session_key: str) -> tuple[SessionKey, Agent]:
+async def _place(house: House, params: AskContext) -> tuple[SessionKey, Agent]:
     """The session that is meant, the main one when none is named, and its agent. Raises NotFound."""
-    key = SessionKey.parse(session_key) if session_key else SessionKey.main(house.agents.default)
-    if key.agent not in house.agents.ids:
-        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
+    key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key, agent=params.agent))
     return key, house.agents.get(key.agent)
 
 

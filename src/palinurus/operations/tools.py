@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from palinurus.dispatch.bindings import resolve
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
@@ -103,7 +102,7 @@ def _of_group(group: tuple[str, ...]) -> str:
 
 async def _place(house: House, params: AskTools) -> _Place:
     inbound = Inbound("", "", session_key=params.session_key, agent=params.agent)
-    key = resolve(inbound, house.agents.ids, house.agents.default)
+    key = await house.dispatcher.place(inbound)
     provider, _, model = (params.model or await _next_model(house, key)).partition("/")
     channel, _, sender = params.sender.partition(":") if params.sender else ("cli", "", "owner")
     asked = Asked(

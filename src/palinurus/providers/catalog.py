@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from palinurus.config.schema import Config, ModelCost, ModelEntry, ProviderEntry
 from palinurus.domain.errors import ConfigError
 from palinurus.domain.messages import Usage
+from palinurus.domain.suggestion import nearest
 from palinurus.providers.offers import ALIASES, EMBEDDED, FREE, OFFERS, ModelInfo, Price
 from palinurus.providers.provider import ModelRef
 
 MILLION = 1_000_000
+LISTED = "`pal models list` shows them"
 NOTHING = Price(0, 0, 0, 0)
 
 
 class Catalog:
-    """Models and short names that can be asked for."""
+    """Models and short names that can be asked for.
 
-    def __init__(self, models: Iterable[ModelInfo] = OFFERS, aliases: Mapping[str, str] = ALIASES) -> None:
+    `providers` are those that the config has; `default` is the one of them whose model it names first, if any.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[ModelInfo] = OFFERS,
+        aliases: Mapping[str, str] = ALIASES,
+        providers: Collection[str] = (),
+        default: str = "",
+    ) -> None:
         self._models = {ModelRef(model.provider, model.id): model for model in models}
         self.aliases = {alias.lower(): ref for alias, ref in aliases.items()}
+        self.providers = tuple(providers)
+        self._default = default
 
     def __iter__(self) -> Iterator[ModelInfo]:
         return iter(self._models.values())
@@ -28,16 +41,37 @@ class Catalog:
     def find(self, ref: ModelRef) -> ModelInfo | None:
         return self._models.get(ref)
 
-    def resolve(self, text: str) -> ModelRef:
-        """The model behind a short name or `provider/model`. Raises ConfigError for what is neither."""
+    def resolve(self, text: str, *, trusted: bool = False) -> ModelRef:
+        """The model behind a short name, `provider/model`, or the bare name of a model that one provider has.
+
+        `trusted`: a bare name that the config's own providers do not list is a model of the one that lists none. Raises
+        ConfigError for what is no model, and for a name that several providers have.
+        """
         wanted = text.strip()
         ref = ModelRef.parse(self.aliases.get(wanted.lower(), wanted))
-        if not ref.provider or not ref.model:
+        if ref.provider and ref.model:
+            return ref
+        carriers = self._carriers(wanted, trusted=trusted and bool(wanted) and "/" not in wanted)
+        if len(carriers) > 1:
+            several = " or ".join(f"{provider}/{wanted}" for provider in carriers[:4])
+            raise ConfigError(f"{wanted!r} may be a model of several providers", hint=f"say which: {several}")
+        if not carriers:
+            near = nearest(wanted, [*self.aliases, *map(str, self._models), *(ref.model for ref in self._models)])
             raise ConfigError(
                 f"{text!r} is no model: a model is named provider/model, or by one of its short names",
-                hint=f"for example openai/gpt-5-mini, or {', '.join(sorted(self.aliases)[:4])}",
+                hint=f"did you mean {near}?" if near else LISTED,
             )
-        return ref
+        return ModelRef(carriers[0], wanted)
+
+    def _carriers(self, name: str, *, trusted: bool) -> list[str]:
+        """Providers that have a model of this name, those of the config before all others."""
+        found = [model.provider for model in self if model.id == name]
+        likely = [provider for provider in found if provider in self.providers]
+        if trusted and not likely:
+            listing = {model.provider for model in self}
+            silent = [provider for provider in self.providers if provider not in listing]
+            likely = silent or ([] if found else list(self.providers))
+        return [self._default] if self._default in likely else likely or found
 
     def windows(self, provider: str) -> dict[str, int]:
         """Context windows of a provider's models, where they are known."""
@@ -69,7 +103,11 @@ def catalog_of(config: Config) -> Catalog:
         for entry in provider.models:
             ref = ModelRef(name.strip().lower(), entry.id)
             known[ref] = _merged(known.get(ref), ref, entry, provider)
-    return Catalog(known.values(), {**ALIASES, **config_aliases(config)})
+    providers = [name.strip().lower() for name in config.models.providers]
+    first = config.agents.defaults.model or (config.agent.model if config.agent else None)
+    named = ModelRef.parse((first if isinstance(first, str) else first.primary or "") if first else "")
+    default = named.provider if named.model and named.provider in providers else ""
+    return Catalog(known.values(), {**ALIASES, **config_aliases(config)}, providers, default)
 
 
 def config_aliases(config: Config) -> dict[str, str]:

@@ -18,6 +18,7 @@ class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
     verbose_level: str = ""  # off | on | full
     response_usage: str = ""  # off | tokens | cost | full
     elevated_level: str = ""  # off | on | ask | full
+    reasoning_level: str = ""  # off | on | stream
     queue_mode: str = ""
     queue_debounce_ms: int | None = None
     queue_cap: int | None = None

@@ -74,6 +74,7 @@ class WireServer:
         self.script = list(script)
         self.otherwise = otherwise
         self.models = models
+        self.about: dict[str, Json] = {}  # what the list of models says of one besides its name
         self.requests: list[Json] = []
         self.raw: list[bytes] = []
         self.headers: list[dict[str, str]] = []
@@ -137,7 +138,10 @@ class WireServer:
     async def _answer(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Whether the connection can be used again."""
         if request.path.endswith("/models"):
-            listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]}
+            listed = {
+                "object": "list",
+                "data": [{"id": name, "object": "model"} | self.about.get(name, {}) for name in self.models],
+            }
             writer.write(_response(200, msgspec.json.encode(listed)))
             return not request.last
         body = msgspec.json.decode(request.body or b"{}", type=Json)

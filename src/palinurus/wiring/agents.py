@@ -316,6 +316,7 @@ class ConfiguredAgents:
             self.shelves.of(settings.agent_id),
             runtime=runtime_line(settings.agent_id),
             workspace_of=partial(hands.workspace_of, agent=settings),
+            find_model=partial(self.models.find, settings=settings),
         )
 
     def _give_workspace(self, settings: AgentSettings) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -16,12 +16,15 @@ from palinurus.config.section import SecretRef
 from palinurus.config.settings import AgentSettings
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import Clock
-from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.catalog import catalog_of
-from palinurus.providers.choose import Choice, choose_model, needs_key
+from palinurus.domain.errors import BadRequest, ConfigError, Failure, ProviderError
+from palinurus.domain.suggestion import nearest
+from palinurus.providers.catalog import LISTED, catalog_of
+from palinurus.providers.choose import KNOWN, Choice, choose_model, known_provider, needs_key
 from palinurus.providers.keys.credentials import Credential, Credentials
 from palinurus.providers.keys.oauth import log_in_again
 from palinurus.providers.keys.pool import CredentialPool
+from palinurus.providers.loopback import is_loopback, served_models
+from palinurus.providers.offers import EMBEDDED, FREE
 from palinurus.providers.provider import ModelRef, Provider
 from palinurus.providers.relay import Candidate, FailoverProvider, Renew, Sleep
 from palinurus.providers.scout.scout import SCOUT
@@ -84,6 +87,8 @@ class Models:
         self._entries = {name.strip().lower(): entry for name, entry in loaded.config.models.providers.items()}
         self._providers: dict[tuple[str, ...], Provider] = {}
         self._found: dict[str, tuple[int, Choice]] = {}
+        self._served: dict[str, tuple[int, dict[str, int]]] = {}  # base URL -> when it was asked, and what it has
+        self._windows: dict[str, dict[str, int]] = {}  # provider -> what its providers here go by
         self._embedded = Embedded(clock, small_talk=loaded.config.models.small_talk)
 
     async def choose(self, wanted: str, settings: AgentSettings, credential: str = "") -> tuple[Provider, Route]:
@@ -105,6 +110,74 @@ class Models:
         ref, reason = candidates[0].ref, "; ".join(filter(None, (found[0][1], _why_not(candidates[0]))))
         return provider, Route(ref.provider, ref.model, provider.wire, settings.thinking_default or "off", reason)
 
+    async def find(self, name: str, settings: AgentSettings) -> str:
+        """The whole name of a model that a session may choose. Raises BadRequest for what cannot be asked.
+
+        Whatever the config names is taken; of a provider that lists its models, or whose server here does, only those.
+        """
+        credentials = self._credentials(settings.agent_id)
+        try:
+            ref = self.catalog.resolve(name, trusted=name in (settings.model, *settings.fallbacks))
+        except ConfigError as error:
+            ref = await self._served_by(name) or _refuse(error)
+        own = self._entries.get(ref.provider)
+        if known_provider(ref.provider) is None and own is None and ref.provider not in FREE:
+            near = nearest(ref.provider, [*self._entries, *(known.id for known in KNOWN)])
+            also = f"; did you mean {near}/{ref.model}?" if near else ""
+            raise BadRequest(f"nothing is known about a provider {ref.provider!r}{also}", hint="/model list shows them")
+        choice = await choose_model(str(ref), self._loaded.env)
+        base_url = self._base_url(choice)
+        if not credentials.of(ref.provider) and needs_key(ref.provider, base_url) and not (own and own.headers):
+            raise BadRequest(str(self._no_key(ref, credentials, _unset_variable(own))))
+        listed = [entry.id for entry in own.models] if own else []
+        listed += [model.id for model in self.catalog if model.provider == EMBEDDED == ref.provider]
+        listed += await self._ask_server(base_url) if is_loopback(base_url) else []
+        if listed and ref.model not in listed and not self._named(ref, settings) and self.catalog.find(ref) is None:
+            near = nearest(ref.model, listed)
+            also = f"; did you mean {ref.provider}/{near}?" if near else ""
+            raise BadRequest(f"{ref.provider} has no model {ref.model!r}{also}", hint="/model list shows them")
+        return str(ref)
+
+    def _named(self, ref: ModelRef, settings: AgentSettings) -> bool:
+        return str(ref) in (settings.model, *settings.fallbacks, *self.catalog.aliases.values())
+
+    async def _served_by(self, name: str) -> ModelRef | None:
+        """The one provider of the config that serves a model of this name from this machine."""
+        near = [(provider, entry.base_url or "") for provider, entry in self._entries.items()]
+        answers = [(provider, await self._ask_server(url)) for provider, url in near if is_loopback(url)]
+        found = [provider for provider, served in answers if name in served]
+        return ModelRef(found[0], name) if len(found) == 1 else None
+
+    async def _ask_server(self, base_url: str) -> dict[str, int]:
+        """What a server on this machine has: asked once, and again only after it had nothing to say."""
+        asked, known = self._served.get(base_url, (-LOOK_AGAIN_MS, {}))
+        now = self._clock.now_ms()
+        if not known and now - asked >= LOOK_AGAIN_MS:
+            known = await served_models(base_url)
+            self._served[base_url] = (now, known)
+        return known
+
+    async def _probe(self, base_url: str) -> tuple[str, ...]:
+        """Implements providers.choose.Probe; what is heard by the way, such as windows, is kept."""
+        known = await served_models(base_url)
+        self._served[base_url] = (self._clock.now_ms(), known)
+        return tuple(known)
+
+    async def _measure(self, choice: Choice) -> None:
+        """Learn the window of a model that neither table nor config tells, where its server is on this machine."""
+        base_url, model = self._base_url(choice), choice.ref.model
+        windows = self._windows.setdefault(choice.ref.provider, self.catalog.windows(choice.ref.provider))
+        if model in windows:
+            return
+        if is_loopback(base_url):
+            windows |= {each: size for each, size in (await self._ask_server(base_url)).items() if size} | windows
+        if choice.window:
+            windows.setdefault(model, choice.window)
+
+    def _base_url(self, choice: Choice) -> str:
+        entry = self._entries.get(choice.ref.provider)
+        return (entry.base_url if entry else None) or choice.base_url
+
     async def close(self) -> None:
         await self._embedded.close()
         for provider in self._providers.values():
@@ -123,12 +196,15 @@ class Models:
 
     async def _choice(self, name: str, credentials: Credentials, agent: str) -> Choice:
         if name:
-            return await choose_model(str(self.catalog.resolve(name)), self._loaded.env)
-        now = self._clock.now_ms()
-        if agent not in self._found or now - self._found[agent][0] > LOOK_AGAIN_MS:
-            held = {credential.provider for credential in credentials.known}
-            self._found[agent] = (now, await choose_model(None, self._loaded.env, held=held))
-        return self._found[agent][1]
+            choice = await choose_model(str(self.catalog.resolve(name, trusted=True)), self._loaded.env)
+        else:
+            now = self._clock.now_ms()
+            if agent not in self._found or now - self._found[agent][0] > LOOK_AGAIN_MS:
+                held = {credential.provider for credential in credentials.known}
+                self._found[agent] = (now, await choose_model(None, self._loaded.env, self._probe, held=held))
+            choice = self._found[agent][1]
+        await self._measure(choice)
+        return choice
 
     def _open(self, choice: Choice, credentials: Credentials, credential: Credential | None) -> Provider:
         """Implements relay.Open."""
@@ -155,7 +231,7 @@ class Models:
     ) -> Provider | None:
         """None: it needs a key and there is none."""
         name = choice.ref.provider
-        base_url = (entry.base_url if entry else None) or choice.base_url
+        base_url = self._base_url(choice)
         if not base_url:
             raise ConfigError(
                 f"nothing is known about the provider {name!r}",
@@ -172,7 +248,7 @@ class Models:
             base_url,
             secret,
             headers=headers,
-            windows=({choice.ref.model: choice.window} if choice.window else {}) | self.catalog.windows(name),
+            windows=self._windows[name],  # what is learned later counts too
             idle_timeout=(entry.timeout_seconds if entry else None) or 120.0,
             clock=self._clock,
         )
@@ -195,6 +271,11 @@ def _why_not(candidate: Candidate) -> str:
     """What keeps a model from being asked at all, for those who only want to know which one it is."""
     opened = candidate.open(next(iter(candidate.credentials), None))
     return f"cannot be used: {opened.error.message}" if isinstance(opened, Unavailable) else ""
+
+
+def _refuse(error: ConfigError) -> NoReturn:
+    near = "" if error.hint == LISTED else f"{error.hint} "
+    raise BadRequest(error.message, hint=f"{near}/model list shows them")
 
 
 def _unusable(ref: ModelRef, error: ConfigError) -> Unavailable:

@@ -7,6 +7,8 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from palinurus.agent.turn import TurnRunner
 from palinurus.config.compacting_settings import maintenance_settings
 from palinurus.config.home import Home
@@ -56,6 +58,8 @@ from palinurus.operations import (
     workspace,
 )
 from palinurus.operations.approve import answer_command
+from palinurus.operations.catalog import chat_models
+from palinurus.operations.config import Ground
 from palinurus.operations.house import House
 from palinurus.operations.register import Register
 from palinurus.operations.table import Table
@@ -106,6 +110,7 @@ class Runtime:
     ) -> None:
         """`process` is how others are told of the one that holds the home for them."""
         loaded = load_config(home, env)
+        self._ground = Ground(home, env)
         if not readonly:
             leave_shortcut(home, loaded)
             leave_skill_note(home, loaded)
@@ -173,6 +178,7 @@ class Runtime:
         dispatcher.answers |= {
             "status": self._say_status,
             "context": self._say_context,
+            "models": self._say_models,
             "approve": self._approve,
         }
 
@@ -231,8 +237,14 @@ class Runtime:
     async def _say_status(self, key: SessionKey, _: str, __: Inbound) -> str:
         return await status.session_report(self.house, key)
 
-    async def _say_context(self, key: SessionKey, _: str, __: Inbound) -> str:
-        return render(await status.CONTEXT.handler(self.house, status.AskContext(str(key))))
+    async def _say_context(self, key: SessionKey, view: str, _: Inbound) -> str:
+        report = await status.CONTEXT.handler(self.house, status.AskContext(str(key)))
+        if view.lower() == "json":
+            return msgspec.json.format(msgspec.json.encode(report)).decode()
+        return render(report, detail=view.lower() == "detail")
+
+    async def _say_models(self, _: SessionKey, __: str, ___: Inbound) -> str:
+        return await chat_models(self._ground)
 
 
 def make_home(root: Path) -> None:

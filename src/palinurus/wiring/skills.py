@@ -9,14 +9,14 @@ from palinurus.config.home import Home
 from palinurus.config.load import Loaded
 from palinurus.config.settings import agent_ids, agent_settings, default_agent
 from palinurus.config.skill_settings import skill_variables, skills_settings
-from palinurus.dispatch.commands import COMMANDS, DIRECTIVES
+from palinurus.dispatch.commands import ALIASES, COMMANDS, DIRECTIVES
 from palinurus.skills.cache import SkillCache
 from palinurus.skills.opening import Known, open_skills, write_note
 from palinurus.skills.skill import Skill
 from palinurus.skills.skills import Skills
 from palinurus.skills.watch import SkillWatch
 
-TAKEN = (*COMMANDS, *DIRECTIVES, "reset", "abort")
+TAKEN = (*COMMANDS, *DIRECTIVES, *ALIASES, "reset")
 
 
 class SkillShelves:

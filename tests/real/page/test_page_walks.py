@@ -37,6 +37,37 @@ def test_a_reply_streams_into_the_conversation_and_is_there_after_a_reload(start
     assert page.watched.errors == []
 
 
+def test_a_typo_is_answered_with_what_was_meant_and_no_model_is_asked(start: Any, enter: Any, model: Any) -> None:
+    house = start()
+    page = enter(house)
+    talk = Talk(page)
+    talk.say("/hlep me")
+    talk.hears("unknown command /hlep; did you mean /help?")
+    talk.say("/model nosuch")
+    talk.hears("'nosuch' is no model")
+    talk.idle()
+    assert model.requests == []
+    model.says("Here I am.")
+    talk.say("/etc/hosts is empty")
+    talk.hears("Here I am.")
+    assert len(model.requests) == 1
+
+
+def test_a_tool_is_shown_between_the_words_around_it_and_is_not_glued_to_them(
+    start: Any, enter: Any, model: Any
+) -> None:
+    house = start()
+    page = enter(house)
+    talk = Talk(page)
+    model.says(Calls(("ls", {"path": "."}), text="let me look"), "done now")
+    talk.say("look around")
+    talk.hears("done now")
+    talk.idle()
+    expect(talk.log).to_contain_text("ls")
+    expect(talk.log.get_by_text("let me look", exact=True)).to_be_visible()
+    expect(talk.log.get_by_text("done now", exact=True)).to_be_visible()
+
+
 def test_esc_stops_a_reply_that_does_not_end(start: Any, enter: Any, model: Any) -> None:
     house = start()
     page = enter(house)

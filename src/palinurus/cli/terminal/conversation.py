@@ -202,8 +202,9 @@ class Conversation:
         await self.look()
 
     def _show(self, reply: Reply, event: RunEvent) -> None:
-        verbose = self._standing is not None and self._standing.verbose in ("on", "full")
-        lines = reply.hear(event, self._paper.width, verbose=verbose)
+        known = self._standing
+        thinking = known is not None and (known.verbose in ("on", "full") or known.reasoning in ("on", "stream"))
+        lines = reply.hear(event, self._paper.width, verbose=thinking)
         if lines:
             self._paper.print(lines)
         self._paper.refresh()

@@ -25,20 +25,27 @@ def session_lines(sessions: Sequence[Session], current: str, width: int) -> list
     for number, session in enumerate(sessions, start=1):
         when = datetime.fromtimestamp(session.updated_at / 1000).astimezone()
         here = " ← here" if session.key == current else ""
-        told = f"  {when:%Y-%m-%d %H:%M}  {session.entry_count:,} entries{here}"
+        name = f"  {harmless(session.label)}" if session.label else ""
+        told = clip(
+            f"  {when:%Y-%m-%d %H:%M}  {session.entry_count:,} entries{here}{name}", max(20, width - longest - 4)
+        )
         lines.append([("dim", f"{number:>2}  "), ("", f"{clip(session.key, longest):<{longest}}"), ("dim", told)])
-    return [*lines, [("dim", "/resume NUMBER or a part of the key")]]
+    return [*lines, [("dim", "/resume NUMBER, a name or a part of the key")]]
 
 
 def wanted_session(name: str, sessions: Sequence[Session]) -> str:
-    """The key that is meant: a number of the list, a key, or a part of exactly one. Raises NotFound."""
+    """The key that is meant: a number of the list, a key, a name, or a part of exactly one key. Raises NotFound."""
     keys = [session.key for session in sessions]
     if name.isdigit() and 1 <= int(name) <= len(keys):
         return keys[int(name) - 1]
     low = name.lower()
     if low in keys or low.startswith("agent:"):
         return low
-    found = [key for key in keys if low == key.rpartition(":")[2]] or [key for key in keys if low in key]
+    found = (
+        [key for key in keys if low == key.rpartition(":")[2]]
+        or [session.key for session in sessions if low == session.label.lower()]
+        or [key for key in keys if low in key]
+    )
     if len(found) == 1:
         return found[0]
     if not found:

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from palinurus.agent.agent import agent_identity
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.identity import AgentIdentity
-from palinurus.domain.keys import SessionKey
 from palinurus.gateway.door.untouchable import check_change
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import roster
@@ -145,8 +145,8 @@ async def _delete(talk: Talk, params: DeleteAgent) -> DeletedAgent:
 
 async def _identity(talk: Talk, params: AskIdentity) -> IdentityReply:
     house = talk.desk.house
-    wanted = SessionKey.parse(params.session_key).agent if params.session_key else params.agent_id.strip().lower()
-    agent = house.agents.get(wanted or house.agents.default)
+    place = Inbound("", "", session_key=params.session_key, agent=params.agent_id)
+    agent = house.agents.get((await house.dispatcher.place(place)).agent)
     said = await asyncio.to_thread(agent_identity, agent)
     picture = await asyncio.to_thread(avatar_url, said.avatar, agent.files.boundary)
     return IdentityReply(agent_id=agent.id, avatar_url=picture, **msgspec.structs.asdict(said))

@@ -18,6 +18,7 @@ from palinurus.domain.errors import NotOffered
 from palinurus.domain.keys import SessionKey
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import approvals
+from palinurus.sessions.names import name_key
 from palinurus.tools.approvals.approval import Approval
 from palinurus.tools.grants.grants import words
 
@@ -134,7 +135,8 @@ class SetPolicy(Struct, frozen=True, rename="camel"):
 
 
 async def _list(talk: Talk, params: AskPending) -> tuple[PendingApproval, ...]:
-    wanted = str(SessionKey.parse(params.session_key)) if params.session_key else ""
+    house, name = talk.desk.house, params.session_key
+    wanted = name and await name_key(house.sessions, name, agent=house.agents.default)
     return tuple(map(_pending, await talk.desk.house.approvals.pending(wanted)))
 
 

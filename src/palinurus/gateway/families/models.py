@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palinurus.gateway.door.untouchable import check_change
 from palinurus.gateway.talk.methods import Method, Talk
-from palinurus.operations.catalog import ListedModel, model_choose, models_list
+from palinurus.operations.catalog import ListedModel, model_choose, models_here
 from palinurus.operations.onboarding import KeyedProvider, LocalServer, look_around
 from palinurus.providers.offers import Price
 
@@ -64,7 +64,7 @@ class Around(Struct, frozen=True, rename="camel"):
 
 
 async def _list(talk: Talk, params: AskModelList) -> ModelChoices:
-    listed = await asyncio.to_thread(models_list, talk.desk.ground)
+    listed = await models_here(talk.desk.ground)
     wanted = [each for each in listed if params.provider.lower() in ("", each.info.provider)]
     return ModelChoices(tuple(_choice(each) for each in wanted if each.usable or params.view == "all"))
 

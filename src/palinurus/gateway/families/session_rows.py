@@ -44,6 +44,7 @@ class SessionRow(Struct, frozen=True, rename="camel", omit_defaults=True):
     thinking_level: str = ""
     verbose_level: str = ""
     elevated_level: str = ""
+    reasoning_level: str = ""
     response_usage: str = ""
     queue_mode: str = ""
     queue_debounce_ms: int | None = None
@@ -86,6 +87,7 @@ async def session_row(house: House, session: Session, *, title: bool, last: bool
         model=session.model,
         verbose_level=chosen.verbose_level,
         elevated_level=chosen.elevated_level,
+        reasoning_level=chosen.reasoning_level,
         response_usage=chosen.response_usage,
         queue_mode=chosen.queue_mode,
         queue_debounce_ms=chosen.queue_debounce_ms,

@@ -19,6 +19,7 @@ from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import session_changes as changes
 from palinurus.operations.house import House
 from palinurus.operations.session_compaction import COMPACT, CompactSession
+from palinurus.sessions.names import find_session
 from palinurus.sessions.session import Session
 
 MOST_ROWS = 1_000
@@ -129,10 +130,10 @@ async def _list(talk: Talk, params: ListRows) -> Rows:
 
 async def _describe(talk: Talk, params: Describe) -> Described:
     house = talk.desk.house
-    key = SessionKey.parse(params.key)
-    session = await house.sessions.find(key)
+    session = await find_session(house.sessions, params.key, agent=house.agents.default)
     if session is None:
         return Described(None)
+    key = SessionKey.parse(session.key)
     thinking = (await house.turns.view_of(key)).thinking
     row = await session_row(house, session, title=True, last=True)
     resolved = await changes.what_answers(house, key) if key.agent in house.agents.ids else None
@@ -144,8 +145,8 @@ async def _resolve(talk: Talk, params: Resolve) -> ResolvedKey:
     if sum(map(bool, (params.key, params.session_id, params.label))) != 1:
         raise BadRequest("name one of key, sessionId and label")
     if params.key:
-        key = SessionKey.parse(params.key)
-        found = [str(key)] if await house.sessions.find(key) else []
+        named = await find_session(house.sessions, params.key, agent=params.agent_id or house.agents.default)
+        found = [named.key] if named else []
     else:
         known = await house.sessions.recent(agent=params.agent_id, limit=MOST_SEARCHED)
         found = [each.key for each in known if params.session_id in ("", each.id) and params.label in ("", each.label)]

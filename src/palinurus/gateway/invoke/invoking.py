@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from palinurus.agent.agent import Agent
 from palinurus.context.epoch import Route
-from palinurus.dispatch.bindings import resolve
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, PalinurusError, StorageError, WaitTimeout
 from palinurus.domain.keys import SessionKey
@@ -139,7 +138,7 @@ class Invocations:
         """Raises Refused for a tool that is not reached, not there or denied: in the same words."""
         house, name = self._house, asked.tool or asked.name
         place = Inbound("", "", session_key=asked.session_key, agent=asked.agent_id)
-        key = resolve(place, house.agents.ids, house.agents.default)
+        key = await house.dispatcher.place(place)
         agent = house.agents.get(key.agent)
         tool = next((tool for tool in await house.hands.tools(key.agent) if tool.spec.name == name), None)
         if tool is None:

@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from palinurus.dispatch.bindings import resolve
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
-from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image
 from palinurus.gateway.door.words import check_words
 from palinurus.gateway.talk.history import AskHistory, History, history
@@ -89,8 +87,9 @@ async def _submit(talk: Talk, message: str, key: str, agent: str, idempotency: s
     house = talk.desk.house
     wanted = msgspec.structs.replace(inbound, text=message, session_key=key, agent=agent, idempotency_key=idempotency)
     # Before it is accepted: the first events of the run must find this client listening.
-    place = resolve(wanted, house.agents.ids, house.agents.default)
-    talk.desk.hub.listen(talk.listener, str(place))
+    place = str(await house.dispatcher.place(wanted))
+    talk.desk.hub.listen(talk.listener, place)
+    wanted = msgspec.structs.replace(wanted, session_key=place)
     accepted = await agents.SUBMIT.handler(house, wanted)
     return Started(accepted.run_id, accepted.session_key, accepted.accepted_at)
 
@@ -135,7 +134,7 @@ async def _agent_wait(talk: Talk, params: AwaitRun) -> dict[str, Any]:
 
 async def _inject(talk: Talk, params: InjectMessage) -> Injected:
     done = await INJECT.handler(talk.desk.house, params)
-    key = str(SessionKey.parse(params.session_key))
+    key = await _key(talk, params.session_key)
     content = [{"type": "text", "text": done.text}]
     message = {"role": "assistant", "content": content, "timestamp": talk.desk.house.clock.now_ms()}
     told = {"runId": f"inject-{done.message_id}", "sessionKey": key, "state": "final", "message": message}
@@ -151,12 +150,16 @@ async def abort(talk: Talk, params: Abort) -> Aborted:
 
 
 async def _subscribe(talk: Talk, params: Subscribe) -> Done:
-    key = params.session_key if params.session_key == "*" else str(SessionKey.parse(params.session_key))
+    key = params.session_key if params.session_key == "*" else await _key(talk, params.session_key)
     if params.on:
         talk.desk.hub.listen(talk.listener, key)
     else:
         talk.desk.hub.leave(talk.listener, key)
     return Done()
+
+
+async def _key(talk: Talk, name: str) -> str:
+    return str(await talk.desk.house.dispatcher.place(Inbound("", "", session_key=name)))
 
 
 async def _pictures(attachments: tuple[Attachment, ...]) -> tuple[Image, ...]:

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
-from palinurus.domain.keys import SessionKey
 from palinurus.gateway.talk.methods import Talk
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry, ResetEntry, Row, decode_row
 
@@ -38,7 +38,7 @@ class History(Struct, frozen=True, rename="camel"):
 
 async def history(talk: Talk, params: AskHistory) -> History:
     house = talk.desk.house
-    key = SessionKey.parse(params.session_key)
+    key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key))
     talk.desk.hub.listen(talk.listener, str(key))
     session = await house.sessions.find(key)
     if session is None:

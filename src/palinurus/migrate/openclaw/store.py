@@ -107,7 +107,7 @@ def _loaded(text: str) -> Any:
 
 
 def _label(value: dict[str, Any]) -> str:
-    found = (value.get(name) for name in ("label", "name"))
+    found = (value.get(name) for name in ("label", "name", "displayName", "subject", "groupChannel"))
     return next((_whole(text)[:500] for text in found if isinstance(text, str) and text.strip()), "")
 
 

@@ -186,6 +186,8 @@ export class Thread {
         return this.#grow(runId, run, "text", event.text);
       case "notice":
         return this.#notice(runId, run, event);
+      case "tool": // as it is broadcast; the log of a run has the two below
+        return this.#tool(runId, run, event);
       case "tool.start":
         return this.#toolStarted(runId, run, event);
       case "tool.end":
@@ -229,6 +231,12 @@ export class Thread {
       );
     }
     this.#push({ type: "notice", run: runId, text });
+  }
+
+  #tool(runId, run, { phase, toolCallId: id, name, args, result, isError, seconds, where }) {
+    if (phase === "start") return this.#toolStarted(runId, run, { id, name, arguments: args });
+    const text = result?.content?.map((block) => block.text ?? "").join("") ?? "";
+    this.#toolEnded(run, { id, text, is_error: isError, seconds, where });
   }
 
   #toolStarted(runId, run, { id, name, arguments: given }) {
