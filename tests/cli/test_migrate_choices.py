@@ -62,8 +62,9 @@ def test_an_override_that_the_program_set_by_itself_is_no_choice(pal_command: Pa
 
 
 def test_a_choice_made_here_survives_an_export(pal_command: Pal, tmp_path: Path, home: Home) -> None:
+    pal_command("config", "set", "models.providers.gone.baseUrl", "http://127.0.0.1:9/v1")
     pal_command("agent", "--message", "hello")
-    pal_command("agent", "--message", "/model gone/large")
+    assert pal_command("agent", "--message", "/model gone/large").code == 0
     away = tmp_path / "away"
     assert pal_command("export", str(away)).code == 0
     for name in ("home.sqlite", "home.id"):
