@@ -40,11 +40,12 @@ _WORTH = 20  # a cut on its own account must free at least this part of the wind
 
 class TakesNotes(Protocol):
     async def extracted(
-        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None
+        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None, added: str = ""
     ) -> Extraction:
-        """Notes of these lines, of which there is at least one: every identifier of theirs is in them.
+        """Notes of these lines, of which there is at least one; they are empty when nothing should be kept.
 
-        `silent` asks a model behind a private copy of the conversation, which takes a while. Must not raise.
+        `silent` asks a model behind a private copy of the conversation, which takes a while, and `added` is what it is
+        asked besides. Must not raise.
         """
 
 
