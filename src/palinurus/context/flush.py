@@ -44,6 +44,8 @@ absolute dates, numbers, paths and ids exactly as they were said. Leave out ques
 said of yourself, and what MEMORY.md or an earlier summary says already. Do not call a tool. Answer with the notes \
 alone, or with {SILENT} when there is nothing to remember."""
 
+ADDED = "\n\nThe owner of this home adds (still without tools, and in notes): "
+
 Silent = Callable[[str], Awaitable[str | None]]
 """Asks the session's model something behind a private copy of the conversation, and gives its words.
 
@@ -75,7 +77,7 @@ class Flush:
         notes = ""
         # Notes that nobody will search are worth no call, and neither is a conversation without news.
         if silent is not None and key.is_private and await beside(lines, lambda: is_worth_asking(lines)):
-            written = await silent(f"{QUESTION}\n\n{added}" if added else QUESTION) or ""
+            written = await silent(f"{QUESTION}{ADDED}{added}" if added else QUESTION) or ""
             checked = await beside(lines, lambda: check_notes(written, lines, self._clock.zone))
             notes = checked.notes
             if checked.refused:

@@ -240,7 +240,7 @@ class Dispatcher:
     async def _story(self, run: Run, inbound: Inbound) -> RunResult:
         command = self._command(inbound)
         if command and command.name == "new":
-            await self._turns.reset(run.key, "new", run.id)
+            await self._turns.reset(run.key, "new", run.id, self._agent(run.key), run.stop)
             if not command.rest:
                 return self._said(run, "A fresh start. What was said before stays in the transcript.")
             inbound = msgspec.structs.replace(inbound, text=command.rest)
@@ -286,6 +286,14 @@ class Dispatcher:
             return msgspec.structs.replace(result, text="")
         shown = (await self._turns.preferences(run.key)).response_usage
         return msgspec.structs.replace(result, footer=usage_line(shown, result, agent.cost))
+
+    def _agent(self, key: SessionKey) -> Agent | None:
+        try:
+            return self._agents.get(key.agent)
+        except StorageError:
+            raise
+        except PalinurusError:  # a fresh start needs none
+            return None
 
     def _said(self, run: Run, text: str) -> RunResult:
         return said(run, text, self._clock)
