@@ -20,6 +20,7 @@ done
 yes, go ahead
 thanks a lot!
 HEARTBEAT_OK
+If nothing needs attention, reply HEARTBEAT_OK.
 /status
 what colour is my bicycle?
 what colour is my bicycle
@@ -39,6 +40,16 @@ I am getting a KeyError in line 12 of app.py
 I have a question
 I'm back
 One more thing
+I love it!
+I prefer the second one
+I think the problem is in the parser
+The file src/main.py has a bug in line 40
+My question is about the parser
+ValueError: my value is wrong
+You are a helpful assistant.
+make sure the tests pass
+Ich habe eine Frage
+我有一个问题
 never mind
 Remember this:
 | Anna | 2026-11-17 | 12 |
@@ -61,6 +72,7 @@ Remember the milk.
 Can you remember that my locker is number 4471?
 Keep GI-4242-zz in mind.
 Never call me before nine.
+don't use emojis
 Please call me Skipper from now on.
 We decided to use Postgres instead of SQLite for the archive.
 Please book the ferry to Bornholm, my reference is BK-2201-x7.

@@ -162,6 +162,8 @@ class TurnRunner:
     async def _note_before_reset(
         self, agent: Agent, key: SessionKey, run_id: str, journal: Journal, view: View, stop: Stop
     ) -> None:
+        if not await self.upkeep.has_news(journal.session, key, agent.compaction.flush):
+            return
         provider, route = await agent.choose_model(view.model)
         window = provider.context_window(route.model)
         place = _place(agent, key, run_id, journal, provider, route, window, stop, lambda _: None)

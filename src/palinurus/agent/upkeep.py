@@ -11,14 +11,16 @@ from palinurus.agent.asking import Asking
 from palinurus.agent.loop import Emit, Interjection
 from palinurus.agent.room import TurnRoom
 from palinurus.agent.stop import Stop
-from palinurus.config.compacting import CompactionSettings, PruneSettings
+from palinurus.config.compacting import CompactionSettings, FlushSettings, PruneSettings
 from palinurus.context.assemble import assemble
+from palinurus.context.beside import beside
 from palinurus.context.budget import messages_tokens
 from palinurus.context.compact import Compacted, Compaction, Order, TakesNotes, Trigger
 from palinurus.context.cut import Room, divide
 from palinurus.context.engine import Assembly, Engines
 from palinurus.context.epoch import Route
 from palinurus.context.flush import Silent
+from palinurus.context.notes import is_worth_asking
 from palinurus.context.opening import Opening
 from palinurus.context.prune import is_cold, prune
 from palinurus.context.pruned import PRUNED, pruning
@@ -32,7 +34,7 @@ from palinurus.providers.provider import ModelRef, ModelRequest, Provider
 from palinurus.providers.scout.smalltalk import TALKER
 from palinurus.sessions.journal import Journal
 from palinurus.sessions.reading import Reader
-from palinurus.sessions.session import SessionChange
+from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
 
 WAITING_SECONDS = 10.0  # that somebody who waits for a fresh start leaves a model for its notes
@@ -163,6 +165,13 @@ class Upkeep:
         if self.compaction.has_made_notes:
             self.compaction.has_made_notes = False
             await self.place_notes()
+
+    async def has_news(self, session: Session, key: SessionKey, settings: FlushSettings) -> bool:
+        """Whether a model should be asked for notes before everything is put away."""
+        if not settings.enabled or not key.is_private:
+            return False
+        lines = await self.compaction.unsaved(session.id)
+        return await beside(lines, lambda: is_worth_asking(lines))
 
     async def notes_before_reset(self, place: Place, view: View) -> None:
         """Have a model take notes of what is put away, while somebody waits: not for long.

@@ -85,7 +85,7 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) ->
                 f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
             ) from None
         _show(shell, result, printed=bool(printed))
-        await door.settled()  # in the open: notes may be taken now, and nobody waits for anything else
+        await door.finish_upkeep()  # in the open: notes may be taken now, and nobody waits for anything else
     return result
 
 

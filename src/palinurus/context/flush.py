@@ -97,31 +97,31 @@ class Flush:
         )
 
 
-class CheckedNotes(Struct, frozen=True):
+class NoteCheck(Struct, frozen=True):
     """The notes of a model as they are kept, one bullet a line; empty when they cannot be used."""
 
     notes: str = ""
     refused: int = 0  # lines that say something else than the conversation
 
 
-def check_notes(text: str, lines: Sequence[Line], zone: tzinfo = UTC) -> CheckedNotes:
+def check_notes(text: str, lines: Sequence[Line], zone: tzinfo = UTC) -> NoteCheck:
     written = _bullets(text)
     texts = [line.message.text for line in lines]
     size = sum(map(len, texts))
     if not written or _REFUSAL.search(written[0]):
-        return CheckedNotes()
+        return NoteCheck()
     if sum(map(len, written)) > min(MOST, max(AT_LEAST, size // 2)) or max(map(len, written)) > LONGEST:
-        return CheckedNotes(refused=len(written))
+        return NoteCheck(refused=len(written))
     said = Vocabulary.of(texts)
     heard = Vocabulary.of(line.message.text for line in lines if not isinstance(line.message, AssistantMessage))
     notes = [note for note in written if said.supports(note) and heard.meets(note)]
     refused = len(written) - len(notes)
     if not notes:
-        return CheckedNotes(refused=refused)
+        return NoteCheck(refused=refused)
     # The model had all of it before its eyes: none of its notes can be told from words from outside (promise 18).
     if any(_is_outside(line) for line in lines):
         notes = [note if FROM_OUTSIDE in note else f"{note} {FROM_OUTSIDE}" for note in notes]
-    return CheckedNotes("\n".join([*notes, *_left_out(notes, lines, zone, refused)]), refused)
+    return NoteCheck("\n".join([*notes, *_left_out(notes, lines, zone, refused)]), refused)
 
 
 def _left_out(notes: Sequence[str], lines: Sequence[Line], zone: tzinfo, refused: int) -> Iterator[str]:

@@ -40,7 +40,7 @@ def _any(phrases: str, flags: int = re.IGNORECASE, *, before: str = r"\b", after
 _WORDS = re.compile(r"[^\W\d_]+")
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _NO_PROSE = re.compile(
-    r"\s*(?:/[\w-]*(?:\s|$)|[|{}<>\[\]$!=;\\`]|\d+[-/:.]\d+[-/:.T]\d|(?:[\w-]+\s*:\s*){2}|HEARTBEAT|NO_REPLY)"
+    r"\s*(?:/[\w-]*(?:\s|$)|[|{}<>\[\]$!=;\\`]|\d+[-/:.]\d+[-/:.T]\d|(?:[\w-]+\s*:\s*){2}|.*(?:HEARTBEAT|NO_REPLY)|\w+(?:Error|Exception|Warning)\b)"
 )
 _LABEL = re.compile(r"[:：]\s*$")
 _NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’-]+")
@@ -63,8 +63,9 @@ _ASKED = _any(
 _ASKED_WIDE = later("记住|記住|记下|記下|别忘|別忘|记得|記得|覚えて|忘れないで|メモして|기억해|잊지")
 _RULE = _any(
     r"""always, never(?! mind), from now on, whenever, in (?:the )?future, (?:must|should) (?:not|never|always),
-    call me, make sure, immer, niemals, nie wieder, ab jetzt, von jetzt an, siempre, nunca, de ahora en adelante,
-    toujours, jamais, désormais, sempre, d'ora in poi, altijd, nooit, voortaan, всегда, никогда"""
+    call me(?! (?:back|when|if)), (?:don['’]?t|do not|stop|avoid) (?:use|using|call me|calling me|suggest|suggesting),
+    immer, niemals, nie wieder, ab jetzt, von jetzt an, siempre, nunca, de ahora en adelante, toujours,
+    jamais, désormais, sempre, d'ora in poi, altijd, nooit, voortaan, всегда, никогда"""
 )
 _RULE_WIDE = later("总是|總是|永远|永遠|从现在|以后|必须|一律|不要|必ず|決して|いつも|これから|항상|절대|앞으로")
 
@@ -125,7 +126,7 @@ _SELF = _any(  # who somebody is, has and does for good; not what is going on ju
     live[ds]?, work(?:ed)?, like, love, hate, dislike, prefer, enjoy, own, use, moved, bought, sold, drink, eat,
     speak, play, study, studied, learn, learnt, drive, drove, wear, sleep, grew up, (?:got )?married, chose,
     picked, decided, agreed, settled, booked, ordered, signed, joined, founded, plan, planned, always, never, take,
-    wake, get up, cook, collect, teach, run,
+    wake, get up, cook, collect, teach, run, go by,
     (?:don['’]?t|do not|can['’]?t|cannot) (?:eat|drink|like|want|have|use|stand|drive|take|work|speak|own),
     (?:will|['’]ll) (?:be|meet|fly|travel|visit|marry|move|stay|arrive|leave|go|start|work|use|take|buy|get|have|keep),
     (?:(?:need|have|want|plan|hope) to|must) (?!know|see\b|ask|understand|test|try|help|say|check|look|do\b
@@ -158,8 +159,16 @@ _PASSING = _any(  # how something is just now
     |already))*
     (?:\w+ing|done|good|nice|fine|great|ok|okay|right|wrong|ready|broken|true|false|weird|strange|bad|better|worse|perfect
     |cool|funny|clear|correct|missing|empty|slow|fast|enough|back|here|there|gone|down|up|sure|easy|hard|interesting),
-    error, exception, traceback, warning, stack trace, failed, fails, failing, crash\w*"""
+    bug, error, exception, traceback, warning, stack trace, failed, fails, failing, crash\w*"""
 )
+_OF_THE_TALK = _any(  # about what goes on here: nobody else could follow it
+    r"""(?:i|we) (?:think|guess|believe|suppose|mean|feel), ^\W*you(?:['’]re)?, (?:have|take|took) a look,
+    let['’]?s (?:start|begin|do|go|see|try|look|continue|move on|talk), questions?, frage, pregunta, pergunta, domanda,
+    vraag, вопрос, the (?:first|second|third|last|next|other|same|blue|red) (?:one|option|test|part|point|chapter
+    |version|file|line|paragraph|answer|idea), (?:is|are) (?:below|above|attached),
+    (?:like|love|prefer|hate|use|take|want|fix|do|change|see|have|keep) (?:it|this|that|these|those|them)"""
+)
+_OF_THE_TALK_WIDE = later("问题|問題|質問|질문")
 _POINTS_BACK = _any(
     r"""here(?:['’]s| is| are), it, its, it['’]s, this, that, that['’]s, these, those, there, he, she, they, his,
     her, their, es, das (?:ist|war), er, sie, ça, c['’]est, il, elle, eso, esto, isso, isto, questo, dat, het, это""",
@@ -190,7 +199,7 @@ def weigh(sentence: str, *, follows: bool = False) -> Weight:
     mine = _MINE().search(sentence) or (wide and _MINE_WIDE().search(sentence))
     if _ORDERS().match(sentence) or _COMMAND().match(sentence) or (wide and _COMMAND_WIDE().search(sentence)):
         return Weight.OWN if mine and _STATES().search(sentence, mine.end()) else Weight.NOTHING
-    if back and not follows:
+    if (back and not follows) or _OF_THE_TALK().search(sentence) or (wide and _OF_THE_TALK_WIDE().search(sentence)):
         return Weight.PROSE
     if mine or _SELF().search(sentence) or _SELF_TOO().search(sentence) or (wide and _SELF_WIDE().search(sentence)):
         return Weight.OWN
