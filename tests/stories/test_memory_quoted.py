@@ -12,6 +12,7 @@ import pytest
 
 import palinurus
 from palinurus.config.remembering import MemorySettings
+from palinurus.context.placing import Placing
 from palinurus.context.recall import KIND, Recall
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, UserMessage
@@ -23,6 +24,7 @@ from palinurus.providers.scout.scout import ABILITIES, NO_MODEL, Scout
 from palinurus.storage.memory import SqliteMemory
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
+from palinurus.testing.provider import ScriptedProvider
 from palinurus.workspace.boundary import Boundary
 
 GROUP = "agent:main:telegram:group:-1"
@@ -176,6 +178,17 @@ async def test_what_older_versions_noted_of_our_own_replies_is_never_quoted(pal:
     )
     assert await asks(pal, "what colour is my bicycle?") == "I find nothing about colour, bicycle in my notes."
     assert "bicycle" not in await asks(pal, "What do you remember about me?")
+
+
+async def test_the_help_behind_a_greeting_of_the_small_model_is_no_memory(workspace: Path, memory: Memory) -> None:
+    talker = ScriptedProvider("Hello to you.")
+    tools = memory_tools(lambda: memory, Boundary(workspace))
+    async with Harness(workspace, model=Scout(FakeClock(), lambda: talker.stream), tools=tools) as pal:
+        pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+        assert "what colour is my bicycle?" in await asks(pal, "hello")
+        await asks(pal, "/new")
+        assert (await asks(pal, "what colour is my bicycle?")).startswith("I find nothing about colour, bicycle")
+        assert not (workspace / "memory").exists()
 
 
 PAGE = Path(palinurus.__file__).parent / "gateway" / "page" / "static"
