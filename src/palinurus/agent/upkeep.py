@@ -201,7 +201,9 @@ class Upkeep:
             return
         spent = list[AssistantMessage]()
         ask = Asking(place.provider, journal, stop, seconds)
-        silent = _behind(view, place.route, ask, spent.append) if _has_model(place) else None
+        silent = (
+            _behind(view, place.route, ask, spent.append) if _has_model(place) and self._fits(view, place) else None
+        )
         made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
         if made.made_by != "model" and (stop.requested or not by_rule):
             await self._pay(place, made.id, spent)
@@ -209,6 +211,11 @@ class Upkeep:
         usage = spent[0].usage if spent else Usage()
         model = f"{spent[0].provider}/{spent[0].model}" if spent else ""
         await self.compaction.flush(journal, made, usage, self._bill(place, made.id, usage, model))
+
+    def _fits(self, view: View, place: Place) -> bool:
+        """Whether the whole conversation goes into one request: a question behind more than that would be refused."""
+        head = self.compaction.head_tokens(view.epoch.head) if view.epoch else 0
+        return head + sum(self.compaction.weigh(view.lines)) <= place.window
 
     async def _pay(self, place: Place, notes_id: str, spent: Sequence[AssistantMessage]) -> None:
         """What a model has cost whose notes could not be used."""
