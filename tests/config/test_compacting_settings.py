@@ -49,7 +49,7 @@ def test_compaction_is_read_with_its_flush() -> None:
             "identifierPolicy": "off",
             "notifyUser": True,
             "timeoutSeconds": 30,
-            "memoryFlush": {"enabled": False, "softThresholdTokens": 1_000, "prompt": "old"},
+            "memoryFlush": {"enabled": False, "softThresholdTokens": 1_000, "prompt": "and the weather"},
         }
     )
     assert compaction_settings(said, "main") == CompactionSettings(
@@ -58,7 +58,7 @@ def test_compaction_is_read_with_its_flush() -> None:
         timeout_seconds=30,
         identifiers=False,
         notify=True,
-        flush=FlushSettings(enabled=False, ahead=1_000),
+        flush=FlushSettings(enabled=False, ahead=1_000, prompt="and the weather"),
     )
     assert list(unknown_keys(said)) == []
 

@@ -1,4 +1,4 @@
-"""Notes without a model: what is kept, what is not, and that no exact word is ever lost."""
+"""The gist of a conversation without a model: what is kept, what is not, and that no exact word is ever lost."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from noted import model, result, user
 
 from palinurus.config.compacting import CompactionSettings, FlushSettings
-from palinurus.context.flush import QUESTION, Flush, good_notes
+from palinurus.context.flush import QUESTION, Flush, check_notes
 from palinurus.context.placing import Placing, mark_of
 from palinurus.domain.errors import Failure, StorageError
 from palinurus.domain.keys import SessionKey
@@ -33,13 +33,53 @@ LINES = [
 FILLER = "the tide turns and the harbour lights come on one after the other while nobody is looking "
 
 
-def test_good_notes_are_kept_one_bullet_a_line_and_get_the_identifiers_that_they_lack() -> None:
-    notes = good_notes("## Trip\n* The user books the ferry to Bornholm\n\n1. The ferry leaves from pier 4\n", LINES)
-    assert notes.splitlines() == [
+def test_good_notes_are_kept_one_bullet_a_line_with_what_the_user_told_exactly() -> None:
+    checked = check_notes("## Trip\n* The user books the ferry to Bornholm\n\n1. The ferry leaves from pier 4\n", LINES)
+    assert checked.notes.splitlines() == [
         "- The user books the ferry to Bornholm",
         "- The ferry leaves from pier 4",
-        "- Identifiers: BK-2201-x7, 2026-12-03, 08:30, /srv/plans/bornholm.md",
+        "- 2025-11-15 user: Please book the ferry to Bornholm, my reference is BK-2201-x7.",
     ]
+    assert checked.refused == 0
+
+
+def test_what_the_user_asked_to_remember_is_noted_whether_the_model_does_or_not() -> None:
+    lines = [user("Remember that Ada is allergic to walnuts."), model("I will."), user("I live in Lisbon.")]
+    forgot = check_notes("- The user lives in Lisbon", lines).notes
+    assert forgot.splitlines() == [
+        "- The user lives in Lisbon",
+        "- 2025-11-15 user: Remember that Ada is allergic to walnuts.",
+    ]
+    assert check_notes("- Ada is allergic to walnuts", lines).notes == "- Ada is allergic to walnuts"
+
+
+@pytest.mark.parametrize(
+    "invented",
+    [
+        "Ada is allergic to peanuts",
+        "Ada moved to Oslo in 1987",
+        "Ada, the sister of Peter, is allergic to walnuts",
+        "The locker has the number 4472",
+        "Sure! Here are the notes",
+        "I can read files, search the notes and answer questions",
+        "NO_REPLY",
+        "Notes of this conversation:",
+    ],
+)
+def test_a_line_that_says_something_else_is_refused_and_the_others_are_kept(invented: str) -> None:
+    lines = [
+        user("My sister Ada is allergic to walnuts. My locker has the number 4471."),
+        model("I can read files, search the notes and answer questions."),
+    ]
+    checked = check_notes(f"{invented}\n- Ada, the sister of the user, is allergic to walnuts", lines)
+    assert checked.notes.splitlines()[0] == "- Ada, the sister of the user, is allergic to walnuts"
+    assert not any(invented in line for line in checked.notes.splitlines())
+
+
+def test_notes_in_other_words_and_scripts_pass_and_a_day_may_be_worked_out() -> None:
+    lines = [user("Tomorrow I am meeting the architects at the quay."), user("我妹妹住在上海，她对花生过敏。")]
+    told = "- The user meets the architect at the quay on 2025-11-16\n- 用户的妹妹住在上海，对花生过敏"
+    assert check_notes(told, lines).notes == told
 
 
 @pytest.mark.parametrize(
@@ -57,12 +97,12 @@ def test_good_notes_are_kept_one_bullet_a_line_and_get_the_identifiers_that_they
     ids=["nothing", "silence", "refusal", "German refusal", "no words", "nonsense", "one endless note", "too many"],
 )
 def test_notes_that_are_none_are_not_kept(text: str) -> None:
-    assert good_notes(text, LINES) == ""
+    assert check_notes(text, LINES).notes == ""
 
 
 def test_notes_of_a_conversation_that_has_read_words_from_outside_say_so() -> None:
     lines = [*LINES, result("ferry prices", origin=Origin.OUTSIDE)]
-    assert "- The ferry leaves from pier 4 (from outside)" in good_notes("- The ferry leaves from pier 4", lines)
+    assert "- The ferry leaves from pier 4 (from outside)" in check_notes("- The ferry leaves from pier 4", lines).notes
 
 
 async def test_the_model_is_not_asked_where_others_listen() -> None:

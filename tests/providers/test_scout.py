@@ -123,11 +123,14 @@ def test_today_is_when_the_message_was_said() -> None:
     assert found[0].arguments["query"].endswith("(2026-11-12)")
 
 
-def test_what_is_known_about_the_person_is_read_from_their_own_files() -> None:
-    assert calls("what do you know about me?") == (
-        Call("memory_get", {"path": "USER.md"}),
-        Call("memory_get", {"path": "MEMORY.md"}),
-    )
+@pytest.mark.parametrize("text", ["what do you know about me?", "What do you remember about me?"])
+def test_what_is_known_about_the_person_is_read_from_their_own_files_and_the_newest_days(text: str) -> None:
+    *gets, search = calls(text)
+    paths = [call.arguments["path"] for call in gets if isinstance(call, Call)]
+    assert paths[:3] == ["USER.md", "MEMORY.md", f"memory/{MONDAY}.md"]
+    assert len(paths) == 9
+    assert isinstance(search, Call)
+    assert search.tool == "memory_search"
 
 
 @pytest.mark.parametrize(

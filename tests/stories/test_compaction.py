@@ -331,11 +331,12 @@ async def test_compact_has_nothing_to_do_in_a_conversation_that_has_not_begun(pa
     assert await compactions(pal) == []
 
 
-async def test_a_reset_leaves_notes_of_everything_and_asks_no_model(pal: Harness) -> None:
+async def test_a_reset_leaves_notes_of_everything_and_asks_the_model_for_those_alone(pal: Harness) -> None:
     await talk(pal, 6)
     asked = len(pal.model.requests) + len(pal.model.summaries)
     await pal.hears("/new")
     assert len(pal.model.requests) + len(pal.model.summaries) == asked
+    assert len(pal.model.flushes) == 1
     await assert_saved(pal, 6)
     assert (await view(pal)).lines == ()
 

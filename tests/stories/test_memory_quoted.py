@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import palinurus
 from palinurus.config.remembering import MemorySettings
+from palinurus.context.placing import Placing
 from palinurus.context.recall import KIND, Recall
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, UserMessage
@@ -17,10 +20,11 @@ from palinurus.memory.index import MemoryIndex
 from palinurus.memory.memory import Memory
 from palinurus.memory.scan import Scanner
 from palinurus.memory.tools import memory_tools
-from palinurus.providers.scout.scout import Scout
+from palinurus.providers.scout.scout import ABILITIES, NO_MODEL, Scout
 from palinurus.storage.memory import SqliteMemory
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
+from palinurus.testing.provider import ScriptedProvider
 from palinurus.workspace.boundary import Boundary
 
 GROUP = "agent:main:telegram:group:-1"
@@ -150,6 +154,80 @@ async def test_what_the_files_of_the_person_say_is_told(pal: Harness) -> None:
     assert said == (
         "From my notes about you:\n> Lives by the harbour. (USER.md#L2)\n> The boat is called Aster. (MEMORY.md#L2)"
     )
+
+
+async def test_what_was_told_lately_is_remembered_about_the_person(pal: Harness, workspace: Path) -> None:
+    write(workspace, "2026-10-01", "- Anna has two cats", "- I sold my boat to Bo")
+    write(workspace, "2026-11-14", "- 2026-11-14 user: hello", "- user: what colour is my bicycle?")
+    await asks(pal, "Remember that I take my coffee without sugar.")
+    said = await asks(pal, "What do you remember about me?")
+    assert "> I take my coffee without sugar. (memory/2026-11-15.md#L3)" in said
+    assert "> I sold my boat to Bo (memory/2026-10-01.md#L4)" in said
+    assert "cats" not in said
+    assert "hello" not in said
+    assert "bicycle" not in said
+
+
+async def test_what_older_versions_noted_of_our_own_replies_is_never_quoted(pal: Harness, workspace: Path) -> None:
+    write(
+        workspace,
+        "2026-11-14",
+        '- 2026-11-14 assistant: "what colour is my bicycle?" quotes the lines that speak of my green bicycle',
+        "- assistant (having read text from outside): the bicycle of the page is red",
+        "- Identifiers: bicycle.md, BK-1001",
+    )
+    assert await asks(pal, "what colour is my bicycle?") == "I find nothing about colour, bicycle in my notes."
+    assert "bicycle" not in await asks(pal, "What do you remember about me?")
+
+
+async def test_the_help_behind_a_greeting_of_the_small_model_is_no_memory(workspace: Path, memory: Memory) -> None:
+    talker = ScriptedProvider("Hello to you.")
+    tools = memory_tools(lambda: memory, Boundary(workspace))
+    async with Harness(workspace, model=Scout(FakeClock(), lambda: talker.stream), tools=tools) as pal:
+        pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+        assert "what colour is my bicycle?" in await asks(pal, "hello")
+        await asks(pal, "/new")
+        assert (await asks(pal, "what colour is my bicycle?")).startswith("I find nothing about colour, bicycle")
+        assert not (workspace / "memory").exists()
+
+
+PAGE = Path(palinurus.__file__).parent / "gateway" / "page" / "static"
+DASHBOARD = re.findall(r'^  "(.*)",$', (PAGE / "chat" / "empty.js").read_text(), re.MULTILINE)
+WELCOME = re.findall(r'el\("q", \{\}, "(.*?)"\)', (PAGE / "panels" / "welcome.js").read_text())
+HELP = [words for _, line in ABILITIES for words in re.findall(r'"(.*?)"', line)]
+SUGGESTED = [words for words in (*HELP, *DASHBOARD, *WELCOME) if not words.startswith("/")]
+ELSEWHERE = [
+    "help",
+    "who are you and what can you do?",
+    "Who are you?",
+    "hello, what can you do?",
+    "what is in the workspace?",
+]
+
+
+def test_the_suggestions_are_found_where_they_are_made() -> None:
+    assert min(len(HELP), len(DASHBOARD) + 1, len(WELCOME) + 2) >= 4
+
+
+@pytest.mark.parametrize("words", [*SUGGESTED, *ELSEWHERE])
+async def test_whatever_is_suggested_works_as_the_first_message_and_as_a_later_one(
+    pal: Harness, workspace: Path, words: str
+) -> None:
+    write(
+        workspace,
+        "2026-11-10",
+        "- swam in the lake",
+        "- my bicycle is green",
+        "- Anna called",
+        "- the boat is called Alma",
+    )
+    first = await asks(pal, words, key="agent:main:other")
+    later = await asks(pal, words)
+    for said in (first, later):
+        assert not said.startswith(
+            ("I find nothing", "I could not", "I cannot", "Ask me with", "My notes say nothing")
+        ), said
+    assert NO_MODEL in first
 
 
 async def test_a_long_line_from_outside_is_still_from_outside_when_it_is_cut(

@@ -37,6 +37,7 @@ class TurnRoom:
         *,
         order: Callable[[Room, Trigger], Order],
         reopen: Callable[[], Awaitable[tuple[View, Opening]]],
+        take_notes: Callable[[], Awaitable[None]],
         tell: Callable[[Compacted], None],
     ) -> None:
         self.opening = opening
@@ -47,6 +48,7 @@ class TurnRoom:
         self._view = view
         self._order = order
         self._reopen = reopen
+        self._take_notes = take_notes
         self._tell = tell
         self._head: int | None = None
         self._base: int | None = None
@@ -101,6 +103,8 @@ class TurnRoom:
         )
 
     async def _cut(self, trigger: Trigger) -> ModelRequest | None:
+        if trigger == "threshold":  # what the provider refused would be refused with a question behind it, too
+            await self._take_notes()
         done = await self._compaction.compact(self._journal, self._order(self.room(), trigger))
         if done is None:
             return None

@@ -73,7 +73,7 @@ class TurnRunner:
         session = await self._sessions.open(key)
         view = await self.view(session)
         journal = self.journal(session, view)
-        view = await self._reset_if_due(key, journal, view, spoken)
+        view = await self._reset_if_due(agent, key, journal, view, spoken, stop)
         if earlier := answered_before(view, spoken.run_id, {spec.name for spec in spoken.inbound.client_tools}):
             return result(key, session, spoken.run_id, earlier, None, self._clock.now_ms() - began)
 
@@ -158,11 +158,31 @@ class TurnRunner:
         """The message without secrets, as it is accepted and stored."""
         return redacted(inbound, self._redact)
 
-    async def reset(self, key: SessionKey, reason: str, run_id: str) -> None:
-        """Start over: what was said stays in the transcript and is no longer read. Twice for one run is once."""
+    async def reset(
+        self, key: SessionKey, reason: str, run_id: str, agent: Agent | None = None, stop: Stop | None = None
+    ) -> None:
+        """Start over: what was said stays in the transcript and is no longer read. Twice for one run is once.
+
+        The agent's model takes notes before, for a short while; without an agent they are taken by rule.
+        """
         session = await self._sessions.open(key)
-        journal = self.journal(session, await self.view(session))
-        await self.upkeep.compaction.reset(journal, key, reason, entry_id=f"{run_id}-reset")
+        view = await self.view(session)
+        journal = self.journal(session, view)
+        entry_id = f"{run_id}-reset"
+        if agent is not None and not await self.upkeep.compaction.has(session.id, entry_id):
+            await self._note_before_reset(agent, key, run_id, journal, view, stop or Stop())
+        await self.upkeep.compaction.reset(journal, key, reason, entry_id=entry_id)
+        await self.upkeep.write_notes()
+
+    async def _note_before_reset(
+        self, agent: Agent, key: SessionKey, run_id: str, journal: Journal, view: View, stop: Stop
+    ) -> None:
+        if not await self.upkeep.has_news(journal.session, key, agent.compaction.flush):
+            return
+        provider, route = await agent.choose_model(view.model)
+        window = provider.context_window(route.model)
+        place = _place(agent, key, run_id, journal, provider, route, window, stop, lambda _: None)
+        await self.upkeep.notes_before_reset(place, view)
 
     async def compact(
         self, agent: Agent, key: SessionKey, run_id: str, focus: str, stop: Stop, emit: Emit
@@ -223,12 +243,16 @@ class TurnRunner:
         session = await self._sessions.find(key)
         return session.preferences if session else Preferences()
 
-    async def _reset_if_due(self, key: SessionKey, journal: Journal, view: View, spoken: Spoken) -> View:
+    async def _reset_if_due(
+        self, agent: Agent, key: SessionKey, journal: Journal, view: View, spoken: Spoken, stop: Stop
+    ) -> View:
         policy = self._reset_policy(key)
         reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
         if not reason or spoken.run_id in view.said or spoken.inbound.results:
             return view
+        await self._note_before_reset(agent, key, spoken.run_id, journal, view, stop)
         tail = await self.upkeep.compaction.reset(journal, key, reason)
+        await self.upkeep.write_notes()  # the first message after it carries them
         return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail)
 
     async def _keep(

@@ -11,14 +11,16 @@ from palinurus.agent.asking import Asking
 from palinurus.agent.loop import Emit, Interjection
 from palinurus.agent.room import TurnRoom
 from palinurus.agent.stop import Stop
-from palinurus.config.compacting import CompactionSettings, PruneSettings
+from palinurus.config.compacting import CompactionSettings, FlushSettings, PruneSettings
 from palinurus.context.assemble import assemble
+from palinurus.context.beside import beside
 from palinurus.context.budget import messages_tokens
 from palinurus.context.compact import Compacted, Compaction, Order, TakesNotes, Trigger
 from palinurus.context.cut import Room, divide
 from palinurus.context.engine import Assembly, Engines
 from palinurus.context.epoch import Route
 from palinurus.context.flush import Silent
+from palinurus.context.notes import is_worth_asking
 from palinurus.context.opening import Opening
 from palinurus.context.prune import is_cold, prune
 from palinurus.context.pruned import PRUNED, pruning
@@ -29,9 +31,13 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, Usage, UserMessage
 from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import ModelRef, ModelRequest, Provider
+from palinurus.providers.scout.smalltalk import TALKER
 from palinurus.sessions.journal import Journal
 from palinurus.sessions.reading import Reader
+from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
+
+WAITING_SECONDS = 10.0  # that somebody who waits for a fresh start leaves a model for its notes
 
 Cost = Callable[[str, str, Usage], float | None]
 Reopen = Callable[[], Awaitable[tuple[View, Opening]]]
@@ -115,6 +121,7 @@ class Upkeep:
             opening,
             order=lambda room, trigger: self._order(place, room, trigger, runs=frozenset({place.run_id})),
             reopen=anew,
+            take_notes=lambda: self._notes_before_cut(place),
             tell=lambda done: self._tell(place, done),
         )
 
@@ -122,7 +129,7 @@ class Upkeep:
         """Remember whether the turn has left little room."""
         reply = next((each for each in answer if isinstance(each, AssistantMessage)), None)
         tokens = (reply.usage.total if reply else 0) or room.tokens + messages_tokens(answer)
-        if tokens > room.room().threshold - min(place.settings.flush.ahead, place.window // 8):
+        if tokens > room.room().threshold - place.settings.flush.tokens_ahead(place.window):
             self._full[str(place.key)] = place
 
     # -- between turns ------------------------------------------------------------------------------------------------
@@ -131,6 +138,7 @@ class Upkeep:
         """Because somebody asked for it."""
         head = self.compaction.head_tokens(view.epoch.head) if view.epoch else 0
         room = divide(place.window, head, place.settings)
+        await self._notes_before_cut(place)
         done = await self.compaction.compact(
             place.journal, self._order(place, room, "manual", focus=focus, entry_id=entry_id)
         )
@@ -143,28 +151,77 @@ class Upkeep:
     async def settle(self, key: SessionKey, journal: Journal, view: View, stop: Stop) -> None:
         """After the reply was delivered: take notes ahead of time, and write those that wait for their file.
 
-        A stop means that somebody waits: then the notes are taken at once, without a model.
+        A stop means that somebody waits: then no notes are taken. Nothing leaves the window yet, and whoever cuts it or
+        ends the next turn, in this process or another, takes them.
         """
         await self.engines.after_turn(journal.session, lambda _: None)
         place = self._full.pop(str(key), None)
-        if place is not None and not await self.compaction.flushed_since_cut(journal.session, view):
-            await self._flush(place, journal, view, stop)
+        if place is not None and not stop.requested:
+            await self._take_notes(place, view, stop, place.settings.flush.timeout_seconds, once=True)
+        await self.write_notes()
+
+    async def write_notes(self) -> None:
+        """Write notes that wait into their files, if some were made."""
         if self.compaction.has_made_notes:
             self.compaction.has_made_notes = False
             await self.place_notes()
 
-    async def _flush(self, place: Place, journal: Journal, view: View, stop: Stop) -> None:
+    async def has_news(self, session: Session, key: SessionKey, settings: FlushSettings) -> bool:
+        """Whether a model should be asked for notes before everything is put away."""
+        if not settings.enabled or not key.is_private:
+            return False
+        lines = await self.compaction.unsaved(session.id)
+        return await beside(lines, lambda: is_worth_asking(lines))
+
+    async def notes_before_reset(self, place: Place, view: View) -> None:
+        """Have a model take notes of what is put away, while somebody waits: not for long.
+
+        What it has not noted by then is noted by rule when the reset is written.
+        """
+        seconds = min(WAITING_SECONDS, place.settings.flush.timeout_seconds)
+        if _has_model(place):
+            await self._take_notes(place, view, place.stop, seconds, by_rule=False)
+
+    async def _notes_before_cut(self, place: Place) -> None:
+        """Have a model take notes, unless it has done so since the last cut."""
+        view = await self.compaction.view(place.journal.session.id)
+        if _has_model(place):
+            seconds = place.settings.flush.timeout_seconds
+            await self._take_notes(place, view, place.stop, seconds, by_rule=False, once=True)
+
+    async def _take_notes(
+        self, place: Place, view: View, stop: Stop, seconds: float, *, by_rule: bool = True, once: bool = False
+    ) -> None:
+        """Notes of what is in none yet. `by_rule`: also when no model gives any; `once`: between two compactions."""
+        journal, settings = place.journal, place.settings.flush
+        if not settings.enabled or (once and await self.compaction.flushed_since_cut(journal.session, view)):
+            return
         lines = await self.compaction.unsaved(journal.session.id)
-        settings = place.settings.flush
-        if not lines or not settings.enabled:
+        if not lines:
             return
         spent = list[AssistantMessage]()
-        ask = Asking(place.provider, journal, stop, settings.timeout_seconds)
-        silent = _behind(view, place.route, ask, spent.append)
-        made = await self._notes.extracted(journal.session, place.key, lines, silent=silent)
+        ask = Asking(place.provider, journal, stop, seconds)
+        silent = (
+            _behind(view, place.route, ask, spent.append) if _has_model(place) and self._fits(view, place) else None
+        )
+        made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
+        if made.made_by != "model" and (stop.requested or not by_rule):
+            await self._pay(place, made.id, spent)
+            return
         usage = spent[0].usage if spent else Usage()
         model = f"{spent[0].provider}/{spent[0].model}" if spent else ""
         await self.compaction.flush(journal, made, usage, self._bill(place, made.id, usage, model))
+
+    def _fits(self, view: View, place: Place) -> bool:
+        """Whether the whole conversation goes into one request: a question behind more than that would be refused."""
+        head = self.compaction.head_tokens(view.epoch.head) if view.epoch else 0
+        return head + sum(self.compaction.weigh(view.lines)) <= place.window
+
+    async def _pay(self, place: Place, notes_id: str, spent: Sequence[AssistantMessage]) -> None:
+        """What a model has cost whose notes could not be used."""
+        for reply in spent:
+            bill = self._bill(place, notes_id, reply.usage, f"{reply.provider}/{reply.model}")
+            await place.journal.write([], SessionChange(usage=reply.usage, spent=bill))
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -213,6 +270,11 @@ class Upkeep:
     def _tell(self, place: Place, done: Compacted) -> None:
         if place.settings.notify or place.journal.session.preferences.verbose_level in ("on", "full"):
             place.emit(Notice(told(done)))
+
+
+def _has_model(place: Place) -> bool:
+    """Scout and the small model that chats for him take no notes."""
+    return place.route.provider != TALKER.provider
 
 
 def _behind(view: View, route: Route, ask: Asking, spent: Callable[[AssistantMessage], None]) -> Silent | None:

@@ -47,10 +47,6 @@ def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool
     here = sys.stdin.isatty() and sys.stderr.isatty()
     inbound = Inbound(text, random_id(), session_key=session_key, agent=agent_id, attended=ask or here)
     result = run_async(_ask(shell, inbound, timeout, here=here))
-    if shell.as_json:
-        shell.show(result, str)
-    elif result.status != "ok":
-        shell.warn(result.error or "stopped")
     return 0 if result.status == "ok" else 1
 
 
@@ -74,5 +70,14 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) ->
             raise WaitTimeout(
                 f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
             ) from None
-    printer.end(result)
+        _show(shell, printer, result)
+        await door.finish_upkeep()  # in the open: notes may be taken now, and nobody waits for anything else
     return result
+
+
+def _show(shell: Shell, printer: ReplyPrinter, result: RunResult) -> None:
+    printer.end(result)
+    if shell.as_json:
+        shell.show(result, str)
+    elif result.status != "ok":
+        shell.warn(result.error or "stopped")

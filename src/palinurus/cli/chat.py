@@ -136,6 +136,8 @@ async def _line_by_line(shell: Shell, session_key: str, agent_id: str, entrance:
                 failed += result.status == "error"
         if door.busy:
             shell.warn(f"finishing {door.busy} run(s) for another terminal")
+        if not terminal:
+            await door.finish_upkeep()
     return 1 if failed and not terminal else 0
 
 

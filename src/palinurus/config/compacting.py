@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 RESERVE = 16_384
+AHEAD = 4_000
 KEEP_RECENT = 20_000
 MAX_SUMMARY = 16_000  # characters
 DAY_SECONDS = 86_400.0
@@ -20,8 +21,12 @@ class FlushSettings(Struct, frozen=True):
     """Notes that a model takes ahead of time, when a conversation comes near the end of its window."""
 
     enabled: bool = True  # False: notes are taken by rule, when something is cut
-    ahead: int = 4_000  # tokens below the threshold of compaction; never more than an eighth of the window
+    ahead: int | None = None  # tokens below the threshold of compaction; None: AHEAD, or an eighth of a small window
     timeout_seconds: float = 60.0
+    prompt: str = ""  # what the model is asked besides
+
+    def tokens_ahead(self, window: int) -> int:
+        return min(AHEAD, window // 8) if self.ahead is None else self.ahead
 
 
 class CompactionSettings(Struct, frozen=True):

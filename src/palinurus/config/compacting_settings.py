@@ -31,6 +31,7 @@ def compaction_settings(config: Config, agent_id: str) -> CompactionSettings:
         enabled=said("memory_flush", "enabled"),
         ahead=said("memory_flush", "soft_threshold_tokens"),
         timeout_seconds=said("memory_flush", "timeout_seconds"),
+        prompt=said("memory_flush", "prompt"),
     )
     policy = said("identifier_policy")
     return _made(

@@ -31,13 +31,19 @@ Duration = Annotated[str, AfterValidator(_is_duration)]
 class MemoryFlushOptions(Section):
     """Notes that the model takes before a conversation is summed up."""
 
-    foreign = names("forceFlushTranscriptBytes model prompt systemPrompt")
+    foreign = names("forceFlushTranscriptBytes model systemPrompt")
 
     enabled: bool | None = Field(
         None, description="Whether the model takes them ahead of time. Default true. Notes are taken in any case."
     )
     soft_threshold_tokens: int | None = Field(
-        None, ge=0, description="How far below the threshold of compaction, in tokens. Default 4000."
+        None,
+        ge=0,
+        description="How far below the threshold of compaction, in tokens. Default 4000, or an eighth of a window that"
+        " is smaller than 32000; what is set here is used as it is.",
+    )
+    prompt: str | None = Field(
+        None, description="What the model is asked to note besides, behind our own question; it has no tools then."
     )
     timeout_seconds: float | None = Field(
         None, gt=0, le=3_600, description="Seconds that the model has for them. Default 60. Ours."

@@ -40,11 +40,12 @@ _WORTH = 20  # a cut on its own account must free at least this part of the wind
 
 class TakesNotes(Protocol):
     async def extracted(
-        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None
+        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None, added: str = ""
     ) -> Extraction:
-        """Notes of these lines, of which there is at least one: every identifier of theirs is in them.
+        """Notes of these lines, of which there is at least one; they are empty when nothing should be kept.
 
-        `silent` asks a model behind a private copy of the conversation, which takes a while. Must not raise.
+        `silent` asks a model behind a private copy of the conversation, which takes a while, and `added` is what it is
+        asked besides. Must not raise.
         """
 
 
@@ -135,14 +136,21 @@ class Compaction:
         return None
 
     async def reset(self, journal: Journal, key: SessionKey, reason: str, *, entry_id: str = "") -> str:
-        """Put everything away, with notes that no model is asked for; the id of the entry that does it."""
+        """Put everything away, with notes by rule of what is in none yet; the id of the entry that does it."""
         entries = await self._reader.entries(journal.session.id)
-        known = bool(entry_id) and any(entry.id == entry_id for entry in entries)
+        known = bool(entry_id) and await self.has(journal.session.id, entry_id)
         extraction = None if known else await self._extracted(journal, key, entries, "")
         entry = journal.reset(reason, entry_id=entry_id)
         change = SessionChange(restarted=True, context_tokens=0, extraction=extraction)
         await self._write(journal, [entry], change)
         return entry.id
+
+    async def view(self, session_id: str) -> View:
+        """What is read of a session by now."""
+        return self._views.view(session_id, await self._reader.entries(session_id))
+
+    async def has(self, session_id: str, entry_id: str) -> bool:
+        return any(entry.id == entry_id for entry in await self._reader.entries(session_id))
 
     async def unsaved(self, session_id: str) -> list[Line]:
         """What was said and is in no notes yet."""

@@ -1,8 +1,9 @@
-"""Durable notes from a conversation, without a model. Pure.
+"""The gist of a conversation, without a model, for the summary that goes on in its place. Pure.
 
-When history leaves the window, what must not be lost with it is picked sentence by sentence: what the user asked to be
-remembered, decided, prefers or still wants; dates, names, numbers; and every exact identifier, verbatim. The notes are
-a fraction of the text. What rides beside a message (the time, files, recalled memory) is no news and is left out.
+When history leaves the window, what the next reply may need is picked sentence by sentence: what was asked, decided or
+is still wanted; dates, names, numbers; and every exact identifier, verbatim. The gist is a fraction of the text. What
+rides beside a message (the time, files, recalled memory) is no news and is left out. It is no memory: what lasts is
+noted by far stricter rules (notes.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from palinurus.context.cues import worth
 from palinurus.context.identifiers import addresses, identifiers
+from palinurus.context.sentences import CODE, LONGEST, split_sentences
 from palinurus.context.view import Line
 from palinurus.domain.messages import (
     OUTSIDE_MARK,
@@ -31,7 +33,6 @@ SHARE = 0.2  # of the text that the notes cover
 OF_RESULTS = 0.02  # of what tools gave: it can be asked for again
 AT_LEAST = 400  # characters: a short conversation is noted whole
 AT_MOST = 40_000  # characters of sentences
-LONGEST = 320  # characters of one noted sentence
 QUOTING = "scout"  # a model that only quotes memory, so nothing that it says is news
 ECHO = 15  # characters of words that are no chance when they are said again
 FEW = 12  # identifiers of one tool result or call, or of the code in one message: a log holds thousands
@@ -39,11 +40,7 @@ FROM_OUTSIDE = f"({OUTSIDE_MARK}"
 LISTED = "- Identifiers: "
 LISTED_FROM_OUTSIDE = f"- Identifiers {FROM_OUTSIDE}: "
 
-_ENDS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-_SHORT = re.compile(r"(?:^|[\s(])(?:[A-Za-z]|Mrs?|Ms|Dr|Prof|St|No|Nr|vs|etc|e\.g|i\.e|z\.B|bzw|ca|usw|Jan|Feb|Dec)\.$")
-_MARKS = re.compile(r"^\s*(?:[-*+>•]|\d+[.)])\s+|^\s*#+\s+")
 _WORD = re.compile(r"\w+")
-_CODE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 
 
 class Exact(Struct, frozen=True):
@@ -109,8 +106,8 @@ def _exact(message: Message) -> Sequence[str]:
         case AssistantMessage(model=model) if model == QUOTING:
             return ()
         case AssistantMessage():
-            prose = identifiers(_CODE.sub("", message.text))
-            code = addresses("\n".join(match.group() for match in _CODE.finditer(message.text)), FEW)
+            prose = identifiers(CODE.sub("", message.text))
+            code = addresses("\n".join(match.group() for match in CODE.finditer(message.text)), FEW)
             return [*prose, *code, *(each for call in message.calls for each in _of_call(call))]
         case ToolResult():
             return addresses(message.text, FEW)
@@ -192,25 +189,7 @@ def _sentences(message: Message) -> Iterator[str]:
         return
     if isinstance(message, AssistantMessage) and message.model == QUOTING:
         return
-    text = _CODE.sub("", message.text)
-    begun = ""
-    for part in _ENDS.split(text):
-        begun += f" {part}" if begun else part
-        if not _SHORT.search(begun):  # `Mr.` ends nothing
-            yield from _wrapped(" ".join(_MARKS.sub("", begun).split()))
-            begun = ""
-    yield from _wrapped(" ".join(begun.split()))
-
-
-def _wrapped(words: str) -> Iterator[str]:
-    """In stretches that are not too long, cut between words where there are any."""
-    while len(words) > LONGEST:
-        at = words.rfind(" ", LONGEST // 2, LONGEST)
-        at = at if at > 0 else LONGEST
-        yield words[:at]
-        words = words[at:].lstrip()
-    if words:
-        yield words
+    yield from split_sentences(message.text)
 
 
 def _rarity(sentences: Iterable[str]) -> dict[str, bool]:

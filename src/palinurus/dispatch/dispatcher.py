@@ -281,11 +281,10 @@ class Dispatcher:
 
     async def _begin_anew(self, run: Run, rest: str) -> tuple[str, str]:
         """Reset the session, with another model if one is named; the message that follows, and what was done."""
-        await self._turns.reset(run.key, "new", run.id)
+        agent = self._agent(run.key)
+        await self._turns.reset(run.key, "new", run.id, agent, run.stop)
         told = "A fresh start{}. What was said before stays in the transcript."
-        try:
-            agent = self._agents.get(run.key.agent)
-        except PalinurusError:  # said when the message is answered
+        if agent is None:  # said when the message is answered
             return rest, told.format("")
         model, words = await split_model(rest, agent)
         if model:
@@ -329,6 +328,14 @@ class Dispatcher:
             return msgspec.structs.replace(result, text="")
         shown = (await self._turns.preferences(run.key)).response_usage
         return msgspec.structs.replace(result, footer=usage_line(shown, result, agent.cost))
+
+    def _agent(self, key: SessionKey) -> Agent | None:
+        try:
+            return self._agents.get(key.agent)
+        except StorageError:
+            raise
+        except PalinurusError:  # a fresh start needs none
+            return None
 
     def _said(self, run: Run, text: str) -> RunResult:
         return said(run, text, self._clock)

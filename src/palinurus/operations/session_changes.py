@@ -134,7 +134,7 @@ async def _reset(house: House, params: ResetSession) -> WasReset:
         session = await _expected(house, key, params.expected_session_id)
         if f"{mark}-reset" in {row.id for row in await house.sessions.rows(session.id)}:
             return session  # asked for again: what was said since then is not put away
-        await house.turns.reset(key, params.reason, mark)
+        await house.turns.reset(key, params.reason, mark, house.agents.get(key.agent))
         return await house.sessions.open(key)
 
     return WasReset(str(key), await house.dispatcher.in_lane(key, work))

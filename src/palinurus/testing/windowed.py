@@ -25,7 +25,7 @@ def is_summary(request: ModelRequest) -> bool:
 
 def is_flush(request: ModelRequest) -> bool:
     """Whether it asks for notes behind a copy of the conversation."""
-    return request.messages[-1].text == QUESTION
+    return request.messages[-1].text.startswith(QUESTION)
 
 
 def good_summary(request: ModelRequest) -> Reply:

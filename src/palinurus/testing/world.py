@@ -205,7 +205,7 @@ class World:
     def _letter(self, number: int, key: str, text: str, command: str) -> Letter:
         letter = Letter(number, key, text, command)
         if text or not command:
-            letter.text = f"#{number}# {letter.exact} {text}"
+            letter.text = f"#{number}# Remember {letter.exact}: {text}"  # so that it is worth a note
         if command:
             letter.text, letter.command = f"/new {letter.text}".strip(), "new with words" if text else "new"
         return letter

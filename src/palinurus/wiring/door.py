@@ -95,6 +95,11 @@ class Door:
         """Runs that closing will wait for."""
         return self._runtime.house.dispatcher.busy if self._runtime else 0
 
+    async def finish_upkeep(self) -> None:
+        """Wait for what follows a reply when this process holds the home: a model may take notes, within its limit."""
+        if self._runtime is not None:
+            await self._runtime.house.dispatcher.idle()
+
     async def enter(self) -> None:
         """Come in to write, or raise what prevents it: for those to whom reading alone is of no use."""
         await self._enter(reading=False)

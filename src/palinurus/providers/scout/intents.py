@@ -20,6 +20,8 @@ MOST_MATCHES = 200
 MAX_PATTERN = 480  # the grep tool takes 500 characters
 LONGEST_COMMAND = 1_000
 MOST_DAYS = 7  # that are read whole
+MY_WORDS = "I me my we our"  # by which older lines about the person are found
+WHO = "I am scout: I note what you tell me, find it again and quote it, without a language model."
 ABOUT_YOU = ("USER.md", "MEMORY.md")
 
 _POLITE = r"(?:(?:please|pal|ok|okay|hey|can you|could you|would you|will you)[\s,:]+)*"
@@ -41,6 +43,13 @@ _FILES = later(
     r"(?: (?:(?:in|of|under) )?(?:the )?(?P<path>[^\s?!]+))?[\s?.!]*",
     re.IGNORECASE,
 )
+_WORKSPACE = later(
+    rf"{_POLITE}(?:(?:(?:have|take) a )?look (?:through|around(?: in)?|into|in|at)|go through|explore|list|show(?: me)?"
+    r"|what(?:['’]s| is)(?: there)? in|see what(?:['’]s| is) in)(?: the| my| your| this)? (?:workspace|files|folder)"
+    r"(?:(?:,| and)? (?:tell|show)(?: me)? what(?:(?:['’]s| is) (?:there|in it|inside)| you (?:see|find|have found)))?"
+    r"[\s?.!]*",
+    re.IGNORECASE,
+)
 _NOTES = later(
     rf"{_POLITE}(?:list|show)(?: me)?(?: all)?(?: the| my| your)? (?:notes|memory|memories)[.!?]*", re.IGNORECASE
 )
@@ -49,11 +58,17 @@ _READ = later(
     r"[`\"']?(?P<path>[^\s`\"'?]*[./][^\s`\"'?]*\w)[`\"']?\s*[?.!]*",
     re.IGNORECASE,
 )
+_GREETING = r"hi|hello|hey|hiya|good (?:morning|afternoon|evening|day)|greetings"
+_ABOUT_SCOUT = (
+    rf"/?help(?: me)?|{_GREETING}|what (?:can|do) you do(?: for me)?|who are you|what are you|how are you"
+    r"|what can i (?:ask|say|do)(?: you| here)?|how does (?:this|it) work|(?:introduce|tell me about) yourself"
+)
 _HELP = later(
-    rf"{_POLITE}(?:/?help(?: me)?|hi|hello|hey|hiya|good (?:morning|afternoon|evening|day)|greetings"
-    r"|what (?:can|do) you do|who are you|what are you|how are you)(?:[ ,]+(?:there|pal|scout))?[\s?.!]*",
+    rf"{_POLITE}(?:{_ABOUT_SCOUT})(?:[ ,]+(?:there|pal|scout))?"
+    rf"(?:[\s,.!?]+(?:(?:and|so)[\s,]+)?(?:{_ABOUT_SCOUT})(?:[ ,]+(?:there|pal|scout))?){{0,3}}[\s?.!]*",
     re.IGNORECASE,
 )
+_WHO = later(r"\b(?:who|what) are you\b|yourself\b", re.IGNORECASE)
 _THANKS = later(
     r"(?:ok(?:ay)?[\s,]+)?(?:thanks|thank you|thx)(?: (?:a lot|very much|so much|pal))?[\s.!]*", re.IGNORECASE
 )
@@ -76,8 +91,8 @@ class Intent(Struct, frozen=True):
 def understand(text: str, offered: Collection[str], today: date) -> Intent:
     """What a sentence asks for."""
     text = text.strip()
-    if not text or _HELP().fullmatch(text):
-        return Intent(help=True)
+    if not text or (len(text) <= LONGEST_COMMAND and _HELP().fullmatch(text)):
+        return Intent(help=True, answer=WHO if _WHO().search(text) else "")
     if _THANKS().fullmatch(text):
         return Intent(answer="You are welcome.")
     if note := _to_remember(text):
@@ -92,6 +107,8 @@ def _about_files(text: str) -> Call | None:
         return Call("read", {"path": found["path"]})
     if _NOTES().fullmatch(text):
         return Call("ls", {"path": "memory"})
+    if _WORKSPACE().fullmatch(text):
+        return Call("ls")
     if found := _FILES().fullmatch(text):
         return Call("ls", {"path": found["path"]} if found["path"] else {})
     return None
@@ -103,8 +120,8 @@ def _question(wanted: Asked, offered: Collection[str], today: date) -> Intent:
     if "memory_search" not in offered and "grep" in offered:
         return _grep(wanted, today)
     gets = tuple(Call("memory_get", {"path": path}) for path in _whole_files(wanted, today) if "memory_get" in offered)
-    search = () if wanted.mine and gets else (Call("memory_search", {"query": wanted.query}),)
-    return Intent((*search, *gets), asked=wanted)
+    search = Call("memory_search", {"query": MY_WORDS if wanted.mine else wanted.query})
+    return Intent((*gets, search) if wanted.mine else (search, *gets), asked=wanted)
 
 
 def _grep(wanted: Asked, today: date) -> Intent:
@@ -117,10 +134,10 @@ def _grep(wanted: Asked, today: date) -> Intent:
 def _whole_files(wanted: Asked, today: date) -> list[str]:
     """Daily notes that are read whole: a day's notes need not hold a word of a question about the day.
 
-    What will be was written down before: today, or on the day before.
+    What will be was written down before: today, or on the day before. Of the person who asks the newest say the most.
     """
     if wanted.mine:
-        return list(ABOUT_YOU)
+        return [*ABOUT_YOU, *(f"memory/{today - timedelta(back)}.md" for back in range(MOST_DAYS))]
     period = wanted.period
     if period is None or period.length > MOST_DAYS:
         return []

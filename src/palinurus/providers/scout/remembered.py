@@ -6,6 +6,7 @@ on the day it was written. Where nothing fits, that is said, and so is a search 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -17,6 +18,7 @@ from palinurus.domain.messages import ToolResult
 from palinurus.providers.scout.asked import Asked
 from palinurus.providers.scout.patterns import later
 from palinurus.providers.scout.quoting import Line, quotes
+from palinurus.providers.scout.smalltalk import is_small_talk
 from palinurus.providers.scout.words import stems_of
 from palinurus.workspace.seed import template
 
@@ -27,6 +29,11 @@ _NEW_UNIT = later(
     r"\s*(?:[-*+]\s|\d+[.)]\s|>|\||#|```|---)|[^\s:：]{1,24}(?: [^\s:：]{1,24})?[:：]\s|\[?\d{1,4}[-:.]\d\d"
 )
 _SENTENCE = later(r"(?<=[.!?])\s+|(?<=[。！？])")
+_MINE = later(
+    r"\b(?:i|i'm|me|my|mine|we|our|us|user|owner|ich|mein\w*|wir|je|mon|ma|yo|mi)\b|我|私|僕|나|내", re.IGNORECASE
+)
+_SAID_BY = re.compile(r"^(?:\d{4}-\d\d-\d\d )?user: ")
+_OF_OURS = re.compile(r"\s*- (?:(?:\d{4}-\d\d-\d\d )?assistant\b[^:]{0,60}: |Identifiers\b[^:]{0,40}: )")
 _WRAPPED = 50  # a shorter line ends where its writer wanted it to
 
 
@@ -76,7 +83,7 @@ def tell(asked: Asked, results: Sequence[ToolResult]) -> str:
     if found.refused:
         return f"I may not look there: {found.refused}."
     if asked.mine:
-        return _told("From my notes about you:", found.lines[:MAX_DAY]) or "My notes say nothing about you yet."
+        return _about_the_person(found.lines) or "My notes say nothing about you yet."
     told = _about_days(asked, found.lines) if asked.period else about(asked, found.lines)
     if told:
         return "\n".join([told, *_remarks(found.freshness)])
@@ -106,6 +113,21 @@ def _about_days(asked: Asked, lines: Sequence[Line]) -> str:
     rest = len(telling) - MAX_DAY
     more = f"\n… and {rest} more lines" if rest > 0 else ""
     return _told(f"From my notes of {period}:", telling[:MAX_DAY]) + more
+
+
+def _about_the_person(lines: Sequence[Line]) -> str:
+    """What their own files and the newest days say; of what was only searched for, what speaks of them."""
+    telling = [line for line in lines if not line.is_label and not _is_talk(line)]
+    telling = [line for line in telling if not line.score or _MINE().search(line.words)]
+    rest = len(telling) - MAX_DAY
+    more = f"\n… and {rest} more lines" if rest > 0 else ""
+    return _told("From my notes about you:", telling[:MAX_DAY]) + more
+
+
+def _is_talk(line: Line) -> bool:
+    """A question or a greeting that was noted tells nothing."""
+    words = _SAID_BY.sub("", line.words)
+    return words.endswith(("?", "？")) or is_small_talk(words)
 
 
 def nothing(asked: Asked) -> str:
@@ -167,7 +189,7 @@ def _gather(results: Iterable[ToolResult]) -> _Found:
             continue
         lines = _searched(result.text, found) if result.tool_name == "memory_search" else _read(result.text)
         for line in lines:
-            if (line.path, line.number) not in seen and line.text.strip() not in _template_lines():
+            if (line.path, line.number) not in seen and not _is_our_own(line):
                 seen.add((line.path, line.number))
                 found.lines.append(line)
     return found
@@ -223,6 +245,12 @@ def _goes_on(before: str, raw: str) -> bool:
         return False
     indented = raw[:2].isspace() and len(before) > 0
     return indented or (len(before) > _WRAPPED and not before.rstrip().endswith((".", "!", "?", "。", "！", "？")))
+
+
+def _is_our_own(line: Line) -> bool:
+    """What we wrote ourselves: into every new workspace, and what older versions noted of our own replies."""
+    noted = line.path.startswith("memory/") and _OF_OURS.match(line.text) is not None
+    return noted or line.text.strip() in _template_lines()
 
 
 @cache

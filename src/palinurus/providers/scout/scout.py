@@ -54,8 +54,9 @@ ABILITIES = (
         '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place',
     ),
     (("memory_search",), '"what do you know about Anna?" and "what did I do last Tuesday?" do so too'),
+    (("memory_get",), '"what do you remember about me?" quotes what I know of you'),
     (("ls",), '"list files" shows what is in the workspace'),
-    (("read",), '"read MEMORY.md" shows a file'),
+    (("read",), '"read USER.md" shows a file'),
 )
 TROUBLE = {
     "memory_write": "I could not write the note",
@@ -163,7 +164,8 @@ def respond(request: ModelRequest, today: date) -> str | tuple[Call, ...]:
     intent = understand(_said(request, at), offered, _day(request, at) or today)
     results = [message for message in request.messages[at + 1 :] if isinstance(message, ToolResult)]
     if intent.help and not results:
-        return f"{_help(offered)}\n{NO_MODEL}"
+        who = f"{intent.answer}\n" if intent.answer else ""
+        return f"{who}{_help(offered)}\n{NO_MODEL}"
     if intent.calls and not results:
         lacking = next((call.tool for call in intent.calls if call.tool not in offered), "")
         return _introduced(request, at, _cannot(lacking)) if lacking else intent.calls

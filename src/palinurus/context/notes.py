@@ -1,0 +1,112 @@
+"""Notes for the file of the day, by rule: when no model takes them, or not in time. Pure.
+
+Only the owner's own words are noted, and of those only sentences that state something (statements.py). What the
+assistant said, what tools gave, and what rides beside a message is never noted here: the transcript has all of it. What
+was written into memory meanwhile by `memory_write` is not written down again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
+
+from msgspec import Struct
+
+from palinurus.context.sentences import split_sentences
+from palinurus.context.statements import Weight, weigh
+from palinurus.context.view import Line
+from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
+
+PASTED = 4_000  # characters of a message from which on it was hardly typed: facts in it are somebody else's
+AT_MOST = 12_000  # characters of notes at once; what was asked for is noted in any case
+WRITTEN_BY = "memory_write"
+MUCH = 20_000  # characters of a conversation that a model is asked about whatever was said in it
+
+_WORD = re.compile(r"\w+")
+_OPENING = 8  # words that may stand before what is to be remembered
+
+
+class Statement(Struct, frozen=True):
+    """A sentence of the owner that is worth keeping."""
+
+    text: str
+    day: str
+    weight: Weight
+
+    @property
+    def line(self) -> str:
+        return f"- {self.day} user: {self.text}" if self.day else f"- user: {self.text}"
+
+
+def extract_notes(lines: Sequence[Line], *, zone: tzinfo = UTC) -> str:
+    """Notes in markdown, one bullet a line; empty when nothing was said that should be kept."""
+    found = list(statements(lines, zone))
+    room = AT_MOST - sum(len(each.line) + 1 for each in found if each.weight == Weight.ASKED)
+    kept: set[int] = set()
+    for number in sorted(range(len(found)), key=lambda at: (-found[at].weight, -at)):  # the newest first
+        each = found[number]
+        if each.weight == Weight.ASKED or (room := room - len(each.line) - 1) >= 0:
+            kept.add(number)
+    return "\n".join(found[number].line for number in sorted(kept))
+
+
+def statements(lines: Sequence[Line], zone: tzinfo = UTC) -> Iterator[Statement]:
+    """In the order in which they were said; what was said twice comes once."""
+    known = {_key(text) for text in _written(lines)}
+    for line in lines:
+        if (text := _own_words(line)) and isinstance(line.message, UserMessage):
+            least = Weight.FACT if len(text) < PASTED else Weight.OWN
+            for sentence, weight in _weighed(text):
+                if weight >= least and not _is_known(key := _key(sentence), known):
+                    known.add(key)
+                    yield Statement(sentence, _day(line.message.timestamp, zone), weight)
+
+
+def is_worth_asking(lines: Sequence[Line]) -> bool:
+    """Whether a model could find anything to note: nobody is asked about a greeting (promise 20)."""
+    if sum(len(line.message.text) for line in lines) > MUCH:
+        return True
+    said = (weight for line in lines for _, weight in _weighed(_own_words(line)))
+    return any(weight > Weight.NOTHING for weight in said)
+
+
+def _weighed(text: str) -> Iterator[tuple[str, Weight]]:
+    follows = False
+    for sentence in split_sentences(text):
+        weight = weigh(sentence, follows=follows)
+        follows = weight >= Weight.FACT
+        yield sentence, weight
+
+
+def _own_words(line: Line) -> str:
+    message = line.message
+    return message.text if isinstance(message, UserMessage) and message.origin == Origin.OWNER else ""
+
+
+def _written(lines: Iterable[Line]) -> Iterator[str]:
+    """What was written into memory, as far as it was."""
+    wanted: dict[str, str] = {}
+    for line in lines:
+        match line.message:
+            case AssistantMessage() as message:
+                wanted |= {call.id: str(call.arguments.get("text", "")) for call in message.calls}
+            case ToolResult(tool_name=name, is_error=False) as message if name == WRITTEN_BY:
+                yield wanted.get(message.tool_call_id, "")
+
+
+def _is_known(key: str, known: set[str]) -> bool:
+    """`Remember that the gate is green` is known when `the gate is green` is."""
+    words = key.split()
+    return any(" ".join(words[first:]) in known for first in range(min(len(words) - 1, _OPENING)) or (0,))
+
+
+def _key(text: str) -> str:
+    return " ".join(_WORD.findall(text.lower()))
+
+
+def _day(timestamp: int, zone: tzinfo) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, zone).date().isoformat() if timestamp else ""
+    except (OverflowError, ValueError, OSError):  # an imported row may say anything
+        return ""
