@@ -2,6 +2,7 @@
 // record of everything that hands have done.
 
 import { el } from "../dom.js";
+import { twice } from "../dialog.js";
 import { sessionPath } from "../router.js";
 import { wire } from "../wire.js";
 import { drawAudit } from "./audit.js";
@@ -106,8 +107,7 @@ function card(view, approval, done) {
         digest: approval.digest,
         ...(word === "allow-always" && chosen.rule ? { rule: chosen.rule } : {}),
       };
-      await wire.call("approvals.answer", params);
-      await done();
+      if (await twice((yes) => wire.call("approvals.answer", { ...params, ...yes }))) await done();
     } catch (error) {
       told.replaceChildren(failure(error));
     }
