@@ -15,11 +15,17 @@ export class Thread {
 
   past = [];
   tail = [];
+  /** What is shown of the past is not its end: what happens now stands elsewhere. */
+  apart = false;
+  /** The address of the conversation that goes on, when this one has ended. */
+  goesOn = "";
   #runs = new Map(); // id → {state, text, thought, tools, approvals, followed}
   #done = new Set(); // ids of runs whose end was told: it is told by two events
   #count = 0;
+  #tried = new Set(); // keys of errors after which it was tried again
 
   get items() {
+    if (this.apart) return this.past;
     return this.#hideRepeated(this.past, this.#ordered);
   }
 
@@ -56,14 +62,30 @@ export class Thread {
       (item) => item.type === "user" && !said.has(item.run) && (item.state !== "sent" || active.includes(item.run)),
     );
     for (const id of [...this.#runs.keys()]) if (!active.includes(id)) this.#runs.delete(id);
-    for (const id of active) this.#runs.set(id, newRun(said.has(id) ? "running" : "waiting"));
+    for (const id of active) this.#runs.set(id, newRun(this.apart || said.has(id) ? "running" : "waiting"));
     this.onItems();
   }
 
-  /** Older messages, before all others. */
-  prepend(messages) {
-    this.past = [...itemsOf(messages), ...this.past];
+  /** More or other messages of the transcript, while nothing of the tail has come into it. */
+  show(messages) {
+    this.past = itemsOf(messages);
     this.onItems();
+  }
+
+  /** What the person said that came to this error; null when it was nobody here, or was said again already. */
+  failed(error) {
+    if (this.#tried.has(error.key)) return null;
+    const ran = (item) => item.type === "user" && (item.run === error.run || item.also?.includes(error.run));
+    const said = error.failed ?? (error.run && [...this.past, ...this.tail].find(ran));
+    return said && (said.origin ?? "owner") === "owner" ? said : null;
+  }
+
+  /** It is said again: once. Returns what. */
+  takeFailed(error) {
+    const said = this.failed(error);
+    this.#tried.add(error.key);
+    this.onChange(error);
+    return said;
   }
 
   /** The person says something. It is shown at once, as queued until the gateway has it. */
@@ -96,7 +118,7 @@ export class Thread {
   /** It did not get through, and will not. */
   refused(item, error) {
     this.tail = this.tail.filter((each) => each !== item);
-    this.#push({ type: "error", text: error.message, hint: error.hint, said: item.text });
+    this.#push({ type: "error", text: error.message, hint: error.hint, failed: item });
   }
 
   withdraw(item) {
