@@ -87,7 +87,8 @@ export function drawApproval(item, { onAnswer, onWrite }) {
     if (event.ctrlKey || event.metaKey || event.altKey || item.status !== "pending") return;
     const decision = KEYS[event.key.toLowerCase()];
     // Who goes on writing, or has begun to before this card came up, writes into the box.
-    if (!decision || !isRead(item)) return void (event.key.length === 1 && event.key !== " " && onWrite());
+    const unread = event.target === card && !isRead(item);
+    if (!decision || unread) return void (event.key.length === 1 && event.key !== " " && onWrite());
     event.preventDefault();
     if (!(decision === "allow-always" && item.whyNotAlways)) onAnswer(item, decision);
   });
