@@ -170,3 +170,21 @@ def test_always_for_what_destroys_is_asked_twice(start: Any, enter: Any, model: 
     until(lambda: not (house.workspace / "build").exists(), "the command has run")
     (grant,) = json.loads(house.pal("approvals", "grants", "--json"))["grants"]
     assert grant["args"] == ["-r", "build"]
+
+
+def test_a_typo_in_a_command_is_refused_in_view_and_stays_in_the_box(start: Any, enter: Any, model: Any) -> None:
+    house = start()
+    page = enter(house)
+    talk = Talk(page)
+    for typo, told in (("/hlep", "/help"), ("/model nosuch", "nosuch"), ("/think banana", "banana")):
+        talk.say(typo)
+        refused = talk.log.get_by_role("alert").filter(has_text=told).last
+        expect(refused).to_be_in_viewport()
+        expect(talk.box).to_have_value(typo)
+        expect(talk.box).to_be_focused()
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    assert model.requests == []
+    model.says("Good morning.")
+    talk.say("good morning")
+    talk.hears("Good morning.")
+    expect(talk.box).to_have_value("")

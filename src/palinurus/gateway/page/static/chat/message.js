@@ -128,7 +128,7 @@ function drawEnded(item) {
 
 /** What went wrong and what to do next. Of errors long past only the words are left. */
 function drawError(item, { onAgain, mayAgain }) {
-  const fresh = !item.message || item.fresh;
+  const fresh = !item.refused && (!item.message || item.fresh);
   const hint = item.hint || "Say it again, or choose another model below the box.";
   const again = el(
     "button",

@@ -7,11 +7,15 @@
 
 import { itemsOf } from "./past.js";
 
+const REFUSED = "refused"; // the kind of error of a command that is none
+
 export class Thread {
   onItems = () => {};
   onChange = () => {};
   /** A run that was taken up in its middle is over: the transcript knows it better. */
   onCaughtUp = () => {};
+  /** What the person said was no command, and was not taken. */
+  onRefused = () => {};
 
   past = [];
   tail = [];
@@ -23,6 +27,7 @@ export class Thread {
   #done = new Set(); // ids of runs whose end was told: it is told by two events
   #count = 0;
   #tried = new Set(); // keys of errors after which it was tried again
+  #refused = new Set(); // ids of runs whose words were not taken
 
   get items() {
     if (this.apart) return this.past;
@@ -99,6 +104,7 @@ export class Thread {
   /** The gateway has it, as this run. */
   accepted(item, runId) {
     item.run = runId;
+    if (this.#refused.has(runId)) return this.#notTaken(item);
     if (this.#done.has(runId)) return this.#turn(item); // a command is answered before we hear that it was taken
     const run = this.#runs.get(runId) ?? newRun("waiting");
     this.#runs.set(runId, run);
@@ -119,6 +125,12 @@ export class Thread {
   refused(item, error) {
     this.tail = this.tail.filter((each) => each !== item);
     this.#push({ type: "error", text: error.message, hint: error.hint, failed: item });
+  }
+
+  /** It is nowhere but in this window: it goes back to where it was written. */
+  #notTaken(item) {
+    this.withdraw(item);
+    this.onRefused(item);
   }
 
   withdraw(item) {
@@ -163,7 +175,7 @@ export class Thread {
   }
 
   /** How a run ended, with its words as a whole. */
-  ended(runId, { state, message, errorMessage, joined }) {
+  ended(runId, { state, message, errorMessage, errorKind, joined }) {
     const run = this.#runs.get(runId);
     if (this.#done.has(runId)) return;
     if (joined) return this.#over(runId, run);
@@ -171,7 +183,11 @@ export class Thread {
     const shown = this.tail.findLast((item) => item.run === runId && item.type === "text");
     if (text && !shown) this.#push({ type: "text", run: runId, text, plain: !run?.asked });
     else if (text && shown.text !== text && state === "final" && !shown.text.endsWith(text)) this.#set(shown, { text });
-    if (state === "error") this.#push({ type: "error", run: runId, text: errorMessage || "The run failed." });
+    if (state === "error" && errorKind === REFUSED) {
+      const item = this.tail.find((each) => each.type === "user" && each.run === runId);
+      item ? this.#notTaken(item) : this.#refused.add(runId);
+      this.#push({ type: "error", text: errorMessage, refused: true });
+    } else if (state === "error") this.#push({ type: "error", run: runId, text: errorMessage || "The run failed." });
     if (state === "aborted") this.#push({ type: "notice", run: runId, text: "Stopped." });
     this.#over(runId, run);
   }
@@ -208,6 +224,10 @@ export class Thread {
         return this.#grow(runId, run, "text", event.text);
       case "notice":
         return this.#notice(runId, run, event);
+      case "tool": // as it is broadcast; the log of a run has names of its own
+        return event.phase === "start"
+          ? this.#toolStarted(runId, run, { ...event, id: event.toolCallId, arguments: event.args })
+          : event.phase === "result" && this.#toolEnded(run, toolResult(event));
       case "tool.start":
         return this.#toolStarted(runId, run, event);
       case "tool.end":
@@ -315,6 +335,11 @@ export class Thread {
     }
     return [...past, ...tail];
   }
+}
+
+function toolResult({ toolCallId: id, result, isError, seconds, where }) {
+  const text = (result?.content ?? []).map((block) => block.text ?? "").join("\n");
+  return { id, text, is_error: isError, seconds, where };
 }
 
 function newRun(state) {

@@ -115,6 +115,7 @@ class Conversation {
     this.#thread.onItems = () => this.#itemsChanged();
     this.#thread.onChange = (item) => (this.#dirty.add(item), this.#pace.soon());
     this.#thread.onCaughtUp = () => this.#reload();
+    this.#thread.onRefused = (item) => this.composer.busy || this.composer.set(item.text);
     this.#loading = true;
     this.#row = null;
     this.#stretch = new Stretch();
