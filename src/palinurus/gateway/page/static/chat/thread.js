@@ -224,10 +224,6 @@ export class Thread {
         return this.#grow(runId, run, "text", event.text);
       case "notice":
         return this.#notice(runId, run, event);
-      case "tool": // as it is broadcast; the log of a run has names of its own
-        return event.phase === "start"
-          ? this.#toolStarted(runId, run, { ...event, id: event.toolCallId, arguments: event.args })
-          : event.phase === "result" && this.#toolEnded(run, toolResult(event));
       case "tool.start":
         return this.#toolStarted(runId, run, event);
       case "tool.end":
@@ -335,11 +331,6 @@ export class Thread {
     }
     return [...past, ...tail];
   }
-}
-
-function toolResult({ toolCallId: id, result, isError, seconds, where }) {
-  const text = (result?.content ?? []).map((block) => block.text ?? "").join("\n");
-  return { id, text, is_error: isError, seconds, where };
 }
 
 function newRun(state) {
