@@ -29,10 +29,12 @@ export async function twice(attempt, title = "Allow this always?") {
     return await attempt({});
   } catch (error) {
     if (error.details?.code !== "NOT_CONFIRMED") throw error;
-    if (!(await confirm({ title, text: `${error.message}.`, yes: "Allow always", danger: true }))) return null;
+    if (!(await confirm({ title, text: `${sentence(error.message)}.`, yes: "Allow always", danger: true }))) return null;
     return attempt({ confirmed: true });
   }
 }
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /**
  * Ask for a line of text.

@@ -63,6 +63,9 @@ export function fit(words, label) {
   return score >= words.length ? score : -1; // letters strewn about are no answer
 }
 
+/** Not when the list has moved below a pointer at rest. */
+const moved = (event) => event.movementX !== 0 || event.movementY !== 0;
+
 function matching(words, commands, said) {
   if (!words) return commands.slice(0, MOST);
   const scored = commands.map((command) => ({ command, score: fit(words, command.label) }));
@@ -81,7 +84,7 @@ function matching(words, commands, said) {
 
 /** Open the palette, or close it when it is open. */
 export function openPalette() {
-  if (open) return open.close();
+  if (open?.open) return open.close();
   const commands = all();
   let found = [];
   let said = []; // in conversations, for the words that stand there
@@ -119,7 +122,7 @@ export function openPalette() {
             class: "menu-item",
             role: "option",
             id: `palette-${index}`,
-            on: { click: () => choose(index), pointermove: () => at !== index && point(index) },
+            on: { click: () => choose(index), pointermove: (event) => moved(event) && at !== index && point(index) },
           },
           icon(command.icon ?? "command"),
           el("span", { class: "palette-label" }, command.label),
@@ -181,7 +184,7 @@ export function openPalette() {
   });
   box.addEventListener("click", (event) => event.target === box && box.close());
   box.addEventListener("close", () => {
-    open = null;
+    if (open === box) open = null; // another may have come up meanwhile
     box.remove();
     caretBack();
   });

@@ -291,9 +291,10 @@ class Conversation {
     const begins = stream === "lifecycle" && data.phase === "start";
     if (stream !== "lifecycle" && !thread.knows(runId) && !thread.followed(runId)) return follow(thread, runId);
     thread.heard(runId, { stream, ...data });
-    // Somebody spoke at another door: their words are in the transcript by now.
-    if (begins && !thread.tail.some((item) => item.type === "user" && item.run === runId))
-      setTimeout(() => thread === this.#thread && this.#reload(), 300);
+    // Somebody spoke at another door: their words are in the transcript by now. Of our own we may hear only now that
+    // they were taken.
+    const ours = () => thread.tail.some((item) => item.type === "user" && item.run === runId);
+    if (begins && !ours()) setTimeout(() => thread === this.#thread && !ours() && this.#reload(), 300);
   }
 
   #ended(told) {

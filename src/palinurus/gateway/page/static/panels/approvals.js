@@ -73,8 +73,7 @@ function waitingList(view, told) {
             ? listed.pending.map((approval) => card(view, approval, load))
             : empty(
                 "Nothing waits for you.",
-                "When a command needs a yes, it is asked for here and in the conversation. Try: ",
-                el("p", {}, el("q", {}, "run git status in my workspace")),
+                "What is to run outside the sandbox and is not allowed yet is asked for here and in its conversation.",
               ),
           listed.settled.length
             ? el("section", {}, el("h2", {}, "Decided"), settled(listed.settled, view.compact))
