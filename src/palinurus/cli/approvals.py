@@ -208,4 +208,4 @@ def _ask_twice(shell: Shell, operation: Operation[P, R], params: P) -> R:
             raise NotConfirmed(error.message, hint="--yes gives it all the same") from None
         click.echo(error.message, err=True)
     click.confirm("Give it all the same?", abort=True, err=True)
-    return _ask(shell, operation, msgspec.structs.replace(params, confirmed=True))  # type: ignore[type-var]
+    return _ask(shell, operation, msgspec.structs.replace(params, confirmed=True))
