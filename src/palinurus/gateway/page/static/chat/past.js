@@ -24,6 +24,17 @@ export function itemsOf(messages) {
   return items;
 }
 
+/** Runs whose last words are in the transcript. @param {any[]} messages @returns {string[]} */
+export function answeredRuns(messages) {
+  const found = [];
+  let asked = [];
+  for (const { role, id, also = [], stopReason = "stop" } of messages) {
+    if (role === "user") asked = [id, ...also];
+    else if (role === "assistant" && stopReason !== "toolUse") found.push(...asked.splice(0));
+  }
+  return found;
+}
+
 const spoken = (item) => item.type === "user";
 
 function said({ id, content, timestamp, origin, also }) {

@@ -5,7 +5,7 @@
 // An item: {key, type: user | text | thought | tool | approval | notice | error | mark, …}. The items of the tail are
 // changed in place, and `onChange(item)` says so; `onItems()` says that there are others.
 
-import { itemsOf } from "./past.js";
+import { answeredRuns, itemsOf } from "./past.js";
 
 const REFUSED = "refused"; // the kind of error of a command that is none
 
@@ -67,6 +67,8 @@ export class Thread {
       (item) => item.type === "user" && !said.has(item.run) && (item.state !== "sent" || active.includes(item.run)),
     );
     for (const id of [...this.#runs.keys()]) if (!active.includes(id)) this.#runs.delete(id);
+    // Its end may still be told: what it said stands here already.
+    for (const id of answeredRuns(messages)) if (!active.includes(id)) this.#done.add(id);
     for (const id of active) this.#runs.set(id, newRun(this.apart || said.has(id) ? "running" : "waiting"));
     this.onItems();
   }
@@ -105,6 +107,10 @@ export class Thread {
   accepted(item, runId) {
     item.run = runId;
     if (this.#refused.has(runId)) return this.#notTaken(item);
+    if (this.past.some((each) => each.type === "user" && (each.run === runId || each.also?.includes(runId)))) {
+      if (!this.#done.has(runId) && !this.#runs.has(runId)) this.#runs.set(runId, newRun("running"));
+      return this.withdraw(item); // the transcript was quicker, and has it
+    }
     if (this.#done.has(runId)) return this.#turn(item); // a command is answered before we hear that it was taken
     const run = this.#runs.get(runId) ?? newRun("waiting");
     this.#runs.set(runId, run);
