@@ -11,7 +11,7 @@ import pytest
 
 from palinurus.config.handling import ExecSettings
 from palinurus.config.home import Home
-from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.errors import BadRequest, NotConfirmed, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.plan import Invocation, Plan
 from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
@@ -141,6 +141,34 @@ async def test_always_by_a_wider_rule_gives_that_rule(desk: Desk) -> None:
     assert words(grant) == "cat notes/*.md"
     assert grant.expires_at == desk.pal.clock.now_ms() + 7 * 24 * 3600 * 1000
     assert (await desk.call(GRANTS, ListGrants())).grants == (grant,)
+
+
+@pytest.mark.parametrize("rule", ["", "rm -r *"])
+async def test_always_for_what_destroys_needs_a_second_yes_at_every_door(desk: Desk, rule: str) -> None:
+    asked = await desk.asks("rm -r build")
+    with pytest.raises(NotConfirmed, match="removes files"):
+        await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule=rule))
+    assert [each.id for each in (await desk.call(LIST, ListApprovals())).pending] == [asked]
+    answered = await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule=rule, confirmed=True))
+    assert answered.approval.status == "allowed-always"
+    assert len(answered.grants) == 1
+
+
+async def test_a_wider_rule_that_would_have_let_through_what_stands_out_needs_a_second_yes(desk: Desk) -> None:
+    await desk.did("cat .ssh/config")
+    asked = await desk.asks("cat notes.md")
+    with pytest.raises(NotConfirmed, match=r"1 commands that stand out, such as cat \.ssh/config"):
+        await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule="cat *"))
+    with pytest.raises(NotConfirmed, match=r"cat \.ssh/config"):
+        await desk.call(GRANT, MakeGrant("cat *"))
+    assert (await desk.call(GRANTS, ListGrants())).grants == ()
+    assert (await desk.call(ANSWER, AnswerApproval(asked, "allow-always"))).approval.status == "allowed-always"
+
+
+async def test_a_rule_that_destroys_by_itself_needs_a_second_yes(desk: Desk) -> None:
+    with pytest.raises(NotConfirmed, match="removes files"):
+        await desk.call(GRANT, MakeGrant("rm *"))
+    assert len((await desk.call(GRANT, MakeGrant("rm *", confirmed=True))).grants) == 1
 
 
 async def test_a_rule_that_does_not_fit_decides_nothing(desk: Desk) -> None:

@@ -13,9 +13,9 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.config.remembering import MemorySettings, Sync
 from palinurus.domain.errors import ConfigError, NotFound, OutsideWorkspace
-from palinurus.memory.asking import AskMemory, GetMemory, IndexMemory, SearchMemory
+from palinurus.memory.asking import AskMemory, FindSaid, GetMemory, IndexMemory, SearchMemory
 from palinurus.memory.report import SyncReport
-from palinurus.operations.memory import GET, INDEX, OPERATIONS, SEARCH, STATUS, WATCH, Watched
+from palinurus.operations.memory import GET, INDEX, OPERATIONS, SAID, SEARCH, STATUS, WATCH, Watched
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Caller, LocalCaller, Table
 from palinurus.testing.harness import Harness
@@ -147,3 +147,19 @@ async def test_what_a_question_took_up_by_itself_is_told_to_those_who_watch(open
         await caller.call(SEARCH, SearchMemory("news"))
         assert (await anext(feed)).report == SyncReport(3, changed=1)
     await feed.aclose()
+
+
+async def test_a_cited_line_of_a_conversation_is_found_where_it_was_said(opens: Opens, pal: Harness) -> None:
+    door = await opens(msgspec.structs.replace(SETTINGS, sources=("memory", "sessions")))
+    for words in ("good morning", "the heron stood in the reeds", "and then it flew"):
+        await pal.hears(words)
+    found = (await door.call(SEARCH, SearchMemory("heron reeds", sources=("sessions",)))).results[0]
+    lines = (await door.call(GET, GetMemory(found.path))).text.split("\n")
+    at = next(number for number, line in enumerate(lines, 1) if "heron" in line and line.startswith("User"))
+    said = await door.call(SAID, FindSaid(found.path, at))
+    (entry,) = [each for each in await pal.transcript() if each.id == said.entry_id]
+    assert (said.session_key, entry.message.text) == ("agent:main:main", "the heron stood in the reeds")
+    with pytest.raises(NotFound, match="no line"):
+        await door.call(SAID, FindSaid(found.path, 1_000))
+    with pytest.raises(NotFound, match="no conversation"):
+        await door.call(SAID, FindSaid("sessions/nobody.md", 1))

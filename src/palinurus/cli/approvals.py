@@ -6,6 +6,7 @@ import sys
 from typing import get_args
 
 import click
+import msgspec
 
 from palinurus.cli.approvals_text import (
     allowlist_lines,
@@ -14,12 +15,10 @@ from palinurus.cli.approvals_text import (
     list_text,
     preview_text,
     show_text,
-    trial_lines,
 )
 from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.domain.errors import BadRequest
-from palinurus.domain.keys import SessionKey
+from palinurus.domain.errors import BadRequest, NotConfirmed
 from palinurus.operations.approvals import (
     ANSWER,
     GRANT,
@@ -37,7 +36,6 @@ from palinurus.operations.approvals import (
     ShowApproval,
 )
 from palinurus.operations.table import Operation, P, R
-from palinurus.operations.trials import Trial
 from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.approvals.rendering import visible
 from palinurus.tools.grants.grants import Scope, words
@@ -110,13 +108,11 @@ def allow(shell: Shell, approval_id: str, always: bool, rule: str, scope: Scope,
     if rule and not always:
         raise BadRequest("a rule goes with --always", hint=f"pal approvals allow {approval_id} --always --rule …")
     shown = _ask(shell, SHOW, ShowApproval(approval_id))
-    if always and not shown.why_not_always:
-        agent = SessionKey.parse(shown.approval.session_key).agent
-        trial = _ask(shell, PREVIEW, PreviewRule(rule, agent=agent)).trial if rule else shown.always
-        _confirm(shell, trial, yes)
     answer: Answer = "allow-always" if always else "allow-once"
     digest = shown.approval.digest
-    _decide(shell, AnswerApproval(shown.approval.id, answer, digest=digest, rule=rule, scope=scope, days=days))
+    asked = AnswerApproval(shown.approval.id, answer, "cli", digest, rule, scope, days, yes)
+    answered = _ask_twice(shell, ANSWER, asked)
+    shell.show(answered, lambda: answered_text(answered))
 
 
 @approvals.command()
@@ -130,7 +126,8 @@ def deny(shell: Shell, approval_id: str) -> None:
     Example:
       pal approvals deny k3m9xz
     """
-    _decide(shell, AnswerApproval(approval_id, "deny"))
+    answered = _ask(shell, ANSWER, AnswerApproval(approval_id, "deny"))
+    shell.show(answered, lambda: answered_text(answered))
 
 
 @approvals.command()
@@ -178,12 +175,11 @@ def grant(
       pal approvals grant "git diff --stat *" --days 30
       pal approvals grant --like "cat src/a.py" --like "cat src/b.py"
     """
-    preview = _ask(shell, PREVIEW, PreviewRule(rule, like, agent))
     if dry_run:
+        preview = _ask(shell, PREVIEW, PreviewRule(rule, like, agent))
         shell.show(preview, lambda: preview_text(preview))
         return
-    _confirm(shell, preview.trial, yes)
-    made = _ask(shell, GRANT, MakeGrant(rule, like, agent, session, scope, days))
+    made = _ask_twice(shell, GRANT, MakeGrant(rule, like, agent, session, scope, days, yes))
     shell.show(made, lambda: grants_text(made.grants))
 
 
@@ -210,20 +206,13 @@ def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
     return run_async(ask())
 
 
-def _decide(shell: Shell, params: AnswerApproval) -> None:
-    answered = _ask(shell, ANSWER, params)
-    shell.show(answered, lambda: answered_text(answered))
-
-
-def _confirm(shell: Shell, trial: Trial | None, yes: bool) -> None:
-    """Nobody gives a rule that would have let something through that stands out without having been told."""
-    if trial is None or yes or not trial.sensitive_count:
-        return
-    if shell.as_json or not sys.stdin.isatty():
-        raise BadRequest(
-            f"the rule would have allowed {trial.sensitive_count} commands that stand out,"
-            f" such as {visible(trial.sensitive[0].command)} ({trial.sensitive[0].reasons[0]})",
-            hint="--dry-run shows them; --yes gives it all the same",
-        )
-    click.echo("\n".join(trial_lines(trial)), err=True)
+def _ask_twice(shell: Shell, operation: Operation[P, R], params: P) -> R:
+    """A second time with a yes, where the house wants one and somebody sits there to give it."""
+    try:
+        return _ask(shell, operation, params)
+    except NotConfirmed as error:
+        if shell.as_json or not sys.stdin.isatty():
+            raise NotConfirmed(error.message, hint="--yes gives it all the same") from None
+        click.echo(error.message, err=True)
     click.confirm("Give it all the same?", abort=True, err=True)
+    return _ask(shell, operation, msgspec.structs.replace(params, confirmed=True))

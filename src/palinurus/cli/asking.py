@@ -9,7 +9,7 @@ import click
 from palinurus.cli.approvals_text import trial_lines
 from palinurus.cli.lines import Lines
 from palinurus.cli.shell import Shell
-from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.domain.errors import NotConfirmed, PalinurusError
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled
 from palinurus.operations.approvals import ANSWER, SHOW, AnswerApproval, ShowApproval
 from palinurus.operations.table import Caller
@@ -88,12 +88,14 @@ class Asking:
 async def answer(caller: Caller, event: ApprovalAsked, said: Answer, warned: set[str]) -> None:
     """Hand the answer in, for the very plan that was shown. Raises what the operation raises.
 
-    A first "always" that would let through what stands out, or a program that runs others, raises BadRequest with what
-    it means, and puts the approval among the `warned`; said again, it is meant.
+    What needs a second yes raises NotConfirmed with what it means, and puts the approval among the `warned`; said
+    again, it is meant.
     """
-    if said == "allow-always" and event.id not in warned:
+    again = event.id in warned
+    try:
+        await caller.call(ANSWER, AnswerApproval(event.id, said, "terminal", event.digest, confirmed=again))
+    except NotConfirmed as error:
+        warned.add(event.id)
         trial = (await caller.call(SHOW, ShowApproval(event.id))).always
-        if trial is not None and (trial.remarks or trial.sensitive_count):
-            warned.add(event.id)
-            raise BadRequest("\n".join(["always would mean:", *trial_lines(trial)]), hint="say it again to allow it")
-    await caller.call(ANSWER, AnswerApproval(event.id, said, where="terminal", digest=event.digest))
+        told = [error.message, *(trial_lines(trial) if trial else ())]
+        raise NotConfirmed("\n".join(told), hint="say it again to allow it") from None

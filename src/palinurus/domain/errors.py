@@ -15,6 +15,7 @@
       UnknownOperation      nobody answers to that operation's name
       BadRequest            the caller's arguments make no sense
         Stale               what the caller goes by has changed since it looked
+        NotConfirmed        it can be done, and needs a second yes
       NotOffered            this release cannot do that yet
       NotFound              there is no such session, run, agent or file
       QueueFull             the lane already holds as many messages as it may
@@ -114,6 +115,10 @@ class BadRequest(PalinurusError):
 
 class Stale(BadRequest):
     """What the caller goes by has changed since it looked."""
+
+
+class NotConfirmed(BadRequest):
+    """It can be done, and needs a second yes: whoever asks says `confirmed`."""
 
 
 class NotOffered(PalinurusError):

@@ -47,6 +47,14 @@ class GetMemory(Struct, frozen=True, rename="camel", omit_defaults=True):
     brief: bool = False  # no more than a session's tool would read
 
 
+class FindSaid(Struct, frozen=True, omit_defaults=True):
+    """A line of a past conversation, as a search cites it: `sessions/<id>.md`."""
+
+    path: str
+    line: Line = 1
+    agent: str = ""
+
+
 def question(settings: MemorySettings, asked: SearchMemory) -> Question:
     """The owner's own question: every result is cited."""
     budget = settings.budget

@@ -8,8 +8,8 @@ messages or 100 kB, so that a long talk is not indexed again after each of its s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, tzinfo
 from hashlib import sha256
 
 from palinurus.config.remembering import Sync
@@ -86,36 +86,40 @@ class Conversations:
         return days is None or self._clock.now_ms() - session.updated_at <= days * DAY_MS
 
     async def _text(self, path: str) -> str:
-        return "\n".join(self._lines(await self._reader.entries(_session_of(path))))
+        entries = await self._reader.entries(session_of(path))
+        return "\n".join(line for line, _ in said_lines(entries, self._clock.zone))
 
-    def _lines(self, entries: list[Entry | Broken]) -> Iterator[str]:
-        day, tainted = "", False  # tainted: the turn has read words from outside
-        for entry in entries:
-            if not isinstance(entry, MessageEntry):
-                continue
-            tainted = _is_outside(entry.message) or (tainted and not isinstance(entry.message, UserMessage))
-            line = _said(entry.message, tainted)
-            if not line:
-                continue
-            today = self._day(entry)
-            if today != day:
-                day = today
-                yield f"# {day}"
-            yield line
 
-    def _day(self, entry: Entry | Broken) -> str:
-        try:
-            moment = datetime.fromisoformat(getattr(entry, "timestamp", ""))
-        except ValueError:
-            return "An unknown day"
-        return f"{moment.astimezone(self._clock.zone):%Y-%m-%d}"
+def said_lines(entries: Iterable[Entry | Broken], zone: tzinfo) -> Iterator[tuple[str, str]]:
+    """The lines of a conversation's document, each with the id of the entry that it tells."""
+    day, tainted = "", False  # tainted: the turn has read words from outside
+    for entry in entries:
+        if not isinstance(entry, MessageEntry):
+            continue
+        tainted = _is_outside(entry.message) or (tainted and not isinstance(entry.message, UserMessage))
+        line = _said(entry.message, tainted)
+        if not line:
+            continue
+        today = _day(entry, zone)
+        if today != day:
+            day = today
+            yield f"# {day}", entry.id
+        yield line, entry.id
+
+
+def _day(entry: MessageEntry, zone: tzinfo) -> str:
+    try:
+        moment = datetime.fromisoformat(entry.timestamp)
+    except ValueError:
+        return "An unknown day"
+    return f"{moment.astimezone(zone):%Y-%m-%d}"
 
 
 def path_of(session_id: str) -> str:
     return f"{SESSIONS}/{session_id}.md"
 
 
-def _session_of(path: str) -> str:
+def session_of(path: str) -> str:
     return path.removeprefix(f"{SESSIONS}/").removesuffix(".md")
 
 

@@ -18,10 +18,11 @@ from palinurus.operations.bounds import Count, Days
 from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.operations.trials import Trial, read_examples, try_rules
-from palinurus.tools.approvals.approval import Answer, Approval
+from palinurus.tools.approvals.approval import Answer, Approval, must_be_confirmed
 from palinurus.tools.approvals.granting import rules_for
 from palinurus.tools.approvals.proposals import Proposal, alike, narrowest
-from palinurus.tools.approvals.rendering import render_plan
+from palinurus.tools.approvals.rendering import render_plan, visible
+from palinurus.tools.approvals.sensitive import warnings
 from palinurus.tools.commands.allowlist import line_id
 from palinurus.tools.grants.grants import EXEC, Grant, GrantDraft, Scope, words
 
@@ -68,6 +69,7 @@ class AnswerApproval(Struct, frozen=True):
     rule: str = ""  # with allow-always: a wider one
     scope: Scope = "agent"
     days: Days | None = None
+    confirmed: bool = False  # a second yes, where always stands out: NotConfirmed asks for it
 
 
 class Answered(Struct, frozen=True):
@@ -113,6 +115,7 @@ class MakeGrant(Struct, frozen=True):
     session: str = ""  # for scope session
     scope: Scope = "agent"
     days: Days | None = None
+    confirmed: bool = False
 
 
 class RevokeGrant(Struct, frozen=True):
@@ -150,6 +153,8 @@ async def _answer(house: House, params: AnswerApproval) -> Answered:
     approval = await house.approvals.find(params.id)
     agent = SessionKey.parse(approval.session_key).agent
     drafts = [await asyncio.to_thread(house.approvals.granting.read, params.rule, agent)] if params.rule else []
+    if drafts and not params.confirmed:
+        must_be_confirmed(await _past(house, rules_for(approval.plan, drafts), SessionKey.parse(approval.session_key)))
     settled = await house.approvals.answer(
         approval.id,
         params.answer,
@@ -159,9 +164,20 @@ async def _answer(house: House, params: AnswerApproval) -> Answered:
         drafts=drafts,
         scope=params.scope,
         days=params.days,
+        confirmed=params.confirmed,
     )
     given = settled.grant_id.split(",")
     return Answered(settled, tuple(grant for grant in await house.grants.all() if grant.id in given))
+
+
+async def _past(house: House, rules: Sequence[GrantDraft], key: SessionKey) -> list[str]:
+    """What stands out among past commands that a wider rule would have let through."""
+    trial = await try_rules(house, rules, key)
+    if not trial.sensitive:
+        return []
+    first = trial.sensitive[0]
+    such = f"{visible(first.command)} ({', '.join(first.reasons)})"
+    return [f"{trial.sensitive_count:,} commands that stand out, such as {such}"]
 
 
 async def _grants(house: House, params: ListGrants) -> GrantList:
@@ -201,6 +217,8 @@ async def _grant(house: House, params: MakeGrant) -> GrantList:
     rules = await _rules(house, params.rule, params.examples, key)
     granting = house.approvals.granting
     drafts = [each.draft for each in rules]
+    if not params.confirmed:
+        must_be_confirmed((*warnings(drafts, programs=False), *await _past(house, drafts, key)))
     grants = await granting.drawn_up(drafts, session_key=str(key), by=OWNER, scope=params.scope, days=params.days)
     await granting.give(grants)
     return GrantList(tuple(grants))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palinurus.domain.errors import PalinurusError
+from palinurus.domain.errors import NotConfirmed, PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.tools.approvals.approval import Answer, Approval, Approvals, outcome
 from palinurus.tools.approvals.rendering import render_plan, visible
@@ -10,6 +10,7 @@ from palinurus.tools.commands.hazards import runs_other_programs
 from palinurus.tools.grants.grants import words
 
 USAGE = "/approve ID allow-once|allow-always|deny"
+CONFIRMED = ("confirm", "confirmed")
 ANSWERS: dict[str, Answer] = {
     "allow-once": "allow-once",
     "once": "allow-once",
@@ -36,7 +37,8 @@ async def answer_command(
 
 async def _answered(approvals: Approvals, session_key: str, said: list[str], by: str, where: str) -> str:
     answers = [ANSWERS[word.lower()] for word in said if word.lower() in ANSWERS]
-    ids = [word for word in said if word.lower() not in ANSWERS]
+    confirmed = any(word.lower() in CONFIRMED for word in said)
+    ids = [word for word in said if word.lower() not in ANSWERS and word.lower() not in CONFIRMED]
     if len(ids) > 1 or len(answers) > 1:
         return f"That was not understood. {USAGE}"
     if not answers:
@@ -47,7 +49,10 @@ async def _answered(approvals: Approvals, session_key: str, said: list[str], by:
         if answers[0] != "deny" or len(here) != 1:
             return f"Say which one: {USAGE}\n\n{_listed(here or await _shown_here(approvals, session_key))}"
         ids = [here[0].id]
-    settled = await approvals.answer(ids[0], answers[0], by=by, where=where)
+    try:
+        settled = await approvals.answer(ids[0], answers[0], by=by, where=where, confirmed=confirmed)
+    except NotConfirmed as error:
+        return f"{error.message}\nIf you mean it: /approve {ids[0]} allow-always confirm"
     return await _told(approvals, settled)
 
 

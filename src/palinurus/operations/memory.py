@@ -10,19 +10,22 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.errors import ConfigError
+from palinurus.domain.errors import ConfigError, NotFound
 from palinurus.memory.answer import Answer
-from palinurus.memory.asking import AskMemory, GetMemory, IndexMemory, SearchMemory, question
+from palinurus.memory.asking import AskMemory, FindSaid, GetMemory, IndexMemory, SearchMemory, question
+from palinurus.memory.conversations import MANY, said_lines, session_of
 from palinurus.memory.getting import MAX_CHARACTERS, MAX_LINES, Asked, MemoryText, get_lines
 from palinurus.memory.memory import Memory
 from palinurus.memory.report import MemoryStatus, Progress, SyncReport
 from palinurus.operations.following import follow
 from palinurus.operations.house import House
 from palinurus.operations.table import Feed, Operation
+from palinurus.sessions.transcript import decode_row
 
 MOST_REPORTS = 100  # that wait for whoever watches
 MOST_LINES, MOST_CHARACTERS = 100_000, 2 * 1024 * 1024
@@ -39,6 +42,13 @@ class Watched(Struct, frozen=True, omit_defaults=True):
     report: SyncReport
     at: int  # milliseconds
     missed: int = 0  # reports before this one that nobody took in time
+
+
+class Said(Struct, frozen=True, rename="camel"):
+    """Where something was said. The session may have ended since."""
+
+    session_key: str
+    entry_id: str
 
 
 def memory_of(house: House, agent: str) -> Memory:
@@ -65,6 +75,20 @@ async def _get(house: House, params: GetMemory) -> MemoryText:
     asked = Asked(params.path, params.from_, params.lines)
     lines, room = (MAX_LINES, MAX_CHARACTERS) if params.brief else (MOST_LINES, MOST_CHARACTERS)
     return await get_lines(memory, agent.files.boundary, asked, max_lines=lines, max_characters=room)
+
+
+async def _said(house: House, params: FindSaid) -> Said:
+    agent = params.agent.strip().lower() or house.agents.default
+    wanted = session_of(params.path)
+    known = await house.sessions.recent(agent=agent, limit=MANY, archived=True)
+    session = next((each for each in known if each.id == wanted), None)
+    if session is None:
+        raise NotFound(f"there is no conversation {params.path[:200]!r}", hint="take it as memory.search tells it")
+    entries = map(decode_row, await house.sessions.rows(session.id))
+    told = next(islice(said_lines(entries, house.clock.zone), params.line - 1, None), None)
+    if told is None:
+        raise NotFound(f"{params.path[:200]!r} has no line {params.line}", hint="search again: it has changed since")
+    return Said(session.key, told[1])
 
 
 async def _index(house: House, params: IndexMemory) -> AsyncIterator[Indexing]:
@@ -113,6 +137,7 @@ async def _watch(house: House, params: AskMemory) -> AsyncIterator[Watched]:
 SEARCH = Operation("memory.search", SearchMemory, Answer, "read", _search)
 STATUS = Operation("memory.status", AskMemory, MemoryStatus, "read", _status)
 GET = Operation("memory.get", GetMemory, MemoryText, "read", _get)
+SAID = Operation("memory.said", FindSaid, Said, "read", _said)
 INDEX = Feed("memory.index", IndexMemory, Indexing, "write", _index)
 WATCH = Feed("memory.watch", AskMemory, Watched, "read", _watch, local=True)
-OPERATIONS = (SEARCH, STATUS, GET, INDEX, WATCH)
+OPERATIONS = (SEARCH, STATUS, GET, SAID, INDEX, WATCH)

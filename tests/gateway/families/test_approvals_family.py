@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from family_asking import WAIT, Asking
+from family_asking import WAIT, Asking, Line
 
 from palinurus.config.home import Home
 from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered
 from palinurus.domain.events import ApprovalAsked
 from palinurus.domain.function_tool import prepared_tool
-from palinurus.domain.plan import Plan
+from palinurus.domain.plan import Invocation, Plan
 from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
@@ -38,9 +38,9 @@ async def asks(workspace: Path, home: Home) -> AsyncIterator[Asking]:
         yield Asking(pal, home)
 
 
-async def waiting(ask: Asking) -> tuple[Run, str]:
+async def waiting(ask: Asking, tool: str = "launch") -> tuple[Run, str]:
     """A run that waits for a yes, and the id of its approval."""
-    ask.pal.model.says(calls(call("launch")), "Done.")
+    ask.pal.model.says(calls(call(tool)), "Done.")
     run = await ask.pal.submits("launch it")
     async with asyncio.timeout(WAIT):
         async for event in run.events():
@@ -122,3 +122,34 @@ async def test_what_may_run_unasked_tells_when_it_last_did(asks: Asking) -> None
     (after,) = (await asks("exec.approvals.get"))["file"]["agents"]["main"]["allowlist"]
     assert (after["id"], after["source"]) == (before["id"], "grant")
     assert (after["lastUsedAt"], after["lastUsedCommand"]) == (asks.pal.clock.now_ms(), "launch the boat")
+
+
+@prepared_tool("exec", "Removes the build.")
+async def sweep(run: ToolRun) -> Prepared | ToolOutput:
+    programs = (Invocation("rm", "/usr/bin/rm", "/usr/bin/rm", ("-r", "build")),)
+    plan = Plan("exec", "rm -r build", "host", ("rm", "-r", "build"), "/srv", invocations=programs)
+
+    async def work() -> ToolOutput:
+        return ToolOutput("gone")
+
+    return Prepared(plan, work, ask="not on the allowlist")
+
+
+@pytest.mark.parametrize("method", ["exec.approval.resolve", "approvals.answer"])
+async def test_always_for_what_destroys_is_refused_until_it_is_confirmed(
+    workspace: Path, home: Home, method: str
+) -> None:
+    word = {"exec.approval.resolve": "decision", "approvals.answer": "answer"}[method]
+    async with Harness(workspace, tools=[sweep]) as pal:
+        ask = Asking(pal, home)
+        run, approval = await waiting(ask, "exec")
+        async with Line(ask) as line:
+            client = await line.connect()
+            asked = {"id": approval, word: "allow-always"}
+            refused = (await line.call(client, method, **asked, idempotencyKey="1"))["error"]
+            assert (refused["code"], refused["details"]["code"]) == ("INVALID_REQUEST", "NOT_CONFIRMED")
+            assert "removes files" in refused["message"]
+            assert (await ask("exec.approval.get", id=approval))["status"] == "pending"
+            assert (await line.call(client, method, **asked, confirmed=True, idempotencyKey="2"))["ok"]
+            assert (await run.wait(WAIT)).text == "Done."
+        assert len(await pal.approvals.granting.grants.all()) == 1

@@ -89,6 +89,36 @@ async def test_older_words_are_read_page_by_page(ask: Asking) -> None:
         await ask("chat.history", sessionKey=MAIN, before="nothing")
 
 
+async def test_words_around_a_message_are_read_and_from_there_on_in_both_directions(ask: Asking) -> None:
+    for number in range(6):
+        await ask.pal.hears(f"message {number}")
+    (hit,) = (await ask("sessions.search", query='"message 2"'))["hits"][:1]
+    page = await ask("chat.history", sessionKey=MAIN, around=hit["entryId"], limit=4)
+    assert hit["entryId"] in [message["id"] for message in page["messages"]]
+    assert (page["hasMore"], page["hasNewer"], page["ended"]) == (True, True, False)
+    seen = page["messages"]
+    while page["hasNewer"]:
+        page = await ask("chat.history", sessionKey=MAIN, after=seen[-1]["id"], limit=3)
+        seen += page["messages"]
+    page = await ask("chat.history", sessionKey=MAIN, before=seen[0]["id"])
+    assert (page["hasMore"], page["hasNewer"]) == (False, True)
+    seen = page["messages"] + seen
+    assert seen == (await ask("chat.history", sessionKey=MAIN))["messages"]
+
+
+async def test_words_of_a_conversation_that_has_ended_are_read_around_a_hit(ask: Asking) -> None:
+    await ask.pal.hears("the heron stood still")
+    await ask("sessions.delete", key=MAIN)
+    await ask.pal.hears("another day")
+    (hit,) = (await ask("sessions.search", query="heron stood"))["hits"][:1]
+    page = await ask("chat.history", sessionKey=MAIN, around=hit["entryId"])
+    assert page["messages"][0]["id"] == hit["entryId"]
+    assert (page["ended"], page["sessionId"]) == (True, hit["sessionId"])
+    assert "heron" not in str((await ask("chat.history", sessionKey=MAIN))["messages"])
+    with pytest.raises(NotFound):
+        await ask("chat.history", sessionKey="agent:main:direct:ann", around=hit["entryId"])
+
+
 async def test_marks_say_where_the_view_of_the_model_begins_anew(ask: Asking) -> None:
     await ask.pal.hears("before")
     await ask("sessions.reset", key=MAIN)

@@ -378,8 +378,23 @@ async def test_where_others_listen_no_plan_of_another_conversation_is_shown(desk
 
 async def test_who_allows_a_program_always_that_runs_others_is_told_so(desk: Desk) -> None:
     task, event = await desk.asked(plan_of(Invocation("make", "/usr/bin/make", "/usr/bin/make", ("test",))))
-    assert "note: make: it runs what the files of the project tell it to" in await approve(desk, f"{event.id} always")
+    remark = "make: it runs what the files of the project tell it to"
+    said = await approve(desk, f"{event.id} always")
+    assert remark in said
+    assert f"/approve {event.id} allow-always confirm" in said
+    assert not task.done()
+    assert f"note: {remark}" in await approve(desk, f"{event.id} always confirm")
     await within(task)
+
+
+async def test_what_destroys_is_allowed_always_by_a_second_yes_only(desk: Desk) -> None:
+    task, event = await desk.asked(plan_of(Invocation("rm", "/usr/bin/rm", "/usr/bin/rm", ("-r", "build"))))
+    said = await approve(desk, f"{event.id} always")
+    assert "`rm -r build` removes files" in said
+    assert not task.done()
+    assert await desk.grants.all() == []
+    assert "allowed always by owner (chat)" in await approve(desk, f"{event.id} always confirm")
+    assert (await within(task)).status == "allowed-always"
 
 
 async def approve(desk: Desk, said: str, *, owner: bool = True, key: str = "agent:main:main") -> str:

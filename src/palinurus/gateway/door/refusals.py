@@ -8,6 +8,7 @@ from palinurus.domain.errors import (
     BadRequest,
     ConfigError,
     HomeHeld,
+    NotConfirmed,
     NotFound,
     NotOffered,
     PalinurusError,
@@ -41,7 +42,11 @@ SHAPES: tuple[tuple[type[PalinurusError], int, str, bool], ...] = (
 
 
 # What a program may have to tell apart within one code.
-DETAILS: dict[type[PalinurusError], str] = {Stale: "STALE", NotOffered: "NOT_IMPLEMENTED"}
+DETAILS: dict[type[PalinurusError], str] = {
+    Stale: "STALE",
+    NotConfirmed: "NOT_CONFIRMED",
+    NotOffered: "NOT_IMPLEMENTED",
+}
 
 
 def _shape(error: PalinurusError) -> tuple[int, str, bool]:

@@ -80,6 +80,7 @@ class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True):
     decision: Decision
     digest: str = ""
     grant_expires_in_days: Annotated[float, Meta(gt=0, le=3650)] | None = None
+    confirmed: bool = False  # a second yes: an allow-always that stands out is refused as NOT_CONFIRMED without it
     idempotency_key: str = ""
 
 
@@ -164,7 +165,12 @@ async def _answer(talk: Talk, params: approvals.AnswerApproval) -> approvals.Ans
 
 async def _resolve(talk: Talk, params: Resolve) -> Resolved:
     answer = approvals.AnswerApproval(
-        params.id, params.decision, where="gateway", digest=params.digest, days=params.grant_expires_in_days
+        params.id,
+        params.decision,
+        where="gateway",
+        digest=params.digest,
+        days=params.grant_expires_in_days,
+        confirmed=params.confirmed,
     )
     await approvals.ANSWER.handler(talk.desk.house, answer)
     return Resolved()

@@ -75,7 +75,7 @@ class Publisher:
             content = [{"type": "text", "text": result.text}]
             told["message"] = {"role": "assistant", "content": content, "timestamp": self._clock.now_ms()}
         if result.error:
-            told["errorMessage"] = result.error
+            told |= {"errorMessage": result.error, "errorKind": result.error_kind}
         return {**told, "usage": msgspec.to_builtins(result.usage), "joined": result.joined or None}
 
 

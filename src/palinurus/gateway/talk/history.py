@@ -1,8 +1,11 @@
-"""What was said in a session, a page at a time, from the end."""
+"""What was said in a session, a page at a time: from the end, or around one of its messages.
+
+A message that was found by a search may stand in a conversation that has ended; its key may belong to another by now.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -13,6 +16,8 @@ from msgspec import Struct
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
 from palinurus.gateway.talk.methods import Talk
+from palinurus.operations.house import House
+from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry, ResetEntry, Row, decode_row
 
 MESSAGES = 200
@@ -25,6 +30,8 @@ class AskHistory(Struct, frozen=True, rename="camel"):
     session_key: str
     limit: int = MESSAGES
     before: str = ""  # the id of a message: only what was said before it
+    after: str = ""  # only what was said after it
+    around: str = ""  # what was said around it, itself in the middle
     marks: bool = False  # also where the model's view begins anew: `{role: "mark", kind: "reset" | "compaction"}`
 
 
@@ -34,39 +41,80 @@ class History(Struct, frozen=True, rename="camel"):
     messages: tuple[dict[str, Any], ...]
     thinking_level: str = ""
     has_more: bool = False  # there are older ones
+    has_newer: bool = False
+    ended: bool = False  # it is an earlier conversation of this key
 
 
 async def history(talk: Talk, params: AskHistory) -> History:
     house = talk.desk.house
     key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key))
     talk.desk.hub.listen(talk.listener, str(key))
-    session = await house.sessions.find(key)
+    session, rows, at = await _found(house, key, params.around or params.before or params.after)
     if session is None:
         return History(str(key), "", ())
     limit = min(max(params.limit, 1), MAX_MESSAGES)
-    rows = _until(await house.sessions.rows(session.id), params.before)
-    shown = _within(islice(_newest_first(rows, marks=params.marks), limit), MAX_BYTES)
+    told = _Told(rows, marks=params.marks)
+    if params.around:
+        newer = told.within(range(at, len(rows)), limit - limit // 2, MAX_BYTES // 2)
+        shown = [*told.within(range(at - 1, -1, -1), limit // 2, MAX_BYTES // 2)[::-1], *newer]
+    elif params.after and not params.before:
+        shown = told.within(range(at + 1, len(rows)), limit, MAX_BYTES)
+    else:
+        shown = told.within(range(at - 1, -1, -1), limit, MAX_BYTES)[::-1]
     thinking = (await house.turns.view_of(key)).thinking
-    older = _until(rows, shown[0]["id"]) if shown else ()
-    has_more = next(_newest_first(older, marks=params.marks), None) is not None
-    return History(str(key), session.id, shown, thinking, has_more)
+    first, last = (shown[0][0], shown[-1][0]) if shown else (0, len(rows))
+    return History(
+        str(key),
+        session.id,
+        tuple(message for _, message in shown),
+        thinking,
+        has_more=told.any(range(first - 1, -1, -1)),
+        has_newer=told.any(range(last + 1, len(rows))),
+        ended=session.archived_at is not None,
+    )
 
 
-def _until(rows: Sequence[Row], before: str) -> Sequence[Row]:
-    """The rows before one of them. Raises NotFound when it is not there."""
-    if not before:
-        return rows
-    found = next((index for index in range(len(rows) - 1, -1, -1) if rows[index].id == before), None)
-    if found is None:
-        raise NotFound(f"there is no message {before[:80]!r} in this session", hint="ask without `before`")
-    return rows[:found]
+async def _found(house: House, key: SessionKey, entry: str) -> tuple[Session | None, Sequence[Row], int]:
+    """The conversation, its rows and the place of an entry in them, or of the end. Raises NotFound."""
+    session = await house.sessions.find(key)
+    if not entry:
+        rows = await house.sessions.rows(session.id) if session else []
+        return session, rows, len(rows)
+    for each in ([session] if session else []) + await house.sessions.archived(key):
+        rows = await house.sessions.rows(each.id)
+        at = next((index for index in range(len(rows) - 1, -1, -1) if rows[index].id == entry), None)
+        if at is not None:
+            return each, rows, at
+    raise NotFound(f"there is no message {entry[:80]!r} in this session", hint="ask without naming one")
 
 
-def _newest_first(rows: Sequence[Row], *, marks: bool) -> Iterator[dict[str, Any]]:
-    """From the end. A row is decoded when it is come to: transcripts are long."""
-    for row in reversed(rows):
-        if told := _told(decode_row(row), marks=marks):
-            yield told
+class _Told:
+    """Rows as messages. A row is decoded when it is come to: transcripts are long."""
+
+    def __init__(self, rows: Sequence[Row], *, marks: bool) -> None:
+        self._rows = rows
+        self._marks = marks
+
+    def any(self, places: Iterable[int]) -> bool:
+        return next(self._walk(places), None) is not None
+
+    def within(self, places: Iterable[int], limit: int, room: int) -> list[tuple[int, dict[str, Any]]]:
+        """As many as there is room for. One that is too large by itself is shown without its content."""
+        found: list[tuple[int, dict[str, Any]]] = []
+        for at, message in islice(self._walk(places), limit):
+            size = len(msgspec.json.encode(message))
+            if size > room and not found:
+                message, size = {**message, "content": f"({size:,} bytes: too large to be shown here)"}, 0  # noqa: PLW2901
+            if size > room:
+                break
+            room -= size
+            found.append((at, message))
+        return found
+
+    def _walk(self, places: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+        for at in places:
+            if told := _told(decode_row(self._rows[at]), marks=self._marks):
+                yield at, told
 
 
 def _told(entry: Entry | Broken, *, marks: bool) -> dict[str, Any] | None:
@@ -91,17 +139,3 @@ def _milliseconds(timestamp: str) -> int:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except ValueError:  # an imported line
         return 0
-
-
-def _within(said: Iterator[dict[str, Any]], room: int) -> tuple[dict[str, Any], ...]:
-    """As many as there is room for, the oldest first. One that is too large by itself is shown without its content."""
-    found: list[dict[str, Any]] = []
-    for message in said:
-        size = len(msgspec.json.encode(message))
-        if size > room and not found:
-            message, size = {**message, "content": f"({size:,} bytes: too large to be shown here)"}, 0  # noqa: PLW2901
-        if size > room:
-            break
-        room -= size
-        found.append(message)
-    return tuple(reversed(found))

@@ -17,13 +17,14 @@ from msgspec import Struct, structs
 
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.clock import Clock, NewId
-from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
+from palinurus.domain.errors import BadRequest, NotConfirmed, NotFound, PalinurusError
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, ToolRun
 from palinurus.tools.approvals.granting import PATH, Granting, rules_for, short_id
 from palinurus.tools.approvals.rendering import without_secrets
+from palinurus.tools.approvals.sensitive import warnings
 from palinurus.tools.grants.grants import Grant, GrantDraft, GrantStore, Scope
 
 MOST_PENDING = 50
@@ -146,11 +147,13 @@ class Approvals:
         drafts: Sequence[GrantDraft] = (),
         scope: Scope = "agent",
         days: float | None = None,
+        confirmed: bool = False,
     ) -> Approval:
         """Decide, from any door. `digest` is that of the plan which was shown; `drafts` are wider rules for always.
 
         Raises NotFound for an id that is none, BadRequest for one that was decided before, for a digest that is
-        another plan's, and when always is not to be had.
+        another plan's, and when always is not to be had; NotConfirmed for an always that stands out and was not said
+        a second time.
         """
         approval = await self._open(approval_id)
         if digest and digest != approval.digest:
@@ -161,6 +164,8 @@ class Approvals:
         grants: list[Grant] = []
         if answer == "allow-always":
             rules = self._rules(approval, drafts)
+            if not confirmed:
+                must_be_confirmed(warnings(rules))
             grants = await self.granting.drawn_up(
                 rules, session_key=approval.session_key, by=by, scope=scope, days=days
             )
@@ -287,6 +292,12 @@ class Approvals:
         answer = self._waiting.get(settled.id)
         if answer is not None and not answer.done():
             answer.set_result(settled)
+
+
+def must_be_confirmed(told: Sequence[str]) -> None:
+    """What every door asks twice is decided here. Raises NotConfirmed when there is something to be told."""
+    if told:
+        raise NotConfirmed(f"always would let this through: {'; '.join(told)}", hint="say it once more if you mean it")
 
 
 def outcome(approval: Approval) -> str:

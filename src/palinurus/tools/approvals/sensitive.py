@@ -6,9 +6,11 @@ It is a help for the eye, not a wall: what it does not know is not harmless for 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from palinurus.domain.plan import Invocation, Plan
+from palinurus.tools.commands.hazards import runs_other_programs
+from palinurus.tools.grants.grants import EXEC, GrantDraft, words
 
 # Looked for in each argument and in the folder.
 _PLACES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
@@ -58,6 +60,19 @@ def sensitive(plan: Plan) -> tuple[str, ...]:
     """Why a person should look at it, each reason once; empty when nothing stands out."""
     found = [reason for each in plan.invocations for reason in _reasons(each)]
     return tuple(dict.fromkeys([*found, *_places(plan.cwd)]))
+
+
+def warnings(rules: Sequence[GrantDraft], *, programs: bool = True) -> tuple[str, ...]:
+    """What to tell somebody before these rules are given: those that stand out, and `programs` that run others."""
+    found: list[str] = []
+    for rule in rules:
+        if rule.tool != EXEC:
+            continue
+        reasons = dict.fromkeys(_reasons(Invocation(rule.binary, rule.binary, rule.resolved, rule.args)))
+        found += [f"`{words(rule)}` {', '.join(reasons)}"] if reasons else []
+        name = rule.binary.rpartition("/")[2]
+        found += [f"{name}: {remark}"] if programs and (remark := runs_other_programs(name)) else []
+    return tuple(dict.fromkeys(found))
 
 
 def _reasons(invocation: Invocation) -> Iterator[str]:

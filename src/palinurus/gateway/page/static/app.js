@@ -2,7 +2,7 @@
 
 import { el, clear } from "./dom.js";
 import { go, here, onRoute, sessionPath } from "./router.js";
-import { agents, session } from "./state.js";
+import { agents, session, spot } from "./state.js";
 import { wire } from "./wire.js";
 import { shell } from "./shell.js";
 import { house } from "./house.js";
@@ -24,6 +24,8 @@ export const PANELS = {
   "/welcome": () => import("./panels/welcome.js"),
 };
 
+const SAID = /^sessions\/(?!notes-)[^/]+\.md$/;
+
 let unmount = () => {};
 let shown = ""; // the path of what is mounted
 let visit = 0; // who comes later wins, however long a module takes to arrive
@@ -41,8 +43,10 @@ async function show(route) {
   if (route.path === "/") return goHome();
   if (route.path.startsWith("/s/")) {
     session.value = route.path.slice(3);
+    spot.value = { entry: route.params.get("at") ?? "" };
     return mount(mine, route, async () => conversation);
   }
+  if (route.path === "/files" && SAID.test(route.params.get("path") ?? "")) return toWhereItWasSaid(mine, route);
   const panel = PANELS[route.path];
   return panel ? mount(mine, route, panel) : nowhere(route.path);
 }
@@ -116,6 +120,17 @@ function skeleton() {
     { class: "place-skeleton", "aria-hidden": "true" },
     [60, 90, 75].map((width) => el("div", { class: "skeleton", style: { width: `${width}%` } })),
   );
+}
+
+/** A conversation is cited like a file: what is meant is the message on that line. */
+async function toWhereItWasSaid(mine, { params }) {
+  const asked = { path: params.get("path"), line: Number(params.get("line")) || 1, agent: params.get("agent") ?? "" };
+  try {
+    const said = await wire.call("memory.said", asked, { reads: true });
+    if (mine === visit) go(sessionPath(said.sessionKey, said.entryId), { replace: true });
+  } catch (error) {
+    if (mine === visit) failed(error);
+  }
 }
 
 /** Home is the main conversation of the default agent; who they are may have to be waited for. */

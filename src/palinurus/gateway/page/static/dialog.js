@@ -19,6 +19,24 @@ export async function confirm({ title, text = "", yes = "Yes", danger = false })
 }
 
 /**
+ * Do what the house may want a second yes for: then its words are shown, and it is asked for again with that yes.
+ *
+ * @param {(yes: {confirmed?: boolean}) => Promise<any>} attempt
+ * @returns {Promise<any>} null: never mind
+ */
+export async function twice(attempt, title = "Allow this always?") {
+  try {
+    return await attempt({});
+  } catch (error) {
+    if (error.details?.code !== "NOT_CONFIRMED") throw error;
+    if (!(await confirm({ title, text: `${sentence(error.message)}.`, yes: "Allow always", danger: true }))) return null;
+    return attempt({ confirmed: true });
+  }
+}
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/**
  * Ask for a line of text.
  *
  * @returns {Promise<string | null>} null: never mind

@@ -1,6 +1,7 @@
 // What the whole page knows of the house: its agents, its sessions, what waits for a person. Asked for when we come in,
 // and again when something is said to have changed.
 
+import { shortened } from "./format.js";
 import { agents, sessions, waiting } from "./state.js";
 import { wire } from "./wire.js";
 
@@ -68,6 +69,20 @@ export const house = {
     sessions.value = found.sessions;
   },
 };
+
+/** What was said somewhere, and where. @returns {Promise<{key: string, entry: string, title: string, text: string}[]>} */
+export async function searchSaid(query, limit) {
+  const { hits } = await wire.call("sessions.search", { query, limit });
+  return hits.map(({ sessionKey: key, entryId: entry, snippet }) => ({
+    key,
+    entry,
+    title: sessionTitle(
+      sessions.value?.find((each) => each.key === key),
+      key,
+    ),
+    text: shortened(snippet, 140),
+  }));
+}
 
 /** What a session is called: its label, its first words, or its key in plain words. */
 export function sessionTitle(row, key = row?.key ?? "") {

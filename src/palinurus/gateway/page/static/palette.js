@@ -3,12 +3,14 @@
 import { el, icon, clear } from "./dom.js";
 import { newConversation } from "./conversations.js";
 import { caretBack } from "./dialog.js";
-import { sessionTitle } from "./house.js";
+import { searchSaid, sessionTitle } from "./house.js";
 import { PLACES } from "./rail.js";
 import { go, sessionPath } from "./router.js";
 import { sessions } from "./state.js";
 
 const MOST = 60;
+const SAID = 6; // hits in what was said
+const SEARCH_AFTER = 200; // milliseconds of not typing
 const sources = new Set();
 let open = null;
 
@@ -61,12 +63,16 @@ export function fit(words, label) {
   return score >= words.length ? score : -1; // letters strewn about are no answer
 }
 
-function matching(words, commands) {
+/** Not when the list has moved below a pointer at rest. */
+const moved = (event) => event.movementX !== 0 || event.movementY !== 0;
+
+function matching(words, commands, said) {
   if (!words) return commands.slice(0, MOST);
   const scored = commands.map((command) => ({ command, score: fit(words, command.label) }));
   const found = scored.filter((each) => each.score >= 0).sort((one, other) => other.score - one.score);
   return [
     ...found.slice(0, MOST).map((each) => each.command),
+    ...said,
     {
       label: `Search memory for “${words}”`,
       group: "Search",
@@ -78,9 +84,11 @@ function matching(words, commands) {
 
 /** Open the palette, or close it when it is open. */
 export function openPalette() {
-  if (open) return open.close();
+  if (open?.open) return open.close();
   const commands = all();
   let found = [];
+  let said = []; // in conversations, for the words that stand there
+  let timer = 0;
   let at = 0;
   const field = el("input", {
     class: "palette-field",
@@ -98,8 +106,7 @@ export function openPalette() {
   open = box;
 
   function draw() {
-    found = matching(field.value.trim().toLowerCase(), commands);
-    at = 0;
+    found = matching(field.value.trim().toLowerCase(), commands, said);
     let group = "";
     clear(
       list,
@@ -115,7 +122,7 @@ export function openPalette() {
             class: "menu-item",
             role: "option",
             id: `palette-${index}`,
-            on: { click: () => choose(index), pointermove: () => at !== index && point(index) },
+            on: { click: () => choose(index), pointermove: (event) => moved(event) && at !== index && point(index) },
           },
           icon(command.icon ?? "command"),
           el("span", { class: "palette-label" }, command.label),
@@ -125,6 +132,24 @@ export function openPalette() {
       }),
     );
     point(0);
+  }
+
+  /** What was said comes behind what has the name; where the person has pointed meanwhile stays. */
+  async function search() {
+    const query = field.value.trim();
+    if (query.length < 3) return;
+    const hits = await searchSaid(query, SAID).catch(() => []);
+    if (open !== box || field.value.trim() !== query || !hits.length) return;
+    const chosen = found[at];
+    said = hits.map((hit) => ({
+      label: hit.text,
+      group: "In what was said",
+      icon: "chat",
+      side: hit.title,
+      run: () => go(sessionPath(hit.key, hit.entry)),
+    }));
+    draw();
+    point(Math.max(0, at ? found.findIndex((each) => each.label === chosen?.label) : 0));
   }
 
   function point(index) {
@@ -141,7 +166,13 @@ export function openPalette() {
     found[index]?.run();
   }
 
-  field.addEventListener("input", draw);
+  field.addEventListener("input", () => {
+    said = [];
+    at = 0;
+    draw();
+    clearTimeout(timer);
+    timer = setTimeout(search, SEARCH_AFTER);
+  });
   box.addEventListener("keydown", (event) => {
     event.stopPropagation();
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") box.close();
@@ -153,7 +184,7 @@ export function openPalette() {
   });
   box.addEventListener("click", (event) => event.target === box && box.close());
   box.addEventListener("close", () => {
-    open = null;
+    if (open === box) open = null; // another may have come up meanwhile
     box.remove();
     caretBack();
   });

@@ -2,12 +2,11 @@
 
 import { el, icon, mark, clear } from "./dom.js";
 import { openMenu } from "./dialog.js";
-import { dayName, shortened } from "./format.js";
+import { dayName } from "./format.js";
 import { choicesFor, newConversation } from "./conversations.js";
-import { sessionTitle } from "./house.js";
+import { searchSaid, sessionTitle } from "./house.js";
 import { onRoute, sessionPath } from "./router.js";
 import { agents, session, sessions, waiting } from "./state.js";
-import { wire } from "./wire.js";
 
 export const PLACES = [
   { path: "/memory", label: "Memory", icon: "memory" },
@@ -90,7 +89,7 @@ export function makeRail() {
         null,
         el(
           "a",
-          { class: "rail-hit", href: sessionPath(hit.key) },
+          { class: "rail-hit", href: sessionPath(hit.key, hit.entry) },
           el("span", { class: "rail-title" }, hit.title),
           el("span", { class: "quiet rail-snippet" }, hit.text),
         ),
@@ -108,16 +107,9 @@ export function makeRail() {
     const query = field.value.trim();
     if (query.length < 3) return (said = null);
     try {
-      const { hits } = await wire.call("sessions.search", { query, limit: 12 });
+      const found = await searchSaid(query, 12);
       if (field.value.trim() !== query) return;
-      said = hits.map(({ sessionKey: key, snippet }) => ({
-        key,
-        title: sessionTitle(
-          sessions.value?.find((each) => each.key === key),
-          key,
-        ),
-        text: shortened(snippet, 140),
-      }));
+      said = found;
     } catch {
       said = null; // the names are still searched
     }

@@ -31,9 +31,10 @@ export function onRoute(fn) {
   return () => listeners.delete(fn);
 }
 
-/** The address of a session. Colons may stand in a path, and look better there. */
-export function sessionPath(key) {
-  return `/s/${encodeURIComponent(key).replaceAll("%3A", ":")}`;
+/** The address of a session, or of a message in it. Colons may stand in a path, and look better there. */
+export function sessionPath(key, entry = "") {
+  const path = `/s/${encodeURIComponent(key).replaceAll("%3A", ":")}`;
+  return entry ? `${path}?at=${encodeURIComponent(entry)}` : path;
 }
 
 function tell() {

@@ -95,7 +95,7 @@ class Shell {
     if (NARROW.matches && open) this.#show("drawer", false);
     this.#show("rail", open);
     if (!NARROW.matches) kept.set("rail", open ? "open" : "closed");
-    if (open) this.rail.querySelector("input, a, button")?.focus();
+    if (open) this.rail.querySelector(NARROW.matches ? "a, button" : "input")?.focus();
   }
 
   /** @param {boolean} [open] @param {string} [tab] context | memory | approvals | run */
@@ -140,7 +140,7 @@ class Shell {
   #key(event) {
     if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
       event.preventDefault();
-      openPalette();
+      if (!this.#root.classList.contains("bare")) openPalette(); // who is not in can go nowhere
     } else if (event.key === "Escape" && !event.defaultPrevented && NARROW.matches) this.closeSheets();
   }
 

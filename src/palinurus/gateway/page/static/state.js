@@ -30,6 +30,7 @@ export function signal(initial) {
 export const agents = signal(/** @type {{defaultId: string, agents: any[]}} */ ({ defaultId: "main", agents: [] }));
 export const sessions = signal(/** @type {any[] | null} */ (null)); // null: not known yet
 export const session = signal(""); // the key of the session at hand
+export const spot = signal({ entry: "" }); // the message in it that was asked for, by each visit anew
 export const waiting = signal(/** @type {any[]} */ ([])); // approvals that wait for a person, of all sessions
 
 /** Small choices that outlive the page: kept in this browser only, and done without where it keeps nothing. */

@@ -20,9 +20,12 @@ export class VirtualList {
   /** The element that scrolls, and the one inside that holds the rows. */
   node;
   rows;
-  /** Told when the reader comes to or leaves the bottom, and when the first row is near. */
+  /** Told when the reader comes to or leaves the bottom, and when the first or the last row is near. */
   onStick = () => {};
   onTop = () => {};
+  onBottom = () => {};
+  /** Whether who comes to the bottom stays there while it grows. */
+  sticks = true;
 
   #items = [];
   #index = new Map(); // key → place
@@ -258,8 +261,10 @@ export class VirtualList {
     const { scrollTop } = this.node;
     const ours = Math.abs(scrollTop - this.#moved) < 2;
     this.#moved = -1;
-    if (!ours) this.#stick(this.node.scrollHeight - scrollTop - this.#view < NEAR);
+    const left = this.node.scrollHeight - scrollTop - this.#view;
+    if (!ours) this.#stick(this.sticks && left < NEAR);
     if (scrollTop < AHEAD) this.onTop();
+    if (left < AHEAD) this.onBottom();
     this.#last = this.#anchor();
     if (!this.#covers(scrollTop, ENOUGH)) this.#soon();
   }

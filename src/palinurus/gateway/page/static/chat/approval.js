@@ -4,6 +4,7 @@
 import { el, icon } from "../dom.js";
 import { clockTime } from "../format.js";
 import { wire } from "../wire.js";
+import { isRead } from "./attention.js";
 
 const SETTLED = {
   "allowed-once": "Allowed once",
@@ -13,10 +14,11 @@ const SETTLED = {
   unattended: "Nobody was there to be asked",
   abandoned: "The run ended before anybody answered",
 };
-// While the card has the focus the letter is enough; from anywhere in the page it is Alt and the letter.
+// While the card has the focus, which it gets when nobody is writing, the letter is enough; from anywhere in the page it
+// is Alt and the letter, and the card says so.
 export const KEYS = { y: "allow-once", a: "allow-always", n: "deny" };
 
-export function drawApproval(item, { onAnswer }) {
+export function drawApproval(item, { onAnswer, onWrite }) {
   const heading = el("h3", { class: "approval-title", id: `approval-${item.id}` });
   const left = el("span", { class: "approval-left" });
   const buttons = el("div", { class: "approval-buttons" });
@@ -82,8 +84,11 @@ export function drawApproval(item, { onAnswer }) {
     if (!pending) clearInterval(timer);
   };
   card.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || item.status !== "pending") return;
     const decision = KEYS[event.key.toLowerCase()];
-    if (!decision || event.ctrlKey || event.metaKey || event.altKey || item.status !== "pending") return;
+    // Who goes on writing, or has begun to before this card came up, writes into the box.
+    const unread = event.target === card && !isRead(item);
+    if (!decision || unread) return void (event.key.length === 1 && event.key !== " " && onWrite());
     event.preventDefault();
     if (!(decision === "allow-always" && item.whyNotAlways)) onAnswer(item, decision);
   });

@@ -87,6 +87,12 @@ export class Attachments {
   }
 }
 
+/** A picture as it was shown, to be sent once more. @param {string} src its data, as an address */
+export function attachmentOf(src) {
+  const [, mimeType, content] = /^data:([^;]+);base64,(.*)$/s.exec(src);
+  return { type: "image", fileName: "picture", mimeType, content };
+}
+
 async function textFile(file) {
   if (file.size > MOST_TEXT)
     throw new Error(

@@ -78,8 +78,10 @@ export function makeChoosers(key) {
     try {
       const done = await wire.call("sessions.patch", { key: key(), ...fields });
       show(done.entry, done.resolved);
+      return true;
     } catch (error) {
       complain(error);
+      return false;
     }
   }
 
@@ -88,7 +90,9 @@ export function makeChoosers(key) {
     const known = await knownModels();
     const rows = known.map((each) => ({
       label: label(each),
-      side: [costOf(each), each.contextWindow ? tokens(each.contextWindow) : ""].filter(Boolean).join(" · "),
+      side: [each.provider, costOf(each), each.contextWindow ? tokens(each.contextWindow) : ""]
+        .filter(Boolean)
+        .join(" · "),
       checked: `${each.provider}/${each.id}` === now.ref,
       run: () => patch({ model: `${each.provider}/${each.id}` }),
     }));

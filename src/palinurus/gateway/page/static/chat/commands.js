@@ -1,7 +1,7 @@
 // What the palette offers while a conversation is looked at.
 
 import { choicesFor } from "../conversations.js";
-import { openMenu } from "../dialog.js";
+import { notify, openMenu } from "../dialog.js";
 import { el, icon } from "../dom.js";
 import { shell } from "../shell.js";
 
@@ -11,7 +11,7 @@ const TABS = ["context", "memory", "approvals", "run"];
 
 /**
  * @param {string} key of the session
- * @param {{model: HTMLElement, thinking: HTMLElement, patch(fields: object): void}} choosers
+ * @param {{model: HTMLElement, thinking: HTMLElement, patch(fields: object): Promise<boolean>}} choosers
  * @param {false | (() => void)} stop what stops the run, while there is one
  * @returns {import("../palette.js").Command[]}
  */
@@ -25,7 +25,7 @@ export function commandsFor(key, choosers, stop) {
     ...QUEUE.map((mode) => ({
       label: `Queue mode: ${mode}`,
       icon: "runs",
-      run: () => choosers.patch({ queueMode: mode }),
+      run: async () => (await choosers.patch({ queueMode: mode })) && notify(`Messages that come meanwhile: ${mode}.`),
     })),
   ];
   return commands.map((command) => ({ ...command, group: GROUP }));

@@ -138,6 +138,10 @@ export function makeComposer({ onSend, onStop, lastWords, choosers }) {
   return {
     node: form,
     box,
+    /** Whether something stands in it. */
+    get busy() {
+      return Boolean(box.value) || !files.empty;
+    },
     set,
     focus: () => document.activeElement === box || box.focus({ preventScroll: true }),
     /** Files are dropped anywhere on the conversation. */

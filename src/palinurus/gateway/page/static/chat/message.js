@@ -9,7 +9,7 @@ import { drawTool } from "./tool.js";
 
 /**
  * @param {any} item see thread.js
- * @param {{onAnswer: Function, onAgain: Function, onWithdraw: Function}} doing
+ * @param {{onAnswer: Function, onAgain: Function, mayAgain: Function, onWithdraw: Function, onWrite: Function}} doing
  */
 export function drawItem(item, doing) {
   const row = (DRAW[item.type] ?? drawNotice)(item, doing);
@@ -18,6 +18,7 @@ export function drawItem(item, doing) {
 }
 
 const DRAW = {
+  ended: drawEnded,
   user: drawUser,
   text: drawText,
   thought: drawThought,
@@ -119,9 +120,15 @@ function drawNotice(item) {
   return Object.assign(el("div", { class: "row-notice" }, item.text), { update: () => {} });
 }
 
+/** Behind the last words of a conversation that has ended. */
+function drawEnded(item) {
+  const on = el("a", { href: item.href }, "To the one that goes on under its name");
+  return Object.assign(el("div", { class: "row-notice" }, "This conversation has ended. ", on), { update: () => {} });
+}
+
 /** What went wrong and what to do next. Of errors long past only the words are left. */
-function drawError(item, { onAgain }) {
-  const fresh = !item.message || item.fresh;
+function drawError(item, { onAgain, mayAgain }) {
+  const fresh = !item.refused && (!item.message || item.fresh);
   const hint = item.hint || "Say it again, or choose another model below the box.";
   const again = el(
     "button",
@@ -143,7 +150,9 @@ function drawError(item, { onAgain }) {
     icon("error"),
     el("div", null, el("p", null, item.text), next),
   );
-  return Object.assign(el("div", { class: "row-error" }, box), { update: () => {} });
+  const update = () => (again.hidden = !mayAgain(item));
+  update();
+  return Object.assign(el("div", { class: "row-error" }, box), { update });
 }
 
 /** Where the model's view begins anew: what stands above is kept, and no longer read. */

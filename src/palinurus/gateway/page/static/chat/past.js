@@ -9,7 +9,7 @@ export function itemsOf(messages) {
   const calls = new Map(); // of tools: id → item
   for (const message of messages) {
     if (message.role === "user") items.push(said(message));
-    else if (message.role === "assistant") items.push(...answered(message, calls));
+    else if (message.role === "assistant") items.push(...answered(message, calls, items.findLast(spoken)?.run));
     else if (message.role === "toolResult") result(message, calls, items);
     else if (message.role === "mark")
       items.push({
@@ -24,17 +24,31 @@ export function itemsOf(messages) {
   return items;
 }
 
-function said({ id, content, timestamp, origin }) {
+/** Runs whose last words are in the transcript. @param {any[]} messages @returns {string[]} */
+export function answeredRuns(messages) {
+  const found = [];
+  let asked = [];
+  for (const { role, id, also = [], stopReason = "stop" } of messages) {
+    if (role === "user") asked = [id, ...also];
+    else if (role === "assistant" && stopReason !== "toolUse") found.push(...asked.splice(0));
+  }
+  return found;
+}
+
+const spoken = (item) => item.type === "user";
+
+function said({ id, content, timestamp, origin, also }) {
   const blocks = typeof content === "string" ? [{ type: "text", text: content }] : content;
   const text = blocks
     .filter((block) => block.type === "text")
     .map((block) => block.text)
     .join("\n");
   const images = blocks.filter((block) => block.type === "image").map(picture);
-  return { key: id, type: "user", text, images, timestamp, state: "sent", run: id, origin };
+  return { key: id, type: "user", text, images, timestamp, state: "sent", run: id, origin, also };
 }
 
-function answered(message, calls) {
+/** @param {string} [run] that it belongs to: the one of the message before it */
+function answered(message, calls, run) {
   const { id, timestamp } = message;
   const blocks = typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
   const items = blocks.flatMap((block, at) => {
@@ -49,7 +63,7 @@ function answered(message, calls) {
   if (items.length && message.model)
     items.at(-1).about = { model: message.model, provider: message.provider, usage: message.usage };
   if (message.errorMessage && message.stopReason !== "aborted")
-    items.push({ key: `${id}-error`, message: id, type: "error", text: message.errorMessage, timestamp });
+    items.push({ key: `${id}-error`, message: id, run, type: "error", text: message.errorMessage, timestamp });
   if (message.stopReason === "length")
     items.push({
       key: `${id}-length`,

@@ -8,6 +8,8 @@ const DAY = 86_400_000;
 /** @param {{items: any[], tail: any[], running: string[]}} thread @param {boolean} connected */
 export function shownItems(thread, connected) {
   const shown = withDays(thread.items);
+  if (thread.goesOn) shown.push({ key: "ended", type: "ended", href: thread.goesOn });
+  if (thread.apart) return shown;
   if (thread.running.length && !connected)
     shown.push({
       key: "lost",
@@ -41,6 +43,12 @@ function speaksForItself(tail) {
     (item) =>
       item.live || (item.type === "tool" && !item.result) || (item.type === "approval" && item.status === "pending"),
   );
+}
+
+/** The item that tells an entry of the transcript; of a reply with several parts its words. */
+export function itemOf(items, entry) {
+  const fitting = items.filter((item) => item.key === entry || item.message === entry);
+  return fitting.find((item) => item.type === "text") ?? fitting[0] ?? null;
 }
 
 /** Whether an item that was read again looks as it did. */

@@ -5,21 +5,32 @@
 // An item: {key, type: user | text | thought | tool | approval | notice | error | mark, …}. The items of the tail are
 // changed in place, and `onChange(item)` says so; `onItems()` says that there are others.
 
-import { itemsOf } from "./past.js";
+import { answeredRuns, itemsOf } from "./past.js";
+
+const REFUSED = "refused"; // the kind of error of a command that is none
 
 export class Thread {
   onItems = () => {};
   onChange = () => {};
   /** A run that was taken up in its middle is over: the transcript knows it better. */
   onCaughtUp = () => {};
+  /** What the person said was no command, and was not taken. */
+  onRefused = () => {};
 
   past = [];
   tail = [];
+  /** What is shown of the past is not its end: what happens now stands elsewhere. */
+  apart = false;
+  /** The address of the conversation that goes on, when this one has ended. */
+  goesOn = "";
   #runs = new Map(); // id → {state, text, thought, tools, approvals, followed}
   #done = new Set(); // ids of runs whose end was told: it is told by two events
   #count = 0;
+  #tried = new Set(); // keys of errors after which it was tried again
+  #refused = new Set(); // ids of runs whose words were not taken
 
   get items() {
+    if (this.apart) return this.past;
     return this.#hideRepeated(this.past, this.#ordered);
   }
 
@@ -56,14 +67,32 @@ export class Thread {
       (item) => item.type === "user" && !said.has(item.run) && (item.state !== "sent" || active.includes(item.run)),
     );
     for (const id of [...this.#runs.keys()]) if (!active.includes(id)) this.#runs.delete(id);
-    for (const id of active) this.#runs.set(id, newRun(said.has(id) ? "running" : "waiting"));
+    // Its end may still be told: what it said stands here already.
+    for (const id of answeredRuns(messages)) if (!active.includes(id)) this.#done.add(id);
+    for (const id of active) this.#runs.set(id, newRun(this.apart || said.has(id) ? "running" : "waiting"));
     this.onItems();
   }
 
-  /** Older messages, before all others. */
-  prepend(messages) {
-    this.past = [...itemsOf(messages), ...this.past];
+  /** More or other messages of the transcript, while nothing of the tail has come into it. */
+  show(messages) {
+    this.past = itemsOf(messages);
     this.onItems();
+  }
+
+  /** What the person said that came to this error; null when it was nobody here, or was said again already. */
+  failed(error) {
+    if (this.#tried.has(error.key)) return null;
+    const ran = (item) => item.type === "user" && (item.run === error.run || item.also?.includes(error.run));
+    const said = error.failed ?? (error.run && [...this.past, ...this.tail].find(ran));
+    return said && (said.origin ?? "owner") === "owner" ? said : null;
+  }
+
+  /** It is said again: once. Returns what. */
+  takeFailed(error) {
+    const said = this.failed(error);
+    this.#tried.add(error.key);
+    this.onChange(error);
+    return said;
   }
 
   /** The person says something. It is shown at once, as queued until the gateway has it. */
@@ -77,6 +106,11 @@ export class Thread {
   /** The gateway has it, as this run. */
   accepted(item, runId) {
     item.run = runId;
+    if (this.#refused.has(runId)) return this.#notTaken(item);
+    if (this.past.some((each) => each.type === "user" && (each.run === runId || each.also?.includes(runId)))) {
+      if (!this.#done.has(runId) && !this.#runs.has(runId)) this.#runs.set(runId, newRun("running"));
+      return this.withdraw(item); // the transcript was quicker, and has it
+    }
     if (this.#done.has(runId)) return this.#turn(item); // a command is answered before we hear that it was taken
     const run = this.#runs.get(runId) ?? newRun("waiting");
     this.#runs.set(runId, run);
@@ -96,7 +130,13 @@ export class Thread {
   /** It did not get through, and will not. */
   refused(item, error) {
     this.tail = this.tail.filter((each) => each !== item);
-    this.#push({ type: "error", text: error.message, hint: error.hint, said: item.text });
+    this.#push({ type: "error", text: error.message, hint: error.hint, failed: item });
+  }
+
+  /** It is nowhere but in this window: it goes back to where it was written. */
+  #notTaken(item) {
+    this.withdraw(item);
+    this.onRefused(item);
   }
 
   withdraw(item) {
@@ -141,7 +181,7 @@ export class Thread {
   }
 
   /** How a run ended, with its words as a whole. */
-  ended(runId, { state, message, errorMessage, joined }) {
+  ended(runId, { state, message, errorMessage, errorKind, joined }) {
     const run = this.#runs.get(runId);
     if (this.#done.has(runId)) return;
     if (joined) return this.#over(runId, run);
@@ -149,7 +189,11 @@ export class Thread {
     const shown = this.tail.findLast((item) => item.run === runId && item.type === "text");
     if (text && !shown) this.#push({ type: "text", run: runId, text, plain: !run?.asked });
     else if (text && shown.text !== text && state === "final" && !shown.text.endsWith(text)) this.#set(shown, { text });
-    if (state === "error") this.#push({ type: "error", run: runId, text: errorMessage || "The run failed." });
+    if (state === "error" && errorKind === REFUSED) {
+      const item = this.tail.find((each) => each.type === "user" && each.run === runId);
+      item ? this.#notTaken(item) : this.#refused.add(runId);
+      this.#push({ type: "error", text: errorMessage, refused: true });
+    } else if (state === "error") this.#push({ type: "error", run: runId, text: errorMessage || "The run failed." });
     if (state === "aborted") this.#push({ type: "notice", run: runId, text: "Stopped." });
     this.#over(runId, run);
   }

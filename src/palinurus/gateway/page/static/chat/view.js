@@ -1,24 +1,25 @@
 // The conversation: what was said and done, as it happens, and the box to write in.
 
 import { el, icon } from "../dom.js";
-import { complain, notify } from "../dialog.js";
+import { complain, notify, twice } from "../dialog.js";
 import { house, sessionTitle } from "../house.js";
 import { newKey } from "../outbox.js";
 import { addCommands } from "../palette.js";
 import { go, sessionPath } from "../router.js";
-import { session, sessions } from "../state.js";
+import { session, sessions, spot } from "../state.js";
 import { shell } from "../shell.js";
 import { VirtualList } from "../virtual.js";
 import { wire } from "../wire.js";
-import { droppable } from "./attachments.js";
+import { attachmentOf, droppable } from "./attachments.js";
+import { Attention, isRead } from "./attention.js";
 import { makeChoosers } from "./choosers.js";
 import { commandsFor, menuFor } from "./commands.js";
 import { makeComposer } from "./composer.js";
 import { emptyState } from "./empty.js";
-import { follow, load, older } from "./loading.js";
+import { describe, follow, Stretch } from "./loading.js";
 import { drawItem } from "./message.js";
 import { Pace } from "./pace.js";
-import { looksAlike, shownItems } from "./shown.js";
+import { itemOf, looksAlike, shownItems } from "./shown.js";
 import { KEYS } from "./approval.js";
 import { Thread } from "./thread.js";
 
@@ -35,9 +36,9 @@ class Conversation {
   #thread = new Thread();
   #row = null; // of the session, as the gateway lists it
   #visit = 0; // who comes later wins
-  #more = false; // whether there is older history
-  #oldest = "";
-  #paging = false;
+  #stretch = new Stretch(); // of the transcript
+  #entry = ""; // the message that the address names
+  #found = ""; // the key of its item, which is marked
   #loading = true;
   #dirty = new Set();
   #listChanged = false;
@@ -53,10 +54,11 @@ class Conversation {
       lastWords: () => this.#thread.lastWords,
       choosers: this.choosers,
     });
-    this.list = new VirtualList((item) => drawItem(item, this.#doing()), { label: "Conversation", same: looksAlike });
+    this.list = new VirtualList((item) => this.#drawn(item), { label: "Conversation", same: looksAlike });
+    this.attention = new Attention(this.composer, (item) => this.list.element(item.key)?.querySelector(".approval"));
     this.down = el(
       "button",
-      { class: "button-quiet to-bottom", type: "button", hidden: true, on: { click: () => this.list.toBottom() } },
+      { class: "button-quiet to-bottom", type: "button", hidden: true, on: { click: () => this.#toNewest() } },
       "Newest",
       icon("chevron"),
     );
@@ -70,9 +72,11 @@ class Conversation {
     );
     root.append(this.node);
     this.list.onStick = (stuck) => (this.down.hidden = stuck);
-    this.list.onTop = () => this.#older();
+    this.list.onTop = () => this.#extend(false);
+    this.list.onBottom = () => this.#extend(true);
     this.#listen();
     this.#offs.push(session.subscribe((key) => key && this.#open(key)));
+    this.#offs.push(spot.subscribe(({ entry }) => this.#arrive(entry)));
   }
 
   unmount() {
@@ -111,9 +115,11 @@ class Conversation {
     this.#thread.onItems = () => this.#itemsChanged();
     this.#thread.onChange = (item) => (this.#dirty.add(item), this.#pace.soon());
     this.#thread.onCaughtUp = () => this.#reload();
+    this.#thread.onRefused = (item) => this.composer.busy || this.composer.set(item.text);
     this.#loading = true;
     this.#row = null;
-    this.#more = false;
+    this.#stretch = new Stretch();
+    this.attention.look();
     this.list.set([]);
     this.composer.open(key);
     this.#waitingWords();
@@ -121,48 +127,94 @@ class Conversation {
     shell.actions.replaceChildren(menuFor(key));
     this.#retitle();
     if (!shell.narrow) this.composer.focus();
-    this.#reload();
   }
 
-  /** Read the transcript, and take up what runs. After a reconnect too: events are not repeated. */
-  async #reload() {
+  /** By its address: at the message that it names, or at the end. */
+  #arrive(entry) {
+    const left = this.#entry;
+    this.#entry = entry;
+    if (!entry) this.#mark("");
+    if (entry && !this.#loading && this.#stretch.has(entry)) return this.#bringUp();
+    if (!entry && (left || this.#loading)) this.list.toBottom();
+    if (entry || this.#loading || this.#thread.apart) this.#reload(true);
+  }
+
+  /**
+   * Read the transcript, and take up what runs. After a reconnect too: events are not repeated. Who reads far from the
+   * end is left there, unless it is `anew`.
+   */
+  async #reload(anew = this.#loading) {
     const mine = ++this.#visit;
-    const thread = this.#thread;
+    const [thread, entry, here] = [this.#thread, anew ? this.#entry : "", this.#stretch];
     try {
-      const found = await load(this.#key);
+      const { row, resolved, active } = await describe(this.#key);
+      const stay = !anew && thread.apart;
+      const stretch = stay ? here : await Stretch.read(this.#key, entry, here.messages.length);
       if (mine !== this.#visit) return;
-      if (found.key !== this.#key) return go(sessionPath(found.key), { replace: true }); // written in another way
+      if (stretch.key !== this.#key) return go(sessionPath(stretch.key, entry), { replace: true }); // in another way
       this.#loading = false;
-      this.#row = found.row;
-      this.#more = found.hasMore;
-      this.#oldest = found.messages[0]?.id ?? "";
-      thread.reload(found.messages, found.active);
+      this.#row = row;
+      this.#attach(stretch);
+      thread.reload(stretch.messages, active);
       for (const id of thread.running) follow(thread, id);
+      if (entry) this.#bringUp();
+      else if (anew) this.list.toBottom();
       this.#retitle();
-      await (found.resolved
-        ? this.choosers.show(found.row, found.resolved)
-        : this.choosers.showAgent(this.#key.split(":")[1]));
+      await (resolved ? this.choosers.show(row, resolved) : this.choosers.showAgent(this.#key.split(":")[1]));
       if (mine === this.#visit) this.#status();
     } catch (error) {
-      if (mine === this.#visit && error.code !== "LOST") complain(error);
+      if (mine !== this.#visit || error.code === "LOST") return;
+      complain(error);
+      if (entry && error.code === "NOT_FOUND") go(sessionPath(this.#key), { replace: true });
     }
   }
 
-  async #older() {
-    if (!this.#more || this.#paging) return;
-    this.#paging = true;
-    const mine = this.#visit;
+  #attach(stretch) {
+    this.#stretch = stretch;
+    this.#thread.apart = stretch.apart;
+    this.#thread.goesOn = stretch.ended && !stretch.newer ? sessionPath(this.#key) : "";
+    this.list.sticks = !stretch.apart;
+  }
+
+  /** More of the transcript, before what is shown or behind it. At its end we are where things happen. */
+  async #extend(behind) {
+    const stretch = this.#stretch;
     try {
-      const found = await older(this.#key, this.#oldest);
-      if (mine !== this.#visit || !found.messages.length) return void (this.#more = false);
-      this.#more = found.hasMore;
-      this.#oldest = found.messages[0].id;
-      this.#thread.prepend(found.messages);
+      if (!(await stretch.extend(behind)) || stretch !== this.#stretch) return;
+      if (behind && !stretch.apart) return this.#reload();
+      this.#attach(stretch);
+      this.#thread.show(stretch.messages);
     } catch (error) {
       complain(error);
-    } finally {
-      this.#paging = false;
     }
+  }
+
+  #toNewest() {
+    if (this.#thread.apart) go(sessionPath(this.#key));
+    this.list.toBottom();
+  }
+
+  /** The message that was asked for comes into view, and is marked. */
+  #bringUp() {
+    this.#listChanged = true;
+    this.#draw();
+    const item = itemOf(this.list.items, this.#entry);
+    if (!item) return;
+    this.#mark(item.key);
+    this.list.toItem(item.key);
+  }
+
+  #mark(key) {
+    const mark = (row, on) => row && (row.classList.toggle("row-found", on), (row.ariaCurrent = on ? "true" : null));
+    mark(this.list.element(this.#found), false);
+    this.#found = key;
+    mark(this.list.element(key), true);
+  }
+
+  #drawn(item) {
+    const row = drawItem(item, this.#doing());
+    if (item.key === this.#found) (row.classList.add("row-found"), (row.ariaCurrent = "true"));
+    return row;
   }
 
   /** What an earlier life of this page could not send yet. */
@@ -174,6 +226,7 @@ class Conversation {
 
   async #send(text, attachments, shown) {
     const key = newKey();
+    if (this.#thread.apart) this.#toNewest();
     const thread = this.#thread;
     const item = thread.say(key, text, shown);
     this.list.toBottom();
@@ -199,7 +252,9 @@ class Conversation {
   #doing() {
     return {
       onAnswer: (item, decision) => this.#answer(item, decision),
-      onAgain: (item) => this.#send(item.said ?? this.#thread.lastWords, [], []),
+      onAgain: (item) => this.#again(item),
+      mayAgain: (item) => this.#thread.failed(item) !== null,
+      onWrite: () => this.composer.focus(),
       onWithdraw: (item) => {
         if (!wire.withdraw(item.key.replace("said-", ""))) notify("It has been sent already.");
         else if (item.left) this.#thread.withdraw(item);
@@ -208,18 +263,27 @@ class Conversation {
     };
   }
 
+  /** Exactly what failed, with what was sent along. */
+  #again(error) {
+    const said = this.#thread.takeFailed(error);
+    const pictures = said?.images.filter(Boolean) ?? [];
+    if (said) this.#send(said.text, pictures.map(attachmentOf), pictures);
+  }
+
   async #answer(item, decision) {
     if (item.answering || item.status !== "pending") return;
     Object.assign(item, { answering: true });
     this.list.element(item.key)?.update();
+    let done = null;
     try {
-      await wire.call("exec.approval.resolve", { id: item.id, decision, digest: item.digest });
+      const asked = { id: item.id, decision, digest: item.digest };
+      done = await twice((yes) => wire.call("exec.approval.resolve", { ...asked, ...yes }));
     } catch (error) {
       complain(error);
     }
     item.answering = false;
     this.list.element(item.key)?.update();
-    this.composer.focus();
+    done ? this.composer.focus() : this.attention.take();
   }
 
   #heard({ runId, stream, data }) {
@@ -227,9 +291,10 @@ class Conversation {
     const begins = stream === "lifecycle" && data.phase === "start";
     if (stream !== "lifecycle" && !thread.knows(runId) && !thread.followed(runId)) return follow(thread, runId);
     thread.heard(runId, { stream, ...data });
-    // Somebody spoke at another door: their words are in the transcript by now.
-    if (begins && !thread.tail.some((item) => item.type === "user" && item.run === runId))
-      setTimeout(() => thread === this.#thread && this.#reload(), 300);
+    // Somebody spoke at another door: their words are in the transcript by now. Of our own we may hear only now that
+    // they were taken.
+    const ours = () => thread.tail.some((item) => item.type === "user" && item.run === runId);
+    if (begins && !ours()) setTimeout(() => thread === this.#thread && !ours() && this.#reload(), 300);
   }
 
   #ended(told) {
@@ -276,6 +341,7 @@ class Conversation {
     )
       this.list.set(items);
     this.#listChanged = false;
+    this.attention.look(this.#thread.apart ? null : this.#thread.asking);
     this.#status();
   }
 
@@ -304,9 +370,8 @@ class Conversation {
     }
     const decision =
       event.altKey && !event.ctrlKey && !event.metaKey ? KEYS[event.code.replace("Key", "").toLowerCase()] : null;
-    const asking = decision && this.#thread.asking;
-    // A card that has just come up has not been read yet.
-    if (asking && Date.now() - asking.timestamp > 500 && !(decision === "allow-always" && asking.whyNotAlways)) {
+    const asking = decision && !this.#thread.apart && this.#thread.asking;
+    if (asking && isRead(asking) && !(decision === "allow-always" && asking.whyNotAlways)) {
       event.preventDefault();
       this.#answer(asking, decision);
     }

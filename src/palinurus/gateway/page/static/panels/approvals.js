@@ -2,6 +2,7 @@
 // record of everything that hands have done.
 
 import { el } from "../dom.js";
+import { twice } from "../dialog.js";
 import { sessionPath } from "../router.js";
 import { wire } from "../wire.js";
 import { drawAudit } from "./audit.js";
@@ -72,8 +73,7 @@ function waitingList(view, told) {
             ? listed.pending.map((approval) => card(view, approval, load))
             : empty(
                 "Nothing waits for you.",
-                "When a command needs a yes, it is asked for here and in the conversation. Try: ",
-                el("p", {}, el("q", {}, "run git status in my workspace")),
+                "What is to run outside the sandbox and is not allowed yet is asked for here and in its conversation.",
               ),
           listed.settled.length
             ? el("section", {}, el("h2", {}, "Decided"), settled(listed.settled, view.compact))
@@ -106,8 +106,7 @@ function card(view, approval, done) {
         digest: approval.digest,
         ...(word === "allow-always" && chosen.rule ? { rule: chosen.rule } : {}),
       };
-      await wire.call("approvals.answer", params);
-      await done();
+      if (await twice((yes) => wire.call("approvals.answer", { ...params, ...yes }))) await done();
     } catch (error) {
       told.replaceChildren(failure(error));
     }

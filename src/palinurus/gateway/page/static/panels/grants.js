@@ -1,6 +1,7 @@
 // Grants: what is allowed for longer than once, and a place to try a rule on the past before giving it.
 
 import { el } from "../dom.js";
+import { twice } from "../dialog.js";
 import { wire } from "../wire.js";
 import { when } from "./format.js";
 import { empty, failure, notice, place, settled } from "./kit.js";
@@ -158,11 +159,8 @@ function simulator(view, given) {
   }
   async function grant() {
     try {
-      await wire.call("approvals.grant", {
-        ...ready,
-        scope: asked.scope,
-        ...(asked.days ? { days: Number(asked.days) } : {}),
-      });
+      const params = { ...ready, scope: asked.scope, ...(asked.days ? { days: Number(asked.days) } : {}) };
+      if (!(await twice((yes) => wire.call("approvals.grant", { ...params, ...yes }), "Give this grant?"))) return true;
       rule.value = "";
       examples.value = "";
       tried.show(notice("Given.", "ok"));

@@ -1,12 +1,10 @@
 // What memory answered: how far it can be trusted, and each passage with the reasons why it was found.
 
 import { el } from "../dom.js";
-import { go, sessionPath } from "../router.js";
-import { wire } from "../wire.js";
 import { explain } from "../charts/explain.js";
 import { count, duration, percent } from "./format.js";
 import { empty } from "./kit.js";
-import { button, chip } from "./parts.js";
+import { chip } from "./parts.js";
 
 // Words that mark nothing.
 const PLAIN =
@@ -42,7 +40,7 @@ function card(result, at, { words, most, agent, follow }) {
     "div",
     { class: "found-head" },
     el("span", { class: "found-number" }, String(at + 1)),
-    result.source === "sessions" ? conversation(result) : file(),
+    result.source === "sessions" ? conversation(result, words, agent) : file(),
     el("span", { class: "quiet" }, linesOf(result)),
     score,
   );
@@ -84,16 +82,12 @@ function freshness({ freshness: fresh, mode, tookMs }) {
   );
 }
 
-/** A conversation has no file; its session is looked for when somebody wants to go there. */
-function conversation(result) {
-  const id = result.path.replace(/^sessions\//, "").replace(/\.md$/, "");
-  const visit = async () => {
-    const found = await wire.call("sessions.resolve", { sessionId: id, allowMissing: true }).catch(() => null);
-    if (found?.key) go(sessionPath(found.key));
-    else made.replaceWith(el("span", { class: "quiet" }, "a conversation that has ended"));
-  };
-  const made = button("a conversation", visit, "quiet", { class: "link" });
-  return made;
+/** Leads to the message on that line of the passage which has most of the words. */
+function conversation(result, words, agent) {
+  const fits = (line) => words.filter((word) => line.toLowerCase().includes(word)).length;
+  const counts = result.snippet.split("\n").map(fits);
+  const line = result.startLine + counts.indexOf(Math.max(...counts));
+  return el("a", { class: "found-path", href: fileLink({ ...result, startLine: line }, agent) }, "a conversation");
 }
 
 function wordsOf(query) {

@@ -1,0 +1,190 @@
+"""Trying again, answering by keys, and coming back to what was said: each says and does exactly one thing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+import pytest
+from page_house import until
+from page_talk import Talk
+from playwright.sync_api import expect
+
+from palinurus.testing.behaviours import Answers, Calls
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+ASKING = {"agents": {"defaults": {"model": "wire/test", "sandbox": {"mode": "off"}}}}
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+REFUSED = Answers(400, {"error": {"message": "that was too much for me"}})
+
+
+def seeing(model: Any) -> dict[str, Any]:
+    """A config whose model can look at pictures."""
+    known = [{"id": "test", "contextWindow": 200_000, "input": ["text", "image"]}]
+    return {"models": {"providers": {"wire": {"baseUrl": model.base_url, "models": known}}}}
+
+
+def last_said(request: Any) -> str:
+    """The last message of a person in a request."""
+    return json.dumps([message for message in request["messages"] if message["role"] == "user"][-1])
+
+
+def asked(page: Any) -> Any:
+    return page.locator("section").filter(has_text="May I run this?")
+
+
+def has_been_read(page: Any) -> None:
+    """A card that has just come up is not answered by a key: the page's own clock must have gone on."""
+    page.wait_for_function("() => Date.now() - (window.__since ??= Date.now()) > 600")
+
+
+def test_try_again_says_exactly_what_failed_with_its_picture_and_once(start: Any, enter: Any, model: Any) -> None:
+    house = start(**seeing(model))
+    page = enter(house)
+    talk = Talk(page)
+    model.says(REFUSED)
+    page.locator("input[type=file]").set_input_files([{"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}])
+    talk.say("what is in this picture?")
+    talk.hears("that was too much for me")
+    model.says("Good evening.")
+    talk.say("and now something else")
+    talk.hears("Good evening.")
+    talk.idle()
+    model.says("A dot.")
+    before = len(model.requests)
+    page.get_by_role("button", name="Try again").dblclick()
+    talk.hears("A dot.")
+    talk.idle()
+    assert len(model.requests) == before + 1
+    said = last_said(model.requests[-1])
+    assert "what is in this picture?" in said
+    assert base64.b64encode(PIXEL).decode()[:40] in said
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    expect(talk.log.get_by_text("what is in this picture?")).to_have_count(2)
+    shown = house.pal("sessions", "show", "agent:main:main")
+    assert shown.count("what is in this picture?") == 2
+
+
+def test_try_again_after_a_reload_says_what_failed_and_not_what_was_said_before(
+    start: Any, enter: Any, model: Any
+) -> None:
+    house = start(**seeing(model))
+    page = enter(house)
+    talk = Talk(page)
+    model.says("Heard.")
+    talk.say("first")
+    talk.hears("Heard.")
+    talk.idle()
+    model.says(REFUSED)
+    page.locator("input[type=file]").set_input_files([{"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}])
+    talk.say("second")
+    talk.hears("that was too much for me")
+    page.reload()
+    talk.hears("that was too much for me")
+    model.says("Here it is.")
+    page.get_by_role("button", name="Try again").click()
+    talk.hears("Here it is.")
+    said = last_said(model.requests[-1])
+    assert "second" in said
+    assert base64.b64encode(PIXEL).decode()[:40] in said
+
+
+def test_a_question_has_the_keyboard_and_gives_it_back(start: Any, enter: Any, model: Any) -> None:
+    house = start(**ASKING)
+    page = enter(house)
+    talk = Talk(page)
+    model.says(Calls(("exec", {"command": "printf approved > proof.txt"})), "It is written.")
+    talk.say("write the proof")
+    expect(asked(page)).to_be_focused()
+    has_been_read(page)
+    page.keyboard.press("y")
+    talk.hears("It is written.")
+    assert (house.workspace / "proof.txt").read_text() == "approved"
+    expect(talk.box).to_be_focused()
+
+
+def test_who_is_writing_is_not_interrupted_by_a_question_and_can_answer_it_all_the_same(
+    start: Any, enter: Any, model: Any
+) -> None:
+    house = start(**ASKING)
+    page = enter(house)
+    talk = Talk(page)
+    release = model.held(Calls(("exec", {"command": "printf no > proof.txt"})))
+    talk.say("write the proof")
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    talk.box.press_sequentially("any")
+    release()
+    expect(asked(page)).to_be_visible()
+    expect(talk.box).to_be_focused()
+    talk.box.press_sequentially("way")
+    expect(talk.box).to_have_value("anyway")
+    assert "Alt" in asked(page).locator("kbd").first.evaluate("(key) => getComputedStyle(key, '::before').content")
+    model.says("Then not.")
+    has_been_read(page)
+    page.keyboard.press("Alt+n")
+    talk.hears("Then not.")
+    expect(talk.box).to_have_value("anyway")
+    assert not (house.workspace / "proof.txt").exists()
+
+
+def test_words_begun_as_a_question_comes_up_go_into_the_box_and_decide_nothing(
+    start: Any, enter: Any, model: Any
+) -> None:
+    house = start(**ASKING)
+    page = enter(house)
+    talk = Talk(page)
+    model.says(Calls(("exec", {"command": "printf yes > proof.txt"})))
+    talk.say("write the proof")
+    expect(asked(page)).to_be_focused()
+    page.keyboard.type("wait, not yet")
+    expect(talk.box).to_have_value("wait, not yet")
+    expect(asked(page)).to_be_visible()
+    assert not (house.workspace / "proof.txt").exists()
+
+
+@pytest.mark.parametrize("place", ["card", "panel"])
+def test_always_for_what_destroys_is_asked_twice(start: Any, enter: Any, model: Any, place: str) -> None:
+    house = start(**ASKING)
+    (house.workspace / "build").mkdir()
+    page = enter(house)
+    talk = Talk(page)
+    model.says(Calls(("exec", {"command": "rm -r build"})), "Gone.")
+    talk.say("clean up")
+    expect(asked(page)).to_be_visible()
+    if place == "panel":
+        page.get_by_role("link", name=re.compile("Approvals")).first.click()
+    always = page.get_by_role("button", name=re.compile("Always|Allow always")).first
+    always.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("removes files")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert (house.workspace / "build").exists()
+    assert json.loads(house.pal("approvals", "grants", "--json"))["grants"] == []
+    always.click()
+    dialog.get_by_role("button", name="Allow always").click()
+    until(lambda: not (house.workspace / "build").exists(), "the command has run")
+    (grant,) = json.loads(house.pal("approvals", "grants", "--json"))["grants"]
+    assert grant["args"] == ["-r", "build"]
+
+
+def test_a_typo_in_a_command_is_refused_in_view_and_stays_in_the_box(start: Any, enter: Any, model: Any) -> None:
+    house = start()
+    page = enter(house)
+    talk = Talk(page)
+    for typo, told in (("/hlep", "/help"), ("/model nosuch", "nosuch"), ("/think banana", "banana")):
+        talk.say(typo)
+        refused = talk.log.get_by_role("alert").filter(has_text=told).last
+        expect(refused).to_be_in_viewport()
+        expect(talk.box).to_have_value(typo)
+        expect(talk.box).to_be_focused()
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+    assert model.requests == []
+    model.says("Good morning.")
+    talk.say("good morning")
+    talk.hears("Good morning.")
+    expect(talk.box).to_have_value("")
