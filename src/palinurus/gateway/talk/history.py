@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
+from palinurus.domain.keys import SessionKey
 from palinurus.gateway.talk.methods import Talk
 from palinurus.operations.house import House
 from palinurus.sessions.session import Session
