@@ -117,6 +117,40 @@ async def test_cancelling_a_reply_kills_the_process(make: Made) -> None:
     assert engine.pid is None
 
 
+class Spoken:
+    """A process that says what it is fed. Only what the engine uses of one."""
+
+    pid, returncode = 1, None
+
+    def __init__(self) -> None:
+        self.stdout = asyncio.StreamReader()
+        self.stdin = self
+        self.killed = False
+
+    def write(self, _: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def kill(self) -> None:
+        self.killed = True
+
+    async def wait(self) -> int:
+        return 0
+
+
+async def test_a_cancellation_that_comes_together_with_a_word_is_obeyed() -> None:
+    engine, process = ProcessEngine(piece_seconds=60), Spoken()
+    engine._process = process  # type: ignore[assignment]
+    task = asyncio.create_task(said(engine, "hi"))
+    for _ in range(10):
+        await asyncio.sleep(0)  # until it listens
+    process.stdout.feed_data(b'{"text": "well"}\n')
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()
+    assert process.killed
+
+
 async def test_the_process_ends_after_idle_time(make: Made) -> None:
     engine = make(idle_seconds=0.05)
     pid = int(str((await said(engine))[1]))

@@ -120,7 +120,8 @@ class Memory:
                 await asyncio.sleep(pause)
             else:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._watcher.changed(), pause)
+                    async with asyncio.timeout(pause):  # not wait_for, which may forget that we are to end
+                        await self._watcher.changed()
 
     async def _try_sync(self) -> None:
         try:

@@ -57,7 +57,8 @@ async def _copy(house: House, params: CopyDatabase) -> AsyncIterator[Copying]:
     try:
         while not work.done():
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(work), TELL_SECONDS)
+                async with asyncio.timeout(TELL_SECONDS):
+                    await asyncio.shield(work)
             yield Copying(*at[-1])
         await work
         yield Copying(*at[-1], finished=True)

@@ -25,7 +25,8 @@ async def follow(
     try:
         while not task.done():
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(task), TELL_SECONDS)
+                async with asyncio.timeout(TELL_SECONDS):
+                    await asyncio.shield(task)
             if latest and not task.done():
                 yield latest.pop(), None
         yield None, await task

@@ -250,7 +250,8 @@ class Door:
         except (OSError, HolderLost):
             return False
         try:
-            told = await asyncio.wait_for(holder.call(HAND_OVER, AskGateway()), self._reach_seconds)
+            async with asyncio.timeout(self._reach_seconds):
+                told = await holder.call(HAND_OVER, AskGateway())
         except (HolderLost, TimeoutError):
             return True  # it is leaving already
         except UnknownOperation:
@@ -277,7 +278,8 @@ class Door:
                 await self._runtime.drain()  # our own person may still look and stop
             async with self._entering:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._quiet.wait(), INSIDE_SECONDS)
+                    async with asyncio.timeout(INSIDE_SECONDS):
+                        await self._quiet.wait()
                 self._yields_until = time.monotonic() + YIELD_SECONDS
                 await self._let_go()
         except PalinurusError as error:

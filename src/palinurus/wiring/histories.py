@@ -91,7 +91,8 @@ class Histories:
         while len(self._changes[agent]) != known and not self._closing.is_set():
             known = len(self._changes[agent])
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self._quiet)
+                async with asyncio.timeout(self._quiet):
+                    await self._closing.wait()
 
     async def close(self) -> None:
         """Keep now what was to be kept later."""

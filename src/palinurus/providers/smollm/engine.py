@@ -160,7 +160,8 @@ async def _write(process: Process, order: bytes) -> None:
     assert process.stdin is not None  # noqa: S101  opened with a pipe
     try:
         process.stdin.write(order)
-        await asyncio.wait_for(process.stdin.drain(), PIECE_SECONDS)
+        async with asyncio.timeout(PIECE_SECONDS):
+            await process.stdin.drain()
     except (OSError, TimeoutError) as error:
         raise await _broken(process) from error
 
@@ -169,7 +170,8 @@ async def _heard(process: Process, seconds: float) -> _Said:
     """The worker's next line. Raises ProviderError for an error, an end, and silence."""
     assert process.stdout is not None  # noqa: S101  opened with a pipe
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), seconds)
+        async with asyncio.timeout(seconds):  # not wait_for, which forgets a stop that comes together with a line
+            line = await process.stdout.readline()
     except TimeoutError as error:
         said = f"the small embedded model was silent for {seconds:g} seconds"
         raise ProviderError(said, kind=Failure.TIMEOUT, hint="the machine may be busy; try again") from error
@@ -183,7 +185,8 @@ async def _heard(process: Process, seconds: float) -> _Said:
 
 async def _broken(process: Process) -> ProviderError:
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), 1.0)
+        async with asyncio.timeout(1.0):
+            await process.wait()
     code = process.returncode
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return ProviderError(f"the process of the small embedded model ended ({how})", kind=Failure.MALFORMED, hint=CHECK)

@@ -64,7 +64,8 @@ async def _in_a_process(pattern: str, documents: Sequence[Document], most: int, 
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        answer, _ = await asyncio.wait_for(child.communicate(request), seconds)
+        async with asyncio.timeout(seconds):
+            answer, _ = await child.communicate(request)
     except TimeoutError as error:
         raise BadRequest(f"the pattern took longer than {seconds:g} seconds", hint="use a simpler one") from error
     finally:
