@@ -204,6 +204,8 @@ class Upkeep:
         silent = (
             _behind(view, place.route, ask, spent.append) if _has_model(place) and self._fits(view, place) else None
         )
+        if silent is None and not by_rule:
+            return
         made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
         if made.made_by != "model" and (stop.requested or not by_rule):
             await self._pay(place, made.id, spent)
