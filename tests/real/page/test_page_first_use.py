@@ -33,6 +33,7 @@ def test_every_suggestion_of_an_empty_conversation_is_answered(
     house = start(scripted=scripted)
     page = enter(house)
     talk = Talk(page)
+    expect(page.get_by_role("list", name="Try")).to_be_visible()
     names = page.get_by_role("list", name="Try").get_by_role("button").all_inner_texts()
     assert len(names) >= 3
     for name in names:
