@@ -58,6 +58,8 @@ async def test_the_first_request_of_a_fresh_home_is_small(place: Path, wire: Wir
     assert body["messages"][0]["role"] == "system"
     assert len(body["messages"][0]["content"]) <= 6_000
     assert len(raw) <= 14_000
+    for tool in body["tools"]:
+        assert len(json.dumps(tool["function"]["parameters"], separators=(",", ":"))) <= 500, tool
     for name in ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "BOOTSTRAP.md"):
         assert name in body["messages"][0]["content"]
 

@@ -58,15 +58,14 @@ def test_the_schema_is_the_signature_in_one_piece_without_titles() -> None:
             "path": {"type": "string", "description": "where"},
             "count": {"type": "integer", "minimum": 1, "description": "how many", "default": 3},
             "kind": {"enum": ["a", "b"], "default": "a"},
-            "title": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "title": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "spans": {
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "properties": {"start": {"type": "integer"}, "title": {"type": "string", "default": ""}},
+                    "properties": {"start": {"type": "integer"}, "title": {"type": "string"}},
                     "required": ["start"],
                 },
-                "default": [],
             },
         },
         "required": ["path"],

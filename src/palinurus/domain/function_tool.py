@@ -106,7 +106,10 @@ def _described(hint: Any) -> Any:
 
 
 def _schema(arguments: type[Struct]) -> dict[str, Any]:
-    """The JSON Schema in one piece and without titles: every character of it is sent with every request."""
+    """The JSON Schema in one piece, without titles and without what goes without saying.
+
+    Every character of it is sent with every request: that nothing is nothing by default need not be told.
+    """
     (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="{name}")
     flat = _inline(schema, definitions)
     flat.setdefault("required", [])
@@ -128,7 +131,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
         if key == "properties"
         else _inline(value, definitions)
         for key, value in node.items()
-        if key != "title"
+        if key != "title" and not (key == "default" and not value) and not (key == "minimum" and value == 0)
     }
 
 

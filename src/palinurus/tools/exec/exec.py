@@ -72,18 +72,20 @@ def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
     """exec and process."""
     office = _Office(desk)
 
-    @prepared_tool("exec", "Run a command, sandboxed if possible.")
+    @prepared_tool(
+        "exec", "Run a shell command, or a program by argv, sandboxed if possible, in the workspace or in workdir."
+    )
     async def exec_(
         run: ToolRun,
-        command: Annotated[str, "for /bin/sh"] = "",
-        argv: Annotated[tuple[str, ...], "instead of command"] = (),
-        workdir: Annotated[str, "default: workspace"] = "",
+        command: str = "",
+        argv: tuple[str, ...] = (),
+        workdir: str = "",
         env: dict[str, str] = {},  # noqa: B006  never changed
         timeout: Annotated[float, Meta(ge=0), "seconds"] = 0,
-        background: Annotated[bool, "answer at once"] = False,
+        background: bool = False,
         yield_ms: Annotated[int, Meta(ge=0), "then background"] = 0,
         pty: bool = False,
-        elevated: Annotated[bool, "outside the sandbox: network, whole machine; may ask the owner"] = False,
+        elevated: Annotated[bool, "outside the sandbox; may ask"] = False,
     ) -> Prepared | ToolOutput:
         call = Call(command, argv, workdir, env, timeout, background, yield_ms, pty, elevated)
         wrong = fault(call)

@@ -58,7 +58,7 @@ def edit_tools(files: WorkspaceFiles | Reaching, clock: Clock) -> tuple[Tool, ..
         old: Annotated[str, "must be in the file once"] = "",
         new: str = "",
         all: Annotated[bool, "replace it everywhere"] = False,  # noqa: A002 — the model's word for it
-        edits: Annotated[tuple[Edit, ...], "done in order"] = (),
+        edits: tuple[Edit, ...] = (),
     ) -> Prepared | ToolOutput:
         if bool(old) == bool(edits):
             raise BadRequest("edit needs either old and new, or edits", hint='for example edits=[{"old": …, "new": …}]')
