@@ -57,7 +57,7 @@ METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
         approvals.grants approvals.list approvals.preview approvals.show audit.show audit.verify chat.history
         commands.list context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get
-        memory.search memory.status models.list models.status runs.list runs.show
+        memory.said memory.search memory.status models.list models.status runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list
         status status.session tools.catalog tools.effective tools.explain tools.list

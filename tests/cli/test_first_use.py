@@ -54,13 +54,25 @@ def test_after_config_set_a_chat_is_answered(newcomer: Pal) -> None:
     assert (ended.code, "my bicycle is green" in ended.out) == (0, True)
 
 
-def test_a_home_that_has_lost_its_workspace_gets_one_and_says_so(newcomer: Pal, new: Path) -> None:
-    newcomer("agent", "-m", "hi")
+def test_a_workspace_that_is_missing_before_the_first_word_is_made_and_said_to_be(newcomer: Pal, new: Path) -> None:
+    newcomer("status")
     (new / "workspace").rename(new / "elsewhere")
     ended = newcomer("agent", "-m", "hi")
     assert ended.code == 0
     assert f"one was made in {new / 'workspace'}" in ended.err
     assert "made" not in newcomer("agent", "-m", "hi").err
+
+
+def test_a_workspace_that_was_lived_in_and_is_gone_is_not_replaced_unasked(newcomer: Pal, new: Path) -> None:
+    newcomer("agent", "-m", "hi")
+    (new / "workspace").rename(new / "elsewhere")
+    ended = newcomer("agent", "-m", "hi")
+    assert ended.code == 1
+    assert "`pal setup` makes it" in ended.err
+    assert not (new / "workspace").exists()
+    assert newcomer("status").code == 1
+    assert newcomer("setup").code == 0
+    assert newcomer("agent", "-m", "hi").code == 0
 
 
 def test_a_workspace_that_the_config_names_is_made_on_the_first_run(newcomer: Pal, tmp_path: Path) -> None:

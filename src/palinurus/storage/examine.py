@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import apsw
 from msgspec import Struct
 
 from palinurus.domain.errors import StorageError
-from palinurus.storage.database import Database
+from palinurus.storage.database import Database, translated
 from palinurus.storage.queries import load_queries, migration_files
 from palinurus.storage.transcripts import SQL as INDEX
 
@@ -37,6 +38,16 @@ async def examine_home(path: Path) -> HomeFile:
         return HomeFile(faults, form, newest, pending, since or 0, entries)
     finally:
         await database.close()
+
+
+def was_spoken_to(path: Path, agent: str) -> bool:
+    """Whether the home has a session of this agent. Blocks, for a moment. Raises StorageError."""
+    with translated(path):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return bool(connection.execute(SQL["any_session"], {"agent": agent}).get)
+        finally:
+            connection.close()
 
 
 async def examine_index(path: Path) -> tuple[tuple[str, ...], int]:

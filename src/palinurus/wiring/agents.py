@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -75,6 +75,8 @@ class Keeping(Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     readonly: bool = False
     process: str = ""  # who holds the home for others, for errors that are about that process
+    was_spoken_to: Callable[[str], bool] = lambda _: False
+    """Whether an agent has sessions already. May block for a moment."""
 
 
 class ConfiguredAgents:
@@ -92,6 +94,7 @@ class ConfiguredAgents:
         self._home = home
         self._env = env
         self._readonly = keeping.readonly
+        self._was_spoken_to = keeping.was_spoken_to
         self._process = keeping.process
         self._clock = clock
         self._sleep = sleep
@@ -320,9 +323,14 @@ class ConfiguredAgents:
         )
 
     def _give_workspace(self, settings: AgentSettings) -> None:
-        """A folder that nobody named is made by whoever needs it first. Raises WorkspaceError."""
+        """A folder that nobody named is made by whoever needs it first. Raises WorkspaceError.
+
+        One that an agent has lived in and that is gone is not replaced: it may only have been moved.
+        """
         root = settings.workspace
         if self._readonly or settings.workspace_named or os.path.lexists(root):
+            return
+        if self._was_spoken_to(settings.agent_id):
             return
         seed_workspace(
             root, skip_bootstrap=settings.skip_bootstrap, skip_optional=settings.skip_optional_bootstrap_files

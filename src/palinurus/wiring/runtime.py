@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -68,6 +69,7 @@ from palinurus.storage.access import SqliteAccess
 from palinurus.storage.approvals import SqliteApprovals, SqliteGrants
 from palinurus.storage.audit import SqliteAudit
 from palinurus.storage.database import Database, OnCommit
+from palinurus.storage.examine import was_spoken_to
 from palinurus.storage.exporting import SqliteExporter
 from palinurus.storage.forgetting import SqliteForgetting
 from palinurus.storage.importing import SqliteImporter
@@ -129,7 +131,17 @@ class Runtime:
         recent = RecentSessions(on_disk)
         store = on_disk if readonly else recent  # only the holder may trust its memory
         approvals = SqliteApprovals(self._database)
-        keeping = Keeping(approvals, grants, audit, random_id, store, own, readonly=readonly, process=process)
+        keeping = Keeping(
+            approvals,
+            grants,
+            audit,
+            random_id,
+            store,
+            own,
+            readonly=readonly,
+            process=process,
+            was_spoken_to=partial(was_spoken_to, home.root / "home.sqlite"),
+        )
         self.agents = ConfiguredAgents(home, env, loaded, clock, keeping, sleep)
         self._index = SqliteTranscriptIndex(self._database, home.root / "derived" / "transcripts.sqlite")
         turns = TurnRunner(store, self.agents.reset_policy, clock, random_id, self.agents.redact)
