@@ -19,11 +19,16 @@ from palinurus.cli.terminal import attachments, blocks, markdown, spans
 from palinurus.config import source
 from palinurus.config.secrets import Redactor
 from palinurus.context.budget import estimate_tokens
+from palinurus.context.extract import extract
+from palinurus.context.flush import check_notes
+from palinurus.context.notes import extract_notes
 from palinurus.context.prompt import clip
+from palinurus.context.view import Line
 from palinurus.dispatch import commands, directives, queueing
 from palinurus.domain import days
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Text, UserMessage
 from palinurus.memory import dates, excerpt, stem, words
 from palinurus.memory.chunk import chunk
 from palinurus.memory.tools import note_line
@@ -129,6 +134,11 @@ def _front(before: str) -> Work:
     return lambda text: front_matter.read_front_matter(f"{before}{text}\n---\n{text}".encode())
 
 
+def _said(work: Callable[[list[Line]], object]) -> Work:
+    """As what the owner said in one message."""
+    return lambda text: work([Line("a", UserMessage((Text(text),), timestamp=1))])
+
+
 _redact = Redactor(["a configured secret"]).redact
 
 of("redaction", _redact, "sk-", "ghp_", "eyJa.", "AIza" + "x" * 35, "pal_" + "x" * 43, "Bearer ", "1:AA",
@@ -137,6 +147,15 @@ of("config: source", _scan_config, "/", "*", "//", "'")
 of("config: path", source.parse_path, "a.", "[0]", "'")
 of("tokens", estimate_tokens, "a ", "😀")
 of("clipped file", lambda text: clip("a.md", text, 20_000))
+of("notes by rule", _said(extract_notes), "a. ", "Anna. ", "remember ", "my ", "| a ", common=FEW)
+of("summary by rule", _said(extract), "a. ", "a=1, ", "a/b ", common=FEW)
+of("notes of a model", _said(lambda lines: check_notes("- the boat is green", lines)), common=FEW)
+of(
+    "notes of a model, endless",
+    lambda text: _said(lambda lines: check_notes(text, lines))("hello"),
+    "- a\n",
+    common=FEW,
+)
 of("command", commands.parse, "/new ")
 of("directives", directives.parse_directives, "/t ", "/t", "/queue ", "/t:", "/model ", "/queue collect cap:1 ")
 of("queue directive", lambda text: directives.parse_directives(f"/queue collect{text}"), "cap:1 ", "cap:1")
