@@ -72,6 +72,7 @@ def test_a_bare_name_means_the_one_provider_that_there_is(pal_command: Pal, home
     assert pal_command("models", "status", "--json").json["model"] == "mock/m2"
     assert "is no model" not in pal_command("doctor").out
     assert "mock/m2" in pal_command("models", "list").out
+    assert pal_command("config", "set", "agents.defaults.model", "m2").err == ""
     assert pal_command("agent", "-m", "hello").code == 0
     assert set(served.asked) == {"m2"}
 

@@ -132,7 +132,7 @@ def choice_trouble(ground: Ground) -> tuple[str, ...]:
     troubles = []
     for name in filter(None, (choice.primary, *choice.fallbacks)):
         try:
-            usable_model(loaded, catalog_of(loaded.config), name)
+            usable_model(loaded, catalog_of(loaded.config), name, trusted=True)
         except (BadRequest, ConfigError) as error:
             troubles.append(str(error))
     return tuple(troubles)
