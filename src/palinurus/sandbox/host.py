@@ -42,7 +42,12 @@ class HostSandbox:
         cookie = os.urandom(12).hex()
         env = {**command.env, COOKIE: cookie}
         spawned = spawn(
-            command.argv, env, cwd=command.cwd, pty=command.pty, orders={"terminal": True} if command.pty else None
+            command.argv,
+            env,
+            cwd=command.cwd,
+            pty=command.pty,
+            pass_fds=command.fds,
+            orders={"terminal": True} if command.pty else None,
         )
         _limit(spawned.child.pid, command.limits)
         return Running(spawned, _Ending(spawned, cookie), command.limits.wall_seconds)

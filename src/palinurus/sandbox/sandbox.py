@@ -43,6 +43,7 @@ class Command(Struct, frozen=True):
     network: bool = False  # a host always has it
     pty: bool = False
     limits: Limits = Limits()
+    fds: tuple[int, ...] = ()  # descriptors that it keeps; a host's only
 
 
 class Ended(Struct, frozen=True):

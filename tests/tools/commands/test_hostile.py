@@ -234,6 +234,7 @@ HOSTILE: dict[str, list[str]] = {
         "less",
     ],
     "too many wrappers": ["nice " * 20 + "ls src", "env " * 20 + "ls src"],
+    "one after the other": ["bash -c 'git status && ls src'", "nice sh -c 'ls;ls b'", "sh -c \"sh -c 'ls a\nls b'\""],
     "-c: ": ["sh -c 'ls > x'", "sh -c 'ls $HOME'", "bash -c 'ls src & touch x'", "sh -c \"sh -c 'ls ~'\"", "sh -c ''"],
     "has to name it": [
         "git bisect run ./x",
@@ -526,7 +527,7 @@ HARMLESS = {
     "timeout -k 1 -s TERM 5 git status": "timeout -k 1 -s TERM 5 git status",
     "stdbuf -oL -e 0 grep x src": "stdbuf -oL -e 0 grep x src",
     "sh -c 'ls src | wc -l'": "sh -c 'ls src | wc -l'",
-    'bash -c "git status && ls src"': "bash -c 'git status && ls src'",
+    'bash -c "git status | wc -l"': "bash -c 'git status | wc -l'",
     "/usr/bin/head -n 1": "/usr/bin/head -n 1",
     "find src": "find src",
 }

@@ -3,6 +3,7 @@
 Each segment of each pipeline is looked through to the programs that it starts. Each of those has to be a safe filter,
 or covered by a line of the config's allowlist, or by a grant. One that is not makes the whole command ask. So does one
 for which the agent could have changed what a grant means: a repository of its own making, a link out of the workspace.
+As one step of a command line may change that for the next, each is judged again just before it starts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec import Struct
 from palinurus.domain.plan import Invocation
 from palinurus.tools.commands.allowlist import configured
 from palinurus.tools.commands.hazards import allows, reads_program, unnamed
-from palinurus.tools.commands.repositories import distrust
+from palinurus.tools.commands.repositories import distrust, uses_repository
 from palinurus.tools.commands.resolve import is_systems_own, leads_out, lies_within, resolve
 from palinurus.tools.commands.safe_bins import is_safe
 from palinurus.tools.commands.script import MAX_PROGRAMS, Argv, Opaque, Script, base_name, quoted, too_many
@@ -60,6 +61,8 @@ def judge(script: Script | Opaque, allowed: Allowed, where: Surroundings) -> Jud
         if isinstance(verdict, Opaque):
             return Judgement(False, verdict.reason, invocations=found)
         granted += verdict
+    if isinstance(script, Script) and (why := _judged_too_early(script, where)):
+        return Judgement(False, why, invocations=found)
     if where.variables:
         return Judgement(False, f"it sets variables ({', '.join(where.variables)})", invocations=found)
     return Judgement(True, "", tuple(dict.fromkeys(granted)), found)
@@ -78,6 +81,21 @@ def invocations(script: Script, where: Surroundings) -> tuple[Invocation, ...] |
             return too_many()
         found += [resolve(argv, cwd=where.cwd, path=where.path) for argv in inner.programs]
     return tuple(found)
+
+
+def _judged_too_early(script: Script, where: Surroundings) -> str:
+    """Why one of its programs could change what another means, with nobody to look in between; empty if none could.
+
+    Steps are judged one by one, each just before it starts. What is started at once, or by a shell, cannot be.
+    """
+    for pipeline in script.pipelines:
+        inner = [each for segment in pipeline.segments if isinstance(each := unwrap(segment.argv), Unwrapped)]
+        if any(each.shell_list for each in inner):
+            return "its shell would start programs one after the other, unseen: give them without `sh -c`"
+        started = [resolve(argv, cwd=where.cwd, path=where.path) for each in inner for argv in each.programs]
+        if sum(map(uses_repository, started)) > 1:
+            return "its pipeline starts git twice at once, and one may change what the other does"
+    return ""
 
 
 def _own_wrappers(inner: Unwrapped, where: Surroundings) -> Unwrapped | Opaque:

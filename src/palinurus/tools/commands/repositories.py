@@ -40,6 +40,39 @@ _MOST_CONFIG, _MOST_INDEX = 256 * 1024, 32 * 1024 * 1024
 _PLAIN_FILES = (0o100000, 0o120000)  # files and links; the rest is somebody's repository, or a folder left out
 
 
+_SETTINGS = {
+    "core.fsmonitor": "",
+    "core.hooksPath": "/dev/null",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
+    "push.recurseSubmodules": "no",
+    "diff.ignoreSubmodules": "all",
+    "status.submoduleSummary": "false",
+    "diff.submodule": "short",
+    "protocol.ext.allow": "never",
+}
+
+
+def git_variables(home: str, workspace: str) -> dict[str, str]:
+    """What git is given where a grant lets it run: our settings go before those of any repository, submodules included.
+
+    No pager and no editor: on a terminal both would run what is typed. The config of `home` counts, unless the agent
+    can write it.
+    """
+    own = {"GIT_PAGER": "cat", "PAGER": "cat", "GIT_EDITOR": "false", "GIT_SEQUENCE_EDITOR": "false"}
+    for place, (key, value) in enumerate(_SETTINGS.items()):
+        own |= {f"GIT_CONFIG_KEY_{place}": key, f"GIT_CONFIG_VALUE_{place}": value}
+    own |= {"GIT_CONFIG_COUNT": str(len(_SETTINGS)), "GIT_TERMINAL_PROMPT": "0"}
+    if _within(Path(os.path.realpath(home)), [os.path.realpath(workspace)]):
+        own["GIT_CONFIG_GLOBAL"] = "/dev/null"
+    return own
+
+
+def uses_repository(found: Invocation) -> bool:
+    """Whether what it does depends on the repository that it is started in."""
+    return bool({base_name(found.binary), base_name(found.resolved)} & (_GIT | _OTHERS.keys()))
+
+
 def distrust(found: Invocation, *, cwd: str, workspace: str, writable: Sequence[str]) -> str:
     """Why no grant counts for this program in this place; empty when one may, and for most programs."""
     kinds = {base_name(found.binary), base_name(found.resolved)}

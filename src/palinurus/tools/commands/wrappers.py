@@ -59,6 +59,7 @@ class Unwrapped(Struct, frozen=True):
 
     programs: tuple[Argv, ...]
     wrappers: tuple[str, ...] = ()
+    shell_list: bool = False  # a shell among them would start several one after the other
 
 
 def unwrap(argv: Argv, depth: int = 0) -> Unwrapped | Opaque:
@@ -73,7 +74,7 @@ def unwrap(argv: Argv, depth: int = 0) -> Unwrapped | Opaque:
         return inner
     if inner == (argv,):
         return Unwrapped(inner)
-    return _together(argv[0], [unwrap(each, depth + 1) for each in inner])
+    return _together(argv, [unwrap(each, depth + 1) for each in inner])
 
 
 def never(name: str) -> str:
@@ -81,15 +82,22 @@ def never(name: str) -> str:
     return "it starts a program under another one" if _LOADER.fullmatch(name) else _NEVER.get(name, "")
 
 
-def _together(wrapper: str, parts: list[Unwrapped | Opaque]) -> Unwrapped | Opaque:
+def _together(wrapper: Argv, parts: list[Unwrapped | Opaque]) -> Unwrapped | Opaque:
     programs: list[Argv] = []
-    wrappers = [wrapper]
+    wrappers = [wrapper[0]]
+    shell_list = base_name(wrapper[0]) in SHELLS and _is_list(wrapper[-1])
     for part in parts:
         if isinstance(part, Opaque):
             return part
         programs += part.programs
         wrappers += part.wrappers
-    return Unwrapped(tuple(programs), tuple(dict.fromkeys(wrappers)))
+        shell_list |= part.shell_list
+    return Unwrapped(tuple(programs), tuple(dict.fromkeys(wrappers)), shell_list)
+
+
+def _is_list(text: str) -> bool:
+    script = parse(text)
+    return isinstance(script, Opaque) or len(script.pipelines) > 1
 
 
 def _through_env(argv: Argv) -> tuple[Argv, ...] | Opaque:

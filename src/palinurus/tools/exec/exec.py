@@ -9,7 +9,7 @@ gets one, and then it is exactly the string that the person was shown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from palinurus.config.handling import ElevatedSettings, ExecSettings
 from palinurus.domain.clock import Clock
+from palinurus.domain.errors import SandboxError
 from palinurus.domain.events import Notice
 from palinurus.domain.function_tool import failed, prepared_tool
 from palinurus.domain.keys import SessionKey
@@ -24,14 +25,17 @@ from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
 from palinurus.sandbox.quarters import Quarters, clean_env, command_in
-from palinurus.sandbox.sandbox import Command, Limits, Sandbox
+from palinurus.sandbox.sandbox import Command, Limits, Process, Sandbox
 from palinurus.tools.commands.allowlist import CONFIG
+from palinurus.tools.commands.repositories import git_variables, uses_repository
 from palinurus.tools.exec.call import Call, fault, working_directory
 from palinurus.tools.exec.fetchers import fetches
 from palinurus.tools.exec.outside import Grounds, Outside, look_outside
 from palinurus.tools.exec.place import Place, find_leave, find_place
 from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import About, Job, Processes
+from palinurus.tools.exec.running import helper_argv
+from palinurus.tools.exec.steps import StepChecks
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
 
@@ -39,6 +43,8 @@ RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read 
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
 GOES_ON = "(goes on in the background: see the tool process)"
 NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
+
+Start = Callable[[Command], Awaitable[Process]]
 
 
 class Given(Struct, frozen=True):
@@ -99,6 +105,7 @@ class _Office:
 
     def __init__(self, desk: ExecDesk) -> None:
         self._desk = desk
+        self._checks = StepChecks()
 
     async def prepare(self, run: ToolRun, call: Call) -> Prepared | ToolOutput:
         desk = self._desk
@@ -140,7 +147,7 @@ class _Office:
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self._desk.furnish, quarters)
-            return await self._go(call, about, self._desk.sandbox, command)
+            return await self._go(call, about, self._desk.sandbox.start, command)
 
         return Prepared(plan, go)
 
@@ -157,22 +164,37 @@ class _Office:
         plan = Plan("exec", found.summary, "host", found.argv, cwd, names, network=True, invocations=programs)
         free = place.security == "full" and place.ask != "always"
         about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
+        home = desk.home or grounds.workspace
+        by_grants = place.security == "allowlist" and found.judgement.covered
         env = {
-            **clean_env(desk.path, desk.home or grounds.workspace, pty=call.pty),
+            **clean_env(desk.path, home, pty=call.pty),
             **quarters.env,
             **given.env,
             **call.env,
+            **(git_variables(home, grounds.workspace) if by_grants and any(map(uses_repository, programs)) else {}),
             "PATH": desk.path,
         }
         command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS)
 
+        async def refuse_step(number: int) -> str:
+            held = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
+            return await asyncio.to_thread(found.refuse_step, number, call, held)
+
+        async def start(limited: Command) -> Process:
+            if not by_grants or len(found.steps) < 2:
+                return await desk.host.start(limited)
+            with self._checks.opened(refuse_step) as fd:
+                return await desk.host.start(replace(limited, argv=helper_argv(found.steps, fd), fds=(fd,)))
+
         async def go() -> ToolOutput:
             await asyncio.to_thread(found.still_holds)
+            if by_grants and (why := await refuse_step(0)):
+                raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
             for grant in leave.granted:
                 if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
                     await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
             remark = self._remark(run, place)
-            told = await self._go(call, about, desk.host, command)
+            told = await self._go(call, about, start, command)
             return replace(told, content=f"{remark}{told.content}")
 
         return Prepared(plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted)
@@ -186,14 +208,14 @@ class _Office:
         run.emit(Notice(remark))
         return f"[{remark}]\n"
 
-    async def _go(self, call: Call, about: About, sandbox: Sandbox, command: Command) -> ToolOutput:
+    async def _go(self, call: Call, about: About, start: Start, command: Command) -> ToolOutput:
         if call.background and not self._desk.processes.has_room(
             about.key.agent
         ):  # it may have been asked about for long
             return failed(NO_ROOM)
         about = replace(about, terminal=call.pty, listens=call.pty or call.background)
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
-        job = await self._desk.processes.start(about, lambda: sandbox.start(command))
+        job = await self._desk.processes.start(about, lambda: start(command))
         try:
             return await self._attend(job, call)
         except asyncio.CancelledError:

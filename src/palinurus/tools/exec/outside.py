@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import BadRequest, SandboxError
@@ -51,18 +52,31 @@ class Outside(Struct, frozen=True):
     programs: tuple[Invocation, ...] = ()
     seen: Mapping[str, Identity] = {}  # files that decide what is done, as they were
     astray: frozenset[Astray] = frozenset()  # arguments that lead out of the workspace, as was told
+    script: Script | None = None
+    steps: tuple[Step, ...] = ()  # of a command line of several programs
 
     def still_holds(self) -> None:
         """Raises SandboxError when a name has come to mean another program since it was looked at, a program or script
         was changed, or an argument leads elsewhere. Somebody may have taken half an hour to say yes."""
-        for program in self.programs:
-            if os.path.realpath(program.binary) != program.resolved:
-                raise SandboxError(f"{program.binary} is no longer {program.resolved}", hint="look at it and ask again")
+        if moved := self._moved():
+            raise SandboxError(moved, hint="look at it and ask again")
         for path, identity in self.seen.items():
             if identity_of(path) != identity:
                 raise SandboxError(f"{path} was changed since it was looked at", hint="look at it and ask again")
         if self.grounds and (led := _astray(self.judgement, self.grounds) - self.astray):
             raise SandboxError(f"{min(led).arg} leads elsewhere by now", hint="look at it and ask again")
+
+    def refuse_step(self, place: int, call: Call, grants: Sequence[Grant]) -> str:
+        """Why what was granted does not cover this step as things are now; empty when it does."""
+        if self.script is None or self.grounds is None:
+            return "it was not understood"
+        script = Script((replace(self.script.pipelines[place], connector=""),))
+        judgement = _judged(script, call, replace(self.grounds, grants=grants))
+        return self._moved() or ("" if judgement.covered else judgement.why)
+
+    def _moved(self) -> str:
+        away = (each for each in self.programs if os.path.realpath(each.binary) != each.resolved)
+        return next((f"{each.binary} is no longer {each.resolved}" for each in away), "")
 
 
 def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
@@ -79,9 +93,9 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
         raise BadRequest(f"there is no program {missing[0]!r}", hint="is it installed, and on the PATH?")
     seen = {path: identity for path in _deciding(judgement, programs, grounds.cwd) if (identity := identity_of(path))}
     astray = _astray(judgement, grounds)
-    return Outside(
-        judgement, render(script), _words(script), _started(script, programs), grounds, programs, seen, astray
-    )
+    steps = _steps(script, programs)
+    started = helper_argv(steps) if steps else (programs[0].binary, *programs[0].args)
+    return Outside(judgement, render(script), _words(script), started, grounds, programs, seen, astray, script, steps)
 
 
 def identity_of(path: str) -> Identity | None:
@@ -130,12 +144,12 @@ def _words(script: Script) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _started(script: Script, programs: Sequence[Invocation]) -> tuple[str, ...]:
+def _steps(script: Script, programs: Sequence[Invocation]) -> tuple[Step, ...]:
     if len(programs) == 1:
-        return (programs[0].binary, *programs[0].args)
+        return ()
     steps: list[Step] = []
     todo = list(programs)
     for pipeline in script.pipelines:
         mine, todo = todo[: len(pipeline.segments)], todo[len(pipeline.segments) :]
         steps.append((_WHEN[pipeline.connector], tuple((each.binary, (each.name, *each.args)) for each in mine)))
-    return helper_argv(steps)
+    return tuple(steps)

@@ -1,0 +1,157 @@
+"""What was allowed for longer means what it meant then: a workspace that changes underneath gets no more out of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
+from exec_bench import PATH, Bench, a_run, nothing_is_left
+
+from palinurus.config.handling import ExecSettings
+from palinurus.tools.grants.grants import Grant
+
+__all__ = ["nothing_is_left"]
+
+GIT = ("git add *", "git status", "git log *", "git diff *")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A repository of the owner's."""
+    if shutil.which("git", path=PATH) is None:
+        pytest.skip("git is not installed")
+    place = tmp_path / "workspace"
+    place.mkdir()
+    (place / "notes.md").write_text("figs\n")
+    git(place, "init", "-q", ".")
+    git(place, "add", "notes.md")
+    git(place, "commit", "-q", "-m", "first")
+    return place
+
+
+def git(folder: Path, *words: str) -> None:
+    call = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", *words]
+    env = {"PATH": PATH, "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(call, cwd=folder, env=env, check=True, timeout=20, capture_output=True)
+
+
+def make_trap(workspace: Path) -> Path:
+    """What an agent does in its sandbox: a repository that names a program. Returns what shows that it ran."""
+    ran = workspace.parent / "escaped"
+    sub = workspace / "sub"
+    sub.mkdir()
+    git(sub, "init", "-q", ".")
+    (sub / "evil.sh").write_text(f"#!/bin/sh\ntouch {ran}\n")
+    (sub / "evil.sh").chmod(0o755)
+    git(sub, "add", "evil.sh")
+    git(sub, "commit", "-q", "-m", "s")
+    git(sub, "config", "core.fsmonitor", "./evil.sh")
+    return ran
+
+
+def bench_of(workspace: Path, rules: Sequence[str]) -> Bench:
+    return Bench(workspace, ExecSettings(allowlist=tuple(rules), ask="on-miss"))
+
+
+def test_the_trap_is_one(workspace: Path) -> None:
+    ran = make_trap(workspace)
+    git(workspace, "add", "sub")
+    git(workspace, "status")
+    assert ran.exists()
+
+
+@pytest.mark.parametrize("joint", ["&&", ";", "|| ls nowhere ;", "\n"])
+async def test_a_step_is_judged_after_the_one_before_it_has_run(workspace: Path, joint: str) -> None:
+    ran = make_trap(workspace)
+    bench = bench_of(workspace, (*GIT, "ls *"))
+    text = await bench.runs(f"git add sub {joint} git status")
+    assert "not run from here on: the repository names programs that git would run (a repository inside it)" in text
+    assert "[exit 126" in text
+    assert "On branch" not in text
+    assert not ran.exists()
+
+
+async def test_steps_that_are_still_allowed_run_on_a_terminal_and_in_the_background_too(workspace: Path) -> None:
+    bench = bench_of(workspace, (*GIT, "echo *"))
+    for more in ({}, {"pty": True}):
+        text = await bench.runs("git add notes.md && git status && echo done", **more)
+        assert "On branch main" in text
+        assert "done" in text
+    make_trap(workspace)
+    assert "not run from here on" in await bench.runs("git add sub; git status", pty=True)
+
+
+async def test_a_grant_that_is_withdrawn_meanwhile_covers_no_further_step(workspace: Path) -> None:
+    paths = {name: str(shutil.which(name, path=PATH)) for name in ("cat", "echo")}
+    grants = [
+        Grant(name, "exec", "home", binary=path, resolved=os.path.realpath(path), args=("**",))
+        for name, path in paths.items()
+    ]
+    bench = Bench(workspace, ExecSettings(ask="on-miss"), grants=grants)
+    os.mkfifo(workspace / "gate")
+    told = await bench.use(bench.exec, command="cat gate; echo more", background=True)
+    assert not told.is_error
+    await bench.grants.revoke("echo", bench.clock.now_ms())
+    (workspace / "gate").write_text("")  # only now the first step ends
+    job = bench.processes.of(a_run().key)[0]
+    assert await job.wait(60)
+    assert "not run from here on: echo more is not on the allowlist" in job.news()
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("sh -c 'git add sub; git status'", "without `sh -c`"),
+        ("nice sh -c 'git add sub && git status'", "without `sh -c`"),
+        ("git add sub | git status", "starts git twice at once"),
+        ("git add sub | nice git status", "starts git twice at once"),
+    ],
+)
+async def test_what_nobody_can_look_at_in_between_asks(workspace: Path, command: str, why: str) -> None:
+    make_trap(workspace)
+    bench = bench_of(workspace, GIT)
+    assert why in (await bench.prepare(command=command)).ask
+
+
+async def test_what_was_changed_while_a_person_was_asked_is_judged_again(workspace: Path) -> None:
+    """Every command asks here, the granted ones too: half an hour may pass."""
+    bench = Bench(workspace, ExecSettings(allowlist=GIT, ask="always"))
+    ran = make_trap(workspace)
+    prepared = await bench.prepare(command="git status")
+    assert prepared.ask
+    git(workspace, "add", "sub")
+    with pytest.raises(Exception, match="no longer allowed: the repository names programs"):
+        await prepared.run()
+    assert not ran.exists()
+    assert not bench.started
+
+
+async def test_granted_git_takes_no_program_from_a_repository_even_if_nobody_saw_it(workspace: Path) -> None:
+    """As if the repository had been changed between our look and git's own."""
+    ran = make_trap(workspace)
+    bench = bench_of(workspace, GIT)
+    await bench.runs("git status")
+    (workspace / ".git" / "hooks").mkdir(exist_ok=True)
+    (workspace / ".git" / "hooks" / "post-index-change").write_text(f"#!/bin/sh\ntouch {ran}\n")
+    (workspace / ".git" / "hooks" / "post-index-change").chmod(0o755)
+    git(workspace, "config", "core.fsmonitor", f"touch {ran}; false")
+    git(workspace, "config", "core.pager", f"touch {ran}; cat")
+    subprocess.run(["git", "add", "sub"], cwd=workspace, env=dict(bench.started[0].env), check=True, timeout=20)
+    subprocess.run(["git", "status"], cwd=workspace, env=dict(bench.started[0].env), check=True, timeout=20)
+    assert not ran.exists()
+
+
+async def test_on_a_terminal_granted_git_opens_no_pager_and_no_editor(workspace: Path) -> None:
+    """Both run what is typed, and the agent types."""
+    bench = bench_of(workspace, ("git log *", "git commit --allow-empty"))
+    text = await bench.runs("git log", pty=True)
+    assert "first" in text
+    assert "[exit 0" in text
+    assert "[exit 1" in await bench.runs("git commit --allow-empty", pty=True)
