@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import PATH, Bench, a_run, nothing_is_left
 
 from palinurus.config.handling import ExecSettings
+from palinurus.domain.errors import SandboxError
 from palinurus.tools.grants.grants import Grant
 
 __all__ = ["nothing_is_left"]
@@ -127,7 +128,7 @@ async def test_what_was_changed_while_a_person_was_asked_is_judged_again(workspa
     prepared = await bench.prepare(command="git status")
     assert prepared.ask
     git(workspace, "add", "sub")
-    with pytest.raises(Exception, match="no longer allowed: the repository names programs"):
+    with pytest.raises(SandboxError, match="no longer allowed: the repository names programs"):
         await prepared.run()
     assert not ran.exists()
     assert not bench.started
@@ -155,3 +156,44 @@ async def test_on_a_terminal_granted_git_opens_no_pager_and_no_editor(workspace:
     assert "first" in text
     assert "[exit 0" in text
     assert "[exit 1" in await bench.runs("git commit --allow-empty", pty=True)
+
+
+# ——— links
+
+
+@pytest.mark.parametrize("argument", ["{root}/notes.md", "notes.md", "x={root}/notes.md", "a:{root}/notes.md,b"])
+async def test_a_file_that_became_a_link_out_is_not_printed_because_it_once_was_allowed(
+    workspace: Path, argument: str
+) -> None:
+    (workspace.parent / "id_rsa").write_text("s3cret\n")
+    command = f"cat {argument.format(root=workspace)}"
+    bench = bench_of(workspace, (command,))
+    assert not (await bench.prepare(command=command)).ask
+    (workspace / "notes.md").unlink()
+    (workspace / "notes.md").symlink_to("../id_rsa")
+    assert "leads out of the workspace by a link" in (await bench.prepare(command=command)).ask
+
+
+async def test_of_several_arguments_none_becomes_a_link_out_unseen(workspace: Path) -> None:
+    """One that leads out was told, and a person said yes to that one."""
+    (workspace / "link").symlink_to("/etc/hostname")
+    bench = bench_of(workspace, ())
+    prepared = await bench.prepare(command=f"cat link {workspace}/notes.md")
+    assert prepared.ask
+    (workspace / "notes.md").unlink()
+    (workspace / "notes.md").symlink_to("/etc/passwd")
+    with pytest.raises(SandboxError, match="leads elsewhere by now"):
+        await prepared.run()
+    assert not bench.started
+
+
+async def test_a_step_that_makes_a_link_does_not_help_the_next_one(workspace: Path) -> None:
+    (workspace.parent / "id_rsa").write_text("s3cret\n")
+    (workspace / "way").mkdir()
+    (workspace / "way" / "notes.md").symlink_to(workspace.parent / "id_rsa")
+    packed = ["tar", "-C", str(workspace / "way"), "-cf", str(workspace / "a.tar"), "notes.md"]
+    subprocess.run(packed, check=True, timeout=20)
+    bench = bench_of(workspace, ("tar xf a.tar", "cat *"))
+    text = await bench.runs("tar xf a.tar && cat notes.md")
+    assert "not run from here on: notes.md leads out of the workspace by a link" in text
+    assert "s3cret" not in text

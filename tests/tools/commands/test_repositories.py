@@ -211,6 +211,20 @@ def test_others_that_start_git_are_judged_as_git_is(repository: Room) -> None:
         ("tee link", True),
         ("grep -flink x", True),
         ("grep --file=link x", True),
+        ("grep -nflink x", True),
+        ("grep --file=a,b x", True),
+        ("cat {root}/notes.md", False),
+        ("cat {root}/link", True),
+        ("cat {root}/sub/../link", True),
+        ("cat {root}/way/../secret", True),
+        ("cat x={root}/link", True),
+        ("cat x:{root}/link", True),
+        ("cat y,x:{root}/link", True),
+        ("cat {alias}/link", True),
+        ("cat {alias}/notes.md", False),
+        ("cat {root}/sub/../../secret", False),
+        ("cat {elsewhere}", False),
+        ("cat '~tilde'", True),
     ],
 )
 def test_an_argument_that_leads_out_of_the_workspace_by_a_link_asks(tmp_path: Path, command: str, astray: bool) -> None:
@@ -218,11 +232,15 @@ def test_an_argument_that_leads_out_of_the_workspace_by_a_link_asks(tmp_path: Pa
     room.write("notes.md", "")
     room.write("sub/x", "")
     (tmp_path / "secret").write_text("")
+    (tmp_path / "alias").symlink_to("workspace")
+    (tmp_path / "elsewhere").symlink_to("secret")
+    command = command.format(root=room.root, alias=tmp_path / "alias", elsewhere=tmp_path / "elsewhere")
     for name, target in {
         "link": "../secret", "sub/deep": "../link", "way": "..", "inside": "notes.md", "gone": "/no/such/place",
+        "a,b": "../secret", "~tilde": "../secret",
     }.items():  # fmt: skip
         (room.root / name).symlink_to(target)
-    rules = ("cat *", "tee *", "grep -flink x", "grep --file=link x")
+    rules = ("cat *", "tee *", command)
     where = Surroundings(str(room.root), PATH, (str(room.root),), str(room.root))
     for allowed in (Allowed(allowlist=rules), Allowed(allowlist=(command,))):
         judgement = judge(parse(command), allowed, where)

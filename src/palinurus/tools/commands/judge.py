@@ -133,7 +133,7 @@ def changed_meaning(found: Invocation, where: Surroundings) -> str:
 
 
 def _astray(found: Invocation, where: Surroundings) -> str:
-    astray = leads_out(found.args, cwd=where.cwd, workspace=where.workspace) if where.workspace else None
+    astray = next(leads_out(found.args, cwd=where.cwd, workspace=where.workspace), None) if where.workspace else None
     return f"{quoted(astray.arg)} leads out of the workspace by a link, to {quoted(astray.real)}" if astray else ""
 
 

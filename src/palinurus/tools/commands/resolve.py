@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from palinurus.domain.plan import Invocation
 from palinurus.tools.commands.script import Argv
 
 LONGEST_PATH = 4096
+MOST_PARTS = 32  # of one argument that are looked at by where they begin
 _SPLIT = re.compile("[=:@,]")
 SYSTEM = frozenset({Path("/bin"), Path("/usr/bin")})
 
@@ -44,21 +46,47 @@ class Astray(NamedTuple):
     real: str
 
 
-def leads_out(args: Iterable[str], *, cwd: str, workspace: str) -> Astray | None:
-    """The first argument that may be a path in the workspace and leads out of it by a link.
+def leads_out(args: Iterable[str], *, cwd: str, workspace: str) -> Iterator[Astray]:
+    """The arguments that may be a path in the workspace and lead out of it by a link.
 
     The agent can make links where it works, and a program that was allowed to read `notes.md` would follow one.
     """
     root = os.path.realpath(workspace)
     for arg in args:
-        for part in sorted({arg, arg[2:] if arg.startswith("-") else "", *_SPLIT.split(arg)} - {""}):
-            if part.startswith(("/", "~")) or len(part) >= LONGEST_PATH:
-                continue
-            meant = os.path.join(cwd, part)  # noqa: PTH118  as text: a Path would tidy it up
-            real = os.path.realpath(meant)
-            if real != os.path.normpath(meant) and not Path(real).is_relative_to(root):
-                return Astray(arg, real)
-    return None
+        for part in sorted(_parts(arg)):
+            if part and len(part) < LONGEST_PATH and (real := _strays(part, cwd, root)):
+                yield Astray(arg, real)
+
+
+def _parts(arg: str) -> set[str]:
+    """What in an argument may be a path: all of it, what stands between and behind `=`, `:`, `@` and `,`, and what
+    stands behind the letters of options."""
+    marks = islice(_SPLIT.finditer(arg), MOST_PARTS)
+    letters = range(2, min(len(arg), MOST_PARTS)) if arg.startswith("-") and not arg.startswith("--") else ()
+    return {arg, *_SPLIT.split(arg), *(arg[mark.end() :] for mark in marks), *(arg[at:] for at in letters)}
+
+
+def _strays(part: str, cwd: str, root: str) -> str:
+    """Where a path of the workspace leads, when that is outside of it and not where its words say; empty otherwise."""
+    meant = os.path.join(cwd, part)  # noqa: PTH118  as text: a Path would tidy it up
+    real, said = os.path.realpath(meant), os.path.normpath(meant)
+    if real == said or Path(real).is_relative_to(root):
+        return ""
+    # A path from the root of the system may go through links that are none of the agent's.
+    own = not part.startswith("/") or _enters(said, root) or real != os.path.realpath(said)
+    return real if own else ""
+
+
+def _enters(path: str, root: str) -> bool:
+    """Whether a path goes through the workspace, by its name or by a link to it."""
+    place = "/"
+    for name in Path(path).parts[1:]:
+        place = os.path.realpath(os.path.join(place, name))  # noqa: PTH118
+        if Path(place).is_relative_to(root):
+            return True
+        if not os.path.lexists(place):
+            return False
+    return False
 
 
 def _places(name: str, cwd: str, path: str) -> Iterator[Path]:

@@ -110,8 +110,8 @@ def identity_of(path: str) -> Identity | None:
 
 
 def _astray(judgement: Judgement, grounds: Grounds) -> frozenset[Astray]:
-    found = (leads_out(each.args, cwd=grounds.cwd, workspace=grounds.workspace) for each in judgement.invocations)
-    return frozenset(each for each in found if each)
+    place = {"cwd": grounds.cwd, "workspace": grounds.workspace}
+    return frozenset(each for found in judgement.invocations for each in leads_out(found.args, **place))
 
 
 def _deciding(judgement: Judgement, programs: Sequence[Invocation], cwd: str) -> Iterator[str]:
