@@ -120,6 +120,122 @@ def test_nothing_is_covered_whose_program_lies_where_the_agent_writes(
     assert not judged(machine, command, *(grant(machine, name, *args) for name, args in rules), where=where).covered
 
 
+# ——— the word that says what to run
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "covered"),
+    [
+        # the text of a program stands behind options
+        ("sed -n *", "sed -n '1e id' a", False),
+        ("sed -n 5p *", "sed -n 5p a b", True),
+        ("sed -n -e *", "sed -n -e '1e id' a", False),
+        ("sed -n -e 5p *", "sed -n -e 5p a", True),
+        ("sed -ne *", "sed -ne '1e id' a", False),
+        ("sed -e*", "sed '-e1e id'", False),
+        ("sed --expression=*", "sed '--expression=1e id'", False),
+        ("sed -e 5p -f *", "sed -e 5p -f x a", False),
+        ("sed 5p a -e *", "sed 5p a -e '1e id'", False),
+        ("sed -i s/a/b/ *", "sed -i s/a/b/ a", True),
+        ("sed -l 5 *", "sed -l 5 '1e id'", False),
+        ("sed -- *", "sed -- '1e id'", False),
+        ("sed --new-option 5p *", "sed --new-option 5p a", False),
+        ("sed --new-option 5p a", "sed --new-option 5p a", True),
+        ("awk -F: *", "awk -F: 'BEGIN{system(\"id\")}'", False),
+        ("awk -F : *", "awk -F : 'BEGIN{system(\"id\")}'", False),
+        ("awk -F : '{print}' *", "awk -F : '{print}' a", True),
+        ("awk -v x=1 *", "awk -v x=1 'BEGIN{system(\"id\")}'", False),
+        ("awk -f *", "awk -f x a", False),
+        ("awk -f a.awk *", "awk -f a.awk x", True),
+        ("awk --sandbox *", "awk --sandbox '{print}'", False),
+        # interpreters
+        ("python3 -u *", "python3 -u x.py", False),
+        ("python3 -u x.py *", "python3 -u x.py a", True),
+        ("python3 -W ignore *", "python3 -W ignore x.py", False),
+        ("python3 -m *", "python3 -m x", False),
+        ("python3 -m pytest *", "python3 -m pytest a", True),
+        ("python3 -m pytest -k *", "python3 -m pytest -k a", True),
+        ("python3 -c *", "python3 -c 'import os'", False),
+        ("python3 -uc *", "python3 -uc 'import os'", False),
+        ("python3 x.py --flag *", "python3 x.py --flag a", True),
+        ("perl -w *", "perl -w x.pl", False),
+        ("perl -pe *", "perl -pe 'system(1)' a", False),
+        ("perl -pe s/a/b/ *", "perl -pe s/a/b/ a", True),
+        ("perl -lI lib *", "perl -lI lib x.pl", False),
+        ("perl -i.bak -pe *", "perl -i.bak -pe 'system(1)'", False),
+        ("perl -e 1 -M*", "perl -e 1 -Mx", False),
+        ("node -r x *", "node -r x y.js", False),
+        ("node -e *", "node -e 'x()'", False),
+        ("node -pe *", "node -pe 'x()'", False),
+        ("node --print -e *", "node --print -e 'x()'", False),
+        ("node --inspect *", "node --inspect y.js", False),
+        ("node y.js *", "node y.js a", True),
+        # commands of their own
+        ("npm --silent *", "npm --silent exec", False),
+        ("npm run *", "npm run test", True),
+        ("docker --context x *", "docker --context x run", False),
+        ("git --no-pager *", "git --no-pager bisect run ./x", False),
+        ("git --no-pager *", "git --no-pager log", True),
+        ("git --no-pager log *", "git --no-pager log a", True),
+        ("git --new-option *", "git --new-option log", False),
+        ("git push --force *", "git push --force ./evil.git", False),
+        ("git push --force origin *", "git push --force origin main", True),
+        ("git fetch --upload-pack *", "git fetch --upload-pack ./x origin", False),
+        ("git clone -u *", "git clone -u ./x", False),
+        ("git archive --exec *", "git archive --exec ./x HEAD", False),
+        ("tar xf *", "tar xf a.tar", True),
+        ("tar -xf *", "tar -xf a.tar", True),
+        ("tar xIf *", "tar xIf ./x a.tar", False),
+        ("tar xf a.tar -I *", "tar xf a.tar -I ./x", False),
+        ("tar xf a.tar --to-command *", "tar xf a.tar --to-command ./x", False),
+        ("tar cTf *", "tar cTf list a.tar", False),
+        ("tar xf a.tar -C *", "tar xf a.tar -C sub", True),
+        # options that start a program
+        ("find src -exec *", "find src -exec ./x ';'", False),
+        ("find src -name *", "find src -name a", True),
+        ("find src -name * -ok id +", "find src -name a -ok id +", False),
+        ("rsync -ave *", "rsync -ave ./x a b", False),
+        ("rg --pre *", "rg --pre ./x y", False),
+        ("sort --compress-prog *", "sort --compress-prog ./x a", False),
+    ],
+)
+def test_a_wildcard_never_stands_for_what_is_run(machine: Any, line: str, command: str, covered: bool) -> None:
+    judgement = judge(parse(command), Allowed(allowlist=[line]), machine.where)
+    assert judgement.covered is covered
+    assert covered or "has to name it" in judgement.why
+    assert all(allows(exactly(each), each) for each in judgement.invocations)
+
+
+@pytest.mark.parametrize(
+    ("command", "listens"),
+    [
+        ("python3 -u", True),
+        ("python3 -W ignore -", True),
+        ("python3 -v", True),
+        ("python3 -i", True),
+        ("perl -w -", True),
+        ("node /dev/stdin", True),
+        ("python3 --version", False),
+        ("node -v", False),
+        ("python3 -c 'import os'", False),
+        ("python3 -u x.py", False),
+    ],
+)
+def test_an_interpreter_that_is_told_nothing_does_what_its_input_says(
+    machine: Any, command: str, listens: bool
+) -> None:
+    judgement = judge(parse(command), Allowed([exact(machine, command)]), machine.where)
+    assert judgement.covered is not listens
+    assert ("does what its standard input says" in judgement.why) is listens
+
+
+def exact(machine: Any, command: str) -> Grant:
+    script = parse(command)
+    assert isinstance(script, Script)
+    found = resolve(script.segments[0].argv, cwd=machine.where.cwd, path=machine.where.path)
+    return Grant("exact", "exec", "home", binary=found.binary, resolved=found.resolved, args=exactly(found).args)
+
+
 # ——— lines of the allowlist
 
 

@@ -16,7 +16,10 @@ from palinurus.tools.commands.resolve import resolve
 from palinurus.tools.commands.shell import parse
 
 PATH = "/usr/bin:/bin"
-RULES = ("git status", "git log *", "git push origin *", "git --no-pager log", "git -C sub status", "git commit -m x")
+RULES = (
+    *("git status", "git log *", "git push origin *", "git --no-pager log", "git -C sub status", "git commit -m x"),
+    "git --no-pager -C sub status",
+)
 ENV = {"PATH": PATH, "GIT_CONFIG_NOSYSTEM": "1"}
 
 pytestmark = pytest.mark.skipif(shutil.which("git", path=PATH) is None, reason="git is not installed")
@@ -181,6 +184,7 @@ def test_many_names_of_any_length_are_read(repository: Room) -> None:
 def test_another_place_or_setting_asks_although_the_rule_names_it(repository: Room) -> None:
     repository.git("init", "-q", "sub")
     assert "another place or setting (-C)" in repository.judge("git -C sub status").why
+    assert "another place or setting (-C)" in repository.judge("git --no-pager -C sub status").why
 
 
 def test_others_that_start_git_are_judged_as_git_is(repository: Room) -> None:

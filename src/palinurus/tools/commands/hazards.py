@@ -8,9 +8,9 @@ a grant: there a `*` does not stand for them. `git *` is for git's common comman
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from palinurus.domain.plan import Invocation
+from palinurus.tools.commands.options import GIT_PLAIN, Reading, read_options, starts_program
 from palinurus.tools.commands.script import base_name, names
 from palinurus.tools.commands.wrappers import SHELLS, never
 from palinurus.tools.grants.grants import Grant, GrantDraft, covers
@@ -60,14 +60,14 @@ _GIT_ELSEWHERE = names(
 )  # where to is named too: it may be a repository of the agent's
 _TRANSPORT = re.compile(r"[\w.+-]*::")  # addresses by which git starts a program, such as ext::./x
 
-_EVERY = 1_000_000
-_NAMED: Mapping[str, int] = {
-    # So many words are a script, the text of a program, or a command that may run anything. Tar's are old options,
-    # which need no dash: `tar xIf ./x a.tar` runs ./x.
-    **dict.fromkeys(_INTERPRETERS | _LANGUAGES | _PACKAGERS | _ARCHIVERS | _STEWARDS | (_REPOSITORIES - {"git"}), 1),
-    **dict.fromkeys(_EDITORS | _OPENERS, _EVERY),
-}
+_DECIDED = _INTERPRETERS | _LANGUAGES | _PACKAGERS | _ARCHIVERS | _STEWARDS | _REPOSITORIES
+"""Of these some words are a script, the text of a program, or a command that may run anything: options.py says which.
+Tar's are old options, which need no dash: `tar xIf ./x a.tar` runs ./x."""
+
+_EVERY = _EDITORS | _OPENERS  # of these any word may be
 _VERSION = re.compile(r"[-\d.]+$")
+_TELLS = names("--version -version -V --help -h")  # then it says something and runs nothing
+_TELL_VERSION = names("node nodejs perl php")  # by -v too; others run the same and say more
 _LISTENERS = _INTERPRETERS | _EDITORS | names("m4 crontab")  # without a file they do what their standard input says
 
 
@@ -85,7 +85,19 @@ def runs_scripts(name: str) -> bool:
 
 def reads_program(found: Invocation) -> bool:
     """Whether what it does is written on its standard input: then no words of the command say what it will be."""
-    return bool(_kinds(found) & _LISTENERS) and found.args in ((), ("-",))
+    if not _kinds(found) & _LISTENERS:
+        return False
+    if found.args in ((), ("-",)):
+        return True
+    return any(_listens(kind, found.args) for kind in _kinds(found) & _INTERPRETERS)
+
+
+def _listens(kind: str, args: tuple[str, ...]) -> bool:
+    reading = read_options(kind, args)
+    if reading.known:
+        return not reading.told
+    says = bool({*args} & _TELLS) or (args == ("-v",) and kind in _TELL_VERSION)
+    return not says and all(arg.startswith("-") for arg in args)
 
 
 def allows(grant: Grant | GrantDraft, found: Invocation) -> bool:
@@ -95,12 +107,16 @@ def allows(grant: Grant | GrantDraft, found: Invocation) -> bool:
 
 def unnamed(grant: Grant | GrantDraft, found: Invocation) -> str:
     """The first argument that the grant would have to name and does not; empty when there is none."""
-    kinds = _kinds(found)
-    for place, arg in enumerate(found.args):
-        named = place < len(grant.args) and grant.args[place] != REST and is_literal(grant.args[place])
-        if not named and _has_to_be_named(kinds, place, found.args):
-            return arg or "''"
-    return ""
+    open_places = [
+        place
+        for place in range(len(found.args))
+        if place >= len(grant.args) or grant.args[place] == REST or not is_literal(grant.args[place])
+    ]
+    if not open_places:
+        return ""
+    decides = _deciding(_kinds(found), found.args)
+    place = next((place for place in open_places if decides is None or place in decides), None)
+    return "" if place is None else found.args[place] or "''"
 
 
 def _kinds(found: Invocation) -> set[str]:
@@ -109,9 +125,34 @@ def _kinds(found: Invocation) -> set[str]:
     return called | {_VERSION.sub("", each) for each in called}
 
 
-def _has_to_be_named(kinds: set[str], place: int, args: tuple[str, ...]) -> bool:
-    if "git" in kinds and (_TRANSPORT.match(args[place]) or (place == 0 and args[0] not in _GIT)):
-        return True
-    if "git" in kinds and place == 1 and args[0] in _GIT_ELSEWHERE:
-        return True
-    return any(place < _NAMED.get(kind, 0) for kind in kinds)
+def _deciding(kinds: set[str], args: tuple[str, ...]) -> set[int] | None:
+    """The places of the words that have to be named; None for all of them."""
+    if kinds & _EVERY or any(starts_program(kind, args) for kind in kinds):
+        return None
+    places: set[int] = set()
+    for kind in kinds & _DECIDED:
+        reading = read_options(kind, args)
+        if not reading.known:
+            return None
+        decided = _deciding_of_git(reading, args) if kind == "git" else reading.decides
+        if decided is None:
+            return None
+        places |= decided
+    return places
+
+
+def _deciding_of_git(reading: Reading, args: tuple[str, ...]) -> set[int] | None:
+    """The common commands need no naming; of those that reach elsewhere, where to has to be named."""
+    places = {place for place, arg in enumerate(args) if _TRANSPORT.match(arg)}
+    command = max(reading.decides, default=-1)
+    if command < 0 or not reading.told:
+        return places | reading.decides
+    places |= reading.decides - ({command} if args[command] in _GIT else set())
+    if args[command] in _GIT_ELSEWHERE:
+        for place in range(command + 1, len(args)):
+            places.add(place)
+            if not args[place].startswith("-"):
+                break
+        if any(arg.startswith("-") and arg not in GIT_PLAIN for arg in args[command + 1 :]):
+            return None
+    return places

@@ -13,6 +13,7 @@ import re
 import stat
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from palinurus.domain.plan import Invocation
@@ -85,8 +86,9 @@ def distrust(found: Invocation, *, cwd: str, workspace: str, writable: Sequence[
 
 
 def _git(found: Invocation, cwd: str, workspace: str, reach: Sequence[str]) -> str:
-    if found.args and found.args[0].startswith("-") and found.args[0] not in _PLAIN_OPTIONS:
-        return f"{found.name} is told of another place or setting ({found.args[0]})"
+    before = takewhile(lambda arg: arg.startswith("-"), found.args)
+    if option := next((arg for arg in before if arg not in _PLAIN_OPTIONS), ""):
+        return f"{found.name} is told of another place or setting ({option})"
     place = _repository(Path(cwd))
     if place is None or not _within(place, reach):
         return ""
