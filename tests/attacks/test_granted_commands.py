@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import PATH, Bench, a_run, nothing_is_left
 
 from palinurus.config.handling import ExecSettings
-from palinurus.domain.errors import SandboxError
+from palinurus.domain.errors import NotFound, SandboxError
+from palinurus.sandbox.host import HostSandbox
 from palinurus.tools.grants.grants import Grant
 
 __all__ = ["nothing_is_left"]
@@ -197,3 +198,93 @@ async def test_a_step_that_makes_a_link_does_not_help_the_next_one(workspace: Pa
     text = await bench.runs("tar xf a.tar && cat notes.md")
     assert "not run from here on: notes.md leads out of the workspace by a link" in text
     assert "s3cret" not in text
+
+
+# ——— what changes while a person is asked
+
+
+@pytest.mark.parametrize("command", ["rm -rf *", "rm -rf a", "sh -c 'rm -rf *'"])
+async def test_a_folder_that_was_swapped_while_a_person_was_asked_is_not_entered(workspace: Path, command: str) -> None:
+    photos = workspace.parent / "photos"
+    for folder in (photos, workspace / "build"):
+        folder.mkdir()
+        (folder / "a").write_text("")
+    bench = bench_of(workspace, ())
+    prepared = await bench.prepare(command=command, workdir="build")
+    assert prepared.ask
+    (workspace / "build").rename(workspace / "old")
+    (workspace / "build").symlink_to(photos)
+    with pytest.raises(SandboxError, match="build is another folder than the one that was looked at"):
+        await prepared.run()
+    assert (photos / "a").exists()
+    assert not bench.started
+
+
+async def test_the_folder_is_compared_once_more_where_the_command_starts(workspace: Path) -> None:
+    """As if it had been swapped behind our last look."""
+    photos = workspace.parent / "photos"
+    photos.mkdir()
+    (workspace / "build").mkdir()
+    bench = bench_of(workspace, ())
+    assert "[exit 0" in str((await bench.approved(command="rm -rf *", workdir="build")).content)
+    command = bench.started[0]
+    (workspace / "build").rmdir()
+    (workspace / "build").symlink_to(photos)
+    with pytest.raises(SandboxError, match="another folder"):
+        await HostSandbox().start(command)
+    (workspace / "build").unlink()
+    with pytest.raises(NotFound, match="there is no directory"):
+        await HostSandbox().start(command)
+
+
+async def test_between_two_steps_the_folder_stays_the_same_too(workspace: Path) -> None:
+    (workspace / "build").mkdir()
+    os.mkfifo(workspace / "build" / "gate")
+    bench = bench_of(workspace, ("cat gate", "echo *"))
+    await bench.use(bench.exec, command="cat gate; echo more", workdir="build", background=True)
+    (workspace / "build").rename(workspace / "old")
+    (workspace / "old" / "gate").write_text("")
+    job = bench.processes.of(a_run().key)[0]
+    assert await job.wait(60)
+    assert "not run from here on" in (text := job.news())
+    assert "build is another folder" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("sh tool > out", "tool"),
+        ("./tool > out", "tool"),
+        ("cd . && sh ./tool", "tool"),
+        ("cat {root}/tool > out", "tool"),
+        ("echo hi > fresh", "fresh"),
+        ("X=tool; sh $X", "tool"),
+        ("cp tool 'sub folder'/x; ls folder > out", "folder"),
+    ],
+)
+@pytest.mark.parametrize("change", ["write", "link"])
+async def test_a_file_that_a_shell_string_names_is_part_of_what_was_seen(
+    workspace: Path, command: str, name: str, change: str
+) -> None:
+    (workspace / "tool").write_text("echo good\n")
+    (workspace / "tool").chmod(0o755)
+    bench = bench_of(workspace, ())
+    prepared = await bench.prepare(command=command.format(root=workspace))
+    assert prepared.ask
+    (workspace / name).unlink(missing_ok=True)
+    if change == "write":
+        (workspace / name).write_text("echo evil\n")
+    else:
+        (workspace / name).symlink_to("/etc/passwd")
+    with pytest.raises(SandboxError, match=f"{name} was changed since it was looked at"):
+        await prepared.run()
+    assert not bench.started
+
+
+async def test_what_a_shell_string_does_not_name_may_change_and_a_folder_may_fill(workspace: Path) -> None:
+    (workspace / "build").mkdir()
+    bench = bench_of(workspace, ())
+    prepared = await bench.prepare(command="ls build > out; cat out")
+    (workspace / "build" / "new").write_text("")
+    (workspace / "other").write_text("")
+    assert "new\n[exit 0" in str((await prepared.run()).content)

@@ -10,8 +10,10 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from palinurus.domain.errors import NotFound, SandboxError
 from palinurus.sandbox.family import COOKIE, POLITE_SECONDS, Marks, end_family
 from palinurus.sandbox.limits import as_rlimits, lower
 from palinurus.sandbox.process import Running
@@ -41,14 +43,15 @@ class HostSandbox:
     async def start(self, command: Command) -> Running:
         cookie = os.urandom(12).hex()
         env = {**command.env, COOKIE: cookie}
-        spawned = spawn(
-            command.argv,
-            env,
-            cwd=command.cwd,
-            pty=command.pty,
-            pass_fds=command.fds,
-            orders={"terminal": True} if command.pty else None,
-        )
+        with _folder(command) as cwd:
+            spawned = spawn(
+                command.argv,
+                env,
+                cwd=cwd,
+                pty=command.pty,
+                pass_fds=command.fds,
+                orders={"terminal": True} if command.pty else None,
+            )
         _limit(spawned.child.pid, command.limits)
         return Running(spawned, _Ending(spawned, cookie), command.limits.wall_seconds)
 
@@ -71,6 +74,25 @@ class _Ending:
             await asyncio.sleep(POLITE_SECONDS)
             os.killpg(self.pid, signal.SIGKILL)
         return []
+
+
+@contextmanager
+def _folder(command: Command) -> Iterator[str]:
+    """Where to start it: on Linux the very folder that was compared, whatever has its name a moment later."""
+    if command.folder is None:
+        yield command.cwd
+        return
+    try:
+        held = os.open(command.cwd, os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY))
+    except OSError:
+        raise NotFound(f"there is no directory {command.cwd}", hint="give an existing working directory") from None
+    try:
+        found = os.fstat(held)
+        if (found.st_dev, found.st_ino) != command.folder:
+            raise SandboxError(f"{command.cwd} is another folder than the one that was looked at", hint="ask again")
+        yield f"/proc/self/fd/{held}" if _LINUX else command.cwd
+    finally:
+        os.close(held)
 
 
 def _limit(pid: int, limits: Limits) -> None:

@@ -44,6 +44,7 @@ class Command(Struct, frozen=True):
     pty: bool = False
     limits: Limits = Limits()
     fds: tuple[int, ...] = ()  # descriptors that it keeps; a host's only
+    folder: tuple[int, int] | None = None  # device and inode that cwd must still have; a host's only
 
 
 class Ended(Struct, frozen=True):

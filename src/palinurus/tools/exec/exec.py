@@ -174,7 +174,7 @@ class _Office:
             **(git_variables(home, grounds.workspace) if by_grants and any(map(uses_repository, programs)) else {}),
             "PATH": desk.path,
         }
-        command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS)
+        command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS, folder=found.folder)
 
         async def refuse_step(number: int) -> str:
             held = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())

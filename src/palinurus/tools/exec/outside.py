@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,7 +18,7 @@ from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.domain.plan import Invocation
 from palinurus.tools.commands.hazards import runs_scripts
 from palinurus.tools.commands.judge import Allowed, Judgement, Surroundings, judge
-from palinurus.tools.commands.resolve import Astray, leads_out, resolve
+from palinurus.tools.commands.resolve import LONGEST_PATH, Astray, leads_out, resolve
 from palinurus.tools.commands.script import Opaque, Script, of_argv, render
 from palinurus.tools.commands.shell import parse
 from palinurus.tools.exec.call import Call
@@ -28,7 +29,11 @@ from palinurus.tools.grants.grants import Grant
 _WHEN = {"": "always", ";": "always", "&&": "and", "||": "or"}
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  anybody can write there
 
+MOST_NAMED = 200  # words of a string for a shell that are looked at as names of files
+
 Identity: TypeAlias = tuple[int, int, int, int, int]
+Folder: TypeAlias = tuple[int, int]  # device and inode
+_WORD = re.compile(r"[^\s|&;<>()$`\\\"'=:,*?\[\]{}]+")
 
 
 class Grounds(Struct, frozen=True):
@@ -50,10 +55,11 @@ class Outside(Struct, frozen=True):
     started: tuple[str, ...]  # for the kernel
     grounds: Grounds | None = None
     programs: tuple[Invocation, ...] = ()
-    seen: Mapping[str, Identity] = {}  # files that decide what is done, as they were
+    seen: Mapping[str, Identity | None] = {}  # files that decide what is done, as they were
     astray: frozenset[Astray] = frozenset()  # arguments that lead out of the workspace, as was told
     script: Script | None = None
     steps: tuple[Step, ...] = ()  # of a command line of several programs
+    folder: Folder | None = None  # where it starts
 
     def still_holds(self) -> None:
         """Raises SandboxError when a name has come to mean another program since it was looked at, a program or script
@@ -61,7 +67,7 @@ class Outside(Struct, frozen=True):
         if moved := self._moved():
             raise SandboxError(moved, hint="look at it and ask again")
         for path, identity in self.seen.items():
-            if identity_of(path) != identity:
+            if self._identify(path) != identity:
                 raise SandboxError(f"{path} was changed since it was looked at", hint="look at it and ask again")
         if self.grounds and (led := _astray(self.judgement, self.grounds) - self.astray):
             raise SandboxError(f"{min(led).arg} leads elsewhere by now", hint="look at it and ask again")
@@ -74,7 +80,12 @@ class Outside(Struct, frozen=True):
         judgement = _judged(script, call, replace(self.grounds, grants=grants))
         return self._moved() or ("" if judgement.covered else judgement.why)
 
+    def _identify(self, path: str) -> Identity | None:
+        return named_identity(path) if self.script is None else identity_of(path)
+
     def _moved(self) -> str:
+        if self.grounds and folder_of(self.grounds.cwd) != self.folder:
+            return f"{self.grounds.cwd} is another folder than the one that was looked at"
         away = (each for each in self.programs if os.path.realpath(each.binary) != each.resolved)
         return next((f"{each.binary} is no longer {each.resolved}" for each in away), "")
 
@@ -87,7 +98,9 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
     script = of_argv(call.argv) if call.argv else parse(call.command)
     judgement = _judged(script, call, grounds)
     if isinstance(script, Opaque) or (shell and not call.argv):
-        return Outside(judgement, call.shown, call.started, call.started)
+        named = {} if shell else {path: named_identity(path) for path in _named(call.command, grounds)}
+        folder = folder_of(grounds.cwd)
+        return Outside(judgement, call.shown, call.started, call.started, grounds, seen=named, folder=folder)
     programs = tuple(resolve(segment.argv, cwd=grounds.cwd, path=grounds.path) for segment in script.segments)
     if missing := [each.name for each in programs if not each.binary]:
         raise BadRequest(f"there is no program {missing[0]!r}", hint="is it installed, and on the PATH?")
@@ -95,7 +108,19 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
     astray = _astray(judgement, grounds)
     steps = _steps(script, programs)
     started = helper_argv(steps) if steps else (programs[0].binary, *programs[0].args)
-    return Outside(judgement, render(script), _words(script), started, grounds, programs, seen, astray, script, steps)
+    return Outside(
+        judgement,
+        render(script),
+        _words(script),
+        started,
+        grounds,
+        programs,
+        seen,
+        astray,
+        script,
+        steps,
+        folder_of(grounds.cwd),
+    )
 
 
 def identity_of(path: str) -> Identity | None:
@@ -107,6 +132,30 @@ def identity_of(path: str) -> Identity | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def named_identity(path: str) -> Identity | None:
+    """The same for what a string for a shell names. What is in a folder may change; which folder it is may not."""
+    folder = folder_of(path)
+    return (*folder, 0, 0, 0) if folder else identity_of(path)
+
+
+def folder_of(path: str) -> Folder | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+
+
+def _named(command: str, grounds: Grounds) -> Iterator[str]:
+    """Words that may name something in the workspace, whether it is there already or not."""
+    root = os.path.realpath(grounds.workspace)
+    words = dict.fromkeys(each[0] for each in _WORD.finditer(command))
+    for word in islice((each for each in words if len(each) < LONGEST_PATH), MOST_NAMED):
+        place = os.path.join(grounds.cwd, word)  # noqa: PTH118
+        if Path(os.path.normpath(place)).is_relative_to(root):
+            yield place
 
 
 def _astray(judgement: Judgement, grounds: Grounds) -> frozenset[Astray]:
