@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
-from exec_bench import PATH, Bench, a_run, nothing_is_left
+from exec_bench import PATH, Bench, a_run, nothing_is_left, working_bubblewrap
 
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import NotFound, SandboxError
@@ -77,6 +77,22 @@ async def test_a_step_is_judged_after_the_one_before_it_has_run(workspace: Path,
     assert "not run from here on: the repository names programs that git would run (a repository inside it)" in text
     assert "[exit 126" in text
     assert "On branch" not in text
+    assert not ran.exists()
+
+
+async def test_a_repository_made_in_the_sandbox_is_no_way_out_of_it_by_two_grants(workspace: Path) -> None:
+    bench = Bench(
+        workspace, ExecSettings(allowlist=GIT), sandboxed="required", sandbox=await working_bubblewrap()
+    )  # skips where there is none
+    ran = workspace.parent / "escaped"
+    (workspace / "evil.sh").write_text(f"#!/bin/sh\ntouch {ran}\n")
+    made = (
+        "git init -q sub && cd sub && cp ../evil.sh . && chmod +x evil.sh && git add . "
+        "&& git -c user.name=a -c user.email=a@b commit -q -m s && git config core.fsmonitor ./evil.sh && echo made"
+    )
+    assert "made" in await bench.runs(made)
+    assert "not run from here on" in await bench.runs("git add sub && git status", elevated=True)
+    assert bench.host.started
     assert not ran.exists()
 
 
@@ -151,12 +167,19 @@ async def test_granted_git_takes_no_program_from_a_repository_even_if_nobody_saw
 
 
 async def test_on_a_terminal_granted_git_opens_no_pager_and_no_editor(workspace: Path) -> None:
-    """Both run what is typed, and the agent types."""
-    bench = bench_of(workspace, ("git log *", "git commit --allow-empty"))
+    """Both run what is typed, and the agent types. Here even HOME is the workspace, and so its config is the agent's."""
+    ran = workspace.parent / "escaped"
+    (workspace / ".gitconfig").write_text(
+        f'[core]\n\tpager = "touch {ran}; cat"\n\teditor = "touch {ran}; true"\n[user]\n\tname = a\n\temail = a@b\n'
+    )
+    bench = bench_of(workspace, ("git log *", "git tag -a x"))
     text = await bench.runs("git log", pty=True)
     assert "first" in text
     assert "[exit 0" in text
-    assert "[exit 1" in await bench.runs("git commit --allow-empty", pty=True)
+    await bench.runs("git tag -a x", pty=True)
+    assert not ran.exists()
+    variables = bench.started[0].env
+    assert (variables["GIT_PAGER"], variables["GIT_EDITOR"]) == ("cat", "false")
 
 
 # ——— links
