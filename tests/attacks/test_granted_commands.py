@@ -167,7 +167,7 @@ async def test_granted_git_takes_no_program_from_a_repository_even_if_nobody_saw
 
 
 async def test_on_a_terminal_granted_git_opens_no_pager_and_no_editor(workspace: Path) -> None:
-    """Both run what is typed, and the agent types. Here even HOME is the workspace, and so its config is the agent's."""
+    """Both run what is typed, and the agent types. Here even HOME is the workspace, so its config is the agent's."""
     ran = workspace.parent / "escaped"
     (workspace / ".gitconfig").write_text(
         f'[core]\n\tpager = "touch {ran}; cat"\n\teditor = "touch {ran}; true"\n[user]\n\tname = a\n\temail = a@b\n'
