@@ -4,6 +4,10 @@ behind until a person names it, and is shown with its value."""
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +77,7 @@ HELD = {
     "models.providers.near.baseUrl",
     "models.providers.named.baseUrl",
     "models.providers.anthropic.baseUrl",
-    "models.providers.signed.oauth.tokenUrl",
+    "models.providers.signed.oauth.clientId",
     "env.vars.PATH",
     "env.vars.OPENAI_BASE_URL",
     "secrets.providers.files.path",
@@ -173,3 +177,30 @@ def test_half_a_word_names_nothing(pal_command: Pal, theirs: Path, home: Home, k
 def test_what_lets_things_happen_unasked_is_taken_only_by_its_name(pal_command: Pal, theirs: Path, home: Home) -> None:
     pal_command("migrate", "openclaw", str(theirs), "--apply", "--allow", "tools.exec.safeBins")
     assert said(home)["tools"]["exec"] == {"safeBins": ["bash"], "timeoutSec": 60}
+
+
+def test_at_a_terminal_each_is_asked_for(theirs: Path, home: Home) -> None:
+    few = {"mcp": {"servers": {"notes": {"command": "notes-server"}}}, "tools": {"profile": "full"}}
+    (theirs / "openclaw.json").write_text(json.dumps(few))
+    terminal, seat = pty.openpty()
+    try:
+        os.write(terminal, b"y\n\n")  # the first is taken; the second is not, because nobody said yes
+        ended = subprocess.run(
+            [sys.executable, "-m", "palinurus", "migrate", "openclaw", str(theirs), "--apply"],
+            stdin=seat,
+            stderr=seat,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PALINURUS_HOME": str(home.root)},
+            timeout=60,
+            check=True,
+        )
+        asked = os.read(terminal, 65536).decode()
+    finally:
+        os.close(seat)
+        os.close(terminal)
+    assert 'mcp.servers.notes.command = "notes-server"' in asked
+    assert 'tools.profile = "full"' in asked
+    assert b"tools.profile" in ended.stdout
+    config = said(home)
+    assert config["mcp"] == few["mcp"]
+    assert "tools" not in config
