@@ -204,3 +204,39 @@ def test_at_a_terminal_each_is_asked_for(theirs: Path, home: Home) -> None:
     config = said(home)
     assert config["mcp"] == few["mcp"]
     assert "tools" not in config
+
+
+def test_nothing_of_a_git_repository_is_copied_and_that_is_told(pal_command: Pal, theirs: Path, home: Home) -> None:
+    files = {
+        "MEMORY.md": "The boat lies at the quay.",
+        ".git/config": "[core]\n\tfsmonitor = evil\n",
+        ".git/hooks/post-commit": "#!/bin/sh\nevil\n",
+        ".git/HEAD": "ref: refs/heads/main\n",
+        "project/.git": "gitdir: ../bare\n",
+        "project/notes.md": "a note",
+        "other/.GIT/config": "[core]\n\tfsmonitor = evil\n",
+        "bare/HEAD": "ref: refs/heads/main\n",
+        "bare/config": "[core]\n\tfsmonitor = evil\n",
+        "bare/hooks/post-checkout": "#!/bin/sh\nevil\n",
+        "bare/objects/info/packs": "",
+        "settings/config": "mine",
+        ".gitignore": "*.tmp",
+    }
+    for place in ("workspace", "skills/todo"):
+        for name, text in files.items():
+            path = theirs / place / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+    report = pal_command("migrate", "openclaw", str(theirs), "--apply", "--json").json
+    came = {".gitignore", "MEMORY.md", "project/notes.md", "settings/config"}
+    assert {each["path"] for each in report["workspaceFiles"]} == came
+    for folder in (home.root / "workspace", home.root / "skills" / "todo"):
+        there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert there >= came
+        assert not [path for path in there if b"evil" in (folder / path).read_bytes()]
+    notes = [note for note in report["notes"] if "git history" in note]
+    assert {note.split(" stays")[0] for note in notes if note.startswith("main")} == {
+        f"main: the git history in {place}" for place in (".git", "project/.git", "other/.GIT", "bare")
+    }
+    assert len(notes) == 8
