@@ -3,19 +3,25 @@ around them, and the locks of this very door.
 
 A stolen token must not become a program that runs here. The table (config/risks.py) names places of the config
 with the reason; beside it stand names that mean a program wherever they are, and values that make the config read files
-or variables of this machine. All this is changed on the machine: in the file, or by `pal config set`.
+or variables of this machine. A secret is bound to the address beside it: who sends it elsewhere has to bring
+another, or take it out. All this is changed on the machine: in the file, or by `pal config set`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
-from palinurus.config.risks import PROGRAM, PROGRAM_NAMES, RISKS, is_loopback, is_within
+from palinurus.config.risks import ADDRESSES, PROGRAM, PROGRAM_NAMES, RISKS, is_loopback, is_within
+from palinurus.config.secrets import PLACEHOLDERS
 from palinurus.gateway.door.guard import Refused
+from palinurus.providers.choose import known_provider
 
 Path = tuple[str, ...]
 
+_ON_MACHINE = "change it on the machine itself"
+_SECRETS = ("apiKey", "headers", "token", "oauth")  # what stands beside an address and is sent there
 _RISKS = tuple((risk.steps, risk) for risk in RISKS if risk.by_call)
 # Where keys go to. A server on this very machine may be named; it has no use for a key of somebody else's.
 _FAR: tuple[Path, ...] = (
@@ -39,12 +45,58 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
             continue
         reason = _reason(path, gone=not _is_there(after, path)) or _reads(path, after, new.get(path))
         if reason := reason or _sends(path, new.get(path)):
-            raise Refused(
-                403,
-                "FORBIDDEN",
-                f"{'.'.join(path)} cannot be set by a call: {reason}",
-                details={"code": "UNTOUCHABLE", "path": ".".join(path), "hint": "change it on the machine itself"},
-            )
+            raise _refused(path, reason, _ON_MACHINE)
+    for place in ADDRESSES:
+        for entry in _entries(after, place[:-1]):
+            _check_origin(before, after, entry, place[-1])
+
+
+def _check_origin(before: Mapping[str, Any], after: Mapping[str, Any], entry: Path, name: str) -> None:
+    """Raises Refused when secrets that the caller need not know would go to another address than they went to."""
+    address = (*entry, name)
+    old, new = _at(before, address), _at(after, address)
+    if not isinstance(new, str) or origin(old) == origin(new):  # without one it is the provider's own, or none
+        return
+    known = known_provider(entry[-1].strip().lower()) if entry[:2] == ("models", "providers") else None
+    if known is not None and known.key_env:
+        raise _refused(address, f"the keys of this machine for {known.id} would be sent to that address", _ON_MACHINE)
+    for key in _SECRETS:
+        for path, value in _leaves(_at(after, (*entry, key)), (*entry, key)):
+            if value and value is not _NOTHING and value not in PLACEHOLDERS and _at(before, path) == value:
+                hint = f"send another {'.'.join((*entry, key))} in the same change, or null to take it out"
+                raise _refused(address, f"{'.'.join(path)} would be sent to another address than before", hint)
+
+
+def origin(address: Any) -> object:
+    """Scheme, host and port, as far as it is an address."""
+    if not isinstance(address, str):
+        return None
+    try:
+        parts = urlsplit(address.strip())
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return address
+    return (parts.scheme, parts.hostname, port) if parts.hostname and "${" not in address else address
+
+
+def _entries(data: Mapping[str, Any], place: Path) -> list[Path]:
+    """The objects that stand there."""
+    found: list[Path] = [()]
+    for step in place:
+        inside = [(path, _at(data, path)) for path in found]
+        found = [
+            (*path, str(key))
+            for path, value in inside
+            if isinstance(value, Mapping)
+            for key in (value if step == "*" else (step,))
+        ]
+    return [path for path in found if isinstance(_at(data, path), Mapping)]
+
+
+def _refused(path: Path, reason: str, hint: str) -> Refused:
+    where = ".".join(path)
+    details = {"code": "UNTOUCHABLE", "path": where, "hint": hint}
+    return Refused(403, "FORBIDDEN", f"{where} cannot be set by a call: {reason}", details=details)
 
 
 def _reason(path: Path, *, gone: bool) -> str:
