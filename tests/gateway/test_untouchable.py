@@ -94,6 +94,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("models/providers/OpenAI", {"baseUrl": "http://127.0.0.1:9/", "apiKey": "mine"}),
         ("mcp/servers/keyed/url", "http://y/"),
         ("mcp/servers/keyed/url", "http://x:81/"),
+        ("models/providers/P", {"baseUrl": "http://127.0.0.1:9/"}),
         ("mcp/servers/keyed/url", "https://x/"),
         ("mcp/servers/keyed/url", "http://x@y/"),
         ("mcp/servers/keyed", {"url": "http://y/", "headers": {"X": "1", "Authorization": "Bearer abcdef"}}),

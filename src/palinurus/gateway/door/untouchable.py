@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
+from palinurus.config.origins import origin_of
 from palinurus.config.risks import ADDRESSES, PROGRAM, PROGRAM_NAMES, RISKS, is_loopback, is_within
 from palinurus.config.secrets import PLACEHOLDERS
 from palinurus.gateway.door.guard import Refused
@@ -55,11 +55,10 @@ def _check_origin(before: Mapping[str, Any], after: Mapping[str, Any], entry: Pa
     """Raises Refused when secrets that the caller need not know would go to another address than they went to."""
     address = (*entry, name)
     old, new = _at(before, address), _at(after, address)
-    if not isinstance(new, str) or origin(old) == origin(new):  # without one it is the provider's own, or none
+    if not isinstance(new, str) or origin_of(old) == origin_of(new):  # without one it is the provider's own, or none
         return
-    known = known_provider(entry[-1].strip().lower()) if entry[:2] == ("models", "providers") else None
-    if known is not None and known.key_env:
-        raise _refused(address, f"the keys of this machine for {known.id} would be sent to that address", _ON_MACHINE)
+    if entry[:2] == ("models", "providers") and _has_keys(after, entry):
+        raise _refused(address, "the keys of this machine would be sent to that address", _ON_MACHINE)
     for key in _SECRETS:
         for path, value in _leaves(_at(after, (*entry, key)), (*entry, key)):
             if value and value is not _NOTHING and value not in PLACEHOLDERS and _at(before, path) == value:
@@ -67,16 +66,13 @@ def _check_origin(before: Mapping[str, Any], after: Mapping[str, Any], entry: Pa
                 raise _refused(address, f"{'.'.join(path)} would be sent to another address than before", hint)
 
 
-def origin(address: Any) -> object:
-    """Scheme, host and port, as far as it is an address."""
-    if not isinstance(address, str):
-        return None
-    try:
-        parts = urlsplit(address.strip())
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return address
-    return (parts.scheme, parts.hostname, port) if parts.hostname and "${" not in address else address
+def _has_keys(after: Mapping[str, Any], entry: Path) -> bool:
+    """Whether keys are found for a provider that do not stand beside its address: those of the environment, or of one
+    that is spelled in another way."""
+    name = entry[-1].strip().lower()
+    known = known_provider(name)
+    others = (str(other) for other in _at(after, entry[:-1]) if other != entry[-1])
+    return (known is not None and bool(known.key_env)) or any(other.strip().lower() == name for other in others)
 
 
 def _entries(data: Mapping[str, Any], place: Path) -> list[Path]:
