@@ -240,3 +240,20 @@ def test_nothing_of_a_git_repository_is_copied_and_that_is_told(pal_command: Pal
         f"main: the git history in {place}" for place in (".git", "project/.git", "other/.GIT", "bare")
     }
     assert len(notes) == 8
+
+
+def test_a_stored_key_that_refers_to_a_secret_of_this_machine_comes_only_by_its_name(
+    pal_command: Pal, theirs: Path, home: Home
+) -> None:
+    profiles = {
+        "own:theirs": {"type": "api_key", "provider": "own", "key": "their-own-key-000"},
+        "own:ours": {"type": "api_key", "provider": "own", "keyRef": {"source": "env", "id": "OPENAI_API_KEY"}},
+    }
+    (theirs / "agents" / "main" / "agent").mkdir(parents=True)
+    (theirs / "agents" / "main" / "agent" / "auth-profiles.json").write_text(json.dumps({"profiles": profiles}))
+    report = pal_command("migrate", "openclaw", str(theirs), "--apply", "--keys", "--json").json
+    stored = home.root / "credentials.json"
+    assert json.loads(stored.read_text())["profiles"].keys() == {"own:theirs"}
+    assert any("1 stored keys refer to secrets of this machine" in note for note in report["notes"])
+    pal_command("migrate", "openclaw", str(theirs), "--apply", "--keys", "--allow", "auth.profiles")
+    assert json.loads(stored.read_text())["profiles"].keys() == {"own:theirs", "own:ours"}

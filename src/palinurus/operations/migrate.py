@@ -118,8 +118,8 @@ async def _carried(
         if params.apply:
             await asyncio.to_thread(setup, ground)  # what an agent's workspace still lacks
         if params.apply and params.keys:
-            added = await asyncio.to_thread(_take_keys, ground, home.stored_keys())
-            report = msgspec.structs.replace(report, notes=(*report.notes, f"{added} stored keys were taken over"))
+            told = await asyncio.to_thread(_take_keys, ground, home.stored_keys(), params.allow)
+            report = msgspec.structs.replace(report, notes=(*report.notes, *told))
         return report
     finally:
         await asyncio.to_thread(home.close)
@@ -196,22 +196,29 @@ def _destination(ground: Ground, agents: list[ForeignAgent], heir: str) -> Desti
     return Destination(workspaces, ground.home.root / "skills")
 
 
-def _take_keys(ground: Ground, found: list[ForeignSecrets]) -> int:
-    """Profiles that are not there yet, each where its agent looks. A key that is there is never replaced."""
+def _take_keys(ground: Ground, found: list[ForeignSecrets], allow: tuple[str, ...]) -> list[str]:
+    """Profiles that are not there yet, each where its agent looks. A key that is there is never replaced.
+
+    One that only says where a key is would have secrets of this machine read, and comes when it is allowed.
+    """
     loaded = load_config(ground.home, ground.env)
-    main, added = default_agent(loaded.config), 0
+    main, added, held = default_agent(loaded.config), 0, []
     for keys in found:
         path = credential_paths(ground.home.root, keys.agent or main, main)[0]
         file = CredentialFile(path, ground.env.get(PASSPHRASE_ENV, ""))
         there = profiles_of(file.read())
         for name, profile in keys.profiles.items():
-            if name not in there:
+            refers = any(field.endswith("Ref") and value for field, value in profile.items())
+            if refers and not {"auth", "auth.profiles", f"auth.profiles.{name}"} & set(allow):
+                held.append(name)
+            elif name not in there:
                 with suppress(BadRequest):  # an id that can be none here
                     file.add(name, profile)
                     added += 1
         if keys.order:
             file.prescribe(keys.order)
-    return added
+    why = "refer to secrets of this machine and were not taken: `--allow auth.profiles` takes them"
+    return [f"{added} stored keys were taken over", *([f"{len(held)} stored keys {why}"] if held else [])]
 
 
 MIGRATE_OPENCLAW = Feed("migrate.openclaw", MigrateOpenClaw, Migrating, "admin", _openclaw, local=True)
