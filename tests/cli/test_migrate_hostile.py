@@ -170,8 +170,9 @@ def test_only_what_is_named_is_taken(pal_command: Pal, theirs: Path, home: Home)
 
 @pytest.mark.parametrize("key", ["mcp.server", "mcp.servers.ev", "commands", "*", ""])
 def test_half_a_word_names_nothing(pal_command: Pal, theirs: Path, home: Home, key: str) -> None:
-    pal_command("migrate", "openclaw", str(theirs), "--apply", "--allow", key)
+    ended = pal_command("migrate", "openclaw", str(theirs), "--apply", "--allow", key)
     assert said(home) == HARMLESS
+    assert f"--allow {key!r} names no setting" in ended.out
 
 
 def test_what_lets_things_happen_unasked_is_taken_only_by_its_name(pal_command: Pal, theirs: Path, home: Home) -> None:

@@ -113,7 +113,7 @@ async def _carried(
         )
         report: MigrationReport = await migration.run()
         report = msgspec.structs.replace(
-            report, config=settings, notes=(*_left(settings), *_held(settings), *report.notes)
+            report, config=settings, notes=(*_left(settings), *_held(settings, params.allow), *report.notes)
         )
         if params.apply:
             await asyncio.to_thread(setup, ground)  # what an agent's workspace still lacks
@@ -172,9 +172,15 @@ def _left(settings: tuple[FoundSetting, ...]) -> list[str]:
     return [f"of the config, {', '.join(names)} stay behind"] if names else []
 
 
-def _held(settings: tuple[FoundSetting, ...]) -> list[str]:
+def _held(settings: tuple[FoundSetting, ...], allow: tuple[str, ...]) -> list[str]:
     count = sum(each.outcome == "held" for each in settings)
-    return [f"{count} settings can run programs, move secrets or loosen rules: {HOW}"] if count else []
+    told = [f"{count} settings can run programs, move secrets or loosen rules: {HOW}"] if count else []
+    for key in allow:
+        if not key.startswith("auth") and not any(
+            f"{each.path}.".startswith((f"{key}.", f"{key}[")) for each in settings
+        ):
+            told.append(f"--allow {key!r} names no setting of the other config")
+    return told
 
 
 def _destination(ground: Ground, agents: list[ForeignAgent], heir: str) -> Destination:
