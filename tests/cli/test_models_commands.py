@@ -168,3 +168,22 @@ def test_a_long_name_is_shortened_in_the_middle() -> None:
     assert len(line) <= 80
     assert line.startswith("agent:main")
     assert "topic:7" in line
+
+
+def test_a_stored_key_is_used_for_the_address_that_it_was_stored_for(pal_command: Pal) -> None:
+    pal_command("config", "set", "models.providers.house.baseUrl", "http://127.0.0.1:8001/v1")
+    pal_command("models", "auth", "add", "house", stdin=SECRET)
+
+    def listed() -> tuple[list[str], str]:
+        told = pal_command("models", "auth", "list", "--json").json
+        return [each["id"] for each in told["credentials"]], " ".join(told["troubles"])
+
+    assert listed() == (["house:default"], "")
+    pal_command("config", "set", "models.providers.house.baseUrl", "http://127.0.0.1:8001/v2")
+    assert listed() == (["house:default"], "")
+    pal_command("config", "set", "models.providers.house.baseUrl", "http://127.0.0.1:8002/v1")
+    known, troubles = listed()
+    assert known == []
+    assert "house:default was stored for http://127.0.0.1:8001" in troubles
+    pal_command("models", "auth", "add", "house", stdin=SECRET)
+    assert listed() == (["house:default"], "")

@@ -11,7 +11,13 @@ from palinurus.gateway.door.untouchable import check_change
 
 BEFORE: dict[str, Any] = {
     "gateway": {"auth": {"token": "abc"}, "port": 1},
-    "mcp": {"servers": {"notes": {"command": "notes-server", "args": ["--quiet"]}, "web": {"url": "http://x/"}}},
+    "mcp": {
+        "servers": {
+            "notes": {"command": "notes-server", "args": ["--quiet"]},
+            "web": {"url": "http://x/"},
+            "keyed": {"url": "http://x/", "headers": {"Authorization": "Bearer abcdef"}},
+        }
+    },
     "agents": {"defaults": {"workspace": "~/w"}, "entries": {"work": {"workspace": "~/work", "name": "Work"}}},
     "models": {"providers": {"p": {"baseUrl": "http://x/", "apiKey": {"source": "env", "id": "KEY"}}}},
     "tools": {"exec": {"security": "deny"}},
@@ -83,6 +89,19 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("models/providers/p/baseUrl", "http://evil/${ANTHROPIC_API_KEY}"),
         ("models/providers/p/apiKey", {"source": "file", "id": "/etc/passwd"}),
         ("models/providers/q", {"apiKey": {"source": "env", "id": "OTHER_KEY"}}),
+        ("models/providers/p/baseUrl", "http://127.0.0.1:9/"),
+        ("models/providers/openai", {"baseUrl": "http://127.0.0.1:9/"}),
+        ("models/providers/OpenAI", {"baseUrl": "http://127.0.0.1:9/", "apiKey": "mine"}),
+        ("mcp/servers/keyed/url", "http://y/"),
+        ("mcp/servers/keyed/url", "http://x:81/"),
+        ("models/providers/P", {"baseUrl": "http://127.0.0.1:9/"}),
+        ("mcp/servers/keyed/url", "https://x/"),
+        ("mcp/servers/keyed/url", "http://x@y/"),
+        ("mcp/servers/keyed", {"url": "http://y/", "headers": {"X": "1", "Authorization": "Bearer abcdef"}}),
+        ("skills/registry/url", "http://y/"),
+        ("diagnostics/otel/endpoint", "http://y/"),
+        ("tools/web", {"fetch": {"allowPrivate": ["127.0.0.1"]}}),
+        ("agents/defaults/tools", {"sandbox": {"tools": {"allow": ["exec"]}}}),
     ],
 )
 def test_programs_their_surroundings_and_the_locks_are_not_changed_by_a_call(path: str, value: Any) -> None:
@@ -99,7 +118,13 @@ def test_programs_their_surroundings_and_the_locks_are_not_changed_by_a_call(pat
         ("agents/entries/work/name", "Labour"),
         ("agents/entries/work", None),
         ("agents/entries/new", {"name": "New", "tools": {"profile": "minimal"}}),
-        ("models/providers/p/baseUrl", "http://127.0.0.1:9/"),
+        ("models/providers/p", {"baseUrl": "http://127.0.0.1:9/", "apiKey": "plain-key"}),
+        ("models/providers/p", {"baseUrl": "http://127.0.0.1:9/"}),
+        ("models/providers/p/api", "openai-completions"),
+        ("mcp/servers/keyed", {"url": "http://x:80/other", "headers": {"Authorization": "Bearer abcdef"}}),
+        ("mcp/servers/keyed", {"url": "http://y/", "headers": {"Authorization": "Bearer other"}}),
+        ("mcp/servers/keyed", {"url": "http://y/"}),
+        ("mcp/servers/keyed/url", None),
         ("models/providers/p/apiKey", "plain-key"),
         ("models/providers/q", {"baseUrl": "http://localhost:9/v1", "models": [{"id": "m"}]}),
         ("mcp/servers/notes", None),
@@ -132,11 +157,20 @@ def test_no_change_is_no_harm() -> None:
     ],
 )
 def test_no_call_has_the_keys_of_this_machine_sent_elsewhere(address: str, may: bool) -> None:
-    before = {"models": {"providers": {"openai": {"apiKey": "kept"}}}}
-    after = {"models": {"providers": {"openai": {"apiKey": "kept", "baseUrl": address}}}}
+    before: dict[str, Any] = {"models": {"providers": {"house": {"apiKey": "kept-kept"}}}}
+    after: dict[str, Any] = {"models": {"providers": {"house": {"apiKey": "new-new", "baseUrl": address}}}}
     if may:
         check_change(before, after)
     else:
         with pytest.raises(Refused, match="would be sent"):
             check_change(before, after)
     check_change(after, before)
+    kept = {"models": {"providers": {"house": {"apiKey": "kept-kept", "baseUrl": address}}}}
+    with pytest.raises(Refused, match="would be sent"):
+        check_change(before, kept)
+
+
+def test_a_change_that_sends_a_secret_elsewhere_says_what_to_do() -> None:
+    with pytest.raises(Refused, match=r"mcp\.servers\.keyed\.headers\.Authorization would be sent") as refused:
+        check_change(BEFORE, changed("mcp/servers/keyed/url", "http://y/"))
+    assert "send another mcp.servers.keyed.headers in the same change" in (refused.value.details or {})["hint"]

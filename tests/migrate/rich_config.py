@@ -96,11 +96,22 @@ def load(text: str) -> Loaded:
     return load_text(HOME, {}, text)
 
 
-def plan(theirs: Any, ours: str = "{}", *, keys: bool = False, agents: Sequence[ForeignAgent] = AGENTS) -> ConfigPlan:
+ALLOWED = ("env", "secrets", "models", "mcp", "skills", "memory", "agents.defaults.sandbox.docker.env")
+
+
+def plan(
+    theirs: Any,
+    ours: str = "{}",
+    *,
+    keys: bool = False,
+    agents: Sequence[ForeignAgent] = AGENTS,
+    allow: Sequence[str] = ALLOWED,
+) -> ConfigPlan:
+    """`allow`: what a person has allowed; nearly all that would be held, because most are about the rest."""
     loaded = load(ours)
     here = Ours(ours, loaded.raw, default_agent(loaded.config), {})
     places = {ROOT / "workspace": HERE / "workspace", ROOT / "skills": HERE / "skills"}
-    return plan_config(theirs, agents, here, Moved(ROOT, Path("/srv"), places), keys=keys)
+    return plan_config(theirs, agents, here, Moved(ROOT, Path("/srv"), places), keys=keys, allow=allow)
 
 
 def outcomes(made: ConfigPlan) -> dict[str, str]:

@@ -50,6 +50,8 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         try:
             for step in path[:-1]:
                 holder = holder[step]
+            if isinstance(path[-1], int) and not isinstance(holder, list):
+                continue  # no object of a JSON file has a number as its key
             change = draw(st.sampled_from(["replace", "drop", "beside"]))
             if change == "drop":
                 del holder[path[-1]]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from palinurus.cli.bar import Bar
 from palinurus.cli.entrance import make_on_first_run, open_door
@@ -26,6 +28,7 @@ SETTINGS = {
     "taken": "taken",
     "kept-yours": "kept as you have them",
     "secret": "secrets not copied",
+    "held": "not allowed yet",
     "left": "left there",
     "refused": "refused",
 }
@@ -51,20 +54,27 @@ def migrate() -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would come over. This is also what happens without it.")
 @click.option("--apply", is_flag=True, help="Carry it over. The other home is left as it is.")
 @click.option("--keys", is_flag=True, help="With --apply: also stored keys and secrets of the config.")
+@click.option(
+    "--allow", metavar="KEY", multiple=True, help="Take a setting that can do harm, or all below a key. Repeatable."
+)
 @with_json
 @click.pass_obj
-def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys: bool) -> None:
+def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys: bool, allow: tuple[str, ...]) -> None:
     """Bring an OpenClaw home over: agents, conversations, workspaces, skills, and what its config says.
 
     Without DIR it is looked for where OpenClaw keeps it; homes of clawdbot and moltbot work too. Nothing here is
     replaced and nothing there is changed. Doing it twice changes nothing; what was said there since comes along.
     What `pal export` wrote is brought over in the same way.
 
+    Settings that can run a program, move a secret or loosen a rule are shown and stay behind: each is asked for at a
+    terminal, and named by --allow in a script.
+
     \b
     Examples:
       pal migrate openclaw                      what would come over
       pal migrate openclaw --apply
       pal migrate openclaw --apply --keys       with keys and secrets
+      pal migrate openclaw --apply --allow mcp.servers.notes
       pal migrate openclaw ~/old/.openclaw --dry-run --json
     """
     if dry_run and apply:
@@ -76,9 +86,23 @@ def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys
     root = given if given is not None and packed else find_openclaw(os.environ, shell.home.user_home, given)
     if apply:
         make_on_first_run(shell)
-    report = run_async(_follow(shell, MigrateOpenClaw(str(root), apply, keys)))
+    params = MigrateOpenClaw(str(root), apply, keys, allow=allow)
+    if apply and not shell.as_json and sys.stdin.isatty() and sys.stderr.isatty():
+        params = replace(params, allow=(*allow, *_ask(run_async(_follow(shell, replace(params, settings=True))))))
+    report = run_async(_follow(shell, params))
     shell.show(report, lambda: report_text(report))
     _fail_if_incomplete(report)
+
+
+def _ask(report: MigrationReport) -> list[str]:
+    """The settings among those that can do harm that a person at the terminal wants."""
+    held = [each for each in report.config if each.outcome == "held"]
+    allowed = []
+    for each in held[:MOST_SETTINGS]:
+        click.echo(f"{each.path} = {each.value}\n  {each.reason}", err=True)
+        if click.confirm("  Take it?", default=False, err=True):
+            allowed.append(each.path)
+    return allowed
 
 
 def _fail_if_incomplete(report: MigrationReport) -> None:
@@ -191,7 +215,10 @@ def _settings(report: MigrationReport) -> list[str]:
     told = ", ".join(f"{counts[name]} {word}" for name, word in SETTINGS.items() if counts[name])
     others = [each for each in report.config if each.outcome != "taken"]
     lines = [f"{len(report.config)} settings of the config: {told}"]
-    lines += [f"  {each.path} ({each.outcome}): {each.reason}" for each in others[:MOST_SETTINGS]]
+    lines += [
+        f"  {each.path}{f' = {each.value}' if each.value else ''} ({each.outcome}): {each.reason}"
+        for each in sorted(others, key=lambda each: each.outcome != "held")[:MOST_SETTINGS]
+    ]
     return [*lines, "  … (--json lists more)"] if len(others) > MOST_SETTINGS else lines
 
 

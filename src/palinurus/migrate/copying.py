@@ -1,12 +1,14 @@
 """Copy files of a workspace byte for byte, and never over what somebody wrote here.
 
-A file that is still exactly our template is no work of anybody and gives way.
+A file that is still exactly our template is no work of anybody and gives way. Nothing of a git repository comes: its
+hooks and its config name programs, which whoever says `git status` there would start.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import unicodedata
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from palinurus.workspace.links import OUTSIDE_NAME, leads_out
 from palinurus.workspace.seed import FIRST_RUN, TEMPLATES, template
 
 PIECE = 1024 * 1024
+BARE = ("HEAD", "config", "config.worktree", "hooks", "info", "objects", "packed-refs", "refs", "worktrees")
 
 
 def copy_file(source: Path, target: Path, path: str, shown: str, losses: Losses, *, apply: bool) -> Outcome:
@@ -42,6 +45,28 @@ def copy_file(source: Path, target: Path, path: str, shown: str, losses: Losses,
         return "left"
     losses.add(shown, 0, f"another file stands at {target}, and was left as it is")
     return "left"
+
+
+def repository_of(source: Path, path: str) -> str:
+    """The git repository, by its path in the workspace, to whose insides the file belongs; empty: to none.
+
+    `source` is the file itself, `path` its path in the workspace.
+    """
+    steps = path.split("/")
+    for at, step in enumerate(steps):
+        if _is_git_name(step):
+            return "/".join(steps[: at + 1])
+    for size in range(len(steps)):  # one without a `.git` folder is a repository, too
+        folder = source.parents[len(steps) - size - 1]
+        if steps[size] in BARE and (folder / "HEAD").is_file() and (folder / "objects").is_dir():
+            return "/".join(steps[:size]) or "."
+    return ""
+
+
+def _is_git_name(step: str) -> bool:
+    """`.git` as any file system may read it."""
+    plain = "".join(letter for letter in step if unicodedata.category(letter) != "Cf")
+    return plain.casefold().rstrip(". ") in (".git", "git~1")
 
 
 def retire_first_run(workspace: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from palinurus.domain.clock import Clock
 from palinurus.migrate.carry import Carrier
-from palinurus.migrate.copying import copy_file, retire_first_run
+from palinurus.migrate.copying import copy_file, repository_of, retire_first_run
 from palinurus.migrate.foreign import ForeignHome, ForeignSession
 from palinurus.migrate.importer import Destination, SessionImporter, Shown
 from palinurus.migrate.openclaw.files import read_whole, walk
@@ -30,6 +30,7 @@ from palinurus.migrate.tally import looks_secret
 Tell = Callable[[MigrationProgress], None]
 """Told how far it is, from any thread, often. Must not raise."""
 
+MOST_REPOSITORIES = 20  # that are told
 LOOKED_INTO = 2 * 1024 * 1024  # bytes of a note in which secrets are looked for
 
 
@@ -55,6 +56,7 @@ class Migration:
         self._apply = apply
         self._done = self._total = 0
         self._secrets = Findings()
+        self._repositories: set[tuple[str, str]] = set()  # that were left there: (agent, path)
 
     async def run(self) -> MigrationReport:
         """Raises StorageError when this home cannot take something in; what was stored so far is not shown then."""
@@ -103,6 +105,9 @@ class Migration:
     def _files(self) -> list[FoundFile]:
         found = []
         for file, path in self._home.workspace_files():
+            if repository := repository_of(path, file.path):
+                self._repositories.add((file.agent, repository))
+                continue
             target = self._to.workspaces.get(file.agent)
             outcome = file.outcome
             shown = self._shown(path)
@@ -124,6 +129,9 @@ class Migration:
     def _skill_files(self) -> None:
         folder = self._home.root / "skills"
         for path, _ in walk(folder, "skills", self._home.losses):
+            if repository := repository_of(folder / path, path):
+                self._repositories.add(("skills", repository))
+                continue
             target = self._to.skills / path
             copy_file(folder / path, target, path, f"skills/{path}", self._home.losses, apply=self._apply)
 
@@ -174,6 +182,8 @@ class Migration:
                 else (f"{count} commands that were allowed for good are kept, and ask")
             )
             notes.append(f"{agent}: {what} again here")
+        for agent, repository in sorted(self._repositories)[:MOST_REPOSITORIES]:
+            notes.append(f"{agent}: the git history in {repository} stays there: its hooks and config can run programs")
         return notes
 
 

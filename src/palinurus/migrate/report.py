@@ -17,7 +17,7 @@ MOST_LISTED = 10_000  # of the things that were skipped, or look like secrets
 
 Origin = Literal["live", "earlier", "reset", "deleted", "unreferenced"]
 Outcome = Literal["new", "same", "grown", "left"]
-SettingOutcome = Literal["taken", "kept-yours", "secret", "left", "refused"]
+SettingOutcome = Literal["taken", "kept-yours", "secret", "held", "left", "refused"]
 
 
 class Skipped(Struct, frozen=True):
@@ -105,12 +105,13 @@ class FoundProfile(Struct, frozen=True, rename="camel"):
     where: str
 
 
-class FoundSetting(Struct, frozen=True):
-    """Something that the other config says: what became of it, and why it is not simply taken. Never its value."""
+class FoundSetting(Struct, frozen=True, omit_defaults=True):
+    """Something that the other config says: what became of it, and why it is not simply taken."""
 
     path: str
     outcome: SettingOutcome
     reason: str = ""
+    value: str = ""  # of one that a person has to allow: as JSON, shortened, secrets masked
 
 
 class MigrationReport(Struct, frozen=True, rename="camel"):
@@ -133,6 +134,11 @@ class MigrationReport(Struct, frozen=True, rename="camel"):
     bytes: int
     seconds: float
     config: tuple[FoundSetting, ...] = ()
+
+
+def only_settings(source: str, settings: tuple[FoundSetting, ...]) -> MigrationReport:
+    """The report on a home of which nothing but the config was read."""
+    return MigrationReport(source, "", False, (), (), (), (), (), (), (), (), (), 0, (), 0, (), 0, 0.0, settings)
 
 
 class MigrationProgress(Struct, frozen=True):

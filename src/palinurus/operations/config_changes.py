@@ -16,7 +16,7 @@ from msgspec import Struct
 from palinurus.config.edit import own_text, replace_text, sound
 from palinurus.config.explain import lookup
 from palinurus.config.hiding import hidden, hide, restore
-from palinurus.config.include import MAX_BYTES, read_text
+from palinurus.config.include import INCLUDE, MAX_BYTES, read_text
 from palinurus.config.load import load_text
 from palinurus.config.merging import DROP, Change, apply_changes, changes, merged, with_values
 from palinurus.config.rewrite import put
@@ -26,7 +26,8 @@ from palinurus.domain.errors import BadRequest, ConfigError, Stale
 from palinurus.operations.config import Ground, one_editor
 
 Check = Callable[[Any, Any], None]
-"""Is shown the file's data before and after, secrets included, and raises to refuse the change."""
+"""Is shown the file's data before and after, secrets included, and raises to refuse the change. Where files are
+included it is shown the whole before and after as well."""
 
 
 class ConfigIssue(Struct, frozen=True):
@@ -148,9 +149,19 @@ def _edited(
         if edited == text:
             return _written(ground, current, noop=True)
         check(parse(text), _object(edited, "the config"))
+        if INCLUDE in text:  # what stands beside a setting may stand in another file
+            check(_whole(ground, text), _whole(ground, edited))
         kept = [each for each in edits if each[1] is not DROP]
         replace_text(ground.home, ground.env, edited, kept, dry_run=dry_run, force=force)
         return _written(ground, edited, noop=False)
+
+
+def _whole(ground: Ground, text: str) -> Any:
+    """The data with what it includes; the text's own where that cannot be read, which is refused later."""
+    try:
+        return load_text(ground.home, ground.env, text).raw
+    except ConfigError:
+        return parse(text)
 
 
 def _written(ground: Ground, text: str | None, *, noop: bool) -> ConfigWritten:

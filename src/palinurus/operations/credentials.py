@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from palinurus.config.home import env_value
 from palinurus.config.load import Loaded, load_config
+from palinurus.config.origins import origin_of
 from palinurus.config.settings import agent_ids, default_agent
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.operations.catalog import similar_provider
 from palinurus.operations.config import Ground
 from palinurus.providers.choose import key_variables, known_provider
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
-from palinurus.providers.keys.credentials import KEYCHAIN, Kind, gather_credentials
+from palinurus.providers.keys.credentials import KEYCHAIN, ORIGIN, Kind, gather_credentials, provider_address
 from palinurus.providers.keys.keychain import drop_keychain, write_keychain
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
@@ -79,6 +80,8 @@ def credential_add(
     if keychain:
         write_keychain(profile_id, secret)
         profile = {"type": kind, "provider": owner, f"{field}Ref": {"source": KEYCHAIN, "id": profile_id}}
+    if bound := origin_of(provider_address(load_config(ground.home, ground.env), owner)):
+        profile[ORIGIN] = bound
     replaced = file.add(profile_id, profile)
     sealed = bool(env_value(ground.env, PASSPHRASE_ENV))
     return Stored(profile_id, str(file.path), replaced, sealed, keychain, _unheard(ground, owner))

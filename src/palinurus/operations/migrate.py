@@ -25,7 +25,7 @@ from palinurus.domain.errors import BadRequest, NotOffered
 from palinurus.migrate.foreign import ForeignAgent, ForeignHome, ForeignSecrets
 from palinurus.migrate.importer import Destination
 from palinurus.migrate.openclaw.places import find_openclaw, is_packed
-from palinurus.migrate.report import FoundSetting, MigrationProgress, MigrationReport
+from palinurus.migrate.report import FoundSetting, MigrationProgress, MigrationReport, only_settings
 from palinurus.operations.config import Ground, setup
 from palinurus.operations.config_changes import config_edit
 from palinurus.operations.following import follow
@@ -40,6 +40,7 @@ PLANNER = "palinurus.migrate.openclaw.config_plan"
 HOLDING = "palinurus.migrate.openclaw.holding"
 OTHERS = "palinurus.migrate.others.home"
 UNPACKER = "palinurus.migrate.export.unpacking"
+HOW = "`--allow KEY` takes one, or all below a key"
 
 
 Program = Literal["openclaw", "claude-code", "codex", "nanobot", "hermes"]
@@ -50,6 +51,8 @@ class MigrateOpenClaw(Struct, frozen=True, omit_defaults=True):
     apply: bool = False
     keys: bool = False  # also the stored keys of model providers, and the secrets that stand in the config
     program: Program = "openclaw"  # whose home it is
+    allow: tuple[str, ...] = ()  # settings that may run programs, move secrets or loosen rules, each with all below it
+    settings: bool = False  # only look at the config: `config` of the report is all that is in it
 
 
 class Migrating(Struct, frozen=True, omit_defaults=True):
@@ -101,20 +104,22 @@ async def _carried(
         settings: tuple[FoundSetting, ...] = ()
         heir = await _heir(house, ground, home.agents)
         if params.program == "openclaw":
-            settings = await asyncio.to_thread(
-                lambda: _take_config(ground, home, heir, apply=params.apply, keys=params.keys)
-            )
+            settings = await asyncio.to_thread(lambda: _take_config(ground, home, heir, params))
+        if params.settings:
+            return only_settings(params.source, settings)
         to = await asyncio.to_thread(_destination, ground, home.agents, heir)
         migration = reader.Migration(
             home, house.importer, to, house.clock, tell, apply=params.apply, source=params.source
         )
         report: MigrationReport = await migration.run()
-        report = msgspec.structs.replace(report, config=settings, notes=(*_left(settings), *report.notes))
+        report = msgspec.structs.replace(
+            report, config=settings, notes=(*_left(settings), *_held(settings, params.allow), *report.notes)
+        )
         if params.apply:
             await asyncio.to_thread(setup, ground)  # what an agent's workspace still lacks
         if params.apply and params.keys:
-            added = await asyncio.to_thread(_take_keys, ground, home.stored_keys())
-            report = msgspec.structs.replace(report, notes=(*report.notes, f"{added} stored keys were taken over"))
+            told = await asyncio.to_thread(_take_keys, ground, home.stored_keys(), params.allow)
+            report = msgspec.structs.replace(report, notes=(*report.notes, *told))
         return report
     finally:
         await asyncio.to_thread(home.close)
@@ -139,7 +144,7 @@ async def _heir(house: House, ground: Ground, agents: list[ForeignAgent]) -> str
     return "" if await house.sessions.recent(agent=default_agent(config), limit=1, archived=True) else marked
 
 
-def _take_config(ground: Ground, home: ForeignHome, heir: str, *, apply: bool, keys: bool) -> tuple[FoundSetting, ...]:
+def _take_config(ground: Ground, home: ForeignHome, heir: str, params: MigrateOpenClaw) -> tuple[FoundSetting, ...]:
     """Let our config say what the other one says, as far as it does not speak for itself. Names agents, too."""
     planner = importlib.import_module(PLANNER)
     to = _destination(ground, home.agents, heir)
@@ -151,11 +156,11 @@ def _take_config(ground: Ground, home: ForeignHome, heir: str, *, apply: bool, k
     def edited(text: str) -> str:
         loaded = load_text(ground.home, ground.env, text)
         ours = planner.Ours(text, loaded.raw, heir or default_agent(loaded.config), ground.env)
-        plan = planner.plan_config(home.config.data, home.agents, ours, moved, keys=keys)
+        plan = planner.plan_config(home.config.data, home.agents, ours, moved, keys=params.keys, allow=params.allow)
         told[:] = [plan.settings]
         return str(plan.text)
 
-    if apply:
+    if params.apply and not params.settings:
         config_edit(ground, edited, lambda _, __: None)
     else:
         edited(read_text(ground.home.config_path) or "{}")
@@ -165,6 +170,17 @@ def _take_config(ground: Ground, home: ForeignHome, heir: str, *, apply: bool, k
 def _left(settings: tuple[FoundSetting, ...]) -> list[str]:
     names = [each.path for each in settings if each.outcome == "left" and "." not in each.path]
     return [f"of the config, {', '.join(names)} stay behind"] if names else []
+
+
+def _held(settings: tuple[FoundSetting, ...], allow: tuple[str, ...]) -> list[str]:
+    count = sum(each.outcome == "held" for each in settings)
+    told = [f"{count} settings can run programs, move secrets or loosen rules: {HOW}"] if count else []
+    for key in allow:
+        if not key.startswith("auth") and not any(
+            f"{each.path}.".startswith((f"{key}.", f"{key}[")) for each in settings
+        ):
+            told.append(f"--allow {key!r} names no setting of the other config")
+    return told
 
 
 def _destination(ground: Ground, agents: list[ForeignAgent], heir: str) -> Destination:
@@ -186,22 +202,29 @@ def _destination(ground: Ground, agents: list[ForeignAgent], heir: str) -> Desti
     return Destination(workspaces, ground.home.root / "skills")
 
 
-def _take_keys(ground: Ground, found: list[ForeignSecrets]) -> int:
-    """Profiles that are not there yet, each where its agent looks. A key that is there is never replaced."""
+def _take_keys(ground: Ground, found: list[ForeignSecrets], allow: tuple[str, ...]) -> list[str]:
+    """Profiles that are not there yet, each where its agent looks. A key that is there is never replaced.
+
+    One that only says where a key is would have secrets of this machine read, and comes when it is allowed.
+    """
     loaded = load_config(ground.home, ground.env)
-    main, added = default_agent(loaded.config), 0
+    main, added, held = default_agent(loaded.config), 0, []
     for keys in found:
         path = credential_paths(ground.home.root, keys.agent or main, main)[0]
         file = CredentialFile(path, ground.env.get(PASSPHRASE_ENV, ""))
         there = profiles_of(file.read())
         for name, profile in keys.profiles.items():
-            if name not in there:
+            refers = any(field.endswith("Ref") and value for field, value in profile.items())
+            if refers and not {"auth", "auth.profiles", f"auth.profiles.{name}"} & set(allow):
+                held.append(name)
+            elif name not in there:
                 with suppress(BadRequest):  # an id that can be none here
                     file.add(name, profile)
                     added += 1
         if keys.order:
             file.prescribe(keys.order)
-    return added
+    why = "refer to secrets of this machine and were not taken: `--allow auth.profiles` takes them"
+    return [f"{added} stored keys were taken over", *([f"{len(held)} stored keys {why}"] if held else [])]
 
 
 MIGRATE_OPENCLAW = Feed("migrate.openclaw", MigrateOpenClaw, Migrating, "admin", _openclaw, local=True)

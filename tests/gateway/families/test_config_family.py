@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -168,3 +169,66 @@ async def test_the_schema_of_the_config_is_told(ask: Asking) -> None:
     assert "agents" in told["schema"]["properties"]
     assert told["uiHints"]["gateway"]["readOnly"]
     assert told["version"]
+
+
+SERVER = 'mcp: {servers: {far: {url: "http://127.0.0.1:7/mcp", headers: {Authorization: "Bearer very-secret-12345"}}}}'
+
+
+async def test_a_secret_does_not_go_with_an_address_that_is_changed(ask: Asking) -> None:
+    whole = f"{{{SERVER}}}"
+    ask.home.config_path.write_text(whole)
+
+    async def patch(**entry: Any) -> Any:
+        raw = json.dumps({"mcp": {"servers": {"far": entry}}})
+        return await ask("config.patch", raw=raw, baseHash=await base(ask))
+
+    for url in ("http://127.0.0.1:8/mcp", "https://127.0.0.1:7/mcp", "http://collector.example:7/mcp"):
+        for more in ({}, {"headers": {"Authorization": "***"}}, {"headers": {"X-Other": "1"}}):
+            with pytest.raises((Refused, BadRequest)):
+                await patch(url=url, **more)
+    assert text(ask) == whole
+    assert (await patch(url="http://127.0.0.1:7/other"))["ok"]
+    await patch(url="http://127.0.0.1:8/mcp", headers={"Authorization": "Bearer of-my-own-12345"})
+    assert "of-my-own" in text(ask)
+
+
+async def test_a_secret_of_an_included_file_does_not_go_with_an_address_either(ask: Asking) -> None:
+    ask.home.config_path.with_name("servers.json5").write_text(f"{{{SERVER}}}")
+    whole = '{$include: "servers.json5"}'
+    ask.home.config_path.write_text(whole)
+    raw = '{$include: "servers.json5", mcp: {servers: {far: {url: "http://127.0.0.1:8/mcp"}}}}'
+    with pytest.raises(Refused, match="would be sent to another address"):
+        await ask("config.set", raw=raw, baseHash=await base(ask))
+    assert text(ask) == whole
+
+
+async def test_an_address_is_not_taken_away_first_and_changed_then(ask: Asking) -> None:
+    ask.home.config_path.write_text(f"{{{SERVER}}}")
+    gone = json.dumps({"mcp": {"servers": {"far": {"url": None, "enabled": False}}}})
+    with suppress(ConfigError):  # a server without an address may be none
+        await ask("config.patch", raw=gone, baseHash=await base(ask))
+    back = json.dumps({"mcp": {"servers": {"far": {"url": "http://127.0.0.1:8/mcp"}}}})
+    with pytest.raises(Refused, match="would be sent to another address"):
+        await ask("config.patch", raw=back, baseHash=await base(ask))
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"skills": {"registry": {"url": "http://127.0.0.1:8"}}},
+        {"diagnostics": {"otel": {"endpoint": "http://127.0.0.1:8"}}},
+        {"tools": {"web": {"fetch": {"allowPrivate": ["127.0.0.1"]}}}},
+        {"models": {"providers": {"house": {"baseUrl": "http://127.0.0.1:8/v1"}}}},
+        {"models": {"providers": {"openai": {"baseUrl": "http://127.0.0.1:8/v1"}}}},
+    ],
+)
+async def test_no_stored_secret_is_sent_to_an_address_of_a_call(ask: Asking, patch: dict[str, Any]) -> None:
+    whole = """{
+      models: {providers: {house: {baseUrl: "http://127.0.0.1:1/v1", apiKey: "sk-very-secret-1234567890"}}},
+      skills: {registry: {token: "very-secret-12345"}},
+      diagnostics: {otel: {endpoint: "http://127.0.0.1:4318", headers: {"X-Key": "very-secret-12345"}}},
+    }"""
+    ask.home.config_path.write_text(whole)
+    with pytest.raises(Refused, match="cannot be set by a call"):
+        await ask("config.patch", raw=json.dumps(patch), baseHash=await base(ask))
+    assert text(ask) == whole

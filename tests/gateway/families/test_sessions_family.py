@@ -171,6 +171,18 @@ async def test_leaving_the_sandbox_needs_the_scope_of_approvals(ask: Asking) -> 
     await ask("sessions.patch", ("write", "approvals"), key=MAIN, elevatedLevel="full")
 
 
+@pytest.mark.parametrize("lifted", [None, "", "on", "ask", "full"])
+async def test_what_keeps_commands_in_the_sandbox_is_not_lifted_by_who_may_only_write(
+    ask: Asking, lifted: str | None
+) -> None:
+    await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel="off")
+    with pytest.raises(Refused, match="approvals"):
+        await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel=lifted)
+    await ask("sessions.reset", ("write",), key=MAIN, reason="new")
+    assert (await ask("sessions.describe", key=MAIN))["session"]["elevatedLevel"] == "off"
+    await ask("sessions.patch", ("write", "approvals"), key=MAIN, elevatedLevel=lifted)
+
+
 async def test_a_reset_puts_away_what_was_said_and_keeps_it(ask: Asking) -> None:
     await ask.pal.hears("before")
     ask.hub.listen(ask, MAIN)

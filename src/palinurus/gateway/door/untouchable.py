@@ -1,93 +1,40 @@
 """What no call may change in the config, whatever its credential: programs, their paths and surroundings, the walls
 around them, and the locks of this very door.
 
-A stolen token must not become a program that runs here. The table names places of the config with the reason; beside
-it stand names that mean a program wherever they are, and values that make the config read files or variables of this
-machine. All this is changed on the machine: in the file, or by `pal config set`.
+A stolen token must not become a program that runs here. The table (config/risks.py) names places of the config
+with the reason; beside it stand names that mean a program wherever they are, and values that make the config read files
+or variables of this machine. A secret is bound to the address beside it: who sends it elsewhere has to bring
+another, or take it out. All this is changed on the machine: in the file, or by `pal config set`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
-
+from palinurus.config.origins import origin_of
+from palinurus.config.risks import ADDRESSES, PROGRAM, PROGRAM_NAMES, RISKS, is_loopback, is_within
+from palinurus.config.secrets import PLACEHOLDERS
 from palinurus.gateway.door.guard import Refused
+from palinurus.providers.choose import known_provider
 
 Path = tuple[str, ...]
 
-
-class Rule(Struct, frozen=True):
-    """A place, with `*` for any one step, and everything below it. `may_go`: taking it away does no harm."""
-
-    place: str
-    reason: str
-    may_go: bool = False
-
-
-_PROGRAM = "it names a program or what it is given"
-_WALLS = "it decides which walls commands have"
-_ASKING = "it decides which commands run without asking"
-_PLACE = "it decides which folder an agent can write to"
-_READ = "it decides which folders of the machine are read"
-
-AGENTS = ("agent", "agents.defaults", "agents.entries.*", "agents.list.*")  # `agent` is the oldest form
-OF_AGENTS = (
-    Rule("workspace", _PLACE, may_go=True),
-    Rule("agentDir", _PLACE, may_go=True),
-    Rule("cwd", _PLACE, may_go=True),
-    Rule("repoRoot", _PLACE, may_go=True),
-    Rule("sandbox", _WALLS),
-    Rule("tools.exec", _ASKING),
-    Rule("tools.elevated", _ASKING),
-    Rule("tools.fs", _PLACE),
-    Rule("runtime", _PROGRAM),
-    Rule("cliBackends", _PROGRAM),
-    Rule("memory.search.extraPaths", _READ),
-    Rule("memorySearch.extraPaths", _READ),
-)
-RULES = (
-    Rule("gateway", "it decides who may come in"),
-    Rule("models.providers.*.oauth", "sign-ins of this machine would be sent to another address", may_go=True),
-    Rule("mcp.servers.*.command", _PROGRAM, may_go=True),
-    Rule("mcp.servers.*.args", _PROGRAM, may_go=True),
-    Rule("mcp.servers.*.env", _PROGRAM, may_go=True),
-    Rule("mcp.servers.*.cwd", _PROGRAM, may_go=True),
-    Rule("tools.exec", _ASKING),
-    Rule("tools.elevated", _ASKING),
-    Rule("tools.fs", _PLACE),
-    Rule("tools.untrusted", _ASKING),
-    Rule("tools.sandbox", _WALLS),
-    Rule("env", "variables decide which programs are found and how they run"),
-    Rule("secrets", "it decides which files and programs secrets are read from"),
-    Rule("plugins", "plugins are programs"),
-    Rule("hooks", "hooks run programs and let strangers in"),
-    Rule("skills.load", "skills bring programs"),
-    Rule("skills.install", "skills bring programs"),
-    Rule("logging", "it decides which file is written to"),
-    Rule("approvals", _ASKING),
-    Rule("memory.search.extraPaths", _READ),
-    Rule("memory.qmd.paths", _READ),
-    *(Rule(f"{agent}.{rule.place}", rule.reason, rule.may_go) for agent in AGENTS for rule in OF_AGENTS),
-)
-
-PROGRAM_NAMES = re.compile(
-    r"command|cmd|args|argv|cwd|exec|executable|\w*executablePath|cliPath|bin|bins|binary|\w*binPath|\w*binaryPath"
-    r"|program|script|shell|interpreter|module|setupCommand|dockerfile|entrypoint|\$include",
-    re.IGNORECASE,
-)
+_ON_MACHINE = "change it on the machine itself"
+_SECRETS = ("apiKey", "headers", "token", "oauth")  # what stands beside an address and is sent there
+_RISKS = tuple((risk.steps, risk) for risk in RISKS if risk.by_call)
 # Where keys go to. A server on this very machine may be named; it has no use for a key of somebody else's.
-_ADDRESSES: tuple[Path, ...] = (("models", "providers", "*", "baseUrl"), ("tools", "web", "search", "baseUrl"))
-_LOOPBACK = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/|$)", re.IGNORECASE)
-_RULES = tuple((tuple(rule.place.split(".")), rule) for rule in RULES)
+_FAR: tuple[Path, ...] = (
+    ("models", "providers", "*", "baseUrl"),
+    ("tools", "web", "search", "baseUrl"),
+    ("diagnostics", "otel", "endpoint"),
+)
 
 
 def untouchable() -> dict[str, dict[str, object]]:
     """The table for those who show the config: places (`*` for any one step) and names, each with its reason."""
-    places: dict[str, dict[str, object]] = {rule.place: {"readOnly": True, "reason": rule.reason} for rule in RULES}
-    return {**places, "*names*": {"readOnly": True, "pattern": PROGRAM_NAMES.pattern, "reason": _PROGRAM}}
+    places: dict[str, dict[str, object]] = {risk.place: {"readOnly": True, "reason": risk.reason} for _, risk in _RISKS}
+    return {**places, "*names*": {"readOnly": True, "pattern": PROGRAM_NAMES.pattern, "reason": PROGRAM}}
 
 
 def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
@@ -98,19 +45,61 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
             continue
         reason = _reason(path, gone=not _is_there(after, path)) or _reads(path, after, new.get(path))
         if reason := reason or _sends(path, new.get(path)):
-            raise Refused(
-                403,
-                "FORBIDDEN",
-                f"{'.'.join(path)} cannot be set by a call: {reason}",
-                details={"code": "UNTOUCHABLE", "path": ".".join(path), "hint": "change it on the machine itself"},
-            )
+            raise _refused(path, reason, _ON_MACHINE)
+    for place in ADDRESSES:
+        for entry in _entries(after, place[:-1]):
+            _check_origin(before, after, entry, place[-1])
+
+
+def _check_origin(before: Mapping[str, Any], after: Mapping[str, Any], entry: Path, name: str) -> None:
+    """Raises Refused when secrets that the caller need not know would go to another address than they went to."""
+    address = (*entry, name)
+    old, new = _at(before, address), _at(after, address)
+    if not isinstance(new, str) or origin_of(old) == origin_of(new):  # without one it is the provider's own, or none
+        return
+    if entry[:2] == ("models", "providers") and _has_keys(after, entry):
+        raise _refused(address, "the keys of this machine would be sent to that address", _ON_MACHINE)
+    for key in _SECRETS:
+        for path, value in _leaves(_at(after, (*entry, key)), (*entry, key)):
+            if value and value is not _NOTHING and value not in PLACEHOLDERS and _at(before, path) == value:
+                hint = f"send another {'.'.join((*entry, key))} in the same change, or null to take it out"
+                raise _refused(address, f"{'.'.join(path)} would be sent to another address than before", hint)
+
+
+def _has_keys(after: Mapping[str, Any], entry: Path) -> bool:
+    """Whether keys are found for a provider that do not stand beside its address: those of the environment, or of one
+    that is spelled in another way."""
+    name = entry[-1].strip().lower()
+    known = known_provider(name)
+    others = (str(other) for other in _at(after, entry[:-1]) if other != entry[-1])
+    return (known is not None and bool(known.key_env)) or any(other.strip().lower() == name for other in others)
+
+
+def _entries(data: Mapping[str, Any], place: Path) -> list[Path]:
+    """The objects that stand there."""
+    found: list[Path] = [()]
+    for step in place:
+        inside = [(path, _at(data, path)) for path in found]
+        found = [
+            (*path, str(key))
+            for path, value in inside
+            if isinstance(value, Mapping)
+            for key in (value if step == "*" else (step,))
+        ]
+    return [path for path in found if isinstance(_at(data, path), Mapping)]
+
+
+def _refused(path: Path, reason: str, hint: str) -> Refused:
+    where = ".".join(path)
+    details = {"code": "UNTOUCHABLE", "path": where, "hint": hint}
+    return Refused(403, "FORBIDDEN", f"{where} cannot be set by a call: {reason}", details=details)
 
 
 def _reason(path: Path, *, gone: bool) -> str:
-    for place, rule in _RULES:
-        if _is_within(path, place) and not (gone and rule.may_go):
-            return rule.reason
-    return "" if gone or not any(PROGRAM_NAMES.fullmatch(step) for step in path) else _PROGRAM
+    for place, risk in _RISKS:
+        if is_within(path, place) and not (gone and risk.may_go):
+            return risk.reason
+    return "" if gone or not any(PROGRAM_NAMES.fullmatch(step) for step in path) else PROGRAM
 
 
 def _reads(path: Path, after: Mapping[str, Any], value: Any) -> str:
@@ -124,7 +113,7 @@ def _reads(path: Path, after: Mapping[str, Any], value: Any) -> str:
 
 def _sends(path: Path, value: Any) -> str:
     """Whether a key that is kept here would go to another address from now on."""
-    if not any(_is_within(path, place) for place in _ADDRESSES) or value is None or _LOOPBACK.match(str(value)):
+    if not any(is_within(path, place) for place in _FAR) or value is None or is_loopback(value):
         return ""
     return "the keys of this machine would be sent to that address"
 
@@ -132,11 +121,6 @@ def _sends(path: Path, value: Any) -> str:
 def _is_reference(after: Any, path: Path) -> bool:
     found = _at(after, path)
     return isinstance(found, Mapping) and "source" in found and "id" in found
-
-
-def _is_within(path: Path, place: Path) -> bool:
-    """Below the place, at it, or a change that replaces something above it."""
-    return len(path) >= len(place) and all(want in ("*", step) for step, want in zip(path, place, strict=False))
 
 
 def _is_there(data: Any, path: Path) -> bool:

@@ -158,8 +158,8 @@ async def _resolve(talk: Talk, params: Resolve) -> ResolvedKey:
 
 
 async def _patch(talk: Talk, params: changes.PatchSession) -> PatchedRow:
-    raised = params.elevated_level not in (msgspec.UNSET, None, "", "off")
-    if raised and not talk.principal.may("approvals"):
+    lifted = params.elevated_level not in (msgspec.UNSET, "off")  # to clear an `off` is to allow it, too
+    if lifted and not talk.principal.may("approvals"):
         details = {"code": "MISSING_SCOPE", "missingScope": "operator.approvals"}
         raise Refused(403, "FORBIDDEN", "elevatedLevel needs the scope approvals", details=details)
     patched = await changes.PATCH.handler(talk.desk.house, params)

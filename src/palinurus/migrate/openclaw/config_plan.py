@@ -1,7 +1,8 @@
 """What our config says when the other one has come over: the new text, and what became of every setting.
 
 Ours wins wherever it says something. What our schema refuses costs that path alone: settings are taken out until the
-rest can be used, so the result always loads. Nothing is written here.
+rest can be used, so the result always loads. What can run a program, move a secret or loosen a rule (config/risks.py)
+stays behind unless a person has named it. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -17,21 +18,26 @@ from palinurus.config.include import INCLUDE, MAX_BYTES
 from palinurus.config.load import check_data
 from palinurus.config.memory_settings import memory_complaints
 from palinurus.config.merging import apply_changes, changes, merged
+from palinurus.config.risks import is_loopback, risk_of
 from palinurus.config.schema import Config, unknown_keys
+from palinurus.config.secrets import MASK
 from palinurus.config.settings import default_agent
 from palinurus.config.source import MAX_NESTING, JsonPath, format_path, parse
 from palinurus.migrate.foreign import ForeignAgent
 from palinurus.migrate.openclaw.building import build, clashes, get, list_of, shown_paths
-from palinurus.migrate.openclaw.holding import Moved, held_back, is_workspace, why_unused
+from palinurus.migrate.openclaw.holding import UNASKED, Moved, held_back, is_workspace, why_unused
 from palinurus.migrate.openclaw.inline_secrets import holds_secret, secrets_in
 from palinurus.migrate.openclaw.settings import LISTED, Roster, Setting, agent_id, as_object, settings_of
 from palinurus.migrate.report import MOST_LISTED, FoundSetting, SettingOutcome
+from palinurus.providers.choose import known_provider
 
 INLINE = "a secret; `--keys` brings it"
 USED = frozenset(field.alias or name for name, field in Config.model_fields.items()) | {"secrets"}
 HERE = "it stands here already"
 OTHER = "yours says something else"
 STARTS = (("command",), ("args",), ("cwd",), ("url",), ("baseUrl",), ("endpoint",))  # where a part of it leads to
+HALF = "it is of no use without the rest of it"
+MOST_SHOWN = 200  # characters of a value
 COPIED = "the files come to the agent's workspace in this home"
 
 
@@ -50,15 +56,31 @@ class ConfigPlan(Struct, frozen=True):
 
 
 def plan_config(
-    data: dict[str, Any], agents: Sequence[ForeignAgent], ours: Ours, moved: Moved, *, keys: bool
+    data: dict[str, Any],
+    agents: Sequence[ForeignAgent],
+    ours: Ours,
+    moved: Moved,
+    *,
+    keys: bool,
+    allow: Sequence[str] = (),
 ) -> ConfigPlan:
-    """`agents` are all of the other home, also those without a word in its config. `keys`: with inline secrets."""
-    return _Planner(data, agents, ours, moved, keys=keys).plan()
+    """`agents` are all of the other home, also those without a word in its config. `keys`: with inline secrets.
+
+    `allow` has the paths of settings that may run programs, move secrets or loosen rules; each covers all below it.
+    """
+    return _Planner(data, agents, ours, moved, keys=keys, allow=frozenset(allow)).plan()
 
 
 class _Planner:
     def __init__(
-        self, data: dict[str, Any], agents: Sequence[ForeignAgent], ours: Ours, moved: Moved, *, keys: bool
+        self,
+        data: dict[str, Any],
+        agents: Sequence[ForeignAgent],
+        ours: Ours,
+        moved: Moved,
+        *,
+        keys: bool,
+        allow: frozenset[str],
     ) -> None:
         self._ours = ours
         self._own = parse(ours.text)
@@ -71,6 +93,7 @@ class _Planner:
         self._addable: dict[JsonPath, bool] = {}
         self._moved = moved
         self._keys = keys
+        self._allow = allow
 
     def plan(self) -> ConfigPlan:
         given = {setting.into: setting.value for setting in self._settings}
@@ -79,6 +102,8 @@ class _Planner:
         self._without_halves()
         self._leave_unused()
         self._keep_ours()
+        self._hold(given)
+        self._without_halves()
         self._refuse(lambda tree: merged(self._ours.raw, tree), "kept-yours", "it does not go with yours: ")
         text = self._text()
         if len(text.encode()) > MAX_BYTES:
@@ -102,6 +127,8 @@ class _Planner:
         if setting.into[-1] == "default" and setting.into[:2] == LISTED and len(setting.into) == 4:
             return self._marked(setting)
         reason = held_back(setting, given)
+        if reason == UNASKED and self._is_allowed(setting):
+            reason = ""
         return setting.ends("left", reason) if reason else self._moved.setting(setting)
 
     def _marked(self, setting: Setting) -> Setting:
@@ -115,10 +142,25 @@ class _Planner:
         halves = {
             unit
             for setting in self._settings
-            if setting.outcome in ("secret", "refused") and (unit := _unit(setting.into))
+            if setting.outcome in ("secret", "held", "refused") and (unit := _unit(setting.into))
             if setting.into[len(unit) : len(unit) + 1] in STARTS
         }
-        self._end(lambda setting: _unit(setting.into) in halves, "left", "it is of no use without the rest of it")
+        self._end(lambda setting: _unit(setting.into) in halves, "left", HALF)
+
+    def _hold(self, given: Mapping[JsonPath, Any]) -> None:
+        """What can do harm and was not allowed by name. A model's server on this machine comes, if it gets no key of
+        this machine: neither by a reference nor because it is called like a provider whose key is known by itself."""
+        keyed = {into[:3] for into, value in given.items() if _names_secret(into, value)}
+        for index, setting in enumerate(self._settings):
+            if setting.outcome is None and setting.source and not _is_id(setting.into):
+                reason = risk_of(setting.into, setting.value)
+                harmless = _is_server_here(setting) and setting.into[:3] not in keyed
+                if reason and not harmless and not self._is_allowed(setting):
+                    self._settings[index] = setting.ends("held", reason)
+
+    def _is_allowed(self, setting: Setting) -> bool:
+        path = setting.source
+        return bool(self._allow) and any(format_path(path[:size]) in self._allow for size in range(1, len(path) + 1))
 
     def _refuse(self, whole: Callable[[dict[str, Any]], Any], outcome: SettingOutcome, because: str) -> None:
         """Take out what makes the whole unusable."""
@@ -228,9 +270,20 @@ class _Planner:
             for setting in self._settings
             if setting.source
         ]
-        for path, setting in list(shown_paths(told).items())[:MOST_LISTED]:
+        held = {setting.source: setting for setting in told if setting.outcome == "held"}  # each with its own value
+        rest = shown_paths([setting for setting in told if setting.outcome != "held"])
+        for path, setting in list({**held, **rest}.items())[:MOST_LISTED]:
             words = tuple(self._redactor.redact(step) if isinstance(step, str) else step for step in path)
-            yield FoundSetting(format_path(words), setting.outcome or "taken", setting.reason)
+            yield FoundSetting(format_path(words), setting.outcome or "taken", setting.reason, self._value(setting))
+
+    def _value(self, setting: Setting) -> str:
+        """What a person is shown before saying yes. ASCII, so that nothing in it moves or colours the screen."""
+        if setting.outcome != "held":
+            return ""
+        if holds_secret(setting, self._redactor):
+            return json.dumps(MASK)
+        text = self._redactor.redact(json.dumps(setting.value))
+        return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _unit(into: JsonPath) -> JsonPath:
@@ -239,7 +292,7 @@ def _unit(into: JsonPath) -> JsonPath:
         return into[:3]
     if into[:2] in (("session", "resetByType"), ("session", "resetByChannel")):
         return into[:3]
-    if into[:2] in (("session", "reset"), ("diagnostics", "otel")):
+    if into[:2] in (("session", "reset"), ("diagnostics", "otel"), ("skills", "registry")):
         return into[:2]
     if into[:3] == ("tools", "web", "search"):
         return into[:3]
@@ -248,6 +301,19 @@ def _unit(into: JsonPath) -> JsonPath:
         return into[: at + 1]
     listed = list_of(into)
     return listed if len(listed) < len(into) else ()
+
+
+def _is_server_here(setting: Setting) -> bool:
+    path = setting.into
+    if path[:2] != ("models", "providers") or path[3:] != ("baseUrl",) or not is_loopback(setting.value):
+        return False
+    known = known_provider(str(path[2]).strip().lower())
+    return known is None or not known.key_env
+
+
+def _names_secret(into: JsonPath, value: Any) -> bool:
+    """Whether it reads a secret of this machine: a variable, or a reference."""
+    return (isinstance(value, str) and "${" in value) or (into[3:4] != ("models",) and into[-1:] == ("source",))
 
 
 def _is_id(into: JsonPath) -> bool:

@@ -113,7 +113,7 @@ class OtherHome:
                 continue
             inside = "" if name == "workspace" else f"{name}/"
             for path, stat in walk(place, name, self.losses):
-                if not (name == "workspace" and path.startswith("sessions/")) and ".git" not in path.split("/"):
+                if not (name == "workspace" and path.startswith("sessions/")):
                     yield FoundFile(self._agent, f"{inside}{path}", stat.st_size), place / path
 
     def _session(self, shown: str, stem: str, size: int) -> ForeignSession:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from palinurus.config.home import env_value
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
+from palinurus.config.origins import origin_of
 from palinurus.config.secrets import worth_redacting
 from palinurus.config.section import SecretRef
 from palinurus.domain.errors import ConfigError
@@ -30,6 +31,7 @@ Source = Literal["config", "agent file", "file", "keychain", "environment"]
 TRUST: tuple[Source, ...] = ("config", "agent file", "file", "keychain", "environment")
 KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")
 _SECRET_OF: dict[Kind, str] = {"oauth": "access", "token": "token", "api_key": "key"}
+ORIGIN = "origin"  # of a profile: scheme, host and port that its key was stored for
 KEYCHAIN = "keyring"  # the source of a reference that points to the keychain
 
 
@@ -153,8 +155,25 @@ def _from_profiles(
             continue
         if credential is None:
             troubles.append(f"{profile_id} is in the credentials file and its key is not to be found")
+        elif _is_elsewhere(profile, credential, loaded):
+            troubles.append(
+                f"{profile_id} was stored for {profile[ORIGIN]}, and models.providers.{credential.provider}.baseUrl "
+                f"names another address: `pal models auth add {credential.provider}` stores a key for that one"
+            )
         else:
             yield credential
+
+
+def provider_address(loaded: Loaded, provider: str) -> str | None:
+    """What the config says; None when it leaves it to us."""
+    entries = loaded.config.models.providers.items()
+    return next((entry.base_url for name, entry in entries if name.strip().lower() == provider), None)
+
+
+def _is_elsewhere(profile: Mapping[str, Any], credential: Credential, loaded: Loaded) -> bool:
+    """Whether the provider has another address than the one for which the key was stored, as far as that is known."""
+    bound, now = profile.get(ORIGIN), origin_of(provider_address(loaded, credential.provider))
+    return bool(bound and now and bound != now)
 
 
 def _from_environment(env: Mapping[str, str], variables: Mapping[str, str]) -> Iterator[Credential]:
