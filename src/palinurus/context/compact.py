@@ -90,7 +90,7 @@ class Compaction:
     async def compact(self, journal: Journal, order: Order) -> Compacted | None:
         """Cut, and say what came of it; None when there is nothing that could go."""
         entries = await self._reader.entries(journal.session.id)
-        view = self._views.view(journal.session.id, entries)
+        view = await self._views.read(journal.session.id, entries)
         weights = self.weigh(view.lines)
         cut = self._plan(view, weights, order)
         if not cut:
@@ -147,7 +147,7 @@ class Compaction:
 
     async def view(self, session_id: str) -> View:
         """What is read of a session by now."""
-        return self._views.view(session_id, await self._reader.entries(session_id))
+        return await self._views.read(session_id, await self._reader.entries(session_id))
 
     async def has(self, session_id: str, entry_id: str) -> bool:
         return any(entry.id == entry_id for entry in await self._reader.entries(session_id))
