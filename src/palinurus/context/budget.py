@@ -85,6 +85,18 @@ def message_tokens(message: Message) -> int:
             return MESSAGE_TOKENS + _content(message.content)
 
 
+def rough_tokens(message: Message) -> int:
+    """The same by the length of the text alone, where that is all of it: many times as quick, and rather too high."""
+    text = message.text
+    if isinstance(message, UserMessage):
+        if not isinstance(message.content, str):
+            return message_tokens(message)
+        text += "".join(note.text for note in message.context)
+    elif not all(isinstance(block, Text) for block in message.content):
+        return message_tokens(message)
+    return MESSAGE_TOKENS + (len(text) // 3 if text.isascii() else len(text)) + 1
+
+
 def messages_tokens(messages: Iterable[Message]) -> int:
     return sum(map(message_tokens, messages))
 

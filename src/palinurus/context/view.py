@@ -28,7 +28,6 @@ from palinurus.sessions.transcript import (
     branch,
 )
 
-
 AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 

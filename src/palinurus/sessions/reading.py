@@ -112,10 +112,14 @@ def _count_passed(rows: Sequence[Row], at: int, tail: Sequence[Entry | Broken]) 
     end = at
     if cut.first_kept_entry_id:
         end = next((index for index in range(at) if rows[index].id == cut.first_kept_entry_id), 0)
-    for index in range(end - 1, -1, -1):  # when a model has last answered is asked of the view
+    later: Entry | Broken = cut
+    for index in range(at - 1, -1, -1):  # when a model has last answered, on this branch, is asked of the view
         entry = decode_row(rows[index])
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+        if later.parent_id != entry.id:
+            return 0
+        if index < end and isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
             return index
+        later = entry
     return 0
 
 
