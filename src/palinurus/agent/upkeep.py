@@ -201,9 +201,8 @@ class Upkeep:
             return
         spent = list[AssistantMessage]()
         ask = Asking(place.provider, journal, stop, seconds)
-        silent = (
-            _behind(view, place.route, ask, spent.append) if _has_model(place) and self._fits(view, place) else None
-        )
+        fits = _has_model(place) and await beside_many(view.lines, lambda: self._fits(view, place))
+        silent = _behind(view, place.route, ask, spent.append) if fits else None
         if silent is None and not by_rule:
             return
         made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
