@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.context.budget import IMAGE_TOKENS, estimate_tokens, message_tokens
+from palinurus.context.budget import IMAGE_TOKENS, estimate_tokens, message_tokens, rough_tokens
 from palinurus.domain.messages import (
     AssistantMessage,
     ContextNote,
@@ -80,3 +80,30 @@ def test_everything_that_is_sent_counts_and_thinking_does_not() -> None:
 def test_ascii_is_counted_as_it_is_among_other_letters(text: str) -> None:
     among = estimate_tokens(f"{text}\n漢\n")  # the other way of counting, for any script
     assert among - estimate_tokens(f"{text}\nx\n") in (0, 1)  # what 漢 costs more than x
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please book berth 14 for Thursday, and tell Ole that the mast comes down on Friday morning. " * 5,
+        '{"id": 4711, "name": "Ole", "berths": [14, 15], "paid": true}\n' * 5,
+        "请在星期四预订十四号泊位，并告诉奥勒星期五早上桅杆会降下来。" * 5,
+    ],
+)
+def test_by_their_length_messages_have_about_as_many_tokens(text: str) -> None:
+    note = ContextNote("time", "now")
+    for message in (
+        UserMessage(text, context=(note,)),
+        UserMessage((Text(text),)),
+        AssistantMessage((Thinking("hm " * 400), Text(text))),
+        ToolResult("c", "t", text),
+    ):
+        assert 0.5 < rough_tokens(message) / message_tokens(message) < 2
+
+
+def test_what_is_more_than_text_is_counted_exactly() -> None:
+    for message in (
+        UserMessage((Text("see"), Image("AAAA", "image/png"))),
+        AssistantMessage((ToolCall("c", "read", {"path": "x" * 100}),)),
+    ):
+        assert rough_tokens(message) == message_tokens(message)

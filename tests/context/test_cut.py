@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from palinurus.config.compacting import CompactionSettings
 from palinurus.context.assemble import NO_RESULT, assemble, violations
-from palinurus.context.cut import cut_points, divide, plan_cut
+from palinurus.context.cut import cut_points, divide, newest, plan_cut
 from palinurus.context.view import Line
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 
@@ -78,3 +78,13 @@ def test_who_has_just_spoken_is_never_cut_away() -> None:
     room = divide(8_000, 2_000, CompactionSettings())
     for half in (False, True):
         assert plan_cut([100, 100, 5_000], cut_points(story), room, at_least_half=half, turn=2) == 2
+
+
+@given(stories, st.integers(0, 40))
+def test_the_newest_lines_are_as_many_as_there_is_room_for_and_one_at_least(story: list[Line], room: int) -> None:
+    kept = newest(story, room)
+    assert kept == story[len(story) - len(kept) :]
+    assert len(kept) == 1 or sum(len(each.message.text) for each in kept) <= room
+    if len(kept) < len(story):
+        assert sum(len(each.message.text) for each in story[len(story) - len(kept) - 1 :]) > room
+    assert newest([], room) == []

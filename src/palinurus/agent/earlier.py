@@ -67,6 +67,8 @@ def waiting_turn(view: View) -> list[Message]:
 
 
 def _since(view: View, run_id: str) -> list[Message]:
+    if run_id not in view.said and run_id not in view.cut_runs:
+        return []
     known = 0 if run_id in view.cut_runs else len(view.lines)
     at = next((index for index, line in enumerate(view.lines) if _holds(line, run_id)), known)
     return [line.message for line in view.lines[at:]]

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from palinurus.config.compacting import CompactionSettings
+from palinurus.context.beside import beside_many
 from palinurus.context.budget import messages_tokens
 from palinurus.context.compact import Compacted, Compaction, Order, Trigger
 from palinurus.context.cut import Room, divide
@@ -55,7 +56,7 @@ class TurnRoom:
         self.tokens = 0  # of the last request that was looked at
 
     async def before(self, request: ModelRequest) -> ModelRequest | str | None:
-        self.tokens = self.filled(request)
+        self.tokens = await beside_many(self._view.lines, lambda: self.filled(request))
         if self.tokens <= self.room().threshold:
             return None
         if too_long := self._too_long(request):

@@ -59,7 +59,7 @@ class TurnRunner:
         engines: Engines | None = None,
     ) -> None:
         self._sessions = sessions
-        self._reader = Reader(sessions)
+        self._reader = Reader(sessions, whole=False)
         self.upkeep = Upkeep(sessions, self._reader, clock, notes or Flush(clock, new_id), engines or Engines())
         self._reset_policy = reset_policy
         self._clock = clock
@@ -138,7 +138,7 @@ class TurnRunner:
         return await place_session(self._sessions, name, agent=agent)
 
     async def view(self, session: Session) -> View:
-        view = self.upkeep.views.view(session.id, await self._reader.entries(session.id))
+        view = await self.upkeep.views.read(session.id, await self._reader.entries(session.id))
         brought = session.preferences
         model = view.model if view.chose_model else brought.model_override
         thinking = view.thinking if view.chose_thinking else brought.thinking_level

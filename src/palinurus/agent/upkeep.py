@@ -13,7 +13,7 @@ from palinurus.agent.room import TurnRoom
 from palinurus.agent.stop import Stop
 from palinurus.config.compacting import CompactionSettings, FlushSettings, PruneSettings
 from palinurus.context.assemble import assemble
-from palinurus.context.beside import beside
+from palinurus.context.beside import beside, beside_many
 from palinurus.context.budget import messages_tokens
 from palinurus.context.compact import Compacted, Compaction, Order, TakesNotes, Trigger
 from palinurus.context.cut import Room, divide
@@ -86,7 +86,7 @@ class Upkeep:
         if not view.lines or not is_cold(view, self._clock.now_ms(), settings):
             return False
         head = self.compaction.head_tokens(view.epoch.head) if view.epoch else 0
-        decided = prune(view.lines, view.pruned, window, settings, head)
+        decided = await beside_many(view.lines, lambda: prune(view.lines, view.pruned, window, settings, head))
         if decided:
             await journal.write([journal.custom(PRUNED, pruning(decided, settings))])
         return bool(decided)
@@ -201,9 +201,8 @@ class Upkeep:
             return
         spent = list[AssistantMessage]()
         ask = Asking(place.provider, journal, stop, seconds)
-        silent = (
-            _behind(view, place.route, ask, spent.append) if _has_model(place) and self._fits(view, place) else None
-        )
+        fits = _has_model(place) and await beside_many(view.lines, lambda: self._fits(view, place))
+        silent = _behind(view, place.route, ask, spent.append) if fits else None
         if silent is None and not by_rule:
             return
         made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
@@ -243,7 +242,9 @@ class Upkeep:
             trigger,
             place.settings,
             place.route.model,
-            Asking(place.provider, place.journal, place.stop, place.settings.timeout_seconds),
+            Asking(place.provider, place.journal, place.stop, place.settings.timeout_seconds)
+            if _has_model(place)
+            else None,
             lambda wanted: self.engines.compact(place.journal.session, wanted, place.warn),
             lambda entry_id, made: self._bill(place, entry_id, made.usage, made.model),
             focus,
@@ -275,7 +276,7 @@ class Upkeep:
 
 
 def _has_model(place: Place) -> bool:
-    """Scout and the small model that chats for him take no notes."""
+    """Scout and the small model that chats for him take no notes and sum nothing up."""
     return place.route.provider != TALKER.provider
 
 

@@ -9,11 +9,20 @@ from typing import TypeVar
 from palinurus.context.view import Line
 
 MUCH = 20_000  # characters; reading them takes some ten milliseconds
+MANY = 2_000  # lines; a look at each takes some milliseconds
 
 T = TypeVar("T")
 
 
 async def beside(lines: Sequence[Line], work: Callable[[], T]) -> T:
-    if sum(len(line.message.text) for line in lines) < MUCH:
-        return work()
-    return await asyncio.to_thread(work)
+    left = MUCH
+    for line in lines:
+        left -= len(line.message.text)
+        if left <= 0:
+            return await asyncio.to_thread(work)
+    return work()
+
+
+async def beside_many(lines: Sequence[Line], work: Callable[[], T]) -> T:
+    """The same for work that looks at each line and hardly at its words, or knows most of them from before."""
+    return await asyncio.to_thread(work) if len(lines) > MANY else work()

@@ -85,6 +85,17 @@ def message_tokens(message: Message) -> int:
             return MESSAGE_TOKENS + _content(message.content)
 
 
+def rough_tokens(message: Message) -> int:
+    """The same by the length of the text alone, where that is all of it: many times as quick, and within a half."""
+    content = message.content
+    if not isinstance(content, str) and not all(isinstance(block, Text | Thinking) for block in content):
+        return message_tokens(message)
+    text = message.text
+    if isinstance(message, UserMessage):
+        text += "".join(note.text for note in message.context)
+    return MESSAGE_TOKENS + (len(text) // 3 if text.isascii() else len(text)) + 1
+
+
 def messages_tokens(messages: Iterable[Message]) -> int:
     return sum(map(message_tokens, messages))
 

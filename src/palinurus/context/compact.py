@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.compacting import CompactionSettings, PruneSettings
-from palinurus.context.beside import beside
-from palinurus.context.budget import estimate_tokens, message_tokens
-from palinurus.context.cut import Room, cut_points, plan_cut, turn_start
+from palinurus.context.beside import MANY, beside, beside_many
+from palinurus.context.budget import estimate_tokens, message_tokens, rough_tokens
+from palinurus.context.cut import Room, cut_points, newest, plan_cut, turn_start
 from palinurus.context.flush import Silent
 from palinurus.context.prune import prune
 from palinurus.context.pruned import PRUNED, pruning
@@ -35,6 +35,8 @@ from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry
 
 Trigger = Literal["threshold", "overflow", "manual"]
+_SUMMED = 16  # characters for each token of the window, at most: what is older is in notes and not in the summary
+_LEAST_SUMMED = 200_000
 _WORTH = 20  # a cut on its own account must free at least this part of the window
 
 
@@ -90,9 +92,9 @@ class Compaction:
     async def compact(self, journal: Journal, order: Order) -> Compacted | None:
         """Cut, and say what came of it; None when there is nothing that could go."""
         entries = await self._reader.entries(journal.session.id)
-        view = self._views.view(journal.session.id, entries)
-        weights = self.weigh(view.lines)
-        cut = self._plan(view, weights, order)
+        view = await self._views.read(journal.session.id, entries)
+        weights = await beside_many(view.lines, lambda: self.weigh(view.lines))
+        cut = await beside_many(view.lines, lambda: self._plan(view, weights, order))
         if not cut:
             return None
         gone, kept = view.lines[:cut], view.lines[cut:]
@@ -147,7 +149,7 @@ class Compaction:
 
     async def view(self, session_id: str) -> View:
         """What is read of a session by now."""
-        return self._views.view(session_id, await self._reader.entries(session_id))
+        return await self._views.read(session_id, await self._reader.entries(session_id))
 
     async def has(self, session_id: str, entry_id: str) -> bool:
         return any(entry.id == entry_id for entry in await self._reader.entries(session_id))
@@ -176,16 +178,21 @@ class Compaction:
         return self._heads[key]
 
     def weigh(self, lines: Sequence[Line]) -> list[int]:
-        """The tokens of each line."""
+        """The tokens of each line. Of very many the older ones are judged by their length, unless they were weighed."""
         if len(self._weights) > 100_000:
             self._weights.clear()
-        return [self._weight(line) for line in lines]
+        start = max(len(lines) - MANY, 0)
+        older = [
+            self._weights.get((line.id, len(line.message.text))) or rough_tokens(line.message) for line in lines[:start]
+        ]
+        return older + [self._weight(line) for line in lines[start:]]
 
     def _weight(self, line: Line) -> int:
         key = line.id, len(line.message.text)  # the same line is shorter when it was pruned
-        if key not in self._weights:
-            self._weights[key] = message_tokens(line.message)
-        return self._weights[key]
+        weight = self._weights.get(key)
+        if weight is None:
+            weight = self._weights[key] = message_tokens(line.message)
+        return weight
 
     def _plan(self, view: View, weights: Sequence[int], order: Order) -> int:
         """The index of the first line that stays; 0 when a cut would gain nothing."""
@@ -226,6 +233,7 @@ class Compaction:
 
     async def _summarised(self, order: Order, gone: Sequence[Line], previous: str) -> Summarised:
         settings = order.settings
+        gone = newest(gone, max(order.room.window * _SUMMED, _LEAST_SUMMED))
         asked = await beside(
             gone,
             lambda: wanted(

@@ -80,6 +80,15 @@ def _first_within(weights: Sequence[int], points: Sequence[int], keep: int) -> i
     return first
 
 
+def newest(lines: Sequence[Line], characters: int) -> Sequence[Line]:
+    """The last of them, as many as have no more text than this together; one at least."""
+    for index in range(len(lines) - 1, -1, -1):
+        characters -= len(lines[index].message.text)
+        if characters < 0:
+            return lines[min(index + 1, len(lines) - 1) :]
+    return lines
+
+
 def turn_start(lines: Sequence[Line], run_ids: frozenset[str]) -> int:
     """The index of the first message of a turn; their number when none of it is read."""
     return next((index for index, line in enumerate(lines) if line.id in run_ids), len(lines))

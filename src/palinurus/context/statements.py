@@ -184,14 +184,17 @@ _FACT_WORDS = 6  # of a fact without a name or a number
 def weigh(sentence: str, *, follows: bool = False) -> Weight:
     """What speaks for keeping one sentence of the user. `follows`: the one before it was kept, and may say of whom."""
     wide = len(_WIDE.findall(sentence))
-    if _NO_PROSE.match(sentence) or _LABEL.search(sentence) or sentence.count("|") > 1 or is_small_talk(sentence):
+    if _NO_PROSE.match(sentence) or _LABEL.search(sentence) or sentence.count("|") > 1:
         return Weight.NOTHING
     asks = sentence.rstrip("\"'”’) ").endswith(("?", "？"))
-    if _is_asked(sentence, wide) and not (asks and _ASKS().match(sentence) and " that " not in sentence):
+    asked = _is_asked(sentence, wide) and not (asks and _ASKS().match(sentence) and " that " not in sentence)
+    if (asks and not asked) or is_small_talk(sentence):
+        return Weight.NOTHING
+    if asked:
         return Weight.ASKED
     if not _is_prose(sentence, wide):
         return Weight.NOTHING
-    if asks or _ASKS().match(sentence) or (wide and _ASKS_WIDE().search(sentence)):
+    if _ASKS().match(sentence) or (wide and _ASKS_WIDE().search(sentence)):
         return Weight.NOTHING
     back = bool(_POINTS_BACK().match(sentence) or (wide and _POINTS_BACK_WIDE().match(sentence)))
     if not back and (_RULE().search(sentence) or (wide and _RULE_WIDE().search(sentence))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -77,7 +78,7 @@ class Summariser:
         for stage in stages:
             part = msgspec.structs.replace(asked, lines=tuple(stage), previous="", exact=(), tokens=share)
             answer = await self._answer([UserMessage(summary.question(part, summary.rendered(stage)))])
-            notes.append(answer or extract(stage))
+            notes.append(answer or await beside(stage, partial(extract, stage)))
         most = share * 3  # characters
         return "\n\n".join(note if len(note) <= most else f"{note[:most]} […]" for note in notes)
 

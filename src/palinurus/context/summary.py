@@ -67,6 +67,8 @@ def _most_telling(lines: Sequence[Line], previous: str, tokens: int) -> tuple[st
     chosen: dict[str, None] = {}
     left = tokens
     for text in (*reversed(by_user), *reversed(by_model), *listed):
+        if len(chosen) >= MOST_IDENTIFIERS or left <= 2:
+            break  # there is no room for even the shortest
         for each in identifiers(text):
             cost = estimate_tokens(each) + 2
             if each not in chosen and cost <= left and len(chosen) < MOST_IDENTIFIERS:

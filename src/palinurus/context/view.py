@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Container, Sequence
 
@@ -26,6 +27,8 @@ from palinurus.sessions.transcript import (
     ThinkingLevelChange,
     branch,
 )
+
+AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 
 class Line(Struct, frozen=True):
@@ -91,6 +94,14 @@ class Views:
     def __init__(self, most: int = 64) -> None:
         self._most = most
         self._known: OrderedDict[str, tuple[_Fold, int, str]] = OrderedDict()  # how many were read, and the last's id
+
+    async def read(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
+        """The same as `view`, beside the event loop when there is much to read."""
+        _, count, last = self._known.get(session_id, (None, 0, ""))
+        known = count if count and _goes_on(entries, count, last) else 0
+        if len(entries) - known <= AT_ONCE:
+            return self.view(session_id, entries)
+        return await asyncio.to_thread(self.view, session_id, list(entries))  # a copy: the list may grow meanwhile
 
     def view(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
         read, count, last = self._known.pop(session_id, (_Fold(), 0, ""))

@@ -1,0 +1,150 @@
+"""What it costs to speak in a session that is long: the CPU of `pal agent -m hi`, the first time and later.
+
+Two kinds of story. In one a compaction stands behind every 200 messages, as in a home that has been lived in; the
+other was never cut, as when another program kept it and it was brought over. Its first run has to take notes of all of
+it before the cut (promise 2), which is most of what it costs. `held` is the longest time that one callback of the first
+run has kept the event loop for itself. A home with one exchange is measured first, to compare with.
+
+    python -m benchmarks.long_sessions
+    python -m benchmarks.long_sessions --entries 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio.events
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from palinurus.domain.messages import AssistantMessage, Text, UserMessage
+from palinurus.sessions.extraction import Extraction
+from palinurus.sessions.session import Session
+from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, encode_entry
+from palinurus.storage.sqlite import SQL, add_extraction
+
+SIZES = (1_000, 10_000, 100_000)
+BETWEEN_CUTS = 200
+KEPT = 5
+LATER = 3  # runs, of which the quickest is shown
+KEY = "agent:main:main"
+AT = "2026-11-15T09:00:00.000Z"
+HELD = "held "
+
+
+def story(count: int, parent: str, *, cuts: bool) -> Iterator[Entry]:
+    for number in range(count):
+        if number % 2:
+            text = f"Berth {number} is free from Tuesday on; Maria has paid {number * 3} euros for it. " * 2
+            yield MessageEntry(f"e{number}", AT, parent, message=AssistantMessage((Text(text),)))
+        else:
+            asked = f"My boat number {number} needs a berth. Who pays Maria the {number * 3} euros?"
+            yield MessageEntry(f"e{number}", AT, parent, message=UserMessage(asked, timestamp=1_763_197_200_000))
+        parent = f"e{number}"
+        if cuts and number % BETWEEN_CUTS == BETWEEN_CUTS - 1:
+            kept = f"e{number - KEPT}"
+            yield CompactionEntry(f"c{number}", AT, parent, summary="Berths were given away.", first_kept_entry_id=kept)
+            parent = f"c{number}"
+
+
+def write_story(home: Path, count: int, *, cuts: bool) -> None:
+    """Behind what the session of a home holds already."""
+    connection = apsw.Connection(str(home / "home.sqlite"))
+    with connection:
+        row = connection.execute(SQL["session_by_key"], {"key": KEY}).get
+        session = msgspec.json.decode(row, type=Session)
+        last = "SELECT id FROM entries WHERE session_id = ? ORDER BY position DESC LIMIT 1"
+        before, added = connection.execute(last, (session.id,)).get, 0
+        for entry in story(count, before, cuts=cuts):
+            if isinstance(entry, CompactionEntry):
+                made = Extraction(
+                    f"x-{entry.id}", session.id, entry.parent_id or "", "", "extractor", False, "", 0, KEY
+                )
+                add_extraction(connection, made)
+            values = {"session_id": session.id, "id": entry.id, "parent_id": entry.parent_id}
+            kind = type(entry).__struct_config__.tag
+            connection.execute(SQL["add_entry"], {**values, "type": kind, "payload": encode_entry(entry)})
+            added += 1
+        grown = msgspec.structs.replace(session, entry_count=session.entry_count + added)
+        values = {"id": session.id, "now": session.updated_at, "row": msgspec.json.encode(grown).decode()}
+        connection.execute(SQL["change_session"], values)
+    connection.close()
+
+
+def run(home: Path) -> tuple[float, float]:
+    """Seconds of CPU, and the longest that one callback has held the loop."""
+    env = {**os.environ, "PALINURUS_HOME": str(home)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.long_sessions", "--speak"],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stderr.close()
+    if process.returncode:
+        raise SystemExit(said)
+    return used.ru_utime + used.ru_stime, float(said.rpartition(HELD)[2])
+
+
+def speak() -> None:
+    """`pal agent -m hi` in this process, with a watch on the callbacks of its loop."""
+    longest, plain = 0.0, asyncio.events.Handle._run  # noqa: SLF001
+
+    def timed(handle: asyncio.events.Handle) -> None:
+        nonlocal longest
+        began = time.thread_time()
+        plain(handle)
+        longest = max(longest, time.thread_time() - began)
+
+    asyncio.events.Handle._run = timed  # type: ignore[method-assign]  # noqa: SLF001
+    from palinurus.__main__ import main  # what it loads belongs to the run
+
+    sys.argv = ["pal", "agent", "-m", "hi"]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+    finally:
+        print(f"{HELD}{longest}", file=sys.stderr)
+
+
+def measure(sizes: tuple[int, ...]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder) / "short"
+        run(home)
+        cpu, held = min(run(home) for _ in range(LATER))
+        print(f"{'entries':>8}  {'story':<8}  {'first':>8}  {'held':>8}  {'later':>8}")
+        print(f"{2:>8}  {'short':<8}  {'':>8}  {held * 1000:>5.0f} ms  {cpu:>6.2f} s")
+        for count in sizes:
+            for cuts in (True, False):
+                home = Path(folder) / f"{count}-{cuts}"
+                run(home)
+                write_story(home, count, cuts=cuts)
+                first, held = run(home)
+                later, _ = min(run(home) for _ in range(LATER))
+                kind = "cut" if cuts else "uncut"
+                print(f"{count:>8,}  {kind:<8}  {first:>6.2f} s  {held * 1000:>5.0f} ms  {later:>6.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entries", type=int, action="append", help="how long the stories are, instead of all three")
+    parser.add_argument("--speak", action="store_true", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.speak:
+        speak()
+    else:
+        measure(tuple(told.entries or SIZES))

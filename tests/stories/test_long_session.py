@@ -1,0 +1,102 @@
+"""A session that is far longer than any window: it is answered, and the work on it is bounded and beside the loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palinurus.context import compact, flush, summary
+from palinurus.context.beside import MANY
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import AssistantMessage, Text, UserMessage
+from palinurus.sessions import reading
+from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry
+from palinurus.testing.harness import Harness
+from palinurus.testing.provider import Reply
+from palinurus.testing.windowed import WindowedProvider
+
+MAIN = SessionKey.main()
+T = "2026-11-15T09:00:00.000Z"
+LINES = 2 * MANY + 500
+WORDS = "The harbour lights come on one after the other, and nobody is looking. " * 2
+
+
+class Watch:
+    """Counts the calls of a function, and those of them on the event loop's thread; keeps what it was given last."""
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self._work = work
+        self.calls = self.on_loop = 0
+        self.given: tuple[Any, ...] = ()
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.calls += 1
+        self.on_loop += threading.current_thread() is threading.main_thread()
+        self.given = given
+        return self._work(*given, **named)
+
+
+@pytest.fixture
+async def pal(workspace: Path) -> AsyncIterator[Harness]:
+    model = WindowedProvider(window=8_000, sums=lambda _: Reply("no summary"))
+    async with Harness(workspace, model=model) as whole:
+        yield whole
+
+
+async def lived(pal: Harness) -> None:
+    """A session that another program has kept and never summed up."""
+    session = await pal.sessions.open(MAIN)
+    parent, entries = session.id, list[Entry]()
+    for number in range(LINES):
+        said = f"Remember that berth {number} belongs to Ole." if number == 4 else f"{number}: {WORDS}"
+        message = AssistantMessage((Text(said),)) if number % 2 else UserMessage(said)
+        entries.append(MessageEntry(f"e{number}", T, parent, message=message))
+        parent = f"e{number}"
+    await pal.sessions.append(session.id, entries)
+
+
+async def test_a_long_session_is_cut_with_bounded_work_beside_the_loop_and_all_of_it_is_in_notes(
+    pal: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lived(pal)
+    decoded = Watch(reading.decode_row)
+    weighed, noted, extracted = Watch(compact.message_tokens), Watch(flush.extract_notes), Watch(summary.extract)
+    monkeypatch.setattr(reading, "decode_row", decoded)
+    monkeypatch.setattr(compact, "message_tokens", weighed)
+    monkeypatch.setattr(flush, "extract_notes", noted)
+    monkeypatch.setattr(summary, "extract", extracted)
+
+    result = await pal.hears("and who has berth 4?")
+
+    assert result.status == "ok"
+    assert decoded.calls < LINES + 50  # each row once
+    assert decoded.on_loop < 50  # what the turn has added since
+    assert weighed.calls < 2 * MANY
+    assert weighed.on_loop < 100
+    assert (noted.on_loop, extracted.on_loop) == (0, 0)
+    read = sum(len(line.message.text) for line in extracted.given[0])
+    assert 0 < read <= 200_000 < LINES * len(WORDS)
+    session = await pal.sessions.open(MAIN)
+    assert "berth 4 belongs to Ole" in "".join(each.notes for each in await pal.sessions.extractions(session.id))
+    assert any(isinstance(entry, CompactionEntry) for entry in await pal.transcript())
+
+
+async def test_who_comes_back_to_a_long_session_reads_what_follows_the_cut_alone(
+    pal: Harness, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lived(pal)
+    assert (await pal.hears("sum it up by answering")).status == "ok"
+    await pal.idle()
+    decoded = Watch(reading.decode_row)
+    monkeypatch.setattr(reading, "decode_row", decoded)
+    async with Harness(workspace, model=WindowedProvider(window=8_000), sessions=pal.sessions) as again:
+        assert (await again.hears("once more")).status == "ok"
+        assert decoded.calls < 200
+        told = [message.text for message in again.model.requests[0].messages]
+        assert any(text.startswith("Summary of the conversation so far") for text in told)
+        assert f"{LINES - 1}: {WORDS}" in told
+        assert "" not in told
