@@ -175,12 +175,12 @@ def _left(settings: tuple[FoundSetting, ...]) -> list[str]:
 def _held(settings: tuple[FoundSetting, ...], allow: tuple[str, ...]) -> list[str]:
     count = sum(each.outcome == "held" for each in settings)
     told = [f"{count} settings can run programs, move secrets or loosen rules: {HOW}"] if count else []
-    for key in allow:
-        if not key.startswith("auth") and not any(
-            f"{each.path}.".startswith((f"{key}.", f"{key}[")) for each in settings
-        ):
-            told.append(f"--allow {key!r} names no setting of the other config")
-    return told
+    unknown = [key for key in allow if not key.startswith("auth") and not _names_any(key, settings)]
+    return [*told, *(f"--allow {key!r} names no setting of the other config" for key in unknown)]
+
+
+def _names_any(key: str, settings: tuple[FoundSetting, ...]) -> bool:
+    return any(f"{each.path}.".startswith((f"{key}.", f"{key}[")) for each in settings)
 
 
 def _destination(ground: Ground, agents: list[ForeignAgent], heir: str) -> Destination:
