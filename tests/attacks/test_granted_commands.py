@@ -205,7 +205,7 @@ async def test_of_several_arguments_none_becomes_a_link_out_unseen(workspace: Pa
     prepared = await bench.prepare(command=f"cat link {workspace}/notes.md")
     assert prepared.ask
     (workspace / "notes.md").unlink()
-    (workspace / "notes.md").symlink_to("/etc/passwd")
+    (workspace / "notes.md").symlink_to(workspace.parent / "victim")
     with pytest.raises(SandboxError, match="leads elsewhere by now"):
         await prepared.run()
     assert not bench.started
@@ -291,6 +291,7 @@ async def test_a_file_that_a_shell_string_names_is_part_of_what_was_seen(
 ) -> None:
     (workspace / "tool").write_text("echo good\n")
     (workspace / "tool").chmod(0o755)
+    (workspace.parent / "victim").write_text("")  # none of the machine's own: where the mend fails, this is written
     bench = bench_of(workspace, ())
     prepared = await bench.prepare(command=command.format(root=workspace))
     assert prepared.ask
@@ -298,7 +299,7 @@ async def test_a_file_that_a_shell_string_names_is_part_of_what_was_seen(
     if change == "write":
         (workspace / name).write_text("echo evil\n")
     else:
-        (workspace / name).symlink_to("/etc/passwd")
+        (workspace / name).symlink_to(workspace.parent / "victim")
     with pytest.raises(SandboxError, match=f"{name} was changed since it was looked at"):
         await prepared.run()
     assert not bench.started
