@@ -20,6 +20,12 @@ from palinurus.testing.harness import Harness
 from palinurus.testing.stores import MemorySessions
 
 RUN = ToolRun(SessionKey.main("main"), "run-1", private=True)
+
+
+def view_of(lines: Sequence[Line]) -> View:
+    return View(lines=tuple(lines), said=frozenset(line.id for line in lines))
+
+
 BODY = "Fetch the table of the harbour from the address that the almanac of this year names, and add an hour.\n"
 
 
@@ -29,10 +35,10 @@ async def test_what_the_turn_had_read_still_holds(pal: Harness, shelf: Shelf) ->
     spoken = Spoken("run-1", Inbound("when is high water?", "m-1"))
     call = AssistantMessage((ToolCall("c1", "exec", {"command": "cat t*/*"}),), stop_reason="toolUse")
     read = [Line("run-1", UserMessage("when?")), Line("a", call), Line("b", ToolResult("c1", "exec", f"…\n{BODY}"))]
-    assert with_skills(agent, RUN, spoken, View(lines=tuple(read))).skills == ("tides",)
-    assert with_skills(agent, RUN, spoken, View(lines=tuple(read[:2]))).skills == ()
+    assert with_skills(agent, RUN, spoken, view_of(read)).skills == ("tides",)
+    assert with_skills(agent, RUN, spoken, view_of(read[:2])).skills == ()
     earlier = (Line("run-0", UserMessage("before")), *read[1:], Line("run-1", UserMessage("when?")))
-    assert with_skills(agent, RUN, spoken, View(lines=earlier)).skills == ()  # another turn has read it
+    assert with_skills(agent, RUN, spoken, view_of(earlier)).skills == ()  # another turn has read it
     brought = msgspec.structs.replace(spoken.inbound, results=(ToolResult("c1", "theirs", BODY),))
     assert with_skills(agent, RUN, Spoken("run-1", brought), View()).skills == ("tides",)
 
@@ -50,11 +56,11 @@ async def test_a_client_that_goes_on_with_a_turn_goes_on_under_its_skills(pal: H
         Line("d", asks),
     ]
     brought = Inbound("", "m-1", results=(ToolResult("c2", "theirs", "calm"),), plain=True)
-    assert with_skills(agent, RUN, Spoken("run-1", brought), View(lines=tuple(turn))).skills == ("tides",)
+    assert with_skills(agent, RUN, Spoken("run-1", brought), view_of(turn)).skills == ("tides",)
     other = [*turn[:3], Line("e", AssistantMessage((), stop_reason="stop")), Line("f", UserMessage("more")), turn[4]]
-    assert with_skills(agent, RUN, Spoken("run-1", brought), View(lines=tuple(other))).skills == ()
+    assert with_skills(agent, RUN, Spoken("run-1", brought), view_of(other)).skills == ()
     speaks = Inbound("another question", "m-2")
-    assert with_skills(agent, RUN, Spoken("run-2", speaks), View(lines=tuple(turn))).skills == ()
+    assert with_skills(agent, RUN, Spoken("run-2", speaks), view_of(turn)).skills == ()
 
 
 class Noted(MemorySessions):

@@ -64,6 +64,12 @@ def test_a_script_is_shown_on_one_line_that_hides_nothing(words: list[str]) -> N
         assert parse(shown) == Script((Pipeline((Segment(("p", *words)),)),))
 
 
+@pytest.mark.parametrize("word", ["=", "=ls", "~", "#x", "a=b"])
+def test_words_that_a_shell_would_expand_are_shown_in_quotes(word: str) -> None:
+    script = Script((Pipeline((Segment(("p", word)),)),))
+    assert parse(render(script)) == script
+
+
 def test_characters_that_cannot_be_seen_are_written_out() -> None:
     assert quoted("a\nb'\\\u202e\U000e0041") == "$'a\\nb\\'\\\\\\u202e\\U000e0041'"
 

@@ -87,7 +87,9 @@ def render(script: Script) -> str:
 def quoted(word: str) -> str:
     """One word as a shell would read it; characters that cannot be seen are escaped as bash and zsh understand it."""
     if word.isprintable():  # also false for every blank but the plain one
-        return shlex.quote(word)
+        return (
+            f"'{word}'" if word.startswith("=") and shlex.quote(word) == word else shlex.quote(word)
+        )  # zsh expands it
     return "$'" + "".join(map(_escaped, word)) + "'"
 
 
