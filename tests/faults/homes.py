@@ -7,9 +7,10 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,16 @@ class Talk:
         assert self.process.stderr is not None
         while line := await self.process.stderr.readline():
             self.complaints += line.decode()
+
+
+@contextmanager
+def stopped(talk: Talk) -> Iterator[None]:
+    """A process that lives and does nothing meanwhile."""
+    os.kill(talk.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(talk.pid, signal.SIGCONT)
 
 
 @dataclass

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from audit import audit, check_answered_once
-from homes import PATIENCE, PalHome, Talk
+from homes import PATIENCE, PalHome, Talk, stopped
 
 pytestmark = pytest.mark.slow
 
 SESSION = "agent:main:main"
 
 
-async def until(holds: object) -> None:
+async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not holds():  # type: ignore[operator]
+        while not holds():
             await asyncio.sleep(0.05)
 
 
@@ -28,15 +26,6 @@ async def chatting(home: PalHome) -> Talk:
     chat = await home.start(*home.command, "chat")
     assert await chat.answer("first words") == "heard: first words"
     return chat
-
-
-@contextmanager
-def stopped(talk: Talk):  # type: ignore[no-untyped-def]
-    os.kill(talk.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(talk.pid, signal.SIGCONT)
 
 
 async def test_a_lock_that_somebody_removes_is_made_again_and_the_holder_goes_on(home: PalHome) -> None:
@@ -100,9 +89,11 @@ def lose(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [empty, lose])
-async def test_a_used_home_without_its_database_is_refused_and_nothing_new_is_made(home: PalHome, harm: object) -> None:
+async def test_a_used_home_without_its_database_is_refused_and_nothing_new_is_made(
+    home: PalHome, harm: Callable[[Path], None]
+) -> None:
     assert (await home.pal("agent", "-m", "words that must not vanish")).code == 0
-    harm(home.database)  # type: ignore[operator]
+    harm(home.database)
     for command in (("agent", "-m", "hello"), ("sessions", "list"), ("chat",)):
         said = (await home.pal(*command)).one_clear_line()
         assert str(home.database) in said

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from audit import audit, check_answered_once
-from homes import PATIENCE, PalHome, Talk
+from homes import PATIENCE, PalHome, Talk, stopped
 
 from palinurus.config.home import find_home
 from palinurus.domain.envelope import Inbound
@@ -30,15 +26,6 @@ async def holding_chat(home: PalHome) -> Talk:
     assert await chat.answer("first words") == "heard: first words"
     assert home.holder() == chat.pid
     return chat
-
-
-@contextmanager
-def stopped(talk: Talk) -> Iterator[None]:
-    os.kill(talk.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(talk.pid, signal.SIGCONT)
 
 
 async def test_two_chats_on_one_home_both_get_answers_and_the_one_that_stays_takes_over(home: PalHome) -> None:
