@@ -188,3 +188,45 @@ def test_a_typo_in_a_command_is_refused_in_view_and_stays_in_the_box(start: Any,
     talk.say("good morning")
     talk.hears("Good morning.")
     expect(talk.box).to_have_value("")
+
+
+def test_a_refusal_that_comes_before_the_transcript_is_not_lost_when_the_transcript_comes(
+    start: Any, enter: Any
+) -> None:
+    house = start()
+    page = enter(house)
+    asked: set[str] = set()
+    held: list[tuple[Any, Any]] = []
+
+    def slow_transcript(socket: Any) -> None:
+        server = socket.connect_to_server()
+
+        def to_server(message: Any) -> None:
+            frame = json.loads(message)
+            if frame.get("method") == "chat.history":
+                asked.add(frame["id"])
+            server.send(message)
+
+        def to_page(message: Any) -> None:
+            if json.loads(message).get("id") in asked:
+                held.append((socket, message))
+            else:
+                socket.send(message)
+
+        socket.on_message(to_server)
+        server.on_message(to_page)
+
+    page.route_web_socket(re.compile("ws"), slow_transcript)
+    page.reload()
+    talk = Talk(page)
+    talk.say("/hlep")
+    refused = talk.log.get_by_role("alert").filter(has_text="/help")
+    expect(refused).to_be_in_viewport()
+    assert held
+    for socket, message in held:
+        socket.send(message)
+    asked.clear()
+    expect(page.get_by_role("heading", name="Main conversation")).to_be_visible()
+    expect(page.locator(".skeleton, [aria-busy=true]")).to_have_count(0)
+    expect(page.get_by_role("button", name="test", exact=True)).to_be_visible()  # the model: read with the transcript
+    expect(refused).to_be_in_viewport()

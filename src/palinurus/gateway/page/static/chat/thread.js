@@ -63,8 +63,11 @@ export class Thread {
   reload(messages, active) {
     this.past = itemsOf(messages);
     const said = new Set(messages.flatMap((message) => [message.id, ...(message.also ?? [])]));
-    this.tail = this.tail.filter(
-      (item) => item.type === "user" && !said.has(item.run) && (item.state !== "sent" || active.includes(item.run)),
+    const last = Number(messages.at(-1)?.timestamp ?? 0);
+    this.tail = this.tail.filter((item) =>
+      item.type === "user"
+        ? !said.has(item.run) && (item.state !== "sent" || active.includes(item.run))
+        : item.type === "error" && !item.run && item.timestamp > last, // a refusal stands nowhere but in this window
     );
     for (const id of [...this.#runs.keys()]) if (!active.includes(id)) this.#runs.delete(id);
     // Its end may still be told: what it said stands here already.
