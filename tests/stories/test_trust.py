@@ -64,9 +64,30 @@ async def test_without_a_page_nobody_is_asked(pal: Harness) -> None:
     assert await pal.approvals.recent() == []
 
 
-async def test_the_next_turn_of_the_owner_is_trusted_again(pal: Harness) -> None:
-    pal.model.replies += [calls(call("web_fetch")), says("Read."), calls(call("adjust")), says("Done.")]
+async def test_the_next_turn_asks_too_while_the_page_is_in_the_conversation(pal: Harness) -> None:
+    pal.model.replies += [calls(call("web_fetch")), says("Read."), calls(call("adjust")), says("No.")]
     await pal.hears("read that page")
+    run = await pal.submits("change it")
+    await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
+    assert (await run.wait(5)).text == "No."
+
+
+async def test_a_summary_is_as_far_from_outside_as_what_it_was_made_from(pal: Harness) -> None:
+    pal.model.replies += [calls(call("web_fetch")), says("Read."), says("Fine.")]
+    await pal.hears("read that page")
+    await pal.hears("thank you")
+    assert "ompacted" in (await pal.hears("/compact")).text
+    pal.model.replies += [calls(call("adjust")), says("No.")]
+    run = await pal.submits("change it")
+    await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
+    assert (await run.wait(5)).text == "No."
+
+
+async def test_a_new_conversation_is_trusted_again(pal: Harness) -> None:
+    pal.model.replies += [calls(call("web_fetch")), says("Read.")]
+    await pal.hears("read that page")
+    await pal.hears("/new")
+    pal.model.replies += [calls(call("adjust")), says("Done.")]
     assert (await pal.hears("change it")).text == "Done."
 
 
