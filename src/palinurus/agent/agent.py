@@ -15,7 +15,6 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
-from palinurus.domain.provenance import NO_TRUST, Trust
 from palinurus.providers.provider import Provider
 from palinurus.skills.skills import Skills
 from palinurus.workspace.files import WorkspaceFiles
@@ -56,7 +55,6 @@ class Agent(Struct, frozen=True):
     pruning: PruneSettings = PruneSettings()
     startup: StartupSettings = StartupSettings(enabled=False)
     skills: Skills | None = None
-    trust: Trust = NO_TRUST
     runtime: str = ""  # on what it runs, in one line: for its prompt
     workspace_of: Callable[[SessionKey], Awaitable[SessionWorkspace]] | None = None
     """The workspace of a session; None: `files`, for all of them. Must not raise."""

@@ -52,7 +52,7 @@ async def with_recalled(agent: Agent, key: SessionKey, spoken: Spoken, view: Vie
 
 
 def on_behalf(
-    agent: Agent, key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
+    key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
 ) -> ToolRun:
     """For whom the tools of this turn run, and which texts from outside its model reads: all of them, old and new."""
     inbound = spoken.inbound
@@ -69,7 +69,6 @@ def on_behalf(
         provider=route.provider,
         model=route.model,
         origin=inbound.origin,
-        trust=agent.trust,
         attended=inbound.attended,
         elevated=preferences.elevated_level,
         emit=emit,

@@ -94,7 +94,7 @@ class TurnRunner:
             spoken = await with_recalled(agent, key, spoken, view, gathered)
         if spoken.run_id not in view.said:
             spoken = with_called(agent, spoken)
-        run = on_behalf(agent, key, spoken, route, session.preferences, view, emit)
+        run = on_behalf(key, spoken, route, session.preferences, view, emit)
         run = with_skills(agent, run, spoken, view)
         if spoken.inbound.results:
             spoken = await self._brought(view, spoken, run, window)
