@@ -43,7 +43,8 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 
         async def trust(key: SessionKey, words: str, inbound: Inbound) -> str:
             owner = inbound.origin == Origin.OWNER
-            return await trust_command(whole.house(Home(workspace, workspace / "pal.json")), key, words, inbound.sender, owner=owner)
+            house = whole.house(Home(workspace, workspace / "pal.json"))
+            return await trust_command(house, key, words, inbound.sender, owner=owner)
 
         whole.dispatcher.answers["trust"] = trust
         yield whole
