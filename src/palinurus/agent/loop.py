@@ -276,6 +276,7 @@ class Loop(Struct, frozen=True):
                 output.sources,
             )
         )
+        result = self.skills.marked(result, call) if self.skills else result
         seconds, where = (ended - started) / 1000, _where(output)
         self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, seconds, where))
         return result

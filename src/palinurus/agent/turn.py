@@ -97,7 +97,7 @@ class TurnRunner:
         run = on_behalf(agent, key, spoken, route, session.preferences, view, emit)
         run = with_skills(agent, run, spoken, view)
         if spoken.inbound.results:
-            spoken = await self._brought(view, spoken, run, window)
+            spoken = await self._brought(agent, view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
         await journal.write(opening.entries, spoke(spoken.inbound, route))
         place = _place(agent, key, spoken.run_id, journal, provider, route, window, stop, emit)
@@ -125,12 +125,15 @@ class TurnRunner:
         self.upkeep.ended(place, room, answer)
         return result(key, session, spoken.run_id, answer, usage, self._clock.now_ms() - began)
 
-    async def _brought(self, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
+    async def _brought(self, agent: Agent, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
         """With the client's results as they are stored. Raises BadRequest when nothing waits for them any more."""
         if spoken.run_id not in view.said:
             clients.check_waited_for(view, spoken.inbound.results)
         run = msgspec.structs.replace(run, max_characters=characters_for_window(window))
         inbound = await clients.brought(spoken.inbound, run, self._clock.now_ms())
+        if agent.skills is not None:
+            marked = tuple(agent.skills.marked(result) for result in inbound.results)
+            inbound = msgspec.structs.replace(inbound, results=marked)
         return msgspec.structs.replace(spoken, inbound=inbound)
 
     async def place(self, name: str, agent: str) -> SessionKey:
