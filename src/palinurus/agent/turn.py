@@ -16,7 +16,16 @@ from palinurus.agent.agent import Agent
 from palinurus.agent.called import direct_call, with_called, with_skills
 from palinurus.agent.direct import Told
 from palinurus.agent.earlier import answered_before
-from palinurus.agent.gathering import context_for, gather, in_session, on_behalf, spoke, with_recalled, with_startup
+from palinurus.agent.gathering import (
+    context_for,
+    gather,
+    in_session,
+    on_behalf,
+    reading,
+    spoke,
+    with_recalled,
+    with_startup,
+)
 from palinurus.agent.loop import DIRECT, Emit, Interjection, Loop, Steer
 from palinurus.agent.outcome import result, spent
 from palinurus.agent.stop import Stop
@@ -100,6 +109,7 @@ class TurnRunner:
             spoken = await self._brought(agent, view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
         await journal.write(opening.entries, spoke(spoken.inbound, route))
+        run = reading(run, session.id, view, opening)
         place = _place(agent, key, spoken.run_id, journal, provider, route, window, stop, emit)
         opening = await self.upkeep.assembled(place, opening)
         await self.upkeep.ingest(place, *messages_of(opening.entries))
@@ -256,7 +266,7 @@ class TurnRunner:
         await self._note_before_reset(agent, key, spoken.run_id, journal, view, stop)
         tail = await self.upkeep.compaction.reset(journal, key, reason)
         await self.upkeep.write_notes()  # the first message after it carries them
-        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail)
+        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail, begun=tail)
 
     async def _keep(
         self,

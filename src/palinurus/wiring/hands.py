@@ -189,7 +189,8 @@ class Workshop:
                 program_path(self._loaded.env),
                 str(bench.home.user_home),
                 lambda room: prepare_private(room, agent.workspace),
-                self._given,
+                given=self._given,
+                heeds_outside=settings.untrusted != "allow",
             )
         )
         gate = Gate(
