@@ -43,6 +43,7 @@ from palinurus.tools.web.addresses import is_held
 
 RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
+LOOSE = "{}, which later conversations begin with, is a link or has another name: walls do not keep a command from it"
 GOES_ON = "(goes on in the background: see the tool process)"
 NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
 
@@ -156,7 +157,8 @@ class _Office:
             told = await self._go(call, about, self._desk.sandbox.start, command)
             return replace(told, content=f"{NO_NETWORK}{told.content}") if held and not outlet.network else told
 
-        return Prepared(plan, go, when_untrusted=outlet.ask)
+        loose = await asyncio.to_thread(_find_loose, quarters) if run.untrusted else ""
+        return Prepared(plan, go, when_untrusted=" and ".join(filter(None, (outlet.ask, loose))))
 
     async def _outside(
         self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
@@ -253,6 +255,12 @@ class _Office:
 
 def _origin(found: Outside) -> Origin:
     return Origin.OUTSIDE if fetches(found.summary) else Origin.AGENT
+
+
+def _find_loose(quarters: Quarters) -> str:
+    """Why even walls do not keep a command from what conversations begin with; empty when they do."""
+    loose = quarters.instructions.find_loose(quarters.workspace) if quarters.writable else ""
+    return LOOSE.format(loose) if loose else ""
 
 
 async def _never() -> ToolOutput:
