@@ -178,6 +178,13 @@ async def test_a_hit_of_a_search_is_read_unasked(pal: Harness, net: Net) -> None
     assert (await pal.hears("when is high water?")).text == "Done."
 
 
+async def test_what_stands_in_the_files_of_the_owner_is_read_unasked(pal: Harness, net: Net) -> None:
+    (pal.files.boundary.root / "TOOLS.md").write_text("The station: http://station.example/now\n")
+    pal.model.replies += [calls(READ), calls(call("web_fetch", url="http://station.example/now")), says("Done.")]
+    assert (await pal.hears("what is the wind?")).text == "Done."
+    await is_refused(pal, net, "go on", url=f"http://station.example/now?d={SECRET}")
+
+
 OTHERS = {
     "a file's name is no host": ("look at notes.md", "http://notes.md/?d=1"),
     "an address of mail is no host": ("write to ann@prices.example", "http://prices.example/?d=1"),

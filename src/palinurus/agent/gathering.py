@@ -81,7 +81,8 @@ def on_behalf(
 def reading(run: ToolRun, session_id: str, view: View, opening: Opening) -> ToolRun:
     """The run with what its model reads, so that tools can tell what somebody has said from what the model made up."""
     read = (*(line.message for line in view.lines), *messages_of(opening.entries))
-    return msgspec.structs.replace(run, request=read, conversation=f"{session_id}/{view.begun}")
+    place = f"{session_id}/{view.begun}"
+    return msgspec.structs.replace(run, head=opening.request.head.system, request=read, conversation=place)
 
 
 def gather(
