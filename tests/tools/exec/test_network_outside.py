@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from exec_bench import Bench, a_run
+from exec_bench import Bench, a_run, nothing_is_left
 
 from palinurus.domain.messages import Origin, ToolResult, UserMessage
 from palinurus.sandbox.host import HostSandbox
 from palinurus.tools.exec.call import Call
 from palinurus.tools.exec.process import WROTE_OUT
 from palinurus.tools.exec.reaching_out import MAY_SEND, NO_HOME, NO_NETWORK, find_outlet
+
+__all__ = ["nothing_is_left"]  # a fixture for all of them
 
 PAGE = ToolResult("c1", "web_fetch", "See http://page.example/more.", origin=Origin.OUTSIDE, sources=("host:page",))
 READ = a_run(origin=Origin.OUTSIDE, request=(UserMessage("what of files.example?"), PAGE))
