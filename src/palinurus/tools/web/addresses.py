@@ -19,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from msgspec import Struct
 
@@ -36,7 +37,9 @@ ENDINGS = names("md py sh rs pl ps so cc zip mov txt json html js ts css csv pdf
 """Of files: `notes.md` in the owner's words is a note, and no host in Moldova."""
 
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}\x00-\x20\x7f]{1,4000}", re.IGNORECASE)
+_AUTHORITY = re.compile(r"https?://[^\s/?#<>\"'`\\()]{1,300}", re.IGNORECASE)
 _HOST = re.compile(r"(?<![\w@./:-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-]|\.[a-z0-9])", re.IGNORECASE)
+_CLOSING = re.compile(r"[)\]]")
 _BEHIND = ".,;:!?*_~)]}…'"
 _BRINGS = frozenset({FETCH, "web_search"})
 _FILES = frozenset({"file", "skill"})  # kinds of notes
@@ -116,8 +119,12 @@ def urls_in(text: str) -> Iterator[str]:
     for found in _URL.finditer(text):
         whole = found[0]
         trimmed = whole.rstrip(_BEHIND)
-        inner = re.split(r"[)\]]", whole, maxsplit=1)[0].rstrip(_BEHIND)
-        for each in {whole, trimmed, inner, trimmed.replace("&amp;", "&")}:
+        spellings = {whole, trimmed}
+        if ")" in whole or "]" in whole:
+            spellings.add(_CLOSING.split(whole, maxsplit=1)[0].rstrip(_BEHIND))
+        if "&amp;" in trimmed:
+            spellings.add(trimmed.replace("&amp;", "&"))
+        for each in spellings:
             if plain := _plain(each):
                 yield plain
 
@@ -145,16 +152,21 @@ def _plain(url: str) -> str:
 
 
 def _hosts_in(text: str) -> Iterator[str]:
-    for found in _URL.finditer(text):
-        for each in {found[0], found[0].rstrip(_BEHIND), re.split(r"[)\]]", found[0], maxsplit=1)[0]}:
-            try:
-                yield parse_target(each).host
-            except AddressRefused:
-                continue
+    for found in _AUTHORITY.finditer(text):
+        if host := _host_of(found[0].rstrip(_BEHIND)):
+            yield host
     for found in _HOST.finditer(text):
         name = found[0].lower()
         if name.rpartition(".")[2] not in ENDINGS:
             yield name
+
+
+@lru_cache(1_000)
+def _host_of(url: str) -> str:
+    try:
+        return parse_target(url).host
+    except AddressRefused:
+        return ""
 
 
 def _brings(result: ToolResult) -> bool:
@@ -167,15 +179,17 @@ def _brings(result: ToolResult) -> bool:
 
 def _not_sent(call: ToolCall, text: str, exact: Collection[str]) -> set[str]:
     """The addresses in a result but those that the call itself has brought in, whole or in the query of a page."""
-    sent = [unquote(each).lower() for each in _texts(call.arguments)]
     found = set(urls_in(text))
+    if not found:
+        return found
     if call.name != FETCH:
+        sent = [unquote(each).lower() for each in _texts(call.arguments)]
         return {url for url in found if not any(_bare(url) in each for each in sent)}
     asked = str(call.arguments.get("url", ""))
     if _plain(asked) in exact:  # nothing in it is the model's
         return found
     host, _, rest = _bare(unquote(asked)).partition("/")
-    values = [each for _, each in parse_qsl(urlsplit(_plain(asked)).query) if len(each) >= _TELLING]
+    values = [each for _, each in parse_qsl(asked.partition("?")[2]) if len(each) >= _TELLING]
     return {
         url
         for url in found
