@@ -9,9 +9,11 @@ gets one, and then it is exactly the string that the person was shown.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -29,6 +31,7 @@ from palinurus.sandbox.sandbox import Command, Limits, Process, Sandbox
 from palinurus.tools.commands.allowlist import CONFIG
 from palinurus.tools.commands.repositories import git_variables, uses_repository
 from palinurus.tools.exec.call import Call, fault, working_directory
+from palinurus.tools.exec.command_files import CommandFiles, Surroundings
 from palinurus.tools.exec.fetchers import fetches
 from palinurus.tools.exec.outside import Grounds, Outside, look_outside
 from palinurus.tools.exec.place import Place, find_leave, find_place
@@ -38,6 +41,7 @@ from palinurus.tools.exec.running import helper_argv
 from palinurus.tools.exec.steps import StepChecks
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
+from palinurus.workspace.file_origins import FileOrigins
 
 RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
@@ -72,6 +76,7 @@ class ExecDesk(Struct, frozen=True):
     raise SandboxError."""
     given: Callable[[ToolRun, bool], Given] = lambda run, sandboxed: Given()
     """What the skills in use have for a command, inside the sandbox or outside. May raise a PalinurusError."""
+    origins: FileOrigins = msgspec.field(default_factory=FileOrigins)
 
 
 def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
@@ -147,7 +152,8 @@ class _Office:
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self._desk.furnish, quarters)
-            return await self._go(call, about, self._desk.sandbox.start, command)
+            files = self._files(run, call, quarters, cwd, origin)
+            return await self._go(call, replace(about, files=files), self._desk.sandbox.start, command)
 
         return Prepared(plan, go)
 
@@ -194,7 +200,8 @@ class _Office:
                 if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
                     await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
             remark = self._remark(run, place)
-            told = await self._go(call, about, start, command)
+            files = self._files(run, call, quarters, cwd, about.origin)
+            told = await self._go(call, replace(about, files=files), start, command)
             return replace(told, content=f"{remark}{told.content}")
 
         return Prepared(plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted)
@@ -208,6 +215,11 @@ class _Office:
         run.emit(Notice(remark))
         return f"[{remark}]\n"
 
+    def _files(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str, origin: Origin) -> CommandFiles:
+        around = Surroundings(os.path.realpath(quarters.workspace), os.path.realpath(cwd))
+        fetches = origin == Origin.OUTSIDE
+        return CommandFiles(self._desk.origins, run, call, around, self._desk.clock, fetches=fetches)
+
     async def _go(self, call: Call, about: About, start: Start, command: Command) -> ToolOutput:
         if call.background and not self._desk.processes.has_room(
             about.key.agent
@@ -215,6 +227,8 @@ class _Office:
             return failed(NO_ROOM)
         about = replace(about, terminal=call.pty, listens=call.pty or call.background)
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
+        if about.files is not None:
+            await about.files.look()
         job = await self._desk.processes.start(about, lambda: start(command))
         try:
             return await self._attend(job, call)
@@ -227,9 +241,9 @@ class _Office:
             await job.end_input()
         if not call.background and await self._ends(job, call.yield_ms or self._desk.settings.background_ms):
             self._desk.processes.drop(job)
-            return job.told(job.news() or "(no output)")
+            return await job.tell(job.news(), or_else="(no output)")
         job.background = True
-        return job.told(f"{job.news()}{GOES_ON}")
+        return await job.tell(job.news(), then=GOES_ON)
 
     async def _ends(self, job: Job, patience_ms: int) -> bool:
         """Whether it ends before we lose patience. While the background is full, we do not."""

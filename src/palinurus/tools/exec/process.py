@@ -71,11 +71,13 @@ def _writing(run: ToolRun, job: Job, given: _Input, settings: ExecSettings) -> P
     arguments = {"processId": job.id, "command": about.command, "text": text, "close": given.close}
     plan = Plan("process", f"write {text!r} to {about.command}", where=about.where, arguments=arguments)
     if about.where != "host":
-        return Prepared(plan, lambda: _written(job, given), when_untrusted="" if about.guarded else WROTE_UNGUARDED)
+        return Prepared(
+            plan, lambda: _written(run, job, given), when_untrusted="" if about.guarded else WROTE_UNGUARDED
+        )
     ask = "" if _is_free(run, job, settings) else AS_GOOD_AS_A_COMMAND
     return Prepared(
         plan,
-        lambda: _written(job, given),
+        lambda: _written(run, job, given),
         refusal=_refusal(run, settings, ask),
         ask=ask,
         when_untrusted=WROTE_OUTSIDE,
@@ -104,15 +106,17 @@ async def _listed(jobs: list[Job]) -> ToolOutput:
 
 async def _polled(job: Job, seconds: float) -> ToolOutput:
     await job.stirs(seconds)
-    return job.told(job.news() or ("(nothing new)" if job.ended is None else ""))
+    return await job.tell(job.news(), or_else="(nothing new)" if job.ended is None else "")
 
 
 async def _logged(job: Job, lines: int) -> ToolOutput:
     text = job.output.text()
-    return job.told("\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text)
+    return await job.tell("\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text)
 
 
-async def _written(job: Job, given: _Input) -> ToolOutput:
+async def _written(run: ToolRun, job: Job, given: _Input) -> ToolOutput:
+    if run.untrusted and job.about.files is not None:
+        job.about.files.tainted = True
     try:
         async with asyncio.timeout(WRITE_SECONDS):
             await job.write(given.text.encode("utf-8", "replace"), close=given.close)
@@ -123,4 +127,4 @@ async def _written(job: Job, given: _Input) -> ToolOutput:
 
 async def _killed(job: Job) -> ToolOutput:
     await job.kill()
-    return replace(job.told(job.news()), is_error=False)  # as it was asked for
+    return replace(await job.tell(job.news()), is_error=False)  # as it was asked for
