@@ -307,4 +307,5 @@ def _place(
     stop: Stop,
     emit: Emit,
 ) -> Place:
-    return Place(key, run_id, journal, provider, route, window, agent.compaction, agent.cost, stop, emit, agent.pruning)
+    settings = agent.compaction, agent.cost, stop, emit, agent.pruning, agent.trust
+    return Place(key, run_id, journal, provider, route, window, *settings)
