@@ -29,7 +29,7 @@ from palinurus.domain.tool import ToolRun
 from palinurus.tools.exec.call import Call
 from palinurus.tools.exec.walk import Walk
 from palinurus.tools.files.reach import is_instructions
-from palinurus.workspace.file_origins import FileOrigin, FileOrigins, looked_at_all, named
+from palinurus.workspace.file_origins import MAX_SOURCES, FileOrigin, FileOrigins, looked_at_all, named
 
 MAX_WORDS = 200
 SHORTEST_LINE = 20  # characters: shorter ones are in many files by chance
@@ -97,9 +97,11 @@ class CommandFiles:
     def _names(self) -> Iterator[str]:
         for word in self._words:
             path = self._path(word)
-            if os.path.lexists(path):
-                if self._is_outside(path):
-                    yield f"file:{self._place(path)}"
+            if os.path.isdir(path):  # noqa: PTH112
+                yield from self._in_folder(path)
+            elif os.path.lexists(path):
+                if self._origins.kinds.has(place := self._place(path)) or self._origins.is_held_at(path):
+                    yield f"file:{place}"
             elif glob.has_magic(word):
                 yield from self._matching(word)
             elif "/" in word or "." in word or not self._origins.is_empty:
@@ -110,13 +112,14 @@ class CommandFiles:
             return os.path.realpath(home)
         return os.path.realpath(os.path.join(self._cwd, os.path.expanduser(word)))  # noqa: PTH111, PTH118
 
-    def _is_outside(self, path: str) -> bool:
-        """Of a folder: whether it holds such a file. The whole workspace does not count: its lines are compared."""
-        place = self._place(path)
-        if os.path.isdir(path):  # noqa: PTH112
-            inside = path != self._root and not self._root.startswith(f"{path}/")
-            return inside and (self._origins.kinds.has_folder(place) or self._origins.has_below(path))
-        return self._origins.kinds.has(place) or self._origins.is_held_at(path)
+    def _in_folder(self, path: str) -> Iterator[str]:
+        """What such a folder holds. The whole workspace does not count: there the lines are compared."""
+        if path == self._root or self._root.startswith(f"{path.rstrip('/')}/"):
+            return
+        if self._origins.kinds.has_folder(place := self._place(path)) or self._origins.is_entered(path):
+            yield f"file:{place}/"
+        for each in self._origins.below(path)[:MAX_SOURCES]:
+            yield f"file:{self._place(each.path)}"
 
     def _matching(self, word: str) -> Iterator[str]:
         """A glob; its `*` stands for slashes as well here, which is the safe side."""
