@@ -18,12 +18,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import Bench, nothing_is_left
 
 from palinurus.config.compacting import StartupSettings
+from palinurus.context.flush import QUESTION
+from palinurus.context.placing import Placing
 from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import OUTSIDE_MARK, Origin, ToolCall, ToolResult
 from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.providers.provider import ModelRequest
 from palinurus.testing.hands import MemoryFileOrigins
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls, says
+from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, says
 from palinurus.tools.files.edits import edit_tools
 from palinurus.tools.files.find import find_tool
 from palinurus.tools.files.patch import patch_tool
@@ -338,3 +341,29 @@ async def test_what_a_person_said_yes_to_is_the_owners(pal: Harness, workspace: 
     await pal.hears("/new")
     assert (workspace / "AGENTS.md").read_text() == "Be kind."
     assert not await asks(pal, call("read", path="AGENTS.md"))
+
+
+async def test_a_models_notes_say_so_when_only_a_summary_still_holds_the_page(pal: Harness) -> None:
+    def model(request: ModelRequest) -> Reply:
+        asked = QUESTION in request.messages[-1].text
+        return Reply("- The owner moved the boat to pier 4" if asked else "I see.")
+
+    pal.model = ScriptedProvider(otherwise=model)
+    pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+    await answered(pal, call("web_fetch"))
+    await pal.hears("thank you")
+    assert "ompacted" in (await pal.hears("/compact")).text
+    await pal.hears("Remember that I moved the boat to pier 4.")
+    await pal.hears("/new")
+    await pal.idle()
+    session = (await pal.sessions.recent())[0]
+    notes = "\n".join(each.notes for each in await pal.sessions.extractions(session.id)).splitlines()
+    assert [line for line in notes if "The owner moved" in line] == [
+        f"- The owner moved the boat to pier 4 ({OUTSIDE_MARK}"
+    ]
+
+
+async def test_what_was_deleted_is_still_the_pages_in_its_backup(pal: Harness, workspace: Path) -> None:
+    await poisoned(pal, call("write", path="page.txt", content=ORDER), call("delete", path="page.txt"))
+    (copy,) = (workspace / ".pal" / "backups" / "page.txt").iterdir()
+    assert await asks(pal, call("read", path=str(copy.relative_to(workspace))))

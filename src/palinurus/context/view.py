@@ -176,15 +176,15 @@ class _Fold:
 
     def _foreign(self, entry: BranchSummaryEntry | CustomMessageEntry) -> None:
         """What only other programs write. A branch that is left is not read, so nobody knows what was read there."""
-        branch = isinstance(entry, BranchSummaryEntry)
-        outside = branch or (entry.details or {}).get("origin") == Origin.OUTSIDE
-        origin = Origin.OUTSIDE if outside else Origin.SYSTEM
         if isinstance(entry, BranchSummaryEntry):
-            self.lines.append(_summary(entry.id, entry.summary, origin))
-        else:
-            self.lines.append(Line(entry.id, UserMessage(entry.content, origin=origin)))
-        if outside:
+            self.lines.append(_summary(entry.id, entry.summary, Origin.OUTSIDE))
             self.outside[entry.id] = (UNKNOWN,)
+            return
+        texts = _carried(entry.details or {})
+        origin = Origin.OUTSIDE if texts else Origin.SYSTEM
+        self.lines.append(Line(entry.id, UserMessage(entry.content, origin=origin)))
+        if texts:
+            self.outside[entry.id] = texts
 
     def _choice(self, entry: ModelChange | ThinkingLevelChange) -> None:
         if entry.used:

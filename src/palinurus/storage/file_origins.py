@@ -27,7 +27,7 @@ class SqliteFileOrigins:
     async def all(self) -> list[FileOrigin]:
         rows = await self._database.read(lambda connection: connection.execute(SQL["file_origins"]).fetchall())
         try:
-            return [_read(msgspec.json.decode(row, type=FileOrigin)) for (row,) in rows]
+            return [_read(msgspec.json.decode(str(row), type=FileOrigin)) for (row,) in rows]
         except (msgspec.DecodeError, ValueError) as error:
             raise StorageDamaged(
                 f"the row of a file's origin cannot be read: {error}", hint="restore a backup"

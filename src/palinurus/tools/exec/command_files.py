@@ -40,7 +40,6 @@ MAX_LOOKED_AT = 5_000  # entries of the workspace, for files to compare with
 MAX_WALKED = 50_000  # the same for files that were changed
 MAX_CHANGED = 1_000  # files that are entered one by one
 MAX_FOLDERS = 200
-TICK_NS = 50_000_000  # the clock of a file system may be that far behind
 NOTES = "file:memory/"
 
 _WORD = re.compile(r"[^\s|&;<>()$`\"'=:,]+")
@@ -66,7 +65,7 @@ class CommandFiles:
         self._root = around.workspace
         self._cwd = around.cwd
         self._clock = clock
-        self._since = time.time_ns() - TICK_NS
+        self._since = _file_time()
         self._named: tuple[str, ...] = ()
         self._entered: set[tuple[str, int]] = set()  # paths with their times of change
         self.tainted = run.untrusted or fetches  # whether what it writes may be text from outside
@@ -75,7 +74,7 @@ class CommandFiles:
         """Before it starts."""
         self._named = await asyncio.to_thread(lambda: tuple(dict.fromkeys(self._names())))
         self.tainted = self.tainted or bool(self._named)
-        self._since = time.time_ns() - TICK_NS
+        self._since = _file_time()
 
     async def sources(self, text: str) -> tuple[str, ...]:
         """Where what it wrote comes from, as far as that is outside and the files of the workspace tell."""
@@ -209,6 +208,11 @@ class CommandFiles:
 
     def _place(self, path: str) -> str:
         return path[len(self._root) + 1 :] if path.startswith(f"{self._root}/") else path
+
+
+def _file_time() -> int:
+    """Now, by the clock that file systems take the times of files from: it is up to a tick behind the other."""
+    return time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE)
 
 
 def _words(call: Call) -> tuple[str, ...]:

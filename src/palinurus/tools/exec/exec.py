@@ -138,7 +138,8 @@ class _Office:
         names = tuple(sorted(env))
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
         origin = Origin.OUTSIDE if quarters.network else Origin.AGENT
-        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=run.untrusted)
+        guarded = run.untrusted or quarters.network  # what it fetches may not become what conversations begin with
+        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=guarded)
         command = command_in(
             quarters,
             argv,
@@ -146,7 +147,7 @@ class _Office:
             env,
             pty=call.pty,
             private=run.private,
-            guarded=run.untrusted,
+            guarded=guarded,
             folders=given.folders,
         )
 
