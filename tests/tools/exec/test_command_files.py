@@ -40,7 +40,7 @@ def leave(path: Path) -> None:
     """A file that is older than any command."""
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
-    while time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE) <= path.stat().st_ctime_ns:
+    while time.clock_gettime_ns(command_files.COARSE) <= path.stat().st_ctime_ns:
         pass  # until the next tick of the file system's clock
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import stat
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -41,6 +42,8 @@ MAX_WALKED = 50_000  # the same for files that were changed
 MAX_CHANGED = 1_000  # files that are entered one by one
 MAX_FOLDERS = 200
 NOTES = "file:memory/"
+COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, which the module time does not name
+TICK_NS = 50_000_000
 
 _WORD = re.compile(r"[^\s|&;<>()$`\"'=:,]+")
 _PREFIX = re.compile(r"^[^:\t]{0,300}[:\t]")  # as grep and cat -n put them before a line
@@ -212,7 +215,7 @@ class CommandFiles:
 
 def _file_time() -> int:
     """Now, by the clock that file systems take the times of files from: it is up to a tick behind the other."""
-    return time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE)
+    return time.clock_gettime_ns(COARSE) if sys.platform == "linux" else time.time_ns() - TICK_NS
 
 
 def _words(call: Call) -> tuple[str, ...]:
