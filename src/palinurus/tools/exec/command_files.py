@@ -38,7 +38,7 @@ MAX_COMPARED = 64  # files, the newest ones
 MAX_READ = 256 * 1024  # bytes of each
 MAX_READ_TOGETHER = 4 * 1024 * 1024
 MAX_LOOKED_AT = 5_000  # entries of the workspace, for files to compare with
-MAX_WALKED = 50_000  # the same for files that were changed
+MAX_WALKED = 200_000  # the same for files that were changed
 MAX_CHANGED = 1_000  # files that are entered one by one
 MAX_FOLDERS = 200
 NOTES = "file:memory/"
@@ -72,6 +72,7 @@ class CommandFiles:
         self._named: tuple[str, ...] = ()
         self._entered: set[tuple[str, int]] = set()  # paths with their times of change
         self.tainted = run.untrusted or fetches  # whether what it writes may be text from outside
+        self.heard = run.untrusted, named(run.suspects)  # what the run that started it had read
 
     async def look(self) -> None:
         """Before it starts."""
