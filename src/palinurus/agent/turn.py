@@ -320,4 +320,5 @@ def _place(
     stop: Stop,
     emit: Emit,
 ) -> Place:
-    return Place(key, run_id, journal, provider, route, window, agent.compaction, agent.cost, stop, emit, agent.pruning)
+    settings = agent.compaction, agent.cost, stop, emit, agent.pruning, agent.trusted
+    return Place(key, run_id, journal, provider, route, window, *settings)

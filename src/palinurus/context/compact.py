@@ -43,12 +43,19 @@ _WORTH = 20  # a cut on its own account must free at least this part of the wind
 
 class TakesNotes(Protocol):
     async def extracted(
-        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None, added: str = ""
+        self,
+        session: Session,
+        key: SessionKey,
+        lines: Sequence[Line],
+        *,
+        silent: Silent | None = None,
+        added: str = "",
+        outside: bool = False,
     ) -> Extraction:
         """Notes of these lines, of which there is at least one; they are empty when nothing should be kept.
 
         `silent` asks a model behind a private copy of the conversation, which takes a while, and `added` is what it is
-        asked besides. Must not raise.
+        asked besides; `outside`: that conversation holds text from outside, there or before. Must not raise.
         """
 
 

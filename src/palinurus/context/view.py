@@ -13,7 +13,7 @@ from msgspec import Struct
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
-from palinurus.domain.provenance import UNKNOWN, OutsideText, texts_in
+from palinurus.domain.provenance import UNKNOWN, OutsideText, carried, texts_in
 from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.older import CALLS_IN_A_ROW
 from palinurus.sessions.transcript import (
@@ -168,16 +168,26 @@ class _Fold:
                 self.cut_runs, self.begun = frozenset(), entry.id
             case CompactionEntry():
                 self._compaction(entry)
-            case BranchSummaryEntry():
-                self.lines.append(_summary(entry.id, entry.summary))
-            case CustomMessageEntry():
-                self.lines.append(Line(entry.id, UserMessage(entry.content, origin=Origin.SYSTEM)))
+            case BranchSummaryEntry() | CustomMessageEntry():
+                self._foreign(entry)
             case ModelChange() | ThinkingLevelChange():
                 self._choice(entry)
             case Broken():
                 self.broken += 1
             case _:  # headers, labels and names say nothing to the model
                 pass
+
+    def _foreign(self, entry: BranchSummaryEntry | CustomMessageEntry) -> None:
+        """What only other programs write. A branch that is left is not read, so nobody knows what was read there."""
+        if isinstance(entry, BranchSummaryEntry):
+            self.lines.append(_summary(entry.id, entry.summary, Origin.OUTSIDE))
+            self.outside[entry.id] = (UNKNOWN,)
+            return
+        texts = _carried(entry.details or {})
+        origin = Origin.OUTSIDE if texts else Origin.SYSTEM
+        self.lines.append(Line(entry.id, UserMessage(entry.content, origin=origin)))
+        if texts:
+            self.outside[entry.id] = texts
 
     def _choice(self, entry: ModelChange | ThinkingLevelChange) -> None:
         if entry.used:
@@ -218,7 +228,7 @@ class _Fold:
 
     def _compaction(self, entry: CompactionEntry) -> None:
         details = entry.details or {}
-        texts = _carried(details)
+        texts = _carried(details) or self._inherited(entry.first_kept_entry_id)
         origin = Origin.OUTSIDE if texts else Origin.SYSTEM
         self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary, origin), "compaction")
         if texts:
@@ -226,6 +236,17 @@ class _Fold:
         self.summaries.add(entry.id)
         runs = details.get("runs")
         self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
+
+    def _inherited(self, first_kept: str) -> tuple[OutsideText, ...]:
+        """What a summary that does not say what it was made from was made from: what goes with it.
+
+        Another home wrote it. Where nothing stands before it, nobody knows.
+        """
+        if not self.lines:
+            return (UNKNOWN,)
+        target = self.order.get(first_kept, len(self.order))
+        gone = (texts for line_id, texts in self.outside.items() if self.order[line_id] < target)
+        return carried(text for texts in gone for text in texts)
 
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
         """Nothing before `first_kept` is read any more; an id that is not there keeps nothing."""
