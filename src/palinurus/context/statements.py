@@ -69,6 +69,16 @@ _RULE = _any(
 )
 _RULE_WIDE = later("总是|總是|永远|永遠|从现在|以后|必须|一律|不要|必ず|決して|いつも|これから|항상|절대|앞으로")
 
+# A word of each phrase above, in small letters: without one of them nothing is asked for, and no rule is set.
+_ASKING = re.split(
+    r",\s+",
+    """remember, forget, note, down, record, mind, future, fyi, remind, todo, to-do, merk, denk, vergiss, notier, erinner,
+    recu, olvid, anot, apunta, souvien, rappelle, oubli, retiens, lembr, esque, ricord, dimentic, onthoud, vergeet, herinner,
+    запомни, забудь, напомни, always, never, now, whenever, must, should, call, don't, don’t, dont, not, stop, avoid, immer,
+    niemals, nie, jetzt, siempre, nunca, ahora, toujours, jamais, désormais, sempre, poi, altijd, nooit, voortaan, всегда,
+    никогда""",
+)
+
 _ASKS = _any(
     r"""(?:what|who|whom|whose|which|why|how)\b, (?:when|where) (?:is|are|do|does|did|was|were|will|can|should)\b,
     (?:is|are|was|were|do|does|did|can|could|would|will|shall|may|has|have|had|am)
@@ -179,6 +189,12 @@ _POINTS_BACK_WIDE = later("^\\W*(?:这|這|那|它|他|她|これ|それ|あれ|
 _LEAST_WORDS = 3
 _LEAST_WIDE = 5
 _FACT_WORDS = 6  # of a fact without a name or a number
+
+
+def may_ask(text: str) -> bool:
+    """Whether a sentence of this text may weigh as much as ASKED: a quick look, for very many texts."""
+    lower = text.lower()
+    return any(word in lower for word in _ASKING) or (not text.isascii() and bool(_WIDE.search(text)))
 
 
 def weigh(sentence: str, *, follows: bool = False) -> Weight:
