@@ -29,7 +29,7 @@ from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import Head
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.journal import Journal
-from palinurus.sessions.reading import Reader
+from palinurus.sessions.reading import PASSED, Reader
 from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry
@@ -99,6 +99,7 @@ class Compaction:
             return None
         gone, kept = view.lines[:cut], view.lines[cut:]
         previous = summary_of(gone[0]) or ""
+        count = cut - bool(previous) + view.unread
         first_kept = kept[0].id if kept else ""
         extraction = await self._extracted(journal, order.key, entries, first_kept)
         made = await self._summarised(order, gone[1:] if previous else gone, previous)
@@ -110,7 +111,7 @@ class Compaction:
             before,
             {
                 "tokensAfter": after,
-                "messages": cut - bool(previous),
+                "messages": count,
                 "trigger": order.trigger,
                 "madeBy": made.made_by,
                 "attempts": made.attempts,
@@ -126,7 +127,7 @@ class Compaction:
             spent=order.bill(entry.id, made),
         )
         await self._write(journal, [entry, *self._pruned(journal, view, cut, order)], change)
-        return Compacted(entry.id, cut - bool(previous), before, after, made.made_by, entry.summary)
+        return Compacted(entry.id, count, before, after, made.made_by, entry.summary)
 
     async def done_before(self, session_id: str, entry_id: str) -> Compacted | None:
         """What came of a compaction that is in the transcript already."""
@@ -225,7 +226,10 @@ class Compaction:
         ids = [entry.id for entry in entries]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         end = ids.index(first_kept) if first_kept else len(ids)
-        return [Line(entry.id, entry.message) for entry in entries[start:end] if isinstance(entry, MessageEntry)]
+        said = entries[start:end]
+        if any(isinstance(entry, MessageEntry) and entry.message is PASSED for entry in said):
+            said = await self._reader.words(session_id, start, end)
+        return await beside_many(said, lambda: [Line(e.id, e.message) for e in said if isinstance(e, MessageEntry)])
 
     async def _write(self, journal: Journal, entries: Sequence[Entry], change: SessionChange) -> None:
         await journal.write(entries, change)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -172,11 +173,18 @@ def _as_told(entry: Entry, speaker: Origin) -> Entry:
     return msgspec.structs.replace(entry, message=msgspec.structs.replace(entry.message, origin=origin))
 
 
+def is_straight(entries: Sequence[Entry | Broken | Row]) -> bool:
+    """Whether each follows the one before it."""
+    return all(later.parent_id == entry.id for entry, later in pairwise(entries))
+
+
 def branch(entries: Sequence[Entry | Broken]) -> list[Entry | Broken]:
     """The path from the root to the last entry.
 
     A parent that does not exist is replaced by the entry before: a damaged link may cost order, never history.
     """
+    if is_straight(entries):
+        return list(entries)
     position = {entry.id: index for index, entry in enumerate(entries)}
     path: list[Entry | Broken] = []
     index = len(entries) - 1
