@@ -18,6 +18,7 @@ from palinurus.context.beside import MANY, beside, beside_many
 from palinurus.context.budget import estimate_tokens, message_tokens, rough_tokens
 from palinurus.context.cut import Room, cut_points, newest, plan_cut, turn_start
 from palinurus.context.flush import Silent
+from palinurus.context.notes import fills_notes, may_be_noted
 from palinurus.context.prune import prune
 from palinurus.context.pruned import PRUNED, pruning
 from palinurus.context.summarise import Ask, Summarised, Summariser
@@ -35,7 +36,7 @@ from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry
 
 Trigger = Literal["threshold", "overflow", "manual"]
-_SUMMED = 16  # characters for each token of the window, at most: what is older is in notes and not in the summary
+_SUMMED = 8  # characters for each token of the window, at most: what is older is in notes and not in the summary
 _LEAST_SUMMED = 200_000
 _WORTH = 20  # a cut on its own account must free at least this part of the window
 
@@ -157,7 +158,7 @@ class Compaction:
 
     async def unsaved(self, session_id: str) -> list[Line]:
         """What was said and is in no notes yet."""
-        return await self._unsaved(session_id, await self._reader.entries(session_id), "")
+        return await self._unsaved(session_id, await self._reader.entries(session_id), "", by_rule=False)
 
     async def flush(self, journal: Journal, made: Extraction, usage: Usage, spent: UsageRow | None) -> None:
         """Keep notes that were taken ahead of time, and what it cost."""
@@ -215,21 +216,31 @@ class Compaction:
         self, journal: Journal, key: SessionKey, entries: Sequence[Entry | Broken], first_kept: str
     ) -> Extraction | None:
         """Notes of what goes and is in none yet."""
-        lines = await self._unsaved(journal.session.id, entries, first_kept)
+        lines = await self._unsaved(journal.session.id, entries, first_kept, by_rule=True)
         if not lines:
             return None
         return journal.clean(await self._notes.extracted(journal.session, key, lines))
 
-    async def _unsaved(self, session_id: str, entries: Sequence[Entry | Broken], first_kept: str) -> list[Line]:
-        """All messages between the cursor and the first that stays, in the order of writing."""
+    async def _unsaved(
+        self, session_id: str, entries: Sequence[Entry | Broken], first_kept: str, *, by_rule: bool
+    ) -> list[Line]:
+        """All messages between the cursor and the first that stays, in the order of writing.
+
+        `by_rule`: without old ones of which the rules for notes would keep nothing.
+        """
         cursor = await self._sessions.cursor(session_id)
         ids = [entry.id for entry in entries]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         end = ids.index(first_kept) if first_kept else len(ids)
-        said = entries[start:end]
-        if any(isinstance(entry, MessageEntry) and entry.message is PASSED for entry in said):
-            said = await self._reader.words(session_id, start, end)
-        return await beside_many(said, lambda: [Line(e.id, e.message) for e in said if isinstance(e, MessageEntry)])
+        passed = [at for at in range(start, end) if getattr(entries[at], "message", None) is PASSED]
+        read = passed[-1] + 1 if passed else start
+        lines = await _lines_of(entries[read:end])
+        if not passed:
+            return lines
+        # When newer words leave no room for more notes, of the older ones only those count that ask for them.
+        full = by_rule and await beside(lines, lambda: fills_notes(lines))
+        older = await self._reader.words(session_id, start, read, may_be_noted if full else bool)
+        return [*await _lines_of(older), *lines]
 
     async def _write(self, journal: Journal, entries: Sequence[Entry], change: SessionChange) -> None:
         await journal.write(entries, change)
@@ -253,6 +264,11 @@ class Compaction:
             return Summarised(text, "engine")
         ask = order.ask if settings.timeout_seconds else None
         return await Summariser(ask, order.model, order.room.window).write(asked)
+
+
+async def _lines_of(entries: Sequence[Entry | Broken]) -> list[Line]:
+    said = (entry for entry in entries if isinstance(entry, MessageEntry))
+    return await beside_many(entries, lambda: [Line(entry.id, entry.message) for entry in said])
 
 
 def _marks(view: View, cut: int, order: Order) -> dict[str, object]:

@@ -80,6 +80,16 @@ def _whole_from(lines: Sequence[Line]) -> int:
     return 0
 
 
+def fills_notes(lines: Sequence[Line]) -> bool:
+    """Whether of what was said before these lines only what was asked for has room in the notes."""
+    return _whole_from(lines) > 0
+
+
+def may_be_noted(row: str) -> bool:
+    """Whether a stored message may say what is asked for, or what was written into memory: a look at its row."""
+    return WRITTEN_BY in row or ('"user"' in row and ("\\u" in row or may_ask(row[max(row.find('"content"'), 0) :])))
+
+
 def _least(text: str) -> Weight:
     return Weight.FACT if len(text) < PASTED else Weight.OWN
 

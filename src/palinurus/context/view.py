@@ -32,7 +32,7 @@ from palinurus.sessions.transcript import (
 AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """A message with the id of its entry."""
 
     id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from palinurus.domain.messages import AssistantMessage, Origin, UserMessage
 from palinurus.sessions.forgotten import is_forgetting
@@ -21,7 +21,8 @@ from palinurus.sessions.transcript import (
 )
 
 KEPT = 64
-PIECE = 1_000  # rows that are decoded at once, beside the event loop; fewer are decoded on it (promise 10)
+FEW = 1_000  # rows that are decoded on the event loop; more are decoded beside it (promise 10)
+PIECE = 10_000  # of those, at once
 _CUTS = ('{"type":"compaction"', '{"type":"reset"')
 MUCH = 2_500_000  # characters of a story that was never cut, of which the older part waits until somebody needs it
 PASSED = UserMessage("")  # stands for a message that was not decoded
@@ -41,9 +42,12 @@ class Reader:
         self._decoded: OrderedDict[str, list[Entry | Broken]] = OrderedDict()  # by session id
         self._wanted: set[str] = set()  # sessions of which all that was never cut is read
 
-    async def words(self, session_id: str, start: int, end: int) -> list[Entry | Broken]:
-        """These of the entries with their words, also those that were passed over."""
-        return await self._decode((await self._store.rows(session_id))[start:end])
+    async def words(
+        self, session_id: str, start: int, end: int, wanted: Callable[[str], object]
+    ) -> list[Entry | Broken]:
+        """These of the entries with their words, also those that were passed over, as far as their row is wanted."""
+        rows = (await self._store.rows(session_id))[start:end]
+        return await asyncio.to_thread(lambda: [decode_row(row) for row in rows if wanted(row.payload)])
 
     def read_whole(self, session_id: str) -> None:
         """Decode from now on also what is old, as long as nothing has put it away."""
@@ -86,7 +90,7 @@ class Reader:
         return [*await self._decode(rows[:at], _count_passed(rows, at, tail)), *tail]
 
     async def _decode(self, rows: Sequence[Row], passed: int = 0) -> list[Entry | Broken]:
-        if len(rows) <= PIECE:
+        if len(rows) <= FEW:
             return _decoded(rows, passed)
         entries: list[Entry | Broken] = []
         for start in range(0, len(rows), PIECE):

@@ -23,7 +23,7 @@ CHOSEN_MODEL, CHOSEN_THINKING = "-model", "-thinking"  # how the ids of changes 
 SENT = "-sent-"  # in the id of words that were sent into a session from another one: they answer nobody there
 
 
-class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True, gc=False):
     id: str
     timestamp: str  # ISO 8601, UTC
     parent_id: str | None = None
@@ -116,7 +116,7 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """An entry as stored: `payload` is the JSON object as it was written, byte for byte.
 
     `speaker` is set for what came from another home: whose words a person's are there, as far as they do not say.
