@@ -30,7 +30,7 @@ from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import Head
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.journal import Journal
-from palinurus.sessions.reading import PASSED, Reader
+from palinurus.sessions.reading import Reader, is_passed
 from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry
@@ -232,14 +232,13 @@ class Compaction:
         ids = [entry.id for entry in entries]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         end = ids.index(first_kept) if first_kept else len(ids)
-        passed = [at for at in range(start, end) if getattr(entries[at], "message", None) is PASSED]
-        read = passed[-1] + 1 if passed else start
+        read = next((at + 1 for at in range(end - 1, start - 1, -1) if is_passed(entries[at])), start)
         lines = await _lines_of(entries[read:end])
-        if not passed:
+        if read == start:
             return lines
         # When newer words leave no room for more notes, of the older ones only those count that ask for them.
         full = by_rule and await beside(lines, lambda: fills_notes(lines))
-        older = await self._reader.words(session_id, start, read, may_be_noted if full else bool)
+        older = await self._reader.words(session_id, start, entries[start:read], may_be_noted if full else bool)
         return [*await _lines_of(older), *lines]
 
     async def _write(self, journal: Journal, entries: Sequence[Entry], change: SessionChange) -> None:

@@ -21,8 +21,7 @@ from palinurus.sessions.transcript import (
 )
 
 KEPT = 64
-FEW = 1_000  # rows that are decoded on the event loop; more are decoded beside it (promise 10)
-PIECE = 10_000  # of those, at once
+PIECE = 1_000  # rows that are decoded at once, beside the event loop; fewer are decoded on it (promise 10)
 _CUTS = ('{"type":"compaction"', '{"type":"reset"')
 MUCH = 2_500_000  # characters of a story that was never cut, of which the older part waits until somebody needs it
 PASSED = UserMessage("")  # stands for a message that was not decoded
@@ -43,11 +42,17 @@ class Reader:
         self._wanted: set[str] = set()  # sessions of which all that was never cut is read
 
     async def words(
-        self, session_id: str, start: int, end: int, wanted: Callable[[str], object]
+        self, session_id: str, after: int, entries: Sequence[Entry | Broken], wanted: Callable[[str], object]
     ) -> list[Entry | Broken]:
-        """These of the entries with their words, also those that were passed over, as far as their row is wanted."""
-        rows = (await self._store.rows(session_id))[start:end]
-        return await asyncio.to_thread(lambda: [decode_row(row) for row in rows if wanted(row.payload)])
+        """These entries, which stand behind `after` others; of those that were passed over only whose row is wanted."""
+        pairs = zip(entries, await self._store.rows(session_id, after), strict=False)
+        return await asyncio.to_thread(
+            lambda: [
+                decode_row(row) if is_passed(entry) else entry
+                for entry, row in pairs
+                if not is_passed(entry) or wanted(row.payload)
+            ]
+        )
 
     def read_whole(self, session_id: str) -> None:
         """Decode from now on also what is old, as long as nothing has put it away."""
@@ -90,12 +95,17 @@ class Reader:
         return [*await self._decode(rows[:at], _count_passed(rows, at, tail)), *tail]
 
     async def _decode(self, rows: Sequence[Row], passed: int = 0) -> list[Entry | Broken]:
-        if len(rows) <= FEW:
+        if len(rows) <= PIECE:
             return _decoded(rows, passed)
         entries: list[Entry | Broken] = []
         for start in range(0, len(rows), PIECE):
             entries += await asyncio.to_thread(_decoded, rows[start : start + PIECE], passed - start)
         return entries
+
+
+def is_passed(entry: Entry | Broken) -> bool:
+    """Whether it is a message that was not decoded."""
+    return isinstance(entry, MessageEntry) and entry.message is PASSED
 
 
 def _decoded(rows: Iterable[Row], passed: int) -> list[Entry | Broken]:
