@@ -204,14 +204,14 @@ class Upkeep:
         journal, settings = place.journal, place.settings.flush
         if not settings.enabled or (once and await self.compaction.flushed_since_cut(journal.session, view)):
             return
-        lines = await self.compaction.unsaved(journal.session.id)
-        if not lines:
-            return
         spent = list[AssistantMessage]()
         ask = Asking(place.provider, journal, stop, seconds)
         fits = _has_model(place) and await beside_many(view.lines, lambda: self._fits(view, place))
         silent = _behind(view, place.route, ask, spent.append) if fits else None
         if silent is None and not by_rule:
+            return
+        lines = await self.compaction.unsaved(journal.session.id)
+        if not lines:
             return
         made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
         if made.made_by != "model" and (stop.requested or not by_rule):

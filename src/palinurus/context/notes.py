@@ -13,6 +13,7 @@ from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
 
+from palinurus.context.beside import MANY
 from palinurus.context.sentences import split_sentences
 from palinurus.context.statements import Weight, may_ask, weigh
 from palinurus.context.view import Line
@@ -41,7 +42,7 @@ class Statement(Struct, frozen=True):
 
 def extract_notes(lines: Sequence[Line], *, zone: tzinfo = UTC) -> str:
     """Notes in markdown, one bullet a line; empty when nothing was said that should be kept."""
-    found = list(statements(lines, zone, whole_from=_whole_from(lines)))
+    found = list(statements(lines, zone, whole_from=_whole_from(lines) if len(lines) > MANY else 0))
     room = AT_MOST - sum(len(each.line) + 1 for each in found if each.weight == Weight.ASKED)
     kept: set[int] = set()
     for number in sorted(range(len(found)), key=lambda at: (-found[at].weight, -at)):  # the newest first
