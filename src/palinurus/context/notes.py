@@ -21,6 +21,7 @@ from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, User
 
 PASTED = 4_000  # characters of a message from which on it was hardly typed: facts in it are somebody else's
 AT_MOST = 12_000  # characters of notes at once; what was asked for is noted in any case
+NEWEST = 5_000  # lines that may fill them, so that of the older ones only what was asked for is looked for
 WRITTEN_BY = "memory_write"
 MUCH = 20_000  # characters of a conversation that a model is asked about whatever was said in it
 
@@ -71,7 +72,7 @@ def statements(lines: Sequence[Line], zone: tzinfo = UTC, *, whole_from: int = 0
 def _whole_from(lines: Sequence[Line]) -> int:
     """The first line of which more can be noted than what was asked for: what was said behind it fills the room."""
     room, known = AT_MOST, {_key(text) for text in _written(lines)}
-    for at in range(len(lines) - 1, -1, -1):
+    for at in range(len(lines) - 1, max(len(lines) - NEWEST, 0) - 1, -1):
         for sentence, weight in _weighed(_own_words(lines[at])):
             if weight == Weight.OWN and not _is_known(key := _key(sentence), known):
                 known.add(key)

@@ -190,7 +190,8 @@ class _Fold:
             self.unread, self.read_from = self.unread + 1, len(self.lines)
             return
         line = Line(entry.id, entry.message)
-        if self.lines and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
+        met = len(self.lines) > self.read_from  # the line before it is the one that was said before it
+        if met and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
             self.lines[-1] = Line(before.id, msgspec.structs.replace(calls, content=(*calls.content, *more.content)))
         else:
             self.lines.append(line)
