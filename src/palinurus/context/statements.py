@@ -31,7 +31,7 @@ class Weight(IntEnum):
 
 
 def _any(phrases: str, *, before: str = r"\b", after: str = r"\b") -> Compiled:
-    """A pattern of any of these, which stand apart by a comma. It is held against small letters: many times as quick."""
+    """A pattern of any of these, which stand apart by a comma, for text in small letters: many times as quick."""
     each = [" ".join(phrase.split()) for phrase in re.split(r",\s+", _GOES_ON.sub("", phrases))]
     alike: dict[str, list[str]] = {}  # by their first letter, which is looked at once
     for phrase in each:
