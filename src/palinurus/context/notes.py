@@ -21,7 +21,7 @@ from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, User
 
 PASTED = 4_000  # characters of a message from which on it was hardly typed: facts in it are somebody else's
 AT_MOST = 12_000  # characters of notes at once; what was asked for is noted in any case
-NEWEST = 5_000  # lines that may fill them, so that of the older ones only what was asked for is looked for
+NEWEST = 10_000  # lines that may fill them, so that of the older ones only what was asked for is looked for
 WRITTEN_BY = "memory_write"
 MUCH = 20_000  # characters of a conversation that a model is asked about whatever was said in it
 
