@@ -16,6 +16,7 @@ from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMes
 from palinurus.domain.provenance import UNKNOWN, OutsideText, carried, texts_in
 from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.older import CALLS_IN_A_ROW
+from palinurus.sessions.reading import PASSED
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -34,7 +35,7 @@ OUTSIDE = "outside"  # in the details of a compaction: the texts from outside th
 AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """A message with the id of its entry."""
 
     id: str
@@ -56,6 +57,8 @@ class View(Struct, frozen=True):
     reason: str = "new"  # why the next epoch would start, if there is none
     said: Container[str] = frozenset()  # ids of all messages, those that are no longer read included
     broken: int = 0
+    unread: int = 0  # older messages that no cut has put away and that were not decoded: see sessions/reading.py
+    read_from: int = 0  # index into lines: from here on none is left out
     tail: str | None = None  # the entry that the next one is a child of
     cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
     answered: str = ""  # when a model has last answered, as its entry says it
@@ -113,6 +116,10 @@ class Views:
             return self.view(session_id, entries)
         return await asyncio.to_thread(self.view, session_id, list(entries))  # a copy: the list may grow meanwhile
 
+    def forget(self, session_id: str) -> None:
+        """Its entries were read anew, and say more than before."""
+        self._known.pop(session_id, None)
+
     def view(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
         read, count, last = self._known.pop(session_id, (_Fold(), 0, ""))
         if not count or not _goes_on(entries, count, last):
@@ -148,6 +155,7 @@ class _Fold:
         self.reason = "new"
         self.said: dict[str, int] = {}  # in the order in which they came
         self.broken = 0
+        self.unread = self.read_from = 0
         self.cut_runs: frozenset[str] = frozenset()
         self.order: dict[str, int] = {}  # of all entries, also those that are no lines
         self.summaries: set[str] = set()
@@ -199,8 +207,13 @@ class _Fold:
             self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's own
 
     def _message(self, entry: MessageEntry) -> None:
+        if entry.message is PASSED:
+            self.said.setdefault(entry.id, len(self.said))
+            self.unread, self.read_from = self.unread + 1, len(self.lines)
+            return
         line = Line(entry.id, entry.message)
-        if self.lines and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
+        met = len(self.lines) > self.read_from  # the line before it is the one that was said before it
+        if met and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
             self.lines[-1] = Line(before.id, msgspec.structs.replace(calls, content=(*calls.content, *more.content)))
         else:
             self.lines.append(line)
@@ -254,6 +267,7 @@ class _Fold:
         kept = [line for line in self.lines if self.order[line.id] >= target and line.id not in self.summaries]
         self.lines = ([opening] if opening else []) + kept
         self.outside = {line.id: self.outside[line.id] for line in kept if line.id in self.outside}
+        self.unread = self.read_from = 0
         self._end_epoch(reason)
 
     def _end_epoch(self, reason: str) -> None:
@@ -281,6 +295,8 @@ class _Fold:
             reason=self.reason,
             said=Said(self.said),
             broken=self.broken,
+            unread=self.unread,
+            read_from=self.read_from,
             tail=tail,
             cut_runs=self.cut_runs,
             answered=self.answered,
