@@ -125,7 +125,7 @@ def _without_words(row: Row) -> MessageEntry | None:
         return None
     if '"also":' in text or '"kind":"file"' in text:  # what it answers besides, and what it has shown of files
         return None
-    if '"origin":"outside"' in text or row.speaker not in (None, Origin.OWNER):
+    if '"origin":"outside"' in text or '"sources":' in text or row.speaker not in (None, Origin.OWNER):
         return None
     return MessageEntry(row.id, "", row.parent_id, message=PASSED)
 
