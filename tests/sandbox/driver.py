@@ -24,7 +24,7 @@ MOST = 100_000
 
 async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[str, Any]:
     workspace = Path(order["workspace"])
-    told = instructions_in(workspace, order.get("files", ()), order.get("folders", ()))
+    told = instructions_in(workspace, order.get("files", ()), order.get("folders", ()), order.get("records", ()))
     network = order.get("network", False)
     place = Quarters("required", workspace, order.get("writable", True), network=network, instructions=told)
     limits = Limits(**{"wall_seconds": 15.0, **order.get("limits", {})})

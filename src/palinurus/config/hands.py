@@ -149,7 +149,8 @@ class Tools(AgentTools):
     untrusted: Literal["ask", "deny", "allow"] | None = Field(
         None,
         description="What happens when a turn that has read text from outside wants to run a command outside the"
-        " sandbox, write to somebody new, or change the config. Default ask. Ours.",
+        " sandbox, write to somebody, change what conversations begin with, or reach an address that nobody has named."
+        " Default ask. Ours.",
     )
     untrusted_paths: tuple[str, ...] | None = Field(
         None,
