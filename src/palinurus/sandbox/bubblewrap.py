@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -31,6 +30,7 @@ from palinurus.sandbox.groups import Group, Groups, find_groups
 from palinurus.sandbox.limits import as_rlimits, lower
 from palinurus.sandbox.process import Running, read_whole
 from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
+from palinurus.sandbox.scratch_folder import scratch_folder
 from palinurus.sandbox.seccomp import call_filter
 from palinurus.sandbox.spawn import held, spawn
 from palinurus.sandbox.totals import (
@@ -125,10 +125,11 @@ class BubblewrapSandbox:
     async def _trial(self) -> str:
         """A directory of ours is shown and written, since that is what can fail for root."""
         home = self._hidden.pal_home
-        with tempfile.TemporaryDirectory(prefix=".trial-", dir=home if home and home.is_dir() else None) as place:
+        with scratch_folder(".trial-", home if home and home.is_dir() else None) as folder:
+            place = str(folder)
             line = f"cd {place} && echo {_TRIAL} > trial && cat trial"
             command = Command(
-                ("/bin/sh", "-c", line), place, {"PATH": "/usr/bin:/bin"}, (Mount(Path(place), place, True),),
+                ("/bin/sh", "-c", line), place, {"PATH": "/usr/bin:/bin"}, (Mount(folder, place, True),),
                 limits=Limits(wall_seconds=TRIAL_SECONDS),
             )  # fmt: skip
             process = await self._start(command)
