@@ -20,7 +20,7 @@ def test_without_a_config_commands_run_in_a_sandbox_with_the_workspace(pal_comma
     assert told.out.startswith("agent:main:main: Commands run in a sandbox (bubblewrap).")
     lines = [" ".join(line.split()) for line in told.out.splitlines()]
     assert f"{workspace} read-write the agent's workspace, which it may change" in lines
-    assert {"network: none", "a command in all: at most 2,048 MiB of memory, 128 processes, 10,240 MiB written"} <= set(
+    assert {"network: none", "a command in all: at most 2,048 MiB of memory, 128 processes, 20,480 MiB written"} <= set(
         lines
     )
     assert any(line.startswith("no mode is set") for line in lines)

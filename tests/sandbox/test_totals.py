@@ -95,7 +95,6 @@ def test_what_a_command_writes_in_all_is_bounded(room: Starter) -> None:
     line = "i=0; while [ $i -lt 100 ]; do head -c 4000000 /dev/zero > part$i || exit; i=$((i+1)); done; sleep 60"
     tried = room.tries(line, limits={"disk_bytes": 40 * MIB})
     assert tried.reason == "wrote more than 40 MiB to the disk (sandbox.diskMb)"
-    assert sum(path.stat().st_size for path in room.workspace.glob("part*")) < 400_000_000
 
 
 def _text(path: Path) -> str:

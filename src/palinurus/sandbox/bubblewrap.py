@@ -38,6 +38,7 @@ from palinurus.sandbox.totals import (
     look_at_group,
     look_at_machine,
     look_at_memory,
+    look_at_writing,
     looks_at_disks,
     memory_reason,
 )
@@ -172,7 +173,9 @@ class BubblewrapSandbox:
 
     def _totals(self, command: Command, inner: Relative, outer: int) -> Totals:
         limit = command.limits.memory_bytes
-        looks = looks_at_disks(command, inner)
+        looks = looks_at_disks(command)
+        if command.limits.disk_bytes:
+            looks.append(look_at_writing(inner, command.limits.disk_bytes))
         group = self._group(limit, outer, inner.pid) if limit else None
         if group is not None:
             looks.append(look_at_group(group, limit))

@@ -1,4 +1,4 @@
-"""Commands in containers, through the `docker` program. Experimental: written and not yet tried against an engine.
+"""Commands in containers, through the `docker` program. Experimental: tried with podman, not with Docker's own engine.
 
 A container has its own root, no network, no capabilities, a read-only file system, and the limits that the engine
 keeps by cgroups; it is thrown away after each command. The workspace stands in it at its own path.
@@ -25,6 +25,7 @@ from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, alive, gone, 
 from palinurus.sandbox.process import Running, read_whole
 from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
 from palinurus.sandbox.spawn import held, spawn
+from palinurus.sandbox.totals import Totals, looks_at_disks
 from palinurus.sandbox.view import Hidden, covers, real_mounts
 
 IMAGE = "debian:bookworm-slim"
@@ -32,7 +33,7 @@ PREFIX = "palinurus-"
 ANSWER_SECONDS = 20.0
 NOBODY = "65534:65534"
 REMARKS = (
-    "experimental: not tried against an engine by its makers",
+    "experimental: tried by its makers with podman 4.3 in docker's place, not with Docker's own engine",
     "whoever may talk to the engine is root on this machine, and pal may",
 )
 _FOR_DOCKER = (
@@ -85,11 +86,14 @@ class DockerSandbox:
         command = msgspec.structs.replace(command, mounts=tuple(real_mounts(command.mounts, self._hidden)))
         for mount in (each for each in command.mounts if each.guarded or each.closed):
             await asyncio.to_thread(make_room, mount)
+        totals = Totals(await asyncio.to_thread(looks_at_disks, command))
         # Variables go through a file that nobody else can open: every user of the machine can read an argument.
         with held(variables_file(command.env)) as (fd,):
             argv = run_arguments(self._program, self._options, command, name, f"/dev/fd/{fd}")
             spawned = spawn(argv, _own_env(), pty=command.pty, cwd="/", pass_fds=(fd,))
-            return Running(spawned, _Ending(self, name, spawned.child.pid), command.limits.wall_seconds)
+            process = Running(spawned, _Ending(self, name, spawned.child.pid), command.limits.wall_seconds)
+        process.watch(totals)
+        return process
 
     async def ask(self, *arguments: str) -> tuple[int, str]:
         """One question to the engine: how it ended, what it said."""

@@ -20,7 +20,7 @@ class Limits(Struct, frozen=True):
     processes: int = 128  # at the same time
     file_bytes: int = 1024 * MIB  # of one written file
     wall_seconds: float = 1800.0
-    disk_bytes: int = 10_240 * MIB  # written in all
+    disk_bytes: int = 20_480 * MIB  # written in all
 
 
 class Mount(Struct, frozen=True):

@@ -45,7 +45,9 @@ class Floor:
 class Totals:
     """Looks, in a thread of its own, until something is too much or the command has ended."""
 
-    def __init__(self, looks: Iterable[Look], strike: Callable[[], None], last: Callable[[], str]) -> None:
+    def __init__(
+        self, looks: Iterable[Look], strike: Callable[[], None] = lambda: None, last: Callable[[], str] = lambda: ""
+    ) -> None:
         """`strike` ends the command at once; `last` says what was too much for one that has ended. Neither raises."""
         self._looks = tuple(looks)
         self._strike = strike
@@ -81,7 +83,7 @@ def memory_reason(limit: int) -> str:
 
 def look_at_group(group: Group, limit: int) -> Look:
     """The kernel holds the limit, and ends one process at a time where it does not end all."""
-    return lambda: (memory_reason(limit) if group.was_exceeded() else "", limit)
+    return lambda: (memory_reason(limit) if group.was_exceeded() else "", float("inf"))
 
 
 def look_at_memory(root: Relative, places: Iterable[str], limit: int) -> Look:
@@ -107,30 +109,36 @@ def look_at_machine() -> Look:
     return look
 
 
-def looks_at_disks(command: Command, root: Relative | None) -> list[Look]:
-    """One for each file system that the command can write to. What it writes is counted below `root`."""
-    places = {mount.source.stat().st_dev: mount.source for mount in command.mounts if mount.writable}
-    return [_look_at_disk(place, command.limits.disk_bytes, root) for place in places.values()]
-
-
-def _look_at_disk(place: Path, limit: int, root: Relative | None) -> Look:
-    begun_with, whole = free_space(place)
-    floor = Floor(begun_with, whole)
-
+def look_at_writing(root: Relative, limit: int) -> Look:
     def look() -> tuple[str, float]:
-        free = free_space(place)[0]
-        if floor.is_passed(free):
-            left = f"{free // MIB} MiB are left, and {floor.least // MIB} are kept free"
-            return f"the disk of {place} is nearly full: {left}", 0.0
-        room = limit - (begun_with - free) if limit and root is not None else free
-        if room < 0 and root is not None and written_bytes(root) > limit:
-            return f"wrote more than {limit // MIB} MiB to the disk (sandbox.diskMb)", 0.0
-        return "", min(abs(room), max(0, free - floor.least))
+        written = written_bytes(root)
+        reason = f"wrote more than {limit // MIB} MiB to the disk (sandbox.diskMb)"
+        return reason if written > limit else "", limit - written
 
     return look
 
 
-def free_space(place: Path) -> tuple[int, int]:
+def looks_at_disks(command: Command) -> list[Look]:
+    """One for each file system that the command can write to."""
+    places: dict[int, Path] = {}
+    for mount in (each for each in command.mounts if each.writable):
+        with suppress(OSError):
+            places[mount.source.stat().st_dev] = mount.source
+    return [_look_at_disk(place) for place in places.values()]
+
+
+def _look_at_disk(place: Path) -> Look:
+    floor = Floor(*_free_space(place))
+
+    def look() -> tuple[str, float]:
+        free = _free_space(place)[0]
+        left = f"{free // MIB} MiB are left, and {floor.least // MIB} are kept free"
+        return f"the disk of {place} is nearly full: {left}" if floor.is_passed(free) else "", free - floor.least
+
+    return look
+
+
+def _free_space(place: Path) -> tuple[int, int]:
     """Bytes that an ordinary user can have, and bytes in all; of a place that cannot be asked, plenty of both."""
     try:
         space = os.statvfs(place)
