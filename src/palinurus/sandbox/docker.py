@@ -45,6 +45,7 @@ _FOR_DOCKER = (
     "DOCKER_TLS_VERIFY",
     "DOCKER_CERT_PATH",
 )
+_JOINED = 'exec "$@" 2>&1'  # an engine carries the two outputs apart, and their order would be lost
 _SHARED_NETWORK = re.compile(r"host|container:.*|ns:.*", re.IGNORECASE)
 
 
@@ -148,7 +149,7 @@ def run_arguments(program: str, options: DockerOptions, command: Command, name: 
         asked += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
         for cover in covered(mount):
             asked += ["--mount", _covered(mount, cover)]
-    return [*asked, "--entrypoint", command.argv[0], options.image or IMAGE, *command.argv[1:]]
+    return [*asked, "--entrypoint", "/bin/sh", options.image or IMAGE, "-c", _JOINED, "sh", *command.argv]
 
 
 def variables_file(env: Mapping[str, str]) -> bytes:
