@@ -57,6 +57,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if tried.stdout.strip() != "up":
             pytest.skip(f"podman runs no container here: {tried.stderr.strip()}")
         yield str(program)
+        left = ask(program, "ps", "--all", "--quiet")
+        assert (left.returncode, left.stdout) == (0, ""), "containers were left behind"
     finally:
         ask(program, "rm", "--force", "--all")
         shutil.rmtree(place, ignore_errors=True)

@@ -126,12 +126,16 @@ class _Ending:
         self._client = alive(pid)
 
     async def __call__(self, ended: bool) -> list[int]:
+        began = True
         if self._sandbox is not None and not ended:
-            await self._sandbox.ask("kill", self._name)
+            began = (await self._sandbox.ask("kill", self._name))[0] == 0
         client = [self._client] if self._client else []
-        if await gone(client, POLITE_SECONDS):
+        if await gone(client, POLITE_SECONDS if began else 0):
             signal_all(client, signal.SIGKILL)
-        return [each.pid for each in await gone(client, LAST_SECONDS)]
+        left = await gone(client, LAST_SECONDS)
+        if self._sandbox is not None and not began:  # it was being made: what was made of it would stay for ever
+            await self._sandbox.ask("rm", "--force", self._name)
+        return [each.pid for each in left]
 
 
 def run_arguments(program: str, options: DockerOptions, command: Command, name: str, env_file: str) -> list[str]:
