@@ -39,6 +39,9 @@ def tidy(room: Starter) -> Iterator[None]:
 
 BOMBS = {
     "an anonymous file that is only written": f"{MEMFD} {PIECE} for (1..200) {{ syswrite $f, $piece }} {NAP}",
+    "one of somebody who wants to be private": (
+        f"syscall(157, 4, 0, 0, 0, 0) == 0 or die; {MEMFD} {PIECE} for (1..200) {{ syswrite $f, $piece }} {NAP}"
+    ),
     "several of them": (
         f"{PIECE} my @all; for (1..10) {{ {MEMFD} for (1..20) {{ syswrite $f, $piece }} push @all, $f }} {NAP}"
     ),

@@ -68,13 +68,13 @@ class Groups:
     """Makes them, below `place`. Blocks."""
 
     def __init__(self, place: Path, dialect: Dialect) -> None:
-        self._place, self._dialect = place, dialect
+        self.place, self._dialect = place, dialect
         self._ended: list[Group] = []
 
     def make(self, memory_bytes: int) -> Group:
         """Raises OSError when there can be none."""
         self._sweep()
-        made = self._place / f"{PREFIX}{os.getpid()}-{next(_counter)}"
+        made = self.place / f"{PREFIX}{os.getpid()}-{next(_counter)}"
         made.mkdir()
         try:
             (made / self._dialect.limit).write_text(str(memory_bytes))
@@ -94,7 +94,7 @@ class Groups:
         """Those of commands that have ended, also of a pal that was killed. One in use cannot be removed."""
         ended, self._ended = self._ended, []
         self._ended += [group for group in ended if not group.remove()]
-        for place in self._place.glob(f"{PREFIX}*"):
+        for place in self.place.glob(f"{PREFIX}*"):
             pid = place.name.removeprefix(PREFIX).partition("-")[0]
             if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110
                 with suppress(OSError):
