@@ -122,6 +122,15 @@ async def test_the_input_of_a_terminal_can_be_ended(start: Start) -> None:
     assert (said.endswith("hello\nend\n"), ended) == (True, Ended(0))
 
 
+async def test_what_the_owners_git_would_run_cannot_be_written(start: Start, workspace: Path) -> None:
+    (workspace / ".git").mkdir()
+    os.chown(workspace / ".git", OWNER, OWNER)
+    said, _ = await told(await start("echo x > .git/config || echo refused; rm -r .git || echo kept; echo y > other"))
+    assert said.count("refused") + said.count("kept") == 2
+    assert sorted(path.name for path in workspace.iterdir()) == [".git", "other"]
+    assert not list((workspace / ".git").iterdir())
+
+
 async def test_the_probes_find_all_walls_standing(sandbox: DockerSandbox, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     place = Quarters("required", workspace, writable=True)

@@ -52,6 +52,12 @@ def test_every_wall_is_asked_for(owned: Path) -> None:
     assert asked[image + 1 :] == ["-c", 'exec "$@" 2>&1', "sh", "sh", "-c", "true"]
 
 
+def test_what_the_owners_git_would_run_cannot_be_written(owned: Path) -> None:
+    (owned / ".git").mkdir()
+    assert f"type=bind,source={owned}/.git,target={owned}/.git,readonly" in arguments(owned)
+    assert f"source={owned}/.git" not in " ".join(arguments(owned, mounts=(Mount(owned, str(owned)),)))
+
+
 def test_no_variable_stands_in_an_argument(owned: Path) -> None:
     asked = arguments(owned)
     assert value(asked, "--env-file") == "/dev/fd/9"

@@ -26,7 +26,7 @@ from palinurus.sandbox.process import Running, read_whole
 from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
 from palinurus.sandbox.spawn import held, spawn
 from palinurus.sandbox.totals import Totals, looks_at_disks
-from palinurus.sandbox.view import Hidden, covers, real_mounts
+from palinurus.sandbox.view import Hidden, Shown, covers, real_mounts, repositories
 
 IMAGE = "debian:bookworm-slim"
 PREFIX = "palinurus-"
@@ -153,6 +153,9 @@ def run_arguments(program: str, options: DockerOptions, command: Command, name: 
         asked += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
         for cover in covered(mount):
             asked += ["--mount", _covered(mount, cover)]
+        shown = Shown(mount.source, str(mount.source), mount.target, mount.writable, covered(mount))
+        for place in repositories([shown]):
+            asked += ["--mount", _mount(f"{mount.source}/.git", place, writable=False)]
     return [*asked, "--entrypoint", "/bin/sh", options.image or IMAGE, "-c", _JOINED, "sh", *command.argv]
 
 
