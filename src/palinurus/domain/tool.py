@@ -94,6 +94,8 @@ class Prepared(Struct, frozen=True):
     when_untrusted: str = ""
     unanswered: bool = False  # whether it is done all the same when nobody answers
     granted: tuple[str, ...] = ()  # ids of the grants that cover it
+    release: Callable[[], None] = lambda: None
+    """Gives back what it holds on to until it was run, or will not be. Whoever had it prepared calls this."""
 
 
 class Tool(Struct, frozen=True):

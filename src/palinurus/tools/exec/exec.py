@@ -159,12 +159,24 @@ class _Office:
         grounds = Grounds(cwd, str(quarters.workspace), desk.path, desk.settings, grants)
         found = await asyncio.to_thread(look_outside, call, grounds, shell=place.security == "full")
         leave = find_leave(place, desk.settings.ask_fallback, found.judgement)
+        home = desk.home or grounds.workspace
+        asked = bool(leave.ask or run.untrusted or run.restrictions)
+        snapshot = await asyncio.to_thread(found.take_snapshot, call, grounds, home, asked=asked)
         given = desk.given(run, False)
         names, programs = tuple(sorted({**given.env, **call.env})), found.judgement.invocations
-        plan = Plan("exec", found.summary, "host", found.argv, cwd, names, network=True, invocations=programs)
+        plan = Plan(
+            "exec",
+            found.summary,
+            "host",
+            found.argv,
+            cwd,
+            names,
+            network=True,
+            invocations=programs,
+            patterns=snapshot.told(cwd),
+        )
         free = place.security == "full" and place.ask != "always"
         about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
-        home = desk.home or grounds.workspace
         by_grants = place.security == "allowlist" and found.judgement.covered
         env = {
             **clean_env(desk.path, home, pty=call.pty),
@@ -187,7 +199,7 @@ class _Office:
                 return await desk.host.start(replace(limited, argv=helper_argv(found.steps, fd), fds=(fd,)))
 
         async def go() -> ToolOutput:
-            await asyncio.to_thread(found.still_holds)
+            await asyncio.to_thread(found.still_holds, snapshot)
             if by_grants and (why := await refuse_step(0)):
                 raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
             for grant in leave.granted:
@@ -197,7 +209,9 @@ class _Office:
             told = await self._go(call, about, start, command)
             return replace(told, content=f"{remark}{told.content}")
 
-        return Prepared(plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted)
+        return Prepared(
+            plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted, snapshot.release
+        )
 
     def _remark(self, run: ToolRun, place: Place) -> str:
         """Said once: that there is no sandbox, and what to do about it."""
