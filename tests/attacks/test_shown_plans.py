@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -141,7 +142,7 @@ async def test_what_a_pattern_stands_for_is_part_of_what_was_seen(workspace: Pat
             (place / "a.log").write_text("1")
         if change == "link":
             (place / "a.log").symlink_to(workspace.parent / "victim")
-    said = r"[ab]\.log (is new|is gone|was changed)"
+    said = r"[ab]\.log (is new|is gone|was changed|leads elsewhere)"
     with pytest.raises(SandboxError, match=said):
         await prepared.run()
     assert not bench.started
@@ -158,6 +159,77 @@ async def test_a_pattern_that_stands_for_the_same_files_is_done_and_was_shown(wo
     (workspace / ".e.log").write_text("")
     assert "[exit 0" in str((await prepared.run()).content)
     assert sorted(each.name for each in workspace.glob("[!.]*")) == ["c.txt", "d.txt"]
+
+
+async def test_a_file_that_comes_and_goes_never_hits_the_moment_in_which_a_pattern_is_expanded(workspace: Path) -> None:
+    """Programs take such a name for an option. What we start ourselves gets the names that were shown."""
+    (workspace / "a.log").write_text("")
+    bench = Bench(workspace, ASKS)
+    plain, shell = [await bench.prepare(command=f"echo *{more}") for more in ("", " > out")]
+    (workspace / "--checkpoint-action=exec=x").write_text("")
+    for prepared in (plain, shell):
+        with pytest.raises(SandboxError, match="--checkpoint-action=exec=x is new"):
+            await prepared.run()
+    (workspace / "--checkpoint-action=exec=x").unlink()
+    with pytest.raises(SandboxError, match="workspace, where a shell will look for files, was changed since"):
+        await shell.run()
+    assert "a.log\n[exit 0" in str((await plain.run()).content)
+    assert bench.started[0].argv[1:] == ("a.log",)
+
+
+@pytest.mark.parametrize("command", ["sh -c 'echo *.log'", "bash -ec 'echo *.log'", "eval 'echo *.log'"])
+async def test_the_shell_of_a_command_does_not_find_more_either(workspace: Path, command: str) -> None:
+    bench = Bench(workspace, ASKS)
+    prepared = await bench.prepare(command=command)
+    (workspace / "a.log").write_text("")
+    (workspace / "a.log").unlink()
+    with pytest.raises(SandboxError, match="where a shell will look for files, was changed since"):
+        await prepared.run()
+    assert not bench.started
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo *",
+        "echo *.log ?.log",
+        "echo ./* sub/* */*",
+        "echo 'a'*.log \"b\"*",
+        "echo '*'.log \\*.log a\\?log",
+        "echo sub*/ */",
+        "echo .h* .g*/*",
+        "echo [ab].log [!b].log",
+        "echo nothing* *.log | cat",
+        "touch z.log && echo *.log",
+        "echo *.log && echo *.log",
+        "echo ** **/*.log",
+        "e*o a",
+        "echo 'sub folder'/*",
+    ],
+)
+async def test_a_pattern_stands_for_what_a_shell_makes_of_it(workspace: Path, command: str) -> None:
+    for folder in ("sub", "sub folder", ".git"):
+        (workspace / folder).mkdir()
+        (workspace / folder / "c.log").write_text("")
+    for name in ("a.log", "b.log", ".hidden", "a b.log", "é.log", "*.log", "-x.log", "B.log"):
+        (workspace / name).write_text("")
+    bench = Bench(workspace, ASKS)
+    told = str((await bench.approved(command=command)).content)
+    (workspace / "z.log").unlink(missing_ok=True)
+    shell = ["/bin/sh", "-c", command]
+    real = subprocess.run(shell, check=False, cwd=workspace, capture_output=True, text=True, timeout=20)
+    assert told.rpartition("[exit")[0] == real.stdout + real.stderr
+
+
+async def test_a_grant_covers_a_pattern_by_the_names_that_it_stands_for(workspace: Path) -> None:
+    bench = Bench(workspace, ExecSettings(allowlist=("cat *",)))
+    (workspace / "a.md").write_text("figs\n")
+    assert "figs" in await bench.runs("cat *.md")
+    (workspace / "-n.md").write_text("")
+    assert "-n.md" in (await bench.prepare(command="cat *.md")).ask
+    (workspace / "-n.md").unlink()
+    (workspace / "b.md").symlink_to("/etc/hostname")
+    assert "leads out of the workspace" in (await bench.prepare(command="cat *.md")).ask
 
 
 async def test_a_pattern_for_more_than_can_be_watched_is_refused(

@@ -20,15 +20,17 @@ from palinurus.tools.commands.hazards import runs_scripts
 from palinurus.tools.commands.judge import Allowed, Judgement, Surroundings, judge
 from palinurus.tools.commands.resolve import Astray, leads_out, resolve
 from palinurus.tools.commands.script import Opaque, Script, of_argv, render
-from palinurus.tools.commands.shell import parse
+from palinurus.tools.commands.shell import Expand, parse
 from palinurus.tools.exec.call import Call
 from palinurus.tools.exec.running import Step, helper_argv
-from palinurus.tools.exec.snapshot import Ground, Snapshot, take_snapshot
+from palinurus.tools.exec.snapshot import Ground, Snapshot, expand, take_snapshot
 from palinurus.tools.exec.variables import telling
 from palinurus.tools.grants.grants import Grant
 
 _WHEN = {"": "always", ";": "always", "&&": "and", "||": "or"}
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  anybody can write there
+
+MOST_EXPANDED = 1_000  # names in one command that patterns stand for
 
 Folder: TypeAlias = tuple[int, int]  # device and inode
 
@@ -63,7 +65,8 @@ class Outside(Struct, frozen=True):
         done. Raises BadRequest where that is more than can be watched."""
         variables = {"HOME": home, "PWD": grounds.cwd, **call.env}
         text = (call.command or shlex.join(call.argv)) if asked else ""
-        return take_snapshot(self.deciding, text, Ground(grounds.cwd, (grounds.workspace, *_TEMPORARY), variables))
+        ground = Ground(grounds.cwd, (grounds.workspace, *_TEMPORARY), variables)
+        return take_snapshot(self.deciding, text, ground, shell=self.script is None)
 
     def still_holds(self, snapshot: Snapshot) -> None:
         """Raises SandboxError when a name has come to mean another program since it was looked at, an argument leads
@@ -95,6 +98,10 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
     `shell`: everything is allowed, so a string may as well be read by a shell.
     """
     script = of_argv(call.argv) if call.argv else parse(call.command)
+    summary = render(script) if isinstance(script, Script) else call.shown
+    if isinstance(script, Opaque) and not (shell or call.argv):
+        found = parse(call.command, _expander(grounds.cwd))  # with patterns for names of files it may be understood
+        script = found if isinstance(found, Script) else script
     judgement = _judged(script, call, grounds)
     if isinstance(script, Opaque) or (shell and not call.argv):
         folder = folder_of(grounds.cwd)
@@ -108,7 +115,7 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
     started = helper_argv(steps) if steps else (programs[0].binary, *programs[0].args)
     return Outside(
         judgement,
-        render(script),
+        summary,
         _words(script),
         started,
         grounds,
@@ -127,6 +134,23 @@ def folder_of(path: str) -> Folder | None:
     except (OSError, ValueError):
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+
+
+def _expander(cwd: str) -> Expand:
+    """Expands patterns as /bin/sh would. Those that stand for nothing, or for very much, are left to the shell."""
+    left = MOST_EXPANDED
+
+    def expand_pattern(pattern: str) -> list[str]:
+        nonlocal left
+        try:
+            names = sorted(expand(cwd, pattern))
+            "".join(names).encode()
+        except (BadRequest, UnicodeEncodeError):
+            return []
+        left -= len(names)
+        return names if left >= 0 else []
+
+    return expand_pattern
 
 
 def _astray(judgement: Judgement, grounds: Grounds) -> frozenset[Astray]:

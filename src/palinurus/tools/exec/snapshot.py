@@ -55,11 +55,17 @@ class Ground(Struct, frozen=True):
 
 
 class Snapshot:
-    """`files` and `patterns` as they were."""
+    """`files`, `patterns` and the times of `folders` as they were."""
 
-    def __init__(self, files: Mapping[str, State], patterns: Mapping[Place, frozenset[str]]) -> None:
+    def __init__(
+        self,
+        files: Mapping[str, State],
+        patterns: Mapping[Place, frozenset[str]],
+        folders: Mapping[str, tuple[int, ...]],
+    ) -> None:
         self._files = files
         self._patterns = patterns
+        self._folders = folders
         self._held: list[int] = []
         for path in [each for each, state in files.items() if state.mark][:MOST_HELD]:
             with suppress(OSError, ValueError):  # then its number and times have to do
@@ -75,6 +81,9 @@ class Snapshot:
             if name := min(now ^ names, default=""):
                 which = "is new" if name in now else "is gone"
                 return f"{pattern} stands for other files than when it was looked at: {name} {which}"
+        for folder, times in self._folders.items():
+            if _times(folder) != times:
+                return f"{os.path.normpath(folder)}, where a shell will look for files, was changed since"
         return ""
 
     def told(self, cwd: str) -> tuple[str, ...]:
@@ -94,25 +103,30 @@ class Snapshot:
         self.release()
 
 
-def take_snapshot(deciding: Iterable[str], command: str, ground: Ground) -> Snapshot:
+def take_snapshot(deciding: Iterable[str], command: str, ground: Ground, *, shell: bool) -> Snapshot:
     """Of the files that decide what is done, and of whatever the command names. Raises BadRequest where that is more
-    than can be compared."""
+    than can be compared. `shell`: the command is for one, which expands its patterns itself, a moment after we have
+    compared them. A file that comes and goes must not be able to hit that moment, so there nothing else may come or go
+    in the same folder either."""
     files = {path: look_at(path) for path in dict.fromkeys((ground.cwd, *deciding))}
     words = read_words(command, ground.variables)
     roots = tuple(map(os.path.realpath, ground.writable))
     named = dict.fromkeys(part for word in words for part in _parts(word.text))
     patterns: dict[Place, frozenset[str]] = {}
+    folders: dict[str, tuple[int, ...]] = {}
     for base in _folders(words, ground.cwd):
         matches: dict[str, None] = {}
         for word in words:
             if word.pattern and (names := _expanded(base, word)) is not None:
                 patterns[base, word.pattern] = names
                 matches |= dict.fromkeys(sorted(names))
+                if not word.quoted and (shell or word.depth):
+                    folders |= {each: _times(each) for each in _searched(base, word.pattern, names)}
         for path in (os.path.join(base, name) for name in (*named, *matches)):  # noqa: PTH118
             files.setdefault(path, _look_at_named(path, roots))
             if len(files) > MOST_NAMED:
                 raise BadRequest("the command names too many files to watch", hint="write a script and run that")
-    return Snapshot(files, patterns)
+    return Snapshot(files, patterns, folders)
 
 
 def look_at(path: str, *, whole: bool = True) -> State:
@@ -153,6 +167,21 @@ def _expanded(base: str, word: Word) -> frozenset[str] | None:
         if word.quoted:
             return None
         raise
+
+
+def _searched(base: str, pattern: str, names: Iterable[str]) -> set[str]:
+    """Where names for a pattern were found, or where the search for them began."""
+    beginning = _MARK.split(pattern, maxsplit=1)[0]
+    return {os.path.join(base, os.path.dirname(each)) for each in (beginning, *names)}  # noqa: PTH118, PTH120
+
+
+def _times(folder: str) -> tuple[int, ...]:
+    """What changes when something in it is made, removed or renamed."""
+    try:
+        found = os.stat(folder)  # noqa: PTH116
+    except (OSError, ValueError):
+        return ()
+    return found.st_mtime_ns, found.st_ctime_ns
 
 
 def _entries(folder: str) -> list[str]:

@@ -26,6 +26,7 @@ _TOKEN = re.compile(
 _MARK = re.compile(r"[*?\[]")
 _ESCAPED_MARK = re.compile(r"\[[*?\[]\]")
 _MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
+_COMMAND = re.compile(r"-[a-z]*c|eval")  # a shell's own string comes next
 _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_]\w*)=(?:'([^']*)'|"([^"$`\\]*)"|([^\s;&|<>()$`'"\\]+))""")
 _USE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))|(?<![^\s=:])~(?=/|\s|$)")
 
@@ -34,7 +35,8 @@ class Word(NamedTuple):
     text: str
     pattern: str = ""  # for names of files; what was quoted of it is written as `[*]`; empty: it is none
     before: str = ""  # the word in front of it
-    quoted: bool = False  # it stands inside of quotes, where it may be just text
+    depth: int = 0  # of quotes around it
+    quoted: bool = False  # so that it may be just text; not what follows `-c`
 
 
 def read_words(text: str, variables: Mapping[str, str]) -> list[Word]:
@@ -45,27 +47,23 @@ def read_words(text: str, variables: Mapping[str, str]) -> list[Word]:
         return known.get(use[1] or use[2] or "HOME", use[0])
 
     texts = dict.fromkeys((text, _USE.sub(value, text)))
-    return list(dict.fromkeys(word for each in texts for word in _words(each, 0)))
+    return list(dict.fromkeys(word for each in texts for word in _words(each)))
 
 
-def _words(text: str, depth: int) -> Iterator[Word]:
+def _words(text: str, depth: int = 0, *, quoted: bool = False) -> Iterator[Word]:
     literal, pattern, before = list[str](), list[str](), ""
-    quotes: list[str] = []
+    quotes: list[tuple[str, bool]] = []
     for token in _TOKEN.finditer(f"{text}\n"):
         kind = str(token.lastgroup)
         value = token[kind]
         if kind != "gap":
             literal.append(value)
             pattern.append(value if kind == "plain" else _MARK.sub(r"[\g<0>]", value))
-            quotes += [value] if kind in ("single", "double") else []
+            if kind in ("single", "double"):
+                quotes.append((value, quoted or not _COMMAND.fullmatch(before)))
         elif literal:
-            word = _word("".join(literal), "".join(pattern), before, depth)
-            yield word
-            literal, pattern, before = [], [], word.text
-    for value in quotes if depth < DEEPEST else ():
-        yield from _words(value, depth + 1)
-
-
-def _word(text: str, pattern: str, before: str, depth: int) -> Word:
-    is_pattern = _MAGIC.search(_ESCAPED_MARK.sub("", pattern))
-    return Word(text, pattern if is_pattern else "", before, depth > 0)
+            text, found = "".join(literal), "".join(pattern)
+            yield Word(text, found if _MAGIC.search(_ESCAPED_MARK.sub("", found)) else "", before, depth, quoted)
+            literal, pattern, before = [], [], text
+    for value, is_text in quotes if depth < DEEPEST else ():
+        yield from _words(value, depth + 1, quoted=is_text)
