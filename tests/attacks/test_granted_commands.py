@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -312,3 +313,28 @@ async def test_what_a_shell_string_does_not_name_may_change_and_a_folder_may_fil
     (workspace / "build" / "new").write_text("")
     (workspace / "other").write_text("")
     assert "new\n[exit 0" in str((await prepared.run()).content)
+
+
+# ——— what is written to a console later
+
+
+@pytest.mark.parametrize("ask", ["on-miss", "off"])
+async def test_a_granted_console_runs_nothing_that_is_written_to_it_unasked(tmp_path: Path, ask: Any) -> None:
+    if shutil.which("sqlite3", path=PATH) is None:
+        pytest.skip("sqlite3 is not installed")
+    rules = ("sqlite3 *", "sqlite3 x.db", "sqlite3 x.db 'select 1'", "echo *")
+    bench = Bench(tmp_path, ExecSettings(allowlist=rules, ask=ask))
+    shell = f".shell touch {tmp_path}/escaped"
+    for command in ("sqlite3 x.db", f"echo '{shell}' | sqlite3 x.db", f"sqlite3 x.db '{shell}'"):
+        prepared = await bench.prepare(command=command, background=True)
+        assert prepared.ask or prepared.refusal
+    assert "1\n[exit 0" in await bench.runs("sqlite3 x.db 'select 1'")
+    if ask == "off":
+        return
+    prepared = await bench.prepare(command="sqlite3 x.db", background=True)
+    await prepared.run()  # a person has let it run: that is all they did
+    job = bench.processes.of(a_run().key)[0]
+    told = await bench.use(bench.process, action="write", process_id=job.id, text=f"{shell}\n.quit\n")
+    assert told.is_error
+    assert "as good as a command" in str(told.content)
+    assert not (tmp_path / "escaped").exists()
