@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -31,11 +32,12 @@ from palinurus.tools.commands.repositories import git_variables, uses_repository
 from palinurus.tools.exec.call import Call, fault, working_directory
 from palinurus.tools.exec.fetchers import fetches
 from palinurus.tools.exec.outside import Grounds, Outside, look_outside
-from palinurus.tools.exec.place import Place, find_leave, find_place
+from palinurus.tools.exec.place import Leave, Place, find_leave, find_place
 from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import About, Job, Processes
 from palinurus.tools.exec.running import helper_argv
-from palinurus.tools.exec.steps import StepChecks
+from palinurus.tools.exec.snapshot import Snapshot
+from palinurus.tools.exec.steps import Queue, StepChecks
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
 
@@ -100,15 +102,20 @@ def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
     return exec_, process_tool(desk.processes, desk.settings)
 
 
+def _do_nothing() -> None:
+    """For whom nobody waits."""
+
+
 class _Office:
     """Where calls of exec are made ready."""
 
     def __init__(self, desk: ExecDesk) -> None:
-        self._desk = desk
-        self._checks = StepChecks()
+        self.desk = desk
+        self.checks = StepChecks()
+        self.repositories = Queue()
 
     async def prepare(self, run: ToolRun, call: Call) -> Prepared | ToolOutput:
-        desk = self._desk
+        desk = self.desk
         quarters = desk.quarters(run.key)
         walls = await desk.sandbox.check()
         place = find_place(run, quarters, walls, desk.settings, desk.elevated, leave=call.elevated)
@@ -128,7 +135,7 @@ class _Office:
         return await self._outside(run, call, place, quarters, cwd)
 
     def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
-        given = self._desk.given(run, True)
+        given = self.desk.given(run, True)
         argv, env = call.started, {**given.env, **call.env}
         names = tuple(sorted(env))
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
@@ -146,15 +153,15 @@ class _Office:
         )
 
         async def go() -> ToolOutput:
-            await asyncio.to_thread(self._desk.furnish, quarters)
-            return await self._go(call, about, self._desk.sandbox.start, command)
+            await asyncio.to_thread(self.desk.furnish, quarters)
+            return await self.go(call, about, self.desk.sandbox.start, command)
 
         return Prepared(plan, go)
 
     async def _outside(
         self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
     ) -> Prepared | ToolOutput:
-        desk = self._desk
+        desk = self.desk
         grants = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
         grounds = Grounds(cwd, str(quarters.workspace), desk.path, desk.settings, grants)
         found = await asyncio.to_thread(look_outside, call, grounds, shell=place.security == "full")
@@ -178,58 +185,43 @@ class _Office:
         free = place.security == "full" and place.ask != "always"
         about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
         by_grants = place.security == "allowlist" and found.judgement.covered
+        in_repository = by_grants and any(map(uses_repository, programs))
         env = {
             **clean_env(desk.path, home, pty=call.pty),
             **quarters.env,
             **given.env,
             **call.env,
-            **(git_variables(home, grounds.workspace) if by_grants and any(map(uses_repository, programs)) else {}),
+            **(git_variables(home, grounds.workspace) if in_repository else {}),
             "PATH": desk.path,
         }
         command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS, folder=found.folder)
-
-        async def refuse_step(number: int) -> str:
-            held = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
-            return await asyncio.to_thread(found.refuse_step, number, call, held)
-
-        async def start(limited: Command) -> Process:
-            if not by_grants or len(found.steps) < 2:
-                return await desk.host.start(limited)
-            with self._checks.opened(refuse_step) as fd:
-                return await desk.host.start(replace(limited, argv=helper_argv(found.steps, fd), fds=(fd,)))
-
-        async def go() -> ToolOutput:
-            await asyncio.to_thread(found.still_holds, snapshot)
-            if by_grants and (why := await refuse_step(0)):
-                raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
-            for grant in leave.granted:
-                if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
-                    await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
-            remark = self._remark(run, place)
-            told = await self._go(call, about, start, command)
-            return replace(told, content=f"{remark}{told.content}")
-
+        remark = partial(self._remark, run, place)
+        errand = _Errand(self, run, call, found, snapshot, leave, about, command, remark, by_grants, in_repository)
         return Prepared(
-            plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted, snapshot.release
+            plan, errand.go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted, snapshot.release
         )
 
     def _remark(self, run: ToolRun, place: Place) -> str:
         """Said once: that there is no sandbox, and what to do about it."""
-        if not place.unwalled or self._desk.processes.walls_missed:
+        if not place.unwalled or self.desk.processes.walls_missed:
             return ""
-        self._desk.processes.walls_missed = True
+        self.desk.processes.walls_missed = True
         remark = f"commands run without a sandbox, and so they ask: {place.unwalled}"
         run.emit(Notice(remark))
         return f"[{remark}]\n"
 
-    async def _go(self, call: Call, about: About, start: Start, command: Command) -> ToolOutput:
-        if call.background and not self._desk.processes.has_room(
+    async def go(
+        self, call: Call, about: About, start: Start, command: Command, when_ended: Callable[[], None] = _do_nothing
+    ) -> ToolOutput:
+        if call.background and not self.desk.processes.has_room(
             about.key.agent
         ):  # it may have been asked about for long
+            when_ended()
             return failed(NO_ROOM)
         about = replace(about, terminal=call.pty, listens=call.pty or call.background)
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
-        job = await self._desk.processes.start(about, lambda: start(command))
+        job = await self.desk.processes.start(about, lambda: start(command))
+        job.tell_end(when_ended)
         try:
             return await self._attend(job, call)
         except asyncio.CancelledError:
@@ -239,8 +231,8 @@ class _Office:
     async def _attend(self, job: Job, call: Call) -> ToolOutput:
         if not job.about.listens:
             await job.end_input()
-        if not call.background and await self._ends(job, call.yield_ms or self._desk.settings.background_ms):
-            self._desk.processes.drop(job)
+        if not call.background and await self._ends(job, call.yield_ms or self.desk.settings.background_ms):
+            self.desk.processes.drop(job)
             return job.told(job.news() or "(no output)")
         job.background = True
         return job.told(f"{job.news()}{GOES_ON}")
@@ -248,14 +240,62 @@ class _Office:
     async def _ends(self, job: Job, patience_ms: int) -> bool:
         """Whether it ends before we lose patience. While the background is full, we do not."""
         while not await job.wait(max(patience_ms, 1) / 1000):
-            if self._desk.processes.has_room(job.about.key.agent):
+            if self.desk.processes.has_room(job.about.key.agent):
                 return False
         return True
 
     def _seconds(self, call: Call) -> float:
         """The settings' limit is the most that a model can have."""
-        most = self._desk.settings.timeout_sec
+        most = self.desk.settings.timeout_sec
         return min(call.timeout or most, most)
+
+
+class _Errand(Struct, frozen=True):
+    """One command for the host, between the look at it and its start."""
+
+    office: _Office
+    run: ToolRun
+    call: Call
+    found: Outside
+    snapshot: Snapshot
+    leave: Leave
+    about: About
+    command: Command
+    remark: Callable[[], str]
+    by_grants: bool
+    in_repository: bool  # and by grants
+
+    async def go(self) -> ToolOutput:
+        leave_queue = await self.office.repositories.enter() if self.in_repository else _do_nothing
+        try:
+            await self._judge_again()
+            remark = self.remark()
+            told = await self.office.go(self.call, self.about, self._start, self.command, leave_queue)
+        except BaseException:
+            leave_queue()
+            raise
+        return replace(told, content=f"{remark}{told.content}")
+
+    async def _judge_again(self) -> None:
+        if self.by_grants and (why := await self._refuse_step(0)):
+            raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
+
+    async def _start(self, limited: Command) -> Process:
+        """The last look comes last: whatever is waited for behind it is time for a change."""
+        desk = self.office.desk
+        for grant in self.leave.granted:
+            if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
+                await desk.grants.used(grant, desk.clock.now_ms(), self.found.summary)
+        await asyncio.to_thread(self.found.still_holds, self.snapshot)
+        if not self.by_grants or len(self.found.steps) < 2:
+            return await desk.host.start(limited)
+        with self.office.checks.opened(self._refuse_step) as fd:
+            return await desk.host.start(replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,)))
+
+    async def _refuse_step(self, number: int) -> str:
+        desk, key = self.office.desk, self.run.key
+        held = await desk.grants.active(agent=key.agent, session_key=str(key), now=desk.clock.now_ms())
+        return await asyncio.to_thread(self.found.refuse_step, number, self.call, held)
 
 
 def _origin(found: Outside) -> Origin:
