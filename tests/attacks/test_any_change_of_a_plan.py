@@ -276,8 +276,9 @@ def apply(change: Change, world: World) -> bool:
     return before != (world.tree(), last_change(path)) or change.deed == "come_and_go"
 
 
-def last_change(path: Path) -> int:
-    return path.lstat().st_ctime_ns if os.path.lexists(path) else 0
+def last_change(path: Path) -> tuple[int, int]:
+    """Of a link its own, and that of what it leads to."""
+    return path.lstat().st_ctime_ns if os.path.lexists(path) else 0, path.stat().st_ctime_ns if path.exists() else 0
 
 
 def let_time_pass(world: World) -> None:
@@ -373,7 +374,8 @@ def plain(output: str) -> str:
 
 def names_one(refusal: str, made: list[Change]) -> bool:
     """Whether it names one of these, or the folder that it lies in."""
-    places = [Path("workspace", change.target) for change in made if change.counts]
+    targets = [change.target for change in made if change.counts]
+    places = [Path("workspace", each) for target in targets for each in (target, LINKS.get(target, target))]
     return any(
         name in refusal for place in places for name in (place.name, place.parent.name) if name not in ("", "..")
     )

@@ -303,6 +303,37 @@ def held_in(folder: Path) -> list[str]:
     return [each for each in found if each.startswith(str(folder))]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody remembers what was moved")
+@pytest.mark.parametrize(
+    "command", ["cat sub/deep/notes", "sh sub/deep/notes", "cat sub/deep/* > out", "cat way/notes"]
+)
+@pytest.mark.parametrize("moved", ["sub", "sub/deep"])
+@pytest.mark.parametrize("allowed", [(), ("cat *",)])
+async def test_a_folder_that_went_away_and_came_back_is_not_trusted(
+    workspace: Path, command: str, moved: str, allowed: tuple[str, ...]
+) -> None:
+    """Two looks may both find the good one, and the program the other."""
+    (workspace / "sub" / "deep").mkdir(parents=True)
+    (workspace / "sub" / "deep" / "notes").write_text("echo figs\n")
+    (workspace / "way").symlink_to("sub/deep")
+    if moved == "way" and "way" not in command:
+        pytest.skip("it is not on the way")
+    bench = Bench(workspace, ExecSettings(allowlist=allowed, ask="on-miss"))
+    prepared = await bench.prepare(command=command)
+    (workspace / moved).rename(workspace / "old")
+    (workspace / moved).symlink_to(workspace.parent)
+    (workspace / moved).unlink()
+    if moved == "way":
+        (workspace / "way").symlink_to("sub/deep")
+    else:
+        (workspace / "old").rename(workspace / moved)
+    with pytest.raises(SandboxError, match=f"{moved}(/deep)?(, where a shell| was moved or replaced)"):
+        await prepared.run()
+    assert not bench.started
+    told = await asyncio.wait_for((await bench.prepare(command=command)).run(), 60)
+    assert "[exit 0" in str(told.content)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
 @pytest.mark.parametrize(
     ("answer", "told"),

@@ -62,11 +62,11 @@ class Outside(Struct, frozen=True):
 
     def take_snapshot(self, call: Call, grounds: Grounds, home: str, *, asked: bool) -> Snapshot:
         """`asked`: somebody will be shown the command. Then all that it names counts, not only what decides what is
-        done. Raises BadRequest where that is more than can be watched."""
+        done and the ways to the rest. Raises BadRequest where that is more than can be watched."""
         variables = {"HOME": home, "PWD": grounds.cwd, **call.env}
-        text = (call.command or shlex.join(call.argv)) if asked else ""
+        text = (call.command or shlex.join(call.argv)) if asked or self.judgement.covered else ""
         ground = Ground(grounds.cwd, (grounds.workspace, *_TEMPORARY), variables)
-        return take_snapshot(self.deciding, text, ground, shell=self.script is None)
+        return take_snapshot(self.deciding, text, ground, shown=asked, shell=self.script is None)
 
     def still_holds(self, snapshot: Snapshot) -> None:
         """Raises SandboxError when a name has come to mean another program since it was looked at, an argument leads

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import translate
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -23,6 +23,7 @@ from msgspec import Struct
 from palinurus.domain.errors import BadRequest
 from palinurus.tools.commands.resolve import LONGEST_PATH, parts
 from palinurus.tools.commands.script import quoted
+from palinurus.tools.exec.moves import Moves
 from palinurus.tools.exec.words import Word, read_words
 
 MOST_HELD = 8  # descriptors of one question, of which at most 50 wait
@@ -55,17 +56,19 @@ class Ground(Struct, frozen=True):
 
 
 class Snapshot:
-    """`files`, `patterns` and the times of `folders` as they were."""
+    """`files`, `patterns` and the times of `folders` as they were; `ways` lead to what is named."""
 
     def __init__(
         self,
         files: Mapping[str, State],
         patterns: Mapping[Place, frozenset[str]],
         folders: Mapping[str, tuple[int, ...]],
+        ways: Iterable[str],
     ) -> None:
         self._files = files
         self._patterns = patterns
         self._folders = folders
+        self._moves = Moves(ways)
         self._held: list[int] = []
         for path in [each for each, state in files.items() if state.mark][:MOST_HELD]:
             with suppress(OSError, ValueError):  # then its number and times have to do
@@ -84,7 +87,8 @@ class Snapshot:
         for folder, times in self._folders.items():
             if _times(folder) != times:
                 return f"{os.path.normpath(folder)}, where a shell will look for files, was changed since"
-        return ""
+        moved = self._moves.first()
+        return f"{moved} was moved or replaced since it was looked at" if moved else ""
 
     def told(self, cwd: str) -> tuple[str, ...]:
         """What each pattern stands for, for a person who knows where the command starts."""
@@ -96,6 +100,7 @@ class Snapshot:
 
     def release(self) -> None:
         """Nobody needs it any more."""
+        self._moves.close()
         while self._held:
             os.close(self._held.pop())
 
@@ -103,30 +108,36 @@ class Snapshot:
         self.release()
 
 
-def take_snapshot(deciding: Iterable[str], command: str, ground: Ground, *, shell: bool) -> Snapshot:
-    """Of the files that decide what is done, and of whatever the command names. Raises BadRequest where that is more
-    than can be compared. `shell`: the command is for one, which expands its patterns itself, a moment after we have
-    compared them. A file that comes and goes must not be able to hit that moment, so there nothing else may come or go
-    in the same folder either."""
+def take_snapshot(deciding: Iterable[str], command: str, ground: Ground, *, shown: bool, shell: bool) -> Snapshot:
+    """Of the files that decide what is done and, where the command is shown to somebody, of whatever it names. Raises
+    BadRequest where that is more than can be compared.
+
+    `shell`: the command is for one, which expands its patterns itself, a moment after we have compared them. A file
+    that comes and goes must not be able to hit that moment, so nothing else may come or go in its folder either.
+    """
     files = {path: look_at(path) for path in dict.fromkeys((ground.cwd, *deciding))}
     words = read_words(command, ground.variables)
     roots = tuple(map(os.path.realpath, ground.writable))
     named = dict.fromkeys(part for word in words for part in _parts(word.text))
     patterns: dict[Place, frozenset[str]] = {}
     folders: dict[str, tuple[int, ...]] = {}
+    passed: dict[str, str] = {}
     for base in _folders(words, ground.cwd):
         matches: dict[str, None] = {}
-        for word in words:
+        for word in words if shown else ():
             if word.pattern and (names := _expanded(base, word)) is not None:
                 patterns[base, word.pattern] = names
                 matches |= dict.fromkeys(sorted(names))
                 if not word.quoted and (shell or word.depth):
                     folders |= {each: _times(each) for each in _searched(base, word.pattern, names)}
         for path in (os.path.join(base, name) for name in (*named, *matches)):  # noqa: PTH118
-            files.setdefault(path, _look_at_named(path, roots))
-            if len(files) > MOST_NAMED:
+            if shown:
+                files.setdefault(path, _look_at_named(path, roots))
+            passed[path] = files[path].real if path in files else os.path.realpath(path)
+            if len(passed) > MOST_NAMED:
                 raise BadRequest("the command names too many files to watch", hint="write a script and run that")
-    return Snapshot(files, patterns, folders)
+    passed |= {path: state.real for path, state in files.items()}
+    return Snapshot(files, patterns, folders, dict.fromkeys(chain(*(_ways(*way, roots) for way in passed.items()))))
 
 
 def look_at(path: str, *, whole: bool = True) -> State:
@@ -182,6 +193,16 @@ def _times(folder: str) -> tuple[int, ...]:
     except (OSError, ValueError):
         return ()
     return found.st_mtime_ns, found.st_ctime_ns
+
+
+def _ways(path: str, real: str, roots: Sequence[str]) -> Iterator[str]:
+    """The folders and links that lead there, as far as the agent could move them."""
+    for place in dict.fromkeys((Path(os.path.normpath(path)), Path(real))):
+        for way in (place, *place.parents):
+            if any(way != Path(root) and way.is_relative_to(root) for root in roots) and (
+                way.is_symlink() or os.path.isdir(way)  # noqa: PTH112  raises nothing
+            ):
+                yield str(way)
 
 
 def _entries(folder: str) -> list[str]:
