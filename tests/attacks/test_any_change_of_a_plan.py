@@ -373,12 +373,11 @@ def plain(output: str) -> str:
 
 
 def names_one(refusal: str, made: list[Change]) -> bool:
-    """Whether it names one of these, or the folder that it lies in."""
-    targets = [change.target for change in made if change.counts]
-    places = [Path("workspace", each) for target in targets for each in (target, LINKS.get(target, target))]
-    return any(
-        name in refusal for place in places for name in (place.name, place.parent.name) if name not in ("", "..")
-    )
+    """Whether it names one of these, or the folder that it lies in, or a link to it."""
+    places = [Path("workspace", change.target) for change in made if change.counts]
+    names = {name for place in places for name in (place.name, place.parent.name)} - {"", ".."}
+    names |= {name for link in LINKS.items() if names & {*link} for name in link}
+    return any(name in refusal for name in names)
 
 
 def check(asked: Asked, changes: list[Change]) -> None:

@@ -295,19 +295,26 @@ class Person:
 
 
 def held_in(folder: Path) -> list[str]:
-    """What of it this process has open."""
+    """What of it this process has open, and what it is told of by the kernel."""
     found = []
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             found.append(str(each.readlink()))
-    return [each for each in found if each.startswith(str(folder))]
+    return [each for each in found if each.startswith((str(folder), "anon_inode:inotify"))]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody remembers what was moved")
 @pytest.mark.parametrize(
-    "command", ["cat sub/deep/notes", "sh sub/deep/notes", "cat sub/deep/* > out", "cat way/notes"]
+    ("command", "moved"),
+    [
+        ("cat sub/deep/notes", "sub"),
+        ("cat sub/deep/notes", "sub/deep"),
+        ("sh sub/deep/notes", "sub"),
+        ("cat sub/deep/* > out", "sub/deep"),
+        ("cat way/notes", "way"),
+        ("cat way/notes", "sub"),
+    ],
 )
-@pytest.mark.parametrize("moved", ["sub", "sub/deep"])
 @pytest.mark.parametrize("allowed", [(), ("cat *",)])
 async def test_a_folder_that_went_away_and_came_back_is_not_trusted(
     workspace: Path, command: str, moved: str, allowed: tuple[str, ...]
@@ -316,8 +323,6 @@ async def test_a_folder_that_went_away_and_came_back_is_not_trusted(
     (workspace / "sub" / "deep").mkdir(parents=True)
     (workspace / "sub" / "deep" / "notes").write_text("echo figs\n")
     (workspace / "way").symlink_to("sub/deep")
-    if moved == "way" and "way" not in command:
-        pytest.skip("it is not on the way")
     bench = Bench(workspace, ExecSettings(allowlist=allowed, ask="on-miss"))
     prepared = await bench.prepare(command=command)
     (workspace / moved).rename(workspace / "old")
@@ -351,8 +356,9 @@ async def test_a_plan_holds_few_descriptors_and_only_until_its_question_is_settl
     for number in range(40):
         (workspace / f"f{number}").write_text("")
     person = Person(Bench(workspace, ASKS), answer)
+    before = held_in(workspace)
     names = " ".join(f"f{number}" for number in range(40))
     assert told in await person.run(ToolCall("c", "exec", {"command": f"ls f* > /dev/null; true {names}"}))
     assert str(workspace) in person.seen
-    assert 1 < len(person.seen) <= MOST_HELD
-    assert not held_in(workspace)
+    assert 2 < len(person.seen) - len(before) <= MOST_HELD + 1  # one more for what is moved
+    assert held_in(workspace) == before

@@ -287,10 +287,15 @@ class _Errand(Struct, frozen=True):
             if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
                 await desk.grants.used(grant, desk.clock.now_ms(), self.found.summary)
         await asyncio.to_thread(self.found.still_holds, self.snapshot)
+        process = await self._start_now(desk.host, limited)
+        self.snapshot.release()
+        return process
+
+    async def _start_now(self, host: Sandbox, limited: Command) -> Process:
         if not self.by_grants or len(self.found.steps) < 2:
-            return await desk.host.start(limited)
+            return await host.start(limited)
         with self.office.checks.opened(self._refuse_step) as fd:
-            return await desk.host.start(replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,)))
+            return await host.start(replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,)))
 
     async def _refuse_step(self, number: int) -> str:
         desk, key = self.office.desk, self.run.key

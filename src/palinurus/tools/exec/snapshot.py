@@ -129,7 +129,7 @@ def take_snapshot(deciding: Iterable[str], command: str, ground: Ground, *, show
                 patterns[base, word.pattern] = names
                 matches |= dict.fromkeys(sorted(names))
                 if not word.quoted and (shell or word.depth):
-                    folders |= {each: _times(each) for each in _searched(base, word.pattern, names)}
+                    folders |= {each: _times(each) for each in sorted(_searched(base, word.pattern, names))}
         for path in (os.path.join(base, name) for name in (*named, *matches)):  # noqa: PTH118
             if shown:
                 files.setdefault(path, _look_at_named(path, roots))
