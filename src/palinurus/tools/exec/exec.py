@@ -268,6 +268,7 @@ class _Errand(Struct, frozen=True):
     async def go(self) -> ToolOutput:
         leave_queue = await self.office.repositories.enter() if self.in_repository else _do_nothing
         try:
+            await asyncio.to_thread(self.found.still_holds, self.snapshot)
             await self._judge_again()
             remark = self.remark()
             told = await self.office.go(self.call, self.about, self._start, self.command, leave_queue)
@@ -281,7 +282,7 @@ class _Errand(Struct, frozen=True):
             raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
 
     async def _start(self, limited: Command) -> Process:
-        """The last look comes last: whatever is waited for behind it is time for a change."""
+        """Looks once more: whatever was waited for since was time for a change."""
         desk = self.office.desk
         for grant in self.leave.granted:
             if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
