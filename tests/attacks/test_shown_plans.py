@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import Bench, a_run, nothing_is_left
@@ -20,9 +21,11 @@ from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.domain.events import ApprovalAsked, RunEvent
 from palinurus.domain.messages import ToolCall
+from palinurus.domain.tool import Prepared
 from palinurus.testing.hands import MemoryApprovals, MemoryAudit
 from palinurus.tools.approvals.approval import Approvals
 from palinurus.tools.approvals.rendering import render_plan
+from palinurus.tools.exec.exec import exec_tools
 from palinurus.tools.exec.snapshot import MOST_HELD
 from palinurus.tools.gate import Gate, Watch
 from palinurus.tools.policy.decide import Policy, Rules
@@ -144,6 +147,36 @@ async def test_what_a_pattern_stands_for_is_part_of_what_was_seen(workspace: Pat
             (place / "a.log").symlink_to(workspace.parent / "victim")
     said = r"[ab]\.log (is new|is gone|was changed|leads elsewhere)"
     with pytest.raises(SandboxError, match=said):
+        await prepared.run()
+    assert not bench.started
+
+
+@pytest.mark.parametrize("command", ["prog > out", "sh -c 'prog > out'", "cd . && nice prog"])
+@pytest.mark.parametrize("change", ["edited", "swapped", "before"])
+async def test_a_program_that_a_shell_would_find_is_part_of_what_was_seen(
+    workspace: Path, command: str, change: str
+) -> None:
+    first, second = workspace.parent / "first", workspace.parent / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    program = second / "prog"
+    program.write_text("#!/bin/sh\necho good\n")
+    program.chmod(0o755)
+    bench = Bench(workspace, ASKS)
+    exec_, _ = exec_tools(structs.replace(bench.desk, path=f"{first}:{second}:{bench.desk.path}"))
+    assert exec_.prepare is not None
+    prepared = await exec_.prepare(a_run(), {"command": command})
+    assert isinstance(prepared, Prepared)
+    if change == "edited":
+        let_time_pass(program)
+        program.write_text("#!/bin/sh\necho evil\n")
+    elif change == "swapped":
+        program.rename(second / "old")
+        program.symlink_to("old")
+    else:
+        (first / "prog").write_text("#!/bin/sh\necho evil\n")
+        (first / "prog").chmod(0o755)
+    with pytest.raises(SandboxError, match="prog was changed since it was looked at"):
         await prepared.run()
     assert not bench.started
 

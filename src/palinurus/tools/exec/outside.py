@@ -65,7 +65,7 @@ class Outside(Struct, frozen=True):
         done and the ways to the rest. Raises BadRequest where that is more than can be watched."""
         variables = {"HOME": home, "PWD": grounds.cwd, **call.env}
         text = (call.command or shlex.join(call.argv)) if asked or self.judgement.covered else ""
-        ground = Ground(grounds.cwd, (grounds.workspace, *_TEMPORARY), variables)
+        ground = Ground(grounds.cwd, grounds.path, (grounds.workspace, *_TEMPORARY), variables)
         return take_snapshot(self.deciding, text, ground, shown=asked, shell=self.script is None)
 
     def still_holds(self, snapshot: Snapshot) -> None:

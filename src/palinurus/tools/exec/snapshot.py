@@ -48,9 +48,10 @@ class State(NamedTuple):
 
 
 class Ground(Struct, frozen=True):
-    """Where names are looked up. `writable`: where the agent may write, and anybody."""
+    """Where names are looked up, those of programs in `path`. `writable`: where the agent may write, and anybody."""
 
     cwd: str
+    path: str
     writable: Sequence[str]
     variables: Mapping[str, str] = {}
 
@@ -136,6 +137,8 @@ def take_snapshot(deciding: Iterable[str], command: str, ground: Ground, *, show
             passed[path] = files[path].real if path in files else os.path.realpath(path)
             if len(passed) > MOST_NAMED:
                 raise BadRequest("the command names too many files to watch", hint="write a script and run that")
+    if shown:
+        files |= {path: look_at(path) for path in _programs(named, ground.path) if path not in files}
     passed |= {path: state.real for path, state in files.items()}
     return Snapshot(files, patterns, folders, dict.fromkeys(chain(*(_ways(*way, roots) for way in passed.items()))))
 
@@ -233,6 +236,15 @@ def _folders(words: Iterable[Word], cwd: str) -> list[str]:
         if len(folders) > MOST_FOLDERS:
             raise BadRequest("the command goes to too many folders to watch", hint="give workdir instead")
     return list(folders)
+
+
+def _programs(names: Iterable[str], path: str) -> Iterator[str]:
+    """Where a shell would find those of them that are programs, and where another one would come before."""
+    places = [place for place in path.split(":") if place.startswith("/")]
+    known = [frozenset(_entries(place)) for place in places]
+    for name in names:
+        last = max((at for at, programs in enumerate(known) if name in programs), default=-1)
+        yield from (os.path.join(place, name) for place in places[: last + 1])  # noqa: PTH118
 
 
 def _parts(text: str) -> list[str]:
