@@ -15,7 +15,6 @@ from contextlib import suppress
 from fnmatch import translate
 from functools import lru_cache
 from itertools import chain, islice
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -140,7 +139,7 @@ def take_snapshot(deciding: Iterable[str], command: str, ground: Ground, *, show
     if shown:
         files |= {path: look_at(path) for path in _programs(named, ground.path) if path not in files}
     passed |= {path: state.real for path, state in files.items()}
-    return Snapshot(files, patterns, folders, dict.fromkeys(chain(*(_ways(*way, roots) for way in passed.items()))))
+    return Snapshot(files, patterns, folders, _ways(passed, roots))
 
 
 def look_at(path: str, *, whole: bool = True) -> State:
@@ -198,14 +197,18 @@ def _times(folder: str) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_ctime_ns
 
 
-def _ways(path: str, real: str, roots: Sequence[str]) -> Iterator[str]:
-    """The folders and links that lead there, as far as the agent could move them."""
-    for place in dict.fromkeys((Path(os.path.normpath(path)), Path(real))):
-        for way in (place, *place.parents):
-            if any(way != Path(root) and way.is_relative_to(root) for root in roots) and (
-                way.is_symlink() or os.path.isdir(way)  # noqa: PTH112  raises nothing
-            ):
-                yield str(way)
+def _ways(passed: Mapping[str, str], roots: Sequence[str]) -> list[str]:
+    """The folders and links that lead to these, by name and in reality, as far as the agent could move them."""
+    found: dict[str, None] = {}
+    for place in chain(map(os.path.normpath, passed), passed.values()):
+        while place not in found and _is_within(place, roots) and place not in roots:
+            found[place] = None
+            place = os.path.dirname(place)  # noqa: PTH120, PLW2901
+    return [way for way in found if os.path.islink(way) or os.path.isdir(way)]  # noqa: PTH112, PTH114
+
+
+def _is_within(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in roots)
 
 
 def _entries(folder: str) -> list[str]:
@@ -255,8 +258,8 @@ def _parts(text: str) -> list[str]:
 def _look_at_named(path: str, roots: Sequence[str]) -> State:
     """Outside of what the agent can write it only counts which file it is: a log there may go on growing."""
     state = look_at(path)
-    places = (Path(os.path.normpath(path)), Path(state.real))
-    return state if any(each.is_relative_to(root) for each in places for root in roots) else look_at(path, whole=False)
+    is_near = _is_within(os.path.normpath(path), roots) or _is_within(state.real, roots)
+    return state if is_near else look_at(path, whole=False)
 
 
 def _told(pattern: str, names: Sequence[str]) -> str:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from palinurus.tools.commands.resolve import LONGEST_PATH
+
 DEEPEST = 3  # quotes in quotes
 _TOKEN = re.compile(
     r"""
@@ -25,7 +27,6 @@ _TOKEN = re.compile(
 )
 _MARK = re.compile(r"[*?\[]")
 _ESCAPED_MARK = re.compile(r"\[[*?\[]\]")
-_MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 _COMMAND = re.compile(r"-[a-z]*c|eval")  # a shell's own string comes next
 _SETTING = re.compile(r"""(?<![\w$])([A-Za-z_]\w*)=(?:'([^']*)'|"([^"$`\\]*)"|([^\s;&|<>()$`'"\\]+))""")
 _USE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))|(?<![^\s=:])~(?=/|\s|$)")
@@ -63,7 +64,13 @@ def _words(text: str, depth: int = 0, *, quoted: bool = False) -> Iterator[Word]
                 quotes.append((value, quoted or not _COMMAND.fullmatch(before)))
         elif literal:
             text, found = "".join(literal), "".join(pattern)
-            yield Word(text, found if _MAGIC.search(_ESCAPED_MARK.sub("", found)) else "", before, depth, quoted)
+            yield Word(text, found if _is_pattern(found) else "", before, depth, quoted)
             literal, pattern, before = [], [], text
     for value, is_text in quotes if depth < DEEPEST else ():
         yield from _words(value, depth + 1, quoted=is_text)
+
+
+def _is_pattern(text: str) -> bool:
+    """No name of a file is as long as some words are."""
+    plain = _ESCAPED_MARK.sub("", text) if len(text) < LONGEST_PATH else ""
+    return "*" in plain or "?" in plain or "]" in plain.partition("[")[2]
