@@ -206,7 +206,7 @@ class PalHome:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=self.env | watched_child(),
+            env=watched_child() | self.env,
             cwd=self.root.parent,
             limit=LINE_LIMIT,
             **self.spawn,

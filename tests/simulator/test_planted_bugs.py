@@ -26,10 +26,11 @@ from palinurus.sessions import journal
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.transcript import Entry
 from palinurus.testing.hands import MemoryAudit
+from palinurus.testing.shelf import MakeShelf, Shelf
 from palinurus.testing.simulator import in_memory, main, simulate
 from palinurus.testing.stores import MemoryInbox, MemorySessions
 from palinurus.testing.virtual import Deadlock
-from palinurus.testing.world import MakeShelf, PromiseBroken, Shelf
+from palinurus.testing.world import PromiseBroken
 from palinurus.workspace.files import WorkspaceFiles
 
 LIVES = 40

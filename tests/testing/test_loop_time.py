@@ -35,7 +35,7 @@ def outcome_of(test: str, folder: Path) -> str:
     """What a pytest of its own says about this test."""
     file = folder / "test_one.py"
     file.write_text(BURN + test)
-    plugins = ["-p", "palinurus.testing.pytest_plugin", "-p", "pytest_asyncio", "-p", "no:cacheprovider"]
+    plugins = ["-p", "palinurus.testing.pytest_plugin", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *plugins, "-o", "asyncio_mode=auto", f"--rootdir={folder}", str(file)],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},

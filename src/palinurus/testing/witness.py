@@ -64,13 +64,17 @@ class Witness:
         letter.run_id = run_id
         letter.acknowledged = letter.acknowledged or self.moment()
 
-    async def answered(self, result: RunResult) -> None:
-        """(10) One result per run, the same for everyone who asks; the only exception is a disk that failed."""
+    async def answered(self, result: RunResult, *, lost: bool = False) -> None:
+        """(10) One result per run, the same for everyone who asks; the only exception is a disk that failed.
+
+        `lost`: told by one who has lost the home, so that the next one may have answered meanwhile.
+        """
         record = await self._inbox.find(result.run_id)
         if record is None:
             self._breaks(1, f"run {result.run_id} has an answer and no row")
             return
         letter, stored = self._by_key[record.idempotency_key], record.result
+        letter.set_aside = letter.set_aside or (lost and result.status == "error")
         if stored is None:
             letter.set_aside = True
             if result.status != "error":
