@@ -31,7 +31,7 @@ from palinurus.sessions.transcript import Entry, Row
 T = TypeVar("T")
 
 
-SLOW_DISKS, VERBOSE_MODELS = 0.2, 0.06  # of all lives
+SLOW_DISKS, VERBOSE_MODELS = 0.2, 0.1  # of all lives
 
 
 class Weather(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Weather(Struct, frozen=True):
     def with_more(self, dice: random.Random) -> Weather:
         """Some lives have a slow disk besides, a few a verbose model. Drawn apart: the others stay as they were."""
         slow = dice.uniform(0.1, 0.6) if dice.random() < SLOW_DISKS else 0.0
-        verbose = dice.uniform(0.1, 0.3) if dice.random() < VERBOSE_MODELS else 0.0
+        verbose = dice.uniform(0.05, 0.15) if dice.random() < VERBOSE_MODELS else 0.0
         return msgspec.structs.replace(self, slow=slow, verbose=verbose)
 
 

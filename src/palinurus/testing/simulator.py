@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock, NewId
 from palinurus.testing.disk import DiskHome
-from palinurus.testing.faults import Trace
 from palinurus.testing.hands import MemoryAudit
 from palinurus.testing.shelf import MakeShelf, Shelf
 from palinurus.testing.stores import MemoryInbox, MemorySessions
@@ -67,7 +66,7 @@ async def _live(seed: int, steps: int, home: Path, shelf: MakeShelf) -> Report:
     try:
         await world.run(steps)
     except PromiseBroken as error:
-        raise PromiseBroken(_told(seed, steps, str(error), trace)) from None
+        raise PromiseBroken(_told(seed, steps, str(error), world)) from None
     finally:
         world.end()
     return Report(
@@ -82,9 +81,10 @@ async def _live(seed: int, steps: int, home: Path, shelf: MakeShelf) -> Report:
     )
 
 
-def _told(seed: int, steps: int, what: str, trace: Trace) -> str:
+def _told(seed: int, steps: int, what: str, world: World) -> str:
+    trace = world.trace
     lines = "\n".join(f"    {line}" for line in trace.lines[-SHOWN:])
-    again = f"python -m palinurus.testing.simulator --seed {seed} --steps {steps}"
+    again = f"python -m palinurus.testing.simulator --seed {seed} --steps {steps}{' --disk' if world.files else ''}"
     return f"{what}\n  after {trace.counts['step']} steps; the last things that happened:\n{lines}\n  again: {again}"
 
 

@@ -26,7 +26,7 @@ from palinurus.testing.liar import LONE_SURROGATE, SECRETS, lying_tools, words
 from palinurus.testing.life import TURN_SECONDS, WINDOWS, Life, Outlives, Settings, changed_at_random
 from palinurus.testing.owner import Owner
 from palinurus.testing.shelf import MakeShelf, Shelf
-from palinurus.testing.story import Letter
+from palinurus.testing.story import KEYS, Letter
 from palinurus.testing.virtual import VirtualClock
 from palinurus.testing.witness import Witness
 from palinurus.tools.approvals.approval import Approvals
@@ -35,13 +35,6 @@ from palinurus.wiring.door import LOCK_SECONDS
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
-KEYS = (
-    "agent:main:main",
-    "agent:main:direct:ann",
-    "agent:main:telegram:group:g1",
-    "agent:main:slack:channel:c1:thread:9",
-    "agent:main:subagent:5a1b",
-)
 STOP_SECONDS = 60.0
 LOSSES = ("content", "file", "log")  # of a database
 REST = 4 * 3600.0  # virtual seconds in which everything must come to rest once the weather is calm
@@ -64,10 +57,10 @@ class World:
         self._clock = VirtualClock(asyncio.get_running_loop())
         ids = SeededIds(seed)
         self._shelf = shelf = make_shelf(self._clock, ids, home)
-        self._files = shelf.files
-        if self._files is not None:
-            self._files.pace = self._pace
-        self._view = view = self._files.view() if self._files else shelf
+        self.files = shelf.files
+        if self.files is not None:
+            self.files.pace = self._pace
+        self._view = view = self.files.view() if self.files else shelf
         self._losers: dict[Life, Shelf] = {}  # those whom another life has taken the home from, while they go on
         self.witness = Witness(view.sessions, view.inbox, SECRETS, view.audit)
         files = WorkspaceFiles(Boundary(workspace))
@@ -106,7 +99,7 @@ class World:
             (1, self._set_clock),
             (3 if self._weather.crash else 1, self._crash),
             (2, self._hand_over),
-            *(((3, self._lose_lock), (3, self._lose_file)) if self._files else ()),
+            *(((3, self._lose_lock), (3, self._lose_file)) if self.files else ()),
         )
 
     async def run(self, steps: int) -> None:
@@ -176,17 +169,17 @@ class World:
 
     async def _lose_lock(self) -> None:
         """Somebody removes the file, and another process comes, before the holder looks for its lock or after."""
-        assert self._files is not None  # noqa: S101
-        self._files.remove_lock()
+        assert self.files is not None  # noqa: S101
+        self.files.remove_lock()
         old, shelf = self._life, self._shelf
         self._client(self._look_for_lock(old, shelf, self._dice.uniform(0, LOCK_SECONDS)))
         await asyncio.sleep(self._dice.uniform(0, LOCK_SECONDS))
         try:
-            taken = self._files.open()
+            taken = self.files.open()
         except HomeHeld:
-            self.trace.add("lock", "was made anew in time")
+            self.trace.add("lock kept")
             return
-        self.trace.add("lock", "was taken")
+        self.trace.add("lock taken")
         self._losers[old], self._shelf = shelf, taken
         self._life = self._new_life()
         self._client(self._leaves(old, self._life))
@@ -207,13 +200,13 @@ class World:
 
     async def _lose_file(self) -> None:
         """(1) A home that has lost its database does not begin anew in silence."""
-        assert self._files is not None  # noqa: S101
+        assert self.files is not None  # noqa: S101
         await self._life.crash()
         await self._alone()
         self._shelf.kill()
         what = self._dice.choice(LOSSES)
-        self.trace.add("lost", what)
-        if wrong := self._files.lose(what):
+        self.trace.add(f"lost {what}")
+        if wrong := self.files.lose(what):
             self.witness.broken.append(f"promise 1: {wrong}")
 
     # -- clients ------------------------------------------------------------------------------------------------------
@@ -330,10 +323,10 @@ class World:
         """Bury a dead life and start the next, until one has taken up what the last had accepted."""
         while not self._life.on:
             await self._life.crash()
-            if self._files is not None:
+            if self.files is not None:
                 await self._alone()
                 self._shelf.kill()
-                self._shelf = self._files.open()
+                self._shelf = self.files.open()
             self._life = self._new_life()
             await self._recover()
         while self._unsent and self._dice.random() < 0.7:
