@@ -31,7 +31,7 @@ from palinurus.sessions.transcript import Entry, Row
 T = TypeVar("T")
 
 
-SLOW_DISKS, VERBOSE_MODELS = 0.2, 0.1  # of all lives
+SLOW_DISKS, VERBOSE_MODELS = 0.2, 0.03  # of all lives
 
 
 class Weather(Struct, frozen=True):

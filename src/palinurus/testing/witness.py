@@ -106,8 +106,8 @@ class Witness:
             stories = {key: await self._story(key) for key in self._keys}
             first = request.messages[0].text
             keys = {key for key, story in stories.items() if any(summary in first for summary in story.summaries)}
-        if not keys and is_summary(request):  # a piece of a long reply, with no words of a person in it
-            return ""
+            if is_summary(request) and len(keys) != 1:  # of a long reply alone: nobody's words, and like any other's
+                return ""
         if len(keys) != 1:
             self._breaks(17, f"a request holds the words of {sorted(keys) or 'nobody'}")
             return ""

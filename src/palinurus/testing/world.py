@@ -99,7 +99,7 @@ class World:
             (1, self._set_clock),
             (3 if self._weather.crash else 1, self._crash),
             (2, self._hand_over),
-            *(((3, self._lose_lock), (3, self._lose_file)) if self.files else ()),
+            *(((6, self._lose_lock), (6, self._lose_file)) if self.files else ()),
         )
 
     async def run(self, steps: int) -> None:
