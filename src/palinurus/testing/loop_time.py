@@ -54,7 +54,7 @@ def watch_loops(tell: Callable[[Hold], None]) -> None:
     _tell.append(tell)
     if len(_tell) == 1:
         gc.callbacks.append(_note_collection)
-        asyncio.Handle._run = _timed(asyncio.Handle._run)  # type: ignore[method-assign]  # noqa: SLF001
+        asyncio.Handle._run = _timed(asyncio.Handle._run)  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
 @contextmanager
