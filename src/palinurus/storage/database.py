@@ -72,7 +72,7 @@ class Database:
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
-            if exclusive:
+            if exclusive or readonly:
                 check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
             if self._writer is not None and exclusive:
@@ -300,6 +300,8 @@ def _holds_nothing(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         header = file.read(64)
+    if not header:  # SQLite, asked what it holds, would remove its log, which may be all that is left of the last words
+        return True
     if header[60:].strip(b"\0"):  # user_version in the header: the form that migrations have given it
         return False
     connection = apsw.Connection(str(path))  # what the log says counts too
