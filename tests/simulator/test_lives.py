@@ -49,12 +49,12 @@ def seeds_with(kind: str) -> Iterator[int]:
 
 
 def test_the_promises_hold_with_a_model_that_says_far_too_much() -> None:
-    said = sum(simulate(seed, 15).counts.get("verbose", 0) for seed in islice(seeds_with("verbose"), 4))
+    said = sum(simulate(seed, 15).counts.get("verbose", 0) for seed in islice(seeds_with("verbose"), 3))
     assert said > 10
 
 
 def test_the_promises_hold_on_a_disk_that_takes_seconds() -> None:
-    for seed in islice(seeds_with("slow"), 4):
+    for seed in islice(seeds_with("slow"), 3):
         simulate(seed, DISK_STEPS, shelf=on_disk)
 
 

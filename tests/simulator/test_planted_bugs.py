@@ -37,14 +37,14 @@ from palinurus.wiring.lock import HomeLock
 from palinurus.workspace.files import WorkspaceFiles
 
 LIVES = 40
-STEPS = 40
+STEPS, DISK_STEPS = 40, 25
 
 
 def found(shelf: MakeShelf = in_memory, lives: int = LIVES) -> int:
     """The promise that the bug breaks, by the first life that shows it."""
     for seed in range(lives):
         try:
-            simulate(seed, STEPS, shelf=shelf)
+            simulate(seed, DISK_STEPS if shelf is on_disk else STEPS, shelf=shelf)
         except PromiseBroken as broken:
             return int(str(broken).removeprefix("promise ").partition(":")[0])
         except Deadlock:
