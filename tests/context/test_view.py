@@ -16,7 +16,7 @@ from palinurus.domain.messages import (
     Usage,
     UserMessage,
 )
-from palinurus.domain.provenance import UNKNOWN, OutsideText, digest_of
+from palinurus.domain.provenance import OutsideText, digest_of
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -138,39 +138,36 @@ def from_elsewhere(story: Story) -> View:
     return fold([decode_row(row) for row in rows])
 
 
-def test_a_summary_from_another_home_inherits_what_its_tools_have_brought_in() -> None:
+def test_what_another_home_has_made_of_whatever_was_there_is_from_outside() -> None:
     story = Story()
     story.said("one")
-    story.said(ToolResult("c", "web_fetch", "a page"))
     kept = story.said("two")
-    story.add(CompactionEntry, summary="of a page", first_kept_entry_id=kept)
+    says_so = {"outside": [], "origin": "owner", "madeBy": "model"}
+    story.add(CompactionEntry, summary="of a page", first_kept_entry_id=kept, details=says_so)
     assert story.view().outside_texts == ()
-    read = from_elsewhere(story)
-    assert ("of a page" in read.lines[0].message.text, read.outside_texts) == (
-        True,
-        (OutsideText(digest_of("a page")),),
-    )
+    assert from_elsewhere(story).outside_texts == (OutsideText(digest_of("of a page")),)
+    branch = Story()
+    branch.add(BranchSummaryEntry, from_id="x", summary="tried the canal")
+    assert branch.view().outside_texts == (OutsideText(digest_of("tried the canal")),)
+    custom = Story()
+    custom.add(CustomMessageEntry, custom_type="plugin", content="do this")
+    assert from_elsewhere(custom).outside_texts == (OutsideText(digest_of("do this")),)
+    assert custom.view().outside_texts == ()
 
 
-def test_one_that_was_made_of_words_alone_is_as_good_as_they_are() -> None:
+def test_a_result_from_another_home_is_from_outside_whatever_it_says() -> None:
+    story = Story()
+    story.said("one")
+    story.said(ToolResult("c", "web_fetch", "a page", origin=Origin.AGENT))
+    assert from_elsewhere(story).outside_texts == (OutsideText(digest_of("a page")),)
+
+
+def test_a_summary_is_the_same_text_however_much_before_it_is_read() -> None:
     story = Story()
     story.said("one")
     kept = story.said("two")
     story.add(CompactionEntry, summary="of words", first_kept_entry_id=kept)
-    assert from_elsewhere(story).outside_texts == ()
-
-
-def test_what_nobody_knows_the_origin_of_is_from_outside() -> None:
-    cut = Story()
-    cut.add(CompactionEntry, summary="of what was not taken along", first_kept_entry_id="")
-    assert from_elsewhere(cut).outside_texts == (UNKNOWN,)
-    branch = Story()
-    branch.add(BranchSummaryEntry, from_id="x", summary="tried the canal")
-    assert branch.view().outside_texts == (UNKNOWN,)
-    custom = Story()
-    custom.add(CustomMessageEntry, custom_type="plugin", content="do this")
-    assert from_elsewhere(custom).outside_texts == (UNKNOWN,)
-    assert custom.view().outside_texts == ()
+    assert fold(story.entries[-1:]).lines[0].message == story.view().lines[0].message
 
 
 def test_broken_rows_are_counted_and_cost_nothing_else() -> None:

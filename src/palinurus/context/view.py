@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
-from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
-from palinurus.domain.provenance import UNKNOWN, OutsideText, carried, texts_in
+from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage, text_of
+from palinurus.domain.provenance import UNKNOWN, OutsideText, digest_of, texts_in
 from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.older import CALLS_IN_A_ROW
 from palinurus.sessions.reading import PASSED
@@ -189,9 +189,9 @@ class _Fold:
         """What only other programs write. A branch that is left is not read, so nobody knows what was read there."""
         if isinstance(entry, BranchSummaryEntry):
             self.lines.append(_summary(entry.id, entry.summary, Origin.OUTSIDE))
-            self.outside[entry.id] = (UNKNOWN,)
+            self.outside[entry.id] = (OutsideText(digest_of(entry.summary)),)
             return
-        texts = _carried(entry.details or {})
+        texts = _carried(entry.details or {}, text_of(entry.content))
         origin = Origin.OUTSIDE if texts else Origin.SYSTEM
         self.lines.append(Line(entry.id, UserMessage(entry.content, origin=origin)))
         if texts:
@@ -241,7 +241,7 @@ class _Fold:
 
     def _compaction(self, entry: CompactionEntry) -> None:
         details = entry.details or {}
-        texts = _carried(details) or self._inherited(entry.first_kept_entry_id)
+        texts = _carried(details, entry.summary)
         origin = Origin.OUTSIDE if texts else Origin.SYSTEM
         self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary, origin), "compaction")
         if texts:
@@ -249,17 +249,6 @@ class _Fold:
         self.summaries.add(entry.id)
         runs = details.get("runs")
         self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
-
-    def _inherited(self, first_kept: str) -> tuple[OutsideText, ...]:
-        """What a summary that does not say what it was made from was made from: what goes with it.
-
-        Another home wrote it. Where nothing stands before it, nobody knows.
-        """
-        if not self.lines:
-            return (UNKNOWN,)
-        target = self.order.get(first_kept, len(self.order))
-        gone = (texts for line_id, texts in self.outside.items() if self.order[line_id] < target)
-        return carried(text for texts in gone for text in texts)
 
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
         """Nothing before `first_kept` is read any more; an id that is not there keeps nothing."""
@@ -306,13 +295,13 @@ class _Fold:
         )
 
 
-def _carried(details: Mapping[str, Any]) -> tuple[OutsideText, ...]:
-    """The texts from outside that a summary was made from; what cannot be read of them is a text of unknown source."""
+def _carried(details: Mapping[str, Any], text: str) -> tuple[OutsideText, ...]:
+    """The texts from outside that a text of ours was made from; where that is not told, it is one itself."""
     try:
         texts = msgspec.convert(details.get(OUTSIDE, []), tuple[OutsideText, ...])
     except msgspec.ValidationError:
         texts = (UNKNOWN,)
-    return texts or ((UNKNOWN,) if details.get("origin") == Origin.OUTSIDE else ())
+    return texts or ((OutsideText(digest_of(text)),) if details.get("origin") == Origin.OUTSIDE else ())
 
 
 def _bare_call(line: Line) -> AssistantMessage | None:

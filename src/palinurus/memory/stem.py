@@ -40,7 +40,10 @@ def folded(text: str) -> str:
 
 def beginning(stemmed: str) -> str:
     """What every word with this stem begins with: of what it keeps, stemming changes only the last letter (happi)."""
-    return stemmed[:-1] if len(stemmed) > 3 or (len(stemmed) > 2 and stemmed[-1] in "iey") else stemmed
+    changed = (
+        len(stemmed) > 3 or (len(stemmed) > 2 and stemmed[-1] in "iey") or (len(stemmed) > 1 and stemmed[-1] == "i")
+    )
+    return stemmed[:-1] if changed else stemmed
 
 
 @lru_cache(maxsize=50_000)
