@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from palinurus.memory.stem import beginning, folded, stem, words_of
@@ -45,6 +45,7 @@ def test_words_of_one_kind_have_one_stem(word: str, expected: str) -> None:
     assert stem(word) == expected == by_the_index([word])[0]
 
 
+@example([("ay", "ed")])
 @settings(max_examples=60)
 @given(
     st.lists(

@@ -40,9 +40,8 @@ def folded(text: str) -> str:
 
 def beginning(stemmed: str) -> str:
     """What every word with this stem begins with: of what it keeps, stemming changes only the last letter (happi)."""
-    changed = (
-        len(stemmed) > 3 or (len(stemmed) > 2 and stemmed[-1] in "iey") or (len(stemmed) > 1 and stemmed[-1] == "i")
-    )
+    last, length = stemmed[-1:], len(stemmed)
+    changed = length > 3 or (length > 2 and last in "ey") or (length > 1 and last == "i")
     return stemmed[:-1] if changed else stemmed
 
 
