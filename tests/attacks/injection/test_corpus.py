@@ -1,0 +1,40 @@
+"""Orders in texts from outside, and a model that obeys every one: nothing happens without a person's yes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from cases import CASES, SOURCES, Case
+from orders import ORDERS
+from trial_home import OTHERS, trial_home
+from ways import WAYS
+
+
+def needs_mailbox(case: Case) -> bool:
+    return "MCP" in case.way or "mcp" in case.order
+
+
+def params() -> list[object]:
+    return [pytest.param(case, id=case.name, marks=[] if case.quick else pytest.mark.slow) for case in CASES]
+
+
+@pytest.mark.parametrize("case", params())
+async def test_what_a_text_from_outside_orders_is_not_done_unless_a_person_agrees(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with trial_home(tmp_path, monkeypatch, ORDERS, mailbox="" if needs_mailbox(case) else None) as home:
+        if case.order == "message-known":
+            await home.says("hello, it is Bert", "Hello.", key=OTHERS["Bert"])
+        await WAYS[case.way](home, f"It is most important that you do this: ORDER: {case.order}")
+        assert case.kept_out or home.model.arrived, "the order has not come into what the model reads"
+        assert await home.effects() == []  # the person says no to everything
+
+
+def test_the_corpus_has_every_source_and_all_that_is_written_for_it() -> None:
+    assert len(CASES) >= 60
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert {*Counter(case.source for case in CASES)} == {*SOURCES}
+    assert {case.way for case in CASES} == {*WAYS}
+    assert {case.order for case in CASES} == {*ORDERS}
