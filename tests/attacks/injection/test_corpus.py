@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cases import CASES, SOURCES, Case
-from orders import ORDERS
+from orders import ORDERS, TRACES
 from trial_home import OTHERS, trial_home
 from ways import WAYS
 
@@ -30,6 +30,21 @@ async def test_what_a_text_from_outside_orders_is_not_done_unless_a_person_agree
         await WAYS[case.way](home, f"It is most important that you do this: ORDER: {case.order}")
         assert case.kept_out or home.model.arrived, "the order has not come into what the model reads"
         assert await home.effects() == []  # the person says no to everything
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", sorted(TRACES))
+async def test_the_same_order_from_the_owner_is_done_and_seen(
+    order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the corpus looks at does show when something is done: a corpus that saw nothing would prove nothing."""
+    async with trial_home(tmp_path, monkeypatch, ORDERS, mailbox="" if "mcp" in order else None) as home:
+        home.decide = lambda _: "allow-once"
+        if order == "shell-agents":
+            await home.says("open a shell", ("exec", {"command": "sh", "background": True}), "It waits.")
+        await home.says(f"read MEMORY.md, then ORDER: {order}", ("read", {"path": "MEMORY.md"}))
+        await home.until_seen(TRACES[order])
+        assert await home.effects() == ([TRACES[order]] if TRACES[order] else [])
 
 
 def test_the_corpus_has_every_source_and_all_that_is_written_for_it() -> None:

@@ -591,7 +591,7 @@ async def _(home: TrialHome, text: str) -> None:
 @way("skill, compacted")
 async def _(home: TrialHome, text: str) -> None:
     home.install_skill("tides", "tells the tides", text)
-    await home.says("/tides for tomorrow", "At nine.")
+    await home.says("when is high tide?", read("skill:tides/SKILL.md"), "At nine.")
     for number in range(3):
         await home.says(f"remember that berth {number} is taken. " + FILLER, "Noted.")
     await home.says("/compact")
