@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import msgspec
 
 from palinurus.agent.agent import Agent
-from palinurus.agent.earlier import origins_so_far
+from palinurus.agent.clients import CLIENT_SOURCE
 from palinurus.agent.loop import Emit
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings, Gathered, Spoken
+from palinurus.context.opening import ContextSettings, Gathered, Spoken, sender_source
 from palinurus.context.recall import news_of
 from palinurus.context.startup import begins, startup_notes
 from palinurus.context.view import View
@@ -16,6 +18,7 @@ from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
+from palinurus.domain.provenance import outside_texts, texts_beside
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.session import Preferences, SessionChange
 from palinurus.skills.skills import skill_list
@@ -51,12 +54,12 @@ async def with_recalled(agent: Agent, key: SessionKey, spoken: Spoken, view: Vie
 def on_behalf(
     key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
 ) -> ToolRun:
-    """For whom the tools of this turn run, and how far the words that led to it can be trusted."""
+    """For whom the tools of this turn run, and which texts from outside its model reads: all of them, old and new."""
     inbound = spoken.inbound
-    notes = (*inbound.notes, *spoken.notes)
-    origins = [inbound.origin, *(note.origin for note in notes), *origins_so_far(view, spoken.run_id)]
-    outside = Origin.OUTSIDE in origins or bool(inbound.results)
-    return ToolRun(
+    said = outside_texts(inbound.text, inbound.origin, (sender_source(inbound),))
+    brought = (outside_texts(each.text, Origin.OUTSIDE, (CLIENT_SOURCE,)) for each in inbound.results)
+    beside = texts_beside((*inbound.notes, *spoken.notes))
+    run = ToolRun(
         key,
         spoken.run_id,
         key.is_private,
@@ -65,11 +68,12 @@ def on_behalf(
         sender=inbound.sender,
         provider=route.provider,
         model=route.model,
-        origin=Origin.OUTSIDE if outside else inbound.origin,
+        origin=inbound.origin,
         attended=inbound.attended,
         elevated=preferences.elevated_level,
         emit=emit,
     )
+    return run.having_read((*view.outside_texts, *said, *beside, *chain.from_iterable(brought)))
 
 
 def gather(

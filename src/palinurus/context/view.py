@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
+from palinurus.domain.provenance import UNKNOWN, OutsideText, texts_in
 from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.older import CALLS_IN_A_ROW
 from palinurus.sessions.transcript import (
@@ -28,6 +30,7 @@ from palinurus.sessions.transcript import (
     branch,
 )
 
+OUTSIDE = "outside"  # in the details of a compaction: the texts from outside that its summary was made from
 AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 
@@ -57,6 +60,11 @@ class View(Struct, frozen=True):
     cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
     answered: str = ""  # when a model has last answered, as its entry says it
     pruned: dict[str, Form] = {}  # tool results that are read shorter than they were: the lines are so already
+    outside: dict[str, tuple[OutsideText, ...]] = {}  # what lines hold from outside, by their ids
+
+    @property
+    def outside_texts(self) -> tuple[OutsideText, ...]:
+        return tuple(dict.fromkeys(text for texts in self.outside.values() for text in texts))
 
 
 def fold(entries: Sequence[Entry | Broken]) -> View:
@@ -143,6 +151,7 @@ class _Fold:
         self.summaries: set[str] = set()
         self.pruned: dict[str, Form] = {}
         self.answered = ""
+        self.outside: dict[str, tuple[OutsideText, ...]] = {}
 
     def add(self, entry: Entry | Broken) -> None:
         self.order[entry.id] = len(self.order)
@@ -183,6 +192,8 @@ class _Fold:
         else:
             self.lines.append(line)
         self.said.setdefault(entry.id, len(self.said))
+        if texts := texts_in(entry.message):
+            self.outside[entry.id] = texts
         if isinstance(entry.message, AssistantMessage):
             self.answered = entry.timestamp
         if isinstance(entry.message, UserMessage):
@@ -204,8 +215,11 @@ class _Fold:
 
     def _compaction(self, entry: CompactionEntry) -> None:
         details = entry.details or {}
-        origin = Origin.OUTSIDE if details.get("origin") == Origin.OUTSIDE else Origin.SYSTEM
+        texts = _carried(details)
+        origin = Origin.OUTSIDE if texts else Origin.SYSTEM
         self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary, origin), "compaction")
+        if texts:
+            self.outside = {entry.id: texts, **self.outside}
         self.summaries.add(entry.id)
         runs = details.get("runs")
         self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
@@ -215,6 +229,7 @@ class _Fold:
         target = self.order.get(first_kept or "", len(self.order))
         kept = [line for line in self.lines if self.order[line.id] >= target and line.id not in self.summaries]
         self.lines = ([opening] if opening else []) + kept
+        self.outside = {line.id: self.outside[line.id] for line in kept if line.id in self.outside}
         self._end_epoch(reason)
 
     def _end_epoch(self, reason: str) -> None:
@@ -246,7 +261,17 @@ class _Fold:
             cut_runs=self.cut_runs,
             answered=self.answered,
             pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
+            outside=dict(self.outside),
         )
+
+
+def _carried(details: Mapping[str, Any]) -> tuple[OutsideText, ...]:
+    """The texts from outside that a summary was made from; what cannot be read of them is a text of unknown source."""
+    try:
+        texts = msgspec.convert(details.get(OUTSIDE, []), tuple[OutsideText, ...])
+    except msgspec.ValidationError:
+        texts = (UNKNOWN,)
+    return texts or ((UNKNOWN,) if details.get("origin") == Origin.OUTSIDE else ())
 
 
 def _bare_call(line: Line) -> AssistantMessage | None:

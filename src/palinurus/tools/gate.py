@@ -26,6 +26,7 @@ from palinurus.ledger.audit import AuditEvent, AuditLog, Kind
 from palinurus.sessions.journal import redacted
 from palinurus.tools.approvals.approval import Approval, Asker
 from palinurus.tools.grants.grants import GrantStore, covers_call
+from palinurus.tools.grants.trust import granted_trust
 from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, must_ask, offered
 from palinurus.tools.policy.names import canonical
 from palinurus.tools.registry import Registry
@@ -82,13 +83,20 @@ class Gate:
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
         """Run one call. Raises nothing but cancellation; every failure is a result."""
-        passage = _Passage(self, run, call)
         try:
-            return await passage.through()
+            return await _Passage(self, await self._with_trust(run), call).through()
         except StorageError as error:  # what cannot be written down is not done
             return failed(f"{call.name} was not run, because it could not be recorded: {error}")
         except (RecursionError, UnicodeError):  # a plan that cannot be written down in full is none
             return failed(f"{call.name} was not run: its arguments are nested too deeply or hold broken characters")
+
+    async def _with_trust(self, run: ToolRun) -> ToolRun:
+        """With what the owner trusts at this moment: it may have been said since the turn began."""
+        if not run.outside:
+            return run
+        key, now = run.key, self.watch.clock.now_ms()
+        held = await self.watch.grants.active(agent=key.agent, session_key=str(key), now=now)
+        return msgspec.structs.replace(run, trust=granted_trust(held))
 
 
 class Hands(Struct, frozen=True):

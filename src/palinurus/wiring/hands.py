@@ -226,7 +226,7 @@ class Workshop:
     def _skill_lines(self, key: SessionKey, path: str) -> Lines | None:
         """A file of a skill, which may lie outside the workspace."""
         found = self._bench.skills(key.agent).text(path)
-        return Lines(found.path, text_lines(found.text), found.origin) if found else None
+        return Lines(found.path, text_lines(found.text), found.origin, (found.source,)) if found else None
 
     def _given(self, run: ToolRun, sandboxed: bool) -> Given:
         if not run.skills:

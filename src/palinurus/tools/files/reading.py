@@ -52,7 +52,8 @@ def file_tools(
             if isinstance(opened, ToolOutput):
                 return opened
             found = opened
-        return ToolOutput(_page(found, offset, limit, run.max_characters - MARGIN), origin=found.origin)
+        page = _page(found, offset, limit, run.max_characters - MARGIN)
+        return ToolOutput(page, origin=found.origin, sources=found.sources)
 
     @tool("ls", "List a directory of the workspace. Directories end with a slash.")
     async def ls(run: ToolRun, path: Annotated[str, "relative to the workspace"] = ".") -> ToolOutput:
@@ -67,7 +68,7 @@ def file_tools(
     ) -> ToolOutput:
         if path.startswith(SCHEME):
             kept = await asyncio.to_thread(_kept, shelf, run, path)
-            gathered = Gathered(((path, "\n".join(kept.lines)),), origin=kept.origin)
+            gathered = Gathered(((path, "\n".join(kept.lines)),), origin=kept.origin, sources=kept.sources)
         else:
             gathered = await asyncio.to_thread(lambda: _gather(run, reach(run.key), path))
         hits = await search(pattern, gathered.documents, max + 1)
@@ -76,7 +77,8 @@ def file_tools(
             lines.append(f"no line in {path} matches {pattern!r}")
         if len(hits) > max:
             lines.append(f"[more than {max} lines match: narrow the pattern or the path]")
-        return ToolOutput("\n".join([*lines, *gathered.remarks]), origin=gathered.origin)
+        text = "\n".join([*lines, *gathered.remarks])
+        return ToolOutput(text, origin=gathered.origin, sources=gathered.sources)
 
     return read, ls, grep
 
@@ -87,6 +89,7 @@ class Lines(Struct, frozen=True):
     name: str
     lines: list[str]
     origin: Origin = Origin.OWNER
+    sources: tuple[str, ...] = ()
 
 
 Elsewhere = Callable[[SessionKey, str], Lines | None]
@@ -100,6 +103,7 @@ class Gathered(Struct, frozen=True):
     documents: tuple[Document, ...]
     remarks: tuple[str, ...] = ()
     origin: Origin = Origin.OWNER
+    sources: tuple[str, ...] = ()
 
 
 def text_lines(text: str) -> list[str]:
@@ -114,7 +118,7 @@ def _kept(shelf: ResultShelf | None, run: ToolRun, path: str) -> Lines:
     if shelf is None:
         raise NotFound(f"there is no {path[:80]}", hint="long results are not kept here")
     kept = shelf.load(run, path)
-    return Lines(path, pieces(kept.text), kept.about.origin)
+    return Lines(path, pieces(kept.text), kept.about.origin, kept.about.sources)
 
 
 def _open(run: ToolRun, reach: Reach, path: str) -> Lines | ToolOutput:

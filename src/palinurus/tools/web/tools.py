@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from palinurus.config.handling import FetchSettings, SearchSettings
-from palinurus.domain.errors import WebError
+from palinurus.domain.errors import AddressRefused, WebError
 from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Origin
 from palinurus.domain.narrowing import beyond
@@ -21,6 +21,9 @@ from palinurus.tools.web.guard import Guard, Resolver
 from palinurus.tools.web.outside import harmless, wrapped
 from palinurus.tools.web.reader import PageReader
 from palinurus.tools.web.search import MAX_COUNT, Hit, Searcher
+from palinurus.tools.web.target import parse_target
+
+SEARCH = "web_search"
 
 
 def web_tools(
@@ -59,7 +62,7 @@ def fetch_tool(fetcher: Fetcher, max_characters: int) -> Tool:
             held = partial(_beyond, run)
             return _shown(await fetcher.fetch(url, most=most, raw=raw, beyond=held))
         except WebError as error:
-            return _outside(harmless(f"web_fetch: {error}"), is_error=True)
+            return _outside(harmless(f"web_fetch: {error}"), _host(url), is_error=True)
 
     return msgspec.structs.replace(web_fetch, outside=True)
 
@@ -74,8 +77,9 @@ def search_tool(searcher: Searcher, max_results: int) -> Tool:
         try:
             host, hits = await searcher.search(query, count)
         except WebError as error:
-            return _outside(harmless(f"web_search: {error}"), is_error=True)
-        return _outside(wrapped(host, _listed(hits))) if hits else _outside(f"nothing was found for {query!r}")
+            return _outside(harmless(f"web_search: {error}"), SEARCH, is_error=True)
+        text = wrapped(host, _listed(hits)) if hits else f"nothing was found for {query!r}"
+        return _outside(text, SEARCH)
 
     return msgspec.structs.replace(web_search, outside=True)
 
@@ -89,15 +93,22 @@ def _shown(found: Fetched) -> ToolOutput:
     lines = [f"Title: {page.title}"] if page.title else []
     text = wrapped(found.host, "\n".join([*lines, f"URL: {found.url}", "", page.text or "[no text]"]))
     if found.failure:
-        return _outside(f"web_fetch: the server answered {found.failure}\n{text}", is_error=True)
+        return _outside(f"web_fetch: the server answered {found.failure}\n{text}", found.host, is_error=True)
     if page.total > len(page.text):
         text += f"\n[the first {len(page.text):,} characters of about {page.total:,}]"
-    return _outside(text)
+    return _outside(text, found.host)
 
 
 def _listed(hits: list[Hit]) -> str:
     return "\n".join(f"{number}. {hit.title}\n   {hit.url}\n   {hit.text}" for number, hit in enumerate(hits, start=1))
 
 
-def _outside(text: str, *, is_error: bool = False) -> ToolOutput:
-    return ToolOutput(text, is_error=is_error, origin=Origin.OUTSIDE)
+def _host(url: str) -> str:
+    try:
+        return parse_target(url).host
+    except AddressRefused:
+        return ""
+
+
+def _outside(text: str, host: str, *, is_error: bool = False) -> ToolOutput:
+    return ToolOutput(text, is_error=is_error, origin=Origin.OUTSIDE, sources=(f"host:{host}",) if host else ())
