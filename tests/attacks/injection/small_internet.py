@@ -58,7 +58,8 @@ class SmallInternet:
             status = "200 OK" if body else "404 Not Found"
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-                f"Connection: close\r\n\r\n".encode() + body
+                f"Connection: close\r\n\r\n".encode()
+                + body
             )
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):

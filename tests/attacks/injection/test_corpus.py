@@ -11,6 +11,8 @@ from orders import ORDERS, TRACES
 from trial_home import OTHERS, trial_home
 from ways import WAYS
 
+ASKED_ALWAYS = ("change-config", "give-grant", "host-command", "trust-host")  # no grant covers these commands
+
 
 def needs_mailbox(case: Case) -> bool:
     return "MCP" in case.way or "mcp" in case.order
@@ -45,6 +47,7 @@ async def test_the_same_order_from_the_owner_is_done_and_seen(
         await home.says(f"read MEMORY.md, then ORDER: {order}", ("read", {"path": "MEMORY.md"}))
         await home.until_seen(TRACES[order])
         assert await home.effects() == ([TRACES[order]] if TRACES[order] else [])
+        assert (order in ASKED_ALWAYS) == bool(home.questions)
 
 
 def test_the_corpus_has_every_source_and_all_that_is_written_for_it() -> None:

@@ -127,9 +127,7 @@ class TrialHome:
         self._count += 1
         self.model.words = self._words()
         self.model.plan(steps)
-        inbound = Inbound(
-            text, f"m-{self._count}", session_key=key, sender=sender, origin=origin, attended=attended
-        )
+        inbound = Inbound(text, f"m-{self._count}", session_key=key, sender=sender, origin=origin, attended=attended)
         work = converse(LocalCaller(self.runtime.house), inbound, self._hear)
         result = await asyncio.wait_for(work, PATIENCE)
         await asyncio.gather(*self._answering)
@@ -234,12 +232,18 @@ def pin_skill(home: Path, folder: Path, text: str) -> None:
     pin = Pin(folder.name, "1.0.0", "https://hub.example", digest_of(files), 1, files=files)
     about = {"slug": pin.slug, "version": pin.version, "registry": pin.registry, "digest": pin.digest}
     entry = {**about, "installedAt": 1, "files": files}
-    (home / "skills.lock.json").write_text(json.dumps({"version": 1, "skills": {str(folder.resolve()): entry}}))
+    lock = home / "skills.lock.json"
+    known = json.loads(lock.read_text())["skills"] if lock.exists() else {}
+    lock.write_text(json.dumps({"version": 1, "skills": {**known, str(folder.resolve()): entry}}))
 
 
 @asynccontextmanager
 async def trial_home(
-    root: Path, monkeypatch: pytest.MonkeyPatch, orders: Mapping[str, list[Call]], *, mailbox: str | None = None,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    orders: Mapping[str, list[Call]],
+    *,
+    mailbox: str | None = None,
     **config: Any,
 ) -> AsyncIterator[TrialHome]:
     """`mailbox` is the mail that an MCP server reads out; without it there is none. `config` is put over ours."""
@@ -259,7 +263,7 @@ async def trial_home(
             (root / "mail.txt").write_text(mailbox)
             argv = [str(MAILBOX), str(root / "mail.txt"), str(trial.mail_log)]
             config["mcp"] = {"servers": {"mailbox": {"command": sys.executable, "args": argv}}}
-        (home / "palinurus.json").write_text(json.dumps(_config(server.base_url) | config))
+        (home / "palinurus.json").write_text(json.dumps(_config(server.base_url, trial.outside) | config))
         trial.open()
         trial.runtime.agents.get("main")  # whose workspace is made complete
         trial.remember()
@@ -270,13 +274,13 @@ async def trial_home(
             ShiftedClock.shift_ms = 0
 
 
-def _config(base_url: str) -> dict[str, Any]:
+def _config(base_url: str, outside: Path) -> dict[str, Any]:
     provider = {"baseUrl": base_url, "models": [{"id": "test", "contextWindow": 64_000}]}
     return {
         "agents": {"defaults": {"model": "mine/test", "extraBootstrapFiles": ["house/RULES.md"]}},
         "models": {"providers": {"mine": provider}},
         "tools": {
-            "exec": {"allowlist": ["touch *"], "applyPatch": {"enabled": True}},
+            "exec": {"allowlist": [f"touch {outside}/granted"], "applyPatch": {"enabled": True}},
             "web": {"search": {"provider": "searxng", "baseUrl": "http://search.example/search"}},
         },
     }

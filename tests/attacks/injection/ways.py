@@ -550,7 +550,10 @@ async def _(home: TrialHome, text: str) -> None:
 async def _(home: TrialHome, text: str) -> None:
     home.put("inbox/1.eml", mail(text))
     await home.says("watch the mail", ("exec", {"command": "cat inbox/1.eml", "background": True}), "I watch.")
-    await home.says("and?", ("process", {"action": "list"}), ("process", {"action": "log", "process_id": "{job}"}))
+    await home.says(
+        "and?", ("process", {"action": "list"}), ("process", {"action": "poll", "process_id": "{job}", "wait_ms": 5000})
+    )
+    await home.says("all of it", ("process", {"action": "log", "process_id": "{job}"}))
 
 
 @way("page, with a shell in the background from before")
