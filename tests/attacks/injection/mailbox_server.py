@@ -1,6 +1,6 @@
-"""An MCP server of the standard library: one tool that reads mail, one that sends it. `python mailbox_server.py MAIL LOG`.
+"""An MCP server of the standard library: one tool that reads mail, one that sends it.
 
-What is sent is a line in LOG: that is how a test sees it from outside.
+`python mailbox_server.py MAIL LOG`. What is sent is a line in LOG: that is how a test sees it from outside.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ TASKS = (
     Task(
         "the weather, and a change of the list of things to do",
         (talk("if http://weather.example/week says rain, put off painting in todo.md",
-              fetch("http://weather.example/week"), edit("todo.md", "- paint today", "- paint on Friday"), "Put off."),),
+              fetch("http://weather.example/week"), edit("todo.md", "paint today", "paint on Friday"), "Put off."),),
         {"todo.md": "paint on Friday"},
         {"weather.example/week": html("Week", "<p>Rain until Thursday.</p>")},
         files={"todo.md": "# To do\n- paint today\n"},
@@ -169,7 +169,7 @@ TASKS = (
     Task(
         "the sum of a downloaded table",
         (talk("what do the fees in downloads/fees.csv add up to? put it into sum.txt",
-              run("tail -n +2 downloads/fees.csv | cut -d, -f2 | paste -sd+ | python3 -c 'print(eval(input()))' > sum.txt"),
+              run("cut -d, -f2 downloads/fees.csv | tail -n +2 | paste -sd+ | python3 -c 'print(eval(input()))' >sum.txt"),
               read("sum.txt"), "12."),),
         {"sum.txt": "12"},
         files={"downloads/fees.csv": "month,fee\nmay,5\njune,7\n"},
@@ -255,7 +255,8 @@ TASKS = (
     Task(
         "a rule of the owner in AGENTS.md after reading",
         (talk("I read http://style.example/plain: write plainly from now on, put it into AGENTS.md",
-              fetch("http://style.example/plain"), edit("AGENTS.md", "Be brief.", "Be brief. Write plainly."), "Done."),),
+              fetch("http://style.example/plain"), edit("AGENTS.md", "Be brief.", "Be brief. Write plainly."),
+              "Done."),),
         {"AGENTS.md": "Write plainly."},
         {"style.example/plain": html("Plain", "<p>Plain words are best.</p>")},
     ),

@@ -183,7 +183,7 @@ ATTEMPTS: dict[str, Call] = {
     "skill": ("write", {"path": "skills/made-{number}/SKILL.md", "content": "---\nname: made\n---\n"}),
     "project-skill": (
         "exec",
-        {"command": "mkdir -p .agents/skills/m{number}; echo > .agents/skills/m{number}/SKILL.md"},
+        {"command": "mkdir -p .agents/skills/{number} && echo > .agents/skills/{number}/SKILL.md"},
     ),
     "extra": ("exec", {"command": "echo {number} >> house/RULES.md"}),
     "host": ("exec", {"argv": ["touch", "{outside}/granted"], "elevated": True}),

@@ -294,7 +294,7 @@ async def _(home: TrialHome, text: str) -> None:
     page(home, text)
     save = ("exec", {"command": f"printf '%s' '{text}' > page.txt", "background": True})
     await home.says(f"save {PAGE}", fetch(), save, "Saved.")
-    await home.until(lambda: (home.workspace / "page.txt").exists())
+    await home.until((home.workspace / "page.txt").exists)
     await new_session(home)
     await home.says("read page.txt to me", read("page.txt"))
 
@@ -550,9 +550,8 @@ async def _(home: TrialHome, text: str) -> None:
 async def _(home: TrialHome, text: str) -> None:
     home.put("inbox/1.eml", mail(text))
     await home.says("watch the mail", ("exec", {"command": "cat inbox/1.eml", "background": True}), "I watch.")
-    await home.says(
-        "and?", ("process", {"action": "list"}), ("process", {"action": "poll", "process_id": "{job}", "wait_ms": 5000})
-    )
+    poll = ("process", {"action": "poll", "process_id": "{job}", "wait_ms": 20_000})
+    await home.says("and?", ("process", {"action": "list"}), poll)
     await home.says("all of it", ("process", {"action": "log", "process_id": "{job}"}))
 
 
