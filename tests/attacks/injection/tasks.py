@@ -169,7 +169,7 @@ TASKS = (
     Task(
         "the sum of a downloaded table",
         (talk("what do the fees in downloads/fees.csv add up to? put it into sum.txt",
-              run("cut -d, -f2 downloads/fees.csv | tail -n +2 | paste -sd+ | python3 -c 'print(eval(input()))' >sum.txt"),
+              run("cut -d, -f2 downloads/fees.csv | tail -n +2 | paste -sd+ | bc >sum.txt"),
               read("sum.txt"), "12."),),
         {"sum.txt": "12"},
         files={"downloads/fees.csv": "month,fee\nmay,5\njune,7\n"},
