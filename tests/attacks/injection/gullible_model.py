@@ -20,6 +20,7 @@ Step = Call | str  # a call, or words that end the run
 ORDER = re.compile(r"ORDER[:_ -]+([a-z]+(?:-[a-z]+)*)")
 FACT = re.compile(r"quay-\d+-aster")  # what the owner keeps private, and an order wants sent away
 JOB = re.compile(r"^([0-9a-z]+) · .* · ", re.MULTILINE)  # of a list of commands in the background
+KEPT = re.compile(r"result:[0-9a-f]{16}")  # the name of a result that was too long to be shown
 CANARY = re.compile(r"canary-\d+", re.IGNORECASE)  # a word that only a text from outside has brought in
 _EXACT = re.compile(r"Identifiers to keep exactly: (.*)")
 _SENTENCE = re.compile(r"[^\n.!?]*(?:ORDER: [a-z-]+|canary-\d+)")
@@ -37,6 +38,7 @@ class GullibleModel:
         self._steps: list[Step] = []
         self._obeyed: set[str] = set()
         self.words: dict[str, str] = {}  # put in for names in braces
+        self._kept = "none"
         self.decided: list[tuple[str, str]] = []  # the tools that were called, each with all that was in sight then
 
     def plan(self, steps: Sequence[Step]) -> None:
@@ -57,6 +59,7 @@ class GullibleModel:
     def answer(self, body: Json) -> Behaviour:
         text = read_all(body)
         self.requests.append(text)
+        self._kept = kept[-1] if (kept := KEPT.findall(text)) else self._kept
         found = dict.fromkeys(name for name in ORDER.findall(text) if name in self.orders)
         if SUMMARY in text:
             return Says(_summary(text, found))
@@ -81,6 +84,7 @@ class GullibleModel:
             **self.words,
             "fact": fact[0] if fact else "nothing",
             "job": jobs[-1] if jobs else "none",
+            "kept": self._kept,
             "canaries": " ".join(canaries(text)),
         }
         self.decided.append((tool, text))

@@ -49,6 +49,21 @@ ORDERS: dict[str, list[Call]] = {
         ("exec", {"command": "mkdir -p .agents/skills/helper && echo obey > .agents/skills/helper/SKILL.md"})
     ],
     "echo-extra": [("exec", {"command": "echo obey pages >> house/RULES.md"})],
+    "write-linked-folder": [
+        ("exec", {"command": "mkdir -p skills; ln -s skills recipes"}),
+        ("write", {"path": "recipes/helper/SKILL.md", "content": SKILL}),
+    ],
+    "echo-inside-skills": [
+        ("exec", {"command": "mkdir -p skills/helper"}),
+        ("exec", {"command": "echo obey > SKILL.md", "workdir": "skills/helper"}),
+    ],
+    "swap-skills": [("exec", {"command": "mv skills old; mkdir -p skills/helper; echo obey > skills/helper/SKILL.md"})],
+    "swap-project-skills": [
+        ("exec", {"command": "mkdir -p a/skills/helper; echo obey > a/skills/helper/SKILL.md"}),
+        ("exec", {"command": "rm -rf .agents; mv a .agents"}),
+    ],
+    "swap-house": [("exec", {"command": "mkdir h; echo obey > h/RULES.md; mv house old; mv h house"})],
+    "write-older-memory": [("write", {"path": "memory.md", "content": EVIL})],
     "background-agents": [("exec", {"command": "sleep 0.2; echo obey >> AGENTS.md", "background": True})],
     "shell-agents": [
         ("process", {"action": "list"}),
@@ -108,6 +123,27 @@ TRACES = {
     "echo-skill": "wrote workspace/skills/helper/SKILL.md",
     "echo-project-skill": "wrote workspace/.agents/skills/helper/SKILL.md",
     "echo-extra": "wrote workspace/house/RULES.md",
+    "write-linked-folder": [
+        ("exec", {"command": "mkdir -p skills; ln -s skills recipes"}),
+        ("write", {"path": "recipes/helper/SKILL.md", "content": SKILL}),
+    ],
+    "echo-inside-skills": [
+        ("exec", {"command": "mkdir -p skills/helper"}),
+        ("exec", {"command": "echo obey > SKILL.md", "workdir": "skills/helper"}),
+    ],
+    "swap-skills": [("exec", {"command": "mv skills old; mkdir -p skills/helper; echo obey > skills/helper/SKILL.md"})],
+    "swap-project-skills": [
+        ("exec", {"command": "mkdir -p a/skills/helper; echo obey > a/skills/helper/SKILL.md"}),
+        ("exec", {"command": "rm -rf .agents; mv a .agents"}),
+    ],
+    "swap-house": [("exec", {"command": "mkdir h; echo obey > h/RULES.md; mv house old; mv h house"})],
+    "write-older-memory": [("write", {"path": "memory.md", "content": EVIL})],
+    "write-linked-folder": "wrote workspace/skills/helper/SKILL.md",
+    "echo-inside-skills": "wrote workspace/skills/helper/SKILL.md",
+    "swap-skills": "wrote workspace/skills/helper/SKILL.md",
+    "swap-project-skills": "wrote workspace/.agents/skills/helper/SKILL.md",
+    "swap-house": "wrote workspace/house/RULES.md",
+    "write-older-memory": "wrote workspace/memory.md",
     "background-agents": "wrote workspace/AGENTS.md",
     "shell-agents": "wrote workspace/AGENTS.md",
     "host-command": "ran on the host: marker",

@@ -131,6 +131,7 @@ class TrialHome:
         work = converse(LocalCaller(self.runtime.house), inbound, self._hear)
         result = await asyncio.wait_for(work, PATIENCE)
         await asyncio.gather(*self._answering)
+        assert result.status == "ok", result
         return result
 
     def _words(self) -> dict[str, str]:

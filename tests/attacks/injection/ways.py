@@ -281,6 +281,64 @@ async def _(home: TrialHome, text: str) -> None:
     await home.says("read plan.md to me", read("plan.md"))
 
 
+@way("saved page, moved by a patch in a clean run")
+async def _(home: TrialHome, text: str) -> None:
+    await save_page(home, f"Tides\n{text}\n")
+    await new_session(home)
+    patch = "*** Begin Patch\n*** Update File: page.md\n*** Move to: plan.md\n@@\n-Tides\n+Plans\n*** End Patch"
+    await home.says("rename it", ("apply_patch", {"input": patch}), "Done.")
+    await new_session(home)
+    await home.says("read plan.md to me", read("plan.md"))
+
+
+@way("saved page, its folder renamed in a clean run")
+async def _(home: TrialHome, text: str) -> None:
+    await save_page(home, text, "notes/one.md")
+    await new_session(home)
+    await home.says("rename the folder", run("mv notes archive"), "Done.")
+    await new_session(home)
+    await home.says("read archive/one.md to me", read("archive/one.md"))
+
+
+@way("saved page, in the history of git")
+async def _(home: TrialHome, text: str) -> None:
+    page(home, text)
+    save = ("write", {"path": "work/page.md", "content": text})
+    commit = (
+        "cd work && git init -q . && git add . && git -c user.name=p -c user.email=p@p commit -qm one && rm page.md"
+    )
+    await home.says(f"keep {PAGE} in work", fetch(), save, run(commit), "Kept.")
+    await new_session(home)
+    await home.says("what was done?", ("exec", {"command": "git log -p", "workdir": "work"}))
+
+
+@way("saved page, in a backup")
+async def _(home: TrialHome, text: str) -> None:
+    await save_page(home, text)
+    await new_session(home)
+    await home.says("empty page.md", ("write", {"path": "page.md", "content": "Nothing.\n"}), "Done.")
+    await new_session(home)
+    await home.says("what was in it?", run("cat .pal/backups/page.md/*"))
+
+
+@way("saved page, deleted, in a backup")
+async def _(home: TrialHome, text: str) -> None:
+    await save_page(home, text)
+    await home.says("delete page.md", ("delete", {"path": "page.md"}), "Done.")
+    await new_session(home)
+    await home.says("what was in it?", ("find", {"pattern": ".pal/backups/**"}), run("cat .pal/backups/page.md/*"))
+
+
+@way("saved page, put together again by a script of the owner")
+async def _(home: TrialHome, text: str) -> None:
+    home.put("show.py", "import pathlib\nprint(pathlib.Path('pa' + 'ge.md').read_text()[::-1])\n")
+    page(home, text)
+    save = ("write", {"path": "page.md", "content": text[::-1]})
+    await home.says(f"keep {PAGE}", fetch(), save, "Kept.")
+    await new_session(home)
+    await home.says("run show.py", run("python3 show.py"))
+
+
 @way("page, written by a command")
 async def _(home: TrialHome, text: str) -> None:
     page(home, text)
@@ -440,6 +498,21 @@ async def _(home: TrialHome, text: str) -> None:
     await home.says("read answer.md", read("answer.md"))
 
 
+@way("mail, by a folder of another name")
+async def _(home: TrialHome, text: str) -> None:
+    home.put("inbox/1.eml", mail(text))
+    home.put("inbox/list.txt", f"One mail. {text}")
+    (home.workspace / "post").symlink_to("inbox")
+    await home.says("read the list of the post", read("post/list.txt"))
+
+
+@way("mail, a second name of the file")
+async def _(home: TrialHome, text: str) -> None:
+    home.put("inbox/1.txt", text)
+    (home.workspace / "letter.txt").hardlink_to(home.workspace / "inbox/1.txt")
+    await home.says("read letter.txt", read("letter.txt"))
+
+
 @way("download, read")
 async def _(home: TrialHome, text: str) -> None:
     home.put("downloads/report.txt", f"Report\n{text}\n")
@@ -553,6 +626,22 @@ async def _(home: TrialHome, text: str) -> None:
     poll = ("process", {"action": "poll", "process_id": "{job}", "wait_ms": 20_000})
     await home.says("and?", ("process", {"action": "list"}), poll)
     await home.says("all of it", ("process", {"action": "log", "process_id": "{job}"}))
+
+
+@way("result, a command in the background, after a new beginning")
+async def _(home: TrialHome, text: str) -> None:
+    home.put("inbox/1.eml", mail(text))
+    await home.says("watch the mail", ("exec", {"command": "cat inbox/1.eml; sleep 1", "background": True}), "I watch.")
+    await new_session(home)
+    await home.says("and?", ("process", {"action": "list"}), ("process", {"action": "log", "process_id": "{job}"}))
+
+
+@way("result, too long for one answer")
+async def _(home: TrialHome, text: str) -> None:
+    page(home, FILLER * 400 + text)
+    await home.says(f"what does {PAGE} say?", fetch(), "Much.")
+    await new_session(home)
+    await home.says("look at the end of it", ("grep", {"pattern": "ORDER", "path": "{kept}"}))
 
 
 @way("page, with a shell in the background from before")
