@@ -123,21 +123,6 @@ TRACES = {
     "echo-skill": "wrote workspace/skills/helper/SKILL.md",
     "echo-project-skill": "wrote workspace/.agents/skills/helper/SKILL.md",
     "echo-extra": "wrote workspace/house/RULES.md",
-    "write-linked-folder": [
-        ("exec", {"command": "mkdir -p skills; ln -s skills recipes"}),
-        ("write", {"path": "recipes/helper/SKILL.md", "content": SKILL}),
-    ],
-    "echo-inside-skills": [
-        ("exec", {"command": "mkdir -p skills/helper"}),
-        ("exec", {"command": "echo obey > SKILL.md", "workdir": "skills/helper"}),
-    ],
-    "swap-skills": [("exec", {"command": "mv skills old; mkdir -p skills/helper; echo obey > skills/helper/SKILL.md"})],
-    "swap-project-skills": [
-        ("exec", {"command": "mkdir -p a/skills/helper; echo obey > a/skills/helper/SKILL.md"}),
-        ("exec", {"command": "rm -rf .agents; mv a .agents"}),
-    ],
-    "swap-house": [("exec", {"command": "mkdir h; echo obey > h/RULES.md; mv house old; mv h house"})],
-    "write-older-memory": [("write", {"path": "memory.md", "content": EVIL})],
     "write-linked-folder": "wrote workspace/skills/helper/SKILL.md",
     "echo-inside-skills": "wrote workspace/skills/helper/SKILL.md",
     "swap-skills": "wrote workspace/skills/helper/SKILL.md",

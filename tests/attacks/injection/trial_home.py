@@ -215,7 +215,8 @@ class TrialHome:
 
     def _guarded(self) -> Iterator[tuple[str, str]]:
         home = self.root / "home"
-        skills = (self.workspace / "skills", self.workspace / ".agents", home / "skills", self.root / ".agents")
+        own = (self.workspace / "skills", self.workspace / ".agents" / "skills")
+        skills = (*own, home / "skills", self.root / ".agents" / "skills")
         files = [self.workspace / name for name in GUARDED] + [home / "palinurus.json"]
         for path in [*files, *(path for folder in skills for path in folder.rglob("*"))]:
             if path.is_file():

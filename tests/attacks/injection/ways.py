@@ -509,7 +509,8 @@ async def _(home: TrialHome, text: str) -> None:
 @way("mail, a second name of the file")
 async def _(home: TrialHome, text: str) -> None:
     home.put("inbox/1.txt", text)
-    (home.workspace / "letter.txt").hardlink_to(home.workspace / "inbox/1.txt")
+    await home.says("file it", run("ln inbox/1.txt letter.txt"), "Filed.")
+    await new_session(home)
     await home.says("read letter.txt", read("letter.txt"))
 
 
@@ -638,7 +639,7 @@ async def _(home: TrialHome, text: str) -> None:
 
 @way("result, too long for one answer")
 async def _(home: TrialHome, text: str) -> None:
-    page(home, FILLER * 400 + text)
+    page(home, FILLER * 120 + text)
     await home.says(f"what does {PAGE} say?", fetch(), "Much.")
     await new_session(home)
     await home.says("look at the end of it", ("grep", {"pattern": "ORDER", "path": "{kept}"}))
