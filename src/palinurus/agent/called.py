@@ -34,9 +34,11 @@ def with_called(agent: Agent, spoken: Spoken) -> Spoken:
 
 
 def with_skills(agent: Agent, run: ToolRun, spoken: Spoken, view: View) -> ToolRun:
-    """Narrowed by the skill that was called, and by those in use when the turn was cut off."""
+    """Narrowed by the skill that was called, by those in use when the turn was cut off, and by those of registries
+    whose words are still in the conversation."""
     if agent.skills is None:
         return run
+    run = agent.skills.lasting(run)
     with suppress(NotFound):  # the model has been told
         if invoked := _invoked(agent, spoken):
             run = agent.skills.called(run, invoked)

@@ -10,7 +10,7 @@ from palinurus.agent.agent import Agent
 from palinurus.agent.clients import CLIENT_SOURCE
 from palinurus.agent.loop import Emit
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings, Gathered, Spoken, sender_source
+from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, sender_source
 from palinurus.context.recall import news_of
 from palinurus.context.startup import begins, startup_notes
 from palinurus.context.view import View
@@ -21,6 +21,7 @@ from palinurus.domain.messages import Origin
 from palinurus.domain.provenance import outside_texts, texts_beside
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.session import Preferences, SessionChange
+from palinurus.sessions.transcript import messages_of
 from palinurus.skills.skills import skill_list
 from palinurus.workspace.files import HEARTBEAT, Mode
 
@@ -74,6 +75,13 @@ def on_behalf(
         emit=emit,
     )
     return run.having_read((*view.outside_texts, *said, *beside, *chain.from_iterable(brought)))
+
+
+def reading(run: ToolRun, session_id: str, view: View, opening: Opening) -> ToolRun:
+    """The run with what its model reads, so that tools can tell what somebody has said from what the model made up."""
+    read = (*(line.message for line in view.lines), *messages_of(opening.entries))
+    place = f"{session_id}/{view.begun}"
+    return msgspec.structs.replace(run, head=opening.request.head.system, request=read, conversation=place)
 
 
 def gather(

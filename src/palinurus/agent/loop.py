@@ -30,7 +30,7 @@ from palinurus.domain.events import (
     ToolStarted,
 )
 from palinurus.domain.events import Notice as NoticeEvent
-from palinurus.domain.messages import AssistantMessage, Text, ToolCall, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.plan import Where
 from palinurus.domain.provenance import texts_in
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
@@ -124,6 +124,7 @@ class Loop(Struct, frozen=True):
             yield reply
             if not reply.calls:
                 return
+            run = _reading(run, reply)
             results: list[ToolResult] = []
             for call in reply.calls:
                 if call.name in self.asked and not self.steer.waiting():
@@ -136,7 +137,7 @@ class Loop(Struct, frozen=True):
                     run = self.skills.after(run, call, result.text) if self.skills else run
                 yield result
                 results.append(result)
-                run = run.having_read(texts_in(result))
+                run = _reading(run, result)
             if (waiting := unanswered((reply, *results))) and not self.stop.requested:
                 return
             for call in waiting:
@@ -147,7 +148,7 @@ class Loop(Struct, frozen=True):
             if interjection := self.steer.take():
                 yield interjection
                 messages.append(interjection.message)
-                run = run.having_read(texts_in(interjection.message))
+                run = _reading(run, interjection.message)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
@@ -276,6 +277,7 @@ class Loop(Struct, frozen=True):
                 output.sources,
             )
         )
+        result = self.skills.marked(result, call) if self.skills else result
         seconds, where = (ended - started) / 1000, _where(output)
         self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, seconds, where))
         return result
@@ -283,6 +285,11 @@ class Loop(Struct, frozen=True):
     def _skipped(self, call: ToolCall) -> ToolResult:
         self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
         return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())
+
+
+def _reading(run: ToolRun, *messages: Message) -> ToolRun:
+    later = run.having_read(tuple(text for message in messages for text in texts_in(message)))
+    return msgspec.structs.replace(later, request=(*run.request, *messages))
 
 
 def _where(output: ToolOutput) -> Where:

@@ -62,6 +62,8 @@ class View(Struct, frozen=True):
     pruned: dict[str, Form] = {}  # tool results that are read shorter than they were: the lines are so already
     outside: dict[str, tuple[OutsideText, ...]] = {}  # what lines hold from outside, by their ids
 
+    begun: str = ""  # the reset that the conversation began with
+
     @property
     def outside_texts(self) -> tuple[OutsideText, ...]:
         return tuple(dict.fromkeys(text for texts in self.outside.values() for text in texts))
@@ -152,6 +154,7 @@ class _Fold:
         self.pruned: dict[str, Form] = {}
         self.answered = ""
         self.outside: dict[str, tuple[OutsideText, ...]] = {}
+        self.begun = ""
 
     def add(self, entry: Entry | Broken) -> None:
         self.order[entry.id] = len(self.order)
@@ -162,7 +165,7 @@ class _Fold:
                 self._custom(entry)
             case ResetEntry():
                 self._keep(entry.first_kept_entry_id, None, "reset")
-                self.cut_runs = frozenset()
+                self.cut_runs, self.begun = frozenset(), entry.id
             case CompactionEntry():
                 self._compaction(entry)
             case BranchSummaryEntry():
@@ -262,6 +265,7 @@ class _Fold:
             answered=self.answered,
             pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
             outside=dict(self.outside),
+            begun=self.begun,
         )
 
 

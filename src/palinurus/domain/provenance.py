@@ -65,6 +65,9 @@ def texts_beside(notes: Iterable[ContextNote]) -> tuple[OutsideText, ...]:
 
 
 def carried(texts: Iterable[OutsideText]) -> tuple[OutsideText, ...]:
-    """What a summary of these texts still says about them: each once, and not more than it can name."""
-    each = tuple(dict.fromkeys(texts))
+    """What a summary of these texts still says about them: each once, and not more than it can name.
+
+    Skills come first: what they are held to holds for as long as a summary of their words is read.
+    """
+    each = tuple(sorted(dict.fromkeys(texts), key=lambda text: not text.source.startswith("skill:")))
     return each if len(each) <= MAX_CARRIED else (*each[: MAX_CARRIED - 1], UNKNOWN)

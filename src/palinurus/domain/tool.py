@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from palinurus.domain.events import RunEvent
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Image, Origin, Text
+from palinurus.domain.messages import Image, Message, Origin, Text
 from palinurus.domain.plan import Plan
 from palinurus.domain.provenance import NO_TRUST, OutsideText, Trust
 
@@ -62,6 +62,9 @@ class ToolRun(Struct, frozen=True):
     origin: Origin = Origin.OWNER  # the least trusted text that the model reads
     outside: tuple[OutsideText, ...] = ()  # the texts from outside that it reads, as far as they are known
     trust: Trust = NO_TRUST
+    head: str = ""  # what the model reads before all messages: the house's words and the owner's files
+    request: tuple[Message, ...] = ()  # the messages that it reads, oldest first
+    conversation: str = ""  # another one after a reset
     restrictions: tuple[Restriction, ...] = ()
     skills: tuple[str, ...] = ()  # names of those that this turn has taken up
     attended: bool = True  # whether somebody may be there to be asked
@@ -110,6 +113,7 @@ class Prepared(Struct, frozen=True):
     when_untrusted: str = ""
     unanswered: bool = False  # whether it is done all the same when nobody answers
     granted: tuple[str, ...] = ()  # ids of the grants that cover it
+    lasting: bool = False  # whether a yes to this very plan holds for the rest of the conversation
 
 
 class Tool(Struct, frozen=True):

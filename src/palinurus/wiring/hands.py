@@ -30,6 +30,7 @@ from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.quarters import Quarters, boundary_of, prepare_private, quarters
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sandbox.seeds import follow_workspace
+from palinurus.skills.roots import skill_roots
 from palinurus.skills.skills import Skills
 from palinurus.tools.exec.exec import ExecDesk, Given, exec_tools
 from palinurus.tools.exec.processes import Processes
@@ -46,8 +47,10 @@ from palinurus.tools.results import ResultShelf, characters_for_window
 from palinurus.tools.web.tools import web_tools
 from palinurus.wiring.mcp import McpBench
 from palinurus.wiring.policy import policy_of
+from palinurus.wiring.skills import known_skills
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.instructions import Instructions, instructions_in
 
 # What lies in a home besides workspaces, for a workspace that is the home itself.
 OUR_FILES = (
@@ -170,8 +173,10 @@ class Workshop:
         if settings.sandbox.backend == "docker":
             sandbox = DockerSandbox(settings.sandbox.docker, bench.home.root, bench.home.user_home)
 
+        told = self._instructions(agent)
+
         def place(key: SessionKey) -> Quarters:
-            return quarters(settings.sandbox, agent.workspace, key)
+            return quarters(settings.sandbox, agent.workspace, key, told)
 
         tools = [*self._file_tools(agent.workspace, place, settings), *self._web_tools(settings), *self._house_tools]
         if memory_settings(config, bench.home, agent.agent_id).enabled:
@@ -189,7 +194,8 @@ class Workshop:
                 program_path(self._loaded.env),
                 str(bench.home.user_home),
                 lambda room: prepare_private(room, agent.workspace),
-                self._given,
+                given=self._given,
+                heeds_outside=settings.untrusted != "allow",
             )
         )
         gate = Gate(
@@ -202,6 +208,12 @@ class Workshop:
         servers = bench.mcp.of(self._loaded, agent)
         return AgentHands(gate, servers, settings, policy, place, sandbox)
 
+    def _instructions(self, agent: AgentSettings) -> Instructions:
+        """What its conversations begin with, from the lists that its prompt and its skills are made from."""
+        known = known_skills(self._loaded, self._bench.home, agent.agent_id).settings
+        roots = (root.path for root in skill_roots(agent.workspace, self._bench.home, known))
+        return instructions_in(agent.workspace, agent.extra_bootstrap_files, (*roots, *known.link_targets))
+
     def _file_tools(
         self, workspace: Path, place: Callable[[SessionKey], Quarters], settings: HandsSettings
     ) -> list[Tool]:
@@ -213,7 +225,8 @@ class Workshop:
         def reach(key: SessionKey) -> Reach:
             room = place(key)
             why = "" if room.writable else "this session's sandbox may only read the workspace"
-            return Reach(bench.files_of(room), room.writable, why, closed if room.own is None else (), room.fixed)
+            mine = closed if room.own is None else ()
+            return Reach(bench.files_of(room), room.writable, why, mine, room.fixed, room.instructions)
 
         clock = bench.watch.clock
         tools = [*file_tools(reach, bench.shelf, self._skill_lines), *edit_tools(reach, clock), find_tool(reach)]

@@ -82,6 +82,7 @@ class Bench:
         elevated: ElevatedSettings | None = None,
         grants: Sequence[Grant] = (),
         network: bool = False,
+        heeds_outside: bool = True,
     ) -> None:
         self.made.append(self)
         self.workspace = workspace
@@ -103,6 +104,7 @@ class Bench:
             processes=self.processes,
             path=PATH,
             home=str(workspace),
+            heeds_outside=heeds_outside,
         )
         self.exec, self.process = exec_tools(self.desk)
         self.registry = Registry((self.exec, self.process))

@@ -34,13 +34,16 @@ from palinurus.tools.exec.outside import Grounds, Outside, look_outside
 from palinurus.tools.exec.place import Place, find_leave, find_place
 from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import About, Job, Processes
+from palinurus.tools.exec.reaching_out import NO_NETWORK, Outlet, find_outlet
 from palinurus.tools.exec.running import helper_argv
 from palinurus.tools.exec.steps import StepChecks
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
+from palinurus.tools.web.addresses import is_held
 
 RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
+LOOSE = "{}, which later conversations begin with, is a link or has another name: walls do not keep a command from it"
 GOES_ON = "(goes on in the background: see the tool process)"
 NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
 
@@ -70,6 +73,7 @@ class ExecDesk(Struct, frozen=True):
     furnish: Callable[[Quarters], object] = lambda _: None
     """Called in a thread before a command runs in the sandbox: makes a private workspace that is not there yet. May
     raise SandboxError."""
+    heeds_outside: bool = True  # whether a turn that has read text from outside is held to more
     given: Callable[[ToolRun, bool], Given] = lambda run, sandboxed: Given()
     """What the skills in use have for a command, inside the sandbox or outside. May raise a PalinurusError."""
 
@@ -124,16 +128,19 @@ class _Office:
         if inside:
             if quarters.sandboxed == "no":  # only a restriction has put it there; what holds outside does not hold here
                 quarters = replace(quarters, network=False)
-            return self._inside(run, call, quarters, cwd)
+            return await self._inside(run, call, quarters, cwd)
         return await self._outside(run, call, place, quarters, cwd)
 
-    def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
+    async def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
         given = self._desk.given(run, True)
-        argv, env = call.started, {**given.env, **call.env}
+        held = quarters.network and is_held(run) and self._desk.heeds_outside
+        outlet = await find_outlet(run, call) if held else Outlet(quarters.network)
+        quarters = replace(quarters, network=outlet.network)
+        argv, env = call.started, {**given.env, **call.env, **outlet.env}
         names = tuple(sorted(env))
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
         origin = Origin.OUTSIDE if quarters.network else Origin.AGENT
-        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=run.untrusted)
+        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=run.untrusted, network=outlet.network)
         command = command_in(
             quarters,
             argv,
@@ -147,9 +154,11 @@ class _Office:
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self._desk.furnish, quarters)
-            return await self._go(call, about, self._desk.sandbox.start, command)
+            told = await self._go(call, about, self._desk.sandbox.start, command)
+            return replace(told, content=f"{NO_NETWORK}{told.content}") if held and not outlet.network else told
 
-        return Prepared(plan, go)
+        loose = await asyncio.to_thread(_find_loose, quarters) if run.untrusted else ""
+        return Prepared(plan, go, when_untrusted=" and ".join(filter(None, (outlet.ask, loose))))
 
     async def _outside(
         self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
@@ -246,6 +255,12 @@ class _Office:
 
 def _origin(found: Outside) -> Origin:
     return Origin.OUTSIDE if fetches(found.summary) else Origin.AGENT
+
+
+def _find_loose(quarters: Quarters) -> str:
+    """Why even walls do not keep a command from what conversations begin with; empty when they do."""
+    loose = quarters.instructions.find_loose(quarters.workspace) if quarters.writable else ""
+    return LOOSE.format(loose) if loose else ""
 
 
 async def _never() -> ToolOutput:

@@ -27,6 +27,7 @@ MAX_WRITE = 100_000
 WRITE_SECONDS = 10.0
 WROTE_OUTSIDE = "input for a program outside the sandbox, asked for in a turn that has read text from outside"
 WROTE_UNGUARDED = "input for a program that was started before this turn had read text from outside"
+WROTE_OUT = "input for a program that has a network, asked for in a turn that has read text from outside"
 AS_GOOD_AS_A_COMMAND = "what is typed into a program outside the sandbox is as good as a command there"
 
 
@@ -71,7 +72,8 @@ def _writing(run: ToolRun, job: Job, given: _Input, settings: ExecSettings) -> P
     arguments = {"processId": job.id, "command": about.command, "text": text, "close": given.close}
     plan = Plan("process", f"write {text!r} to {about.command}", where=about.where, arguments=arguments)
     if about.where != "host":
-        return Prepared(plan, lambda: _written(job, given), when_untrusted="" if about.guarded else WROTE_UNGUARDED)
+        why = WROTE_UNGUARDED if not about.guarded else WROTE_OUT if about.network and run.private else ""
+        return Prepared(plan, lambda: _written(job, given), when_untrusted=why)
     ask = "" if _is_free(run, job, settings) else AS_GOOD_AS_A_COMMAND
     return Prepared(
         plan,

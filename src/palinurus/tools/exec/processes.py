@@ -44,6 +44,7 @@ class About(Struct, frozen=True):
     terminal: bool = False
     listens: bool = False  # whether its standard input stays open
     free: bool = False  # on the host: whether it was started where nobody needs to be asked
+    network: bool = False  # in the sandbox: whether it has one
     guarded: bool = False  # in the sandbox: whether it can only read what conversations begin with
 
 

@@ -23,7 +23,7 @@ from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
 from palinurus.domain.function_tool import prepared_tool
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
-from palinurus.tools.files.reach import Reach, Reaching, is_instructions, reaching, writing
+from palinurus.tools.files.reach import Reach, Reaching, reaching, writing
 from palinurus.tools.files.replace import Edit, apply_edits, decode, difference, encode
 from palinurus.workspace.backups import is_owned, keep_backup, loses
 from palinurus.workspace.files import WorkspaceFiles, is_private
@@ -109,7 +109,8 @@ class Pen:
         for path, place in zip(paths, self.places, strict=True):
             writing(run, reach, path)(place)
             self._check_links(path)
-        self._instructions = tuple(place for place in self.places if is_instructions(place))
+        self._begins = reach.instructions.followed(self._boundary.root)
+        self._instructions = tuple(place for place in self.places if self._begins.hold(place))
 
     def prepared(self, plan: Plan, work: Callable[[], ToolOutput]) -> Prepared:
         why = f"{self._instructions[0]} is read at the beginning of later conversations" if self._instructions else ""
@@ -168,7 +169,7 @@ class Pen:
 
         def guard(place: str) -> None:
             may_write(place)
-            if self._run.untrusted and is_instructions(place) and not self._is_judged(place):
+            if self._run.untrusted and self._begins.hold(place) and not self._is_judged(place):
                 raise WorkspaceError(f"{path} was replaced while it was being opened", hint="try again")
 
         return guard
