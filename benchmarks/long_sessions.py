@@ -1,8 +1,9 @@
 """What it costs to speak in a session that is long: the CPU of `pal agent -m hi`, the first time and later.
 
-Two kinds of story. In one a compaction stands behind every 200 messages, as in a home that has been lived in; the
-other was never cut, as when another program kept it and it was brought over. Its first run has to take notes of all of
-it before the cut (promise 2), which is most of what it costs. `held` is the longest time that one callback of the first
+Three kinds of story. In `cut` a compaction stands behind every 200 messages, as in a home that has been lived in. The
+others were never cut, as when another program kept them and they were brought over: their first run has to take notes
+of all of it before the cut (promise 2). In `uncut` the user's newest words fill those notes; in `facts` they do not, so
+that every word is read for them. `held` is the longest time that one callback of the first
 run has kept the event loop for itself. A home with one exchange is measured first, to compare with.
 
     python -m benchmarks.long_sessions
@@ -39,22 +40,23 @@ AT = "2026-11-15T09:00:00.000Z"
 HELD = "held "
 
 
-def story(count: int, parent: str, *, cuts: bool) -> Iterator[Entry]:
+def story(count: int, parent: str, kind: str) -> Iterator[Entry]:
     for number in range(count):
         if number % 2:
             text = f"Berth {number} is free from Tuesday on; Maria has paid {number * 3} euros for it. " * 2
             yield MessageEntry(f"e{number}", AT, parent, message=AssistantMessage((Text(text),)))
         else:
-            asked = f"My boat number {number} needs a berth. Who pays Maria the {number * 3} euros?"
+            said = "Berth {} is free on Tuesday." if kind == "facts" else "My boat number {} needs a berth."
+            asked = f"{said.format(number)} Who pays Maria the {number * 3} euros?"
             yield MessageEntry(f"e{number}", AT, parent, message=UserMessage(asked, timestamp=1_763_197_200_000))
         parent = f"e{number}"
-        if cuts and number % BETWEEN_CUTS == BETWEEN_CUTS - 1:
+        if kind == "cut" and number % BETWEEN_CUTS == BETWEEN_CUTS - 1:
             kept = f"e{number - KEPT}"
             yield CompactionEntry(f"c{number}", AT, parent, summary="Berths were given away.", first_kept_entry_id=kept)
             parent = f"c{number}"
 
 
-def write_story(home: Path, count: int, *, cuts: bool) -> None:
+def write_story(home: Path, count: int, kind: str) -> None:
     """Behind what the session of a home holds already."""
     connection = apsw.Connection(str(home / "home.sqlite"))
     with connection:
@@ -62,15 +64,15 @@ def write_story(home: Path, count: int, *, cuts: bool) -> None:
         session = msgspec.json.decode(row, type=Session)
         last = "SELECT id FROM entries WHERE session_id = ? ORDER BY position DESC LIMIT 1"
         before, added = connection.execute(last, (session.id,)).get, 0
-        for entry in story(count, before, cuts=cuts):
+        for entry in story(count, before, kind):
             if isinstance(entry, CompactionEntry):
                 made = Extraction(
                     f"x-{entry.id}", session.id, entry.parent_id or "", "", "extractor", False, "", 0, KEY
                 )
                 add_extraction(connection, made)
             values = {"session_id": session.id, "id": entry.id, "parent_id": entry.parent_id}
-            kind = type(entry).__struct_config__.tag
-            connection.execute(SQL["add_entry"], {**values, "type": kind, "payload": encode_entry(entry)})
+            tag = type(entry).__struct_config__.tag
+            connection.execute(SQL["add_entry"], {**values, "type": tag, "payload": encode_entry(entry)})
             added += 1
         grown = msgspec.structs.replace(session, entry_count=session.entry_count + added)
         values = {"id": session.id, "now": session.updated_at, "row": msgspec.json.encode(grown).decode()}
@@ -129,13 +131,12 @@ def measure(sizes: tuple[int, ...]) -> None:
         print(f"{'entries':>8}  {'story':<8}  {'first':>8}  {'held':>8}  {'later':>8}")
         print(f"{2:>8}  {'short':<8}  {'':>8}  {held * 1000:>5.0f} ms  {cpu:>6.2f} s")
         for count in sizes:
-            for cuts in (True, False):
-                home = Path(folder) / f"{count}-{cuts}"
+            for kind in ("cut", "uncut", "facts"):
+                home = Path(folder) / f"{count}-{kind}"
                 run(home)
-                write_story(home, count, cuts=cuts)
+                write_story(home, count, kind)
                 first, held = run(home)
                 later, _ = min(run(home) for _ in range(LATER))
-                kind = "cut" if cuts else "uncut"
                 print(f"{count:>8,}  {kind:<8}  {first:>6.2f} s  {held * 1000:>5.0f} ms  {later:>6.2f} s", flush=True)
 
 

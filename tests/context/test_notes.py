@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from noted import NOON, model, result, user
 
-from palinurus.context.notes import AT_MOST, extract_notes, is_worth_asking
+from palinurus.context.beside import MANY
+from palinurus.context.notes import AT_MOST, extract_notes, is_worth_asking, may_be_noted
+from palinurus.context.statements import Weight, weigh
 from palinurus.context.view import Line
 from palinurus.domain.messages import ContextNote, Origin, ToolCall
+from palinurus.sessions.transcript import MessageEntry, encode_entry
 
 NO_NEWS = """
 hello
@@ -95,6 +98,59 @@ Ik woon in Utrecht.
 내 여동생은 부산에 살아요.
 """
 
+ASKED = """
+Don't forget the oars.
+Make a note of the tide at nine.
+Note: the key is under the mat.
+Write this down: the gate is green.
+Jot down that the pump leaks.
+For the record, the mast is 12 metres long.
+For future reference, the dock closes at six.
+FYI the bridge is closed on Monday.
+Remind me to pay Ole.
+To-do: paint the hull.
+TODO paint the hull
+Denk daran, die Pumpe zu prüfen.
+Vergiss nicht die Leinen.
+Notiere die Nummer 4471.
+Erinnere mich an Ole.
+Recuerda que la puerta es verde.
+No olvides las llaves de casa.
+Anota que la puerta es verde.
+Apunta que la puerta es verde.
+Souviens-toi que la porte est verte.
+Rappelle-moi de payer Ole.
+N'oublie pas les clés de la maison.
+Retiens que la porte est verte.
+Lembre que a porta é verde.
+Não esqueça as chaves de casa.
+Ricorda che la porta è verde.
+Non dimenticare le chiavi di casa.
+Onthoud dat de deur groen is.
+Vergeet niet de sleutels.
+Herinner me aan Ole.
+Запомни, что дверь зеленая.
+Не забудь ключи от дома.
+Напомни заплатить Оле.
+Whenever it rains the hatch stays shut.
+In the future the hatch stays shut.
+You must not open the hatch at sea.
+Stop calling me captain at home.
+Avoid using the old winch at sea.
+Wir essen nie wieder Muscheln.
+Ab jetzt bleibt die Luke zu.
+La puerta siempre está cerrada.
+De ahora en adelante la puerta se cierra.
+La porte est toujours fermée.
+Désormais la porte est fermée.
+D'ora in poi la porta resta chiusa.
+De deur is altijd dicht.
+Voortaan blijft de deur dicht.
+Дверь всегда закрыта на замок.
+记住门是绿色的。
+覚えて、ドアは緑です。
+"""
+
 
 @pytest.mark.parametrize("said", NO_NEWS.strip().splitlines())
 def test_what_states_nothing_is_not_noted(said: str) -> None:
@@ -162,6 +218,26 @@ def test_notes_are_bounded_and_what_was_asked_for_is_in_them_all_the_same() -> N
     assert len(notes) <= AT_MOST
     assert "walnuts" in notes
     assert "number 999," in notes
+
+
+def test_of_very_many_lines_what_was_asked_for_is_found_however_old_and_in_any_language() -> None:
+    news, asked = NEWS.strip().splitlines(), ASKED.strip().splitlines()
+    assert [said for said in asked if weigh(said) < Weight.ASKED] == []
+    long_ago = [user(said) for said in (*news, *asked)]
+    talk = [user(f"I own boat {number}.", f"e{number}") for number in range(2 * MANY)]
+    notes = extract_notes([*long_ago, *talk])
+    assert [said for said in asked if said not in notes] == []
+    assert [said for said in news if (said in notes) != (weigh(said) == Weight.ASKED)] == []  # newer ones fill the room
+    assert f"boat {2 * MANY - 1}." in notes
+    assert len(notes) <= AT_MOST
+    rows = [encode_entry(MessageEntry(line.id, "", message=line.message)) for line in long_ago[len(news) :]]
+    assert all(map(may_be_noted, rows))
+
+
+def test_of_very_many_lines_that_leave_room_all_are_noted() -> None:
+    talk = [user(f"what is {number} + 1?", f"e{number}") for number in range(2 * MANY)]
+    notes = extract_notes([user("My aunt Eva lives in Rome."), *talk])
+    assert notes == "- 2025-11-15 user: My aunt Eva lives in Rome."
 
 
 @pytest.mark.parametrize(

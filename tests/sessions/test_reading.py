@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from palinurus.context.epoch import EPOCH, Epoch, Route
 from palinurus.context.view import Views, fold
-from palinurus.domain.messages import AssistantMessage, ContextNote, Text, UserMessage
+from palinurus.domain.messages import AssistantMessage, ContextNote, Origin, Text, UserMessage
 from palinurus.sessions import reading
 from palinurus.sessions.forgotten import FORGOTTEN
 from palinurus.sessions.reading import PIECE, Reader
@@ -33,7 +33,21 @@ from palinurus.testing.clock import FakeClock, SeededIds
 from palinurus.testing.stores import MemorySessions
 
 T = "2026-11-15T09:00:00.000Z"
-KINDS = ("user", "user", "assistant", "assistant", "also", "file", "epoch", "model", "broken", "bare", "cut", "reset")
+KINDS = (
+    "user",
+    "user",
+    "assistant",
+    "assistant",
+    "also",
+    "file",
+    "epoch",
+    "model",
+    "broken",
+    "bare",
+    "cut",
+    "reset",
+    "outside",
+)
 
 
 class Story:
@@ -66,6 +80,8 @@ class Story:
                 self.say(f"words {at}", last)
             case "also":
                 self.add(MessageEntry(at, T, last, message=UserMessage("two at once", also=(f"run-{at}",))))
+            case "outside":
+                self.add(MessageEntry(at, T, last, message=UserMessage("a page", origin=Origin.OUTSIDE)))
             case "file":
                 note = ContextNote("file", "text", "SOUL.md", at)
                 self.add(MessageEntry(at, T, last, message=UserMessage("x", context=(note,))))
@@ -173,6 +189,50 @@ async def test_a_long_story_without_a_cut_is_decoded_and_read_beside_the_event_l
     assert decoding.count == len(story.rows)
     assert threading.main_thread() not in {*decoding.threads, *folds}
     assert turns > 3  # the loop had its turn between the pieces
+
+
+async def test_of_a_long_story_without_a_cut_the_end_is_decoded_and_the_rest_when_it_is_asked_for(
+    decoding: Decoding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = Story()
+    for number in range(3 * PIECE):
+        story.say(f"words {number}")
+    monkeypatch.setattr(reading, "MUCH", 200 * len(story.rows[-1].payload))
+    reader, views = Reader(story.store, whole=False), Views()
+    entries = await reader.entries("s")
+    view, whole = views.view("s", entries), fold(story.whole())
+    assert decoding.count < 250
+    assert view.lines == whole.lines[view.unread :]
+    assert (view.unread + len(view.lines), view.read_from) == (3 * PIECE, 0)
+    assert (view.said, view.tail, view.answered) == (whole.said, whole.tail, whole.answered)
+    words = await reader.words("s", 1, entries[1 : 1 + view.unread], lambda row: "words 7" in row)
+    said = [entry.message.text for entry in words if isinstance(entry, MessageEntry)]
+    assert (said[0], said[1]) == ("words 7", "words 70")
+    story.say("one more")
+    assert views.view("s", await reader.entries("s")).lines == fold(story.whole()).lines[view.unread :]
+    reader.read_whole("s")
+    views.forget("s")
+    assert views.view("s", await reader.entries("s")) == fold(story.whole())
+    story.cut(story.rows[-1].id)
+    assert views.view("s", await reader.entries("s")) == fold(story.whole())
+
+
+@given(STEPS)
+def test_whatever_was_passed_over_the_rest_is_read_as_it_is(steps: list[tuple[str, int]]) -> None:
+    story = Story()
+    for kind, back in [("user", 0), *steps, ("outside", 0), ("user", 0)]:
+        story.step(kind, back)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "MUCH", 2)
+        view = fold(asyncio.run(Reader(story.store, whole=False).entries("s")))
+    whole = fold(story.whole())
+    read = {line.id for line in view.lines}
+    assert view.lines == tuple(line for line in whole.lines if line.id in read)
+    assert view.unread + len(view.lines) == len(whole.lines)
+    outside = [line for line in whole.lines if getattr(line.message, "origin", "") == Origin.OUTSIDE]
+    assert all(line.id in read for line in outside)
+    same = ("epoch", "told", "bootstrapped", "model", "thinking", "reason", "said", "broken", "tail", "pruned")
+    assert [getattr(view, name) for name in same] == [getattr(whole, name) for name in same]
 
 
 async def test_two_who_read_at_once_read_the_same() -> None:

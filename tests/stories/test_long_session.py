@@ -12,9 +12,9 @@ import pytest
 from palinurus.context import compact, flush, summary
 from palinurus.context.beside import MANY
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Text, UserMessage
+from palinurus.domain.messages import AssistantMessage, Origin, Text, UserMessage
 from palinurus.sessions import reading
-from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry
+from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply
 from palinurus.testing.windowed import WindowedProvider
@@ -22,7 +22,7 @@ from palinurus.testing.windowed import WindowedProvider
 MAIN = SessionKey.main()
 T = "2026-11-15T09:00:00.000Z"
 LINES = 2 * MANY + 500
-WORDS = "The harbour lights come on one after the other, and nobody is looking. " * 2
+WORDS = "{}: " + "The harbour lights come on one after the other, and nobody is looking. " * 2
 
 
 class Watch:
@@ -47,13 +47,15 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
         yield whole
 
 
-async def lived(pal: Harness) -> None:
-    """A session that another program has kept and never summed up."""
+async def lived(pal: Harness, words: str = WORDS, origin: Origin = Origin.OWNER) -> None:
+    """A session that another program has kept and never summed up. `origin`: of its first message."""
     session = await pal.sessions.open(MAIN)
     parent, entries = session.id, list[Entry]()
     for number in range(LINES):
-        said = f"Remember that berth {number} belongs to Ole." if number == 4 else f"{number}: {WORDS}"
-        message = AssistantMessage((Text(said),)) if number % 2 else UserMessage(said)
+        said = f"Remember that berth {number} belongs to Ole." if number == 4 else words.format(number)
+        said = "My sister Ada lives in Oslo." if number == 6 else said
+        message = AssistantMessage((Text(said),)) if number % 2 else UserMessage(said, origin=origin)
+        origin = Origin.OWNER
         entries.append(MessageEntry(f"e{number}", T, parent, message=message))
         parent = f"e{number}"
     await pal.sessions.append(session.id, entries)
@@ -98,5 +100,72 @@ async def test_who_comes_back_to_a_long_session_reads_what_follows_the_cut_alone
         assert decoded.calls < 200
         told = [message.text for message in again.model.requests[0].messages]
         assert any(text.startswith("Summary of the conversation so far") for text in told)
-        assert f"{LINES - 1}: {WORDS}" in told
+        assert WORDS.format(LINES - 1) in told
         assert "" not in told
+
+
+OWN = "I own boat number {0}, and my brother Karl has painted boat number {0} at home. " * 2
+
+
+async def noted(pal: Harness) -> str:
+    return "".join(each.notes for each in await pal.sessions.extractions((await pal.sessions.open(MAIN)).id))
+
+
+@pytest.mark.parametrize("words", [OWN, WORDS])
+async def test_what_no_window_could_hold_is_not_decoded_and_what_was_asked_for_in_it_is_noted(
+    pal: Harness, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    await lived(pal, words)
+    before = await pal.transcript()
+    decoded = Watch(reading.decode_row)
+    monkeypatch.setattr(reading, "decode_row", decoded)
+    monkeypatch.setattr(reading, "MUCH", 800_000)
+
+    assert (await pal.hears("and who has berth 4?")).status == "ok"
+
+    told = [message.text for message in pal.model.requests[-1].messages]
+    assert told[0].startswith("Summary of the conversation so far")
+    assert words.format(LINES - 1) in told
+    assert "" not in told
+    assert "Remember that berth 4 belongs to Ole." in await noted(pal)
+    # Where newer words have left room in the notes, the older ones are read for them all the same.
+    assert ("Ada lives in Oslo" in await noted(pal)) is (words == WORDS)
+    assert (decoded.calls < LINES) is (words == OWN)
+    [cut] = [entry for entry in await pal.transcript() if isinstance(entry, CompactionEntry)]
+    kept = [entry.id for entry in before].index(cut.first_kept_entry_id)
+    assert cut.details is not None
+    assert (cut.details["messages"], "origin" in cut.details) == (kept - 1, False)
+    assert (await pal.transcript())[: len(before)] == before  # not a word of it is gone
+
+
+async def test_words_from_outside_that_were_not_decoded_still_mark_the_summary(
+    pal: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lived(pal, OWN, Origin.OUTSIDE)
+    monkeypatch.setattr(reading, "MUCH", 800_000)
+    assert (await pal.hears("hello")).status == "ok"
+    [cut] = [entry for entry in await pal.transcript() if isinstance(entry, CompactionEntry)]
+    assert cut.details is not None
+    assert cut.details["origin"] == Origin.OUTSIDE
+
+
+async def test_a_window_that_holds_a_long_session_is_given_all_of_it(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MUCH", 100_000)
+    async with Harness(workspace, model=WindowedProvider(window=4_000_000)) as pal:
+        await lived(pal)
+        assert (await pal.hears("and who has berth 4?")).status == "ok"
+        assert len(pal.model.requests[-1].messages) == LINES + 1
+        assert (await pal.hears("and who else?")).status == "ok"
+        assert "Remember that berth 4 belongs to Ole." in {each.text for each in pal.model.requests[-1].messages}
+        assert not any(isinstance(entry, CompactionEntry) for entry in await pal.transcript())
+
+
+async def test_a_fresh_start_notes_also_what_was_not_decoded(pal: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MUCH", 100_000)
+    await lived(pal)
+    assert (await pal.hears("/new")).status == "ok"
+    assert any(isinstance(entry, ResetEntry) for entry in await pal.transcript())
+    assert "Remember that berth 4 belongs to Ole." in await noted(pal)
+    assert "Ada lives in Oslo" in await noted(pal)

@@ -81,6 +81,8 @@ class TurnRunner:
         began = self._clock.now_ms()
         session = await self._sessions.open(key)
         view = await self.view(session)
+        if view.unread and spoken.run_id in view.said:  # it goes on where it broke off, wherever that was
+            view = await self._whole_view(session)
         journal = self.journal(session, view)
         view = await self._reset_if_due(agent, key, journal, view, spoken, stop)
         if earlier := answered_before(view, spoken.run_id, {spec.name for spec in spoken.inbound.client_tools}):
@@ -90,6 +92,7 @@ class TurnRunner:
         provider, route = await agent.choose_model(spoken.inbound.model or view.model)
         route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
         window = provider.context_window(route.model)
+        view = await self._view_for(session, view, window)
         if await self.upkeep.prune(journal, view, window, agent.pruning):
             view = await self.view(session)
         hands = await agent.hands(key, route, window)
@@ -159,6 +162,15 @@ class TurnRunner:
             return view
         return msgspec.structs.replace(view, model=model, thinking=thinking)
 
+    async def _view_for(self, session: Session, view: View, window: int) -> View:
+        """The view, with all that such a window may hold."""
+        return view if await self.upkeep.is_enough(view, window) else await self._whole_view(session)
+
+    async def _whole_view(self, session: Session) -> View:
+        self._reader.read_whole(session.id)
+        self.upkeep.views.forget(session.id)
+        return await self.view(session)
+
     async def view_of(self, key: SessionKey) -> View:
         """What is read of a session; nothing, of one that does not exist."""
         session = await self._sessions.find(key)
@@ -194,6 +206,7 @@ class TurnRunner:
             return
         provider, route = await agent.choose_model(view.model)
         window = provider.context_window(route.model)
+        view = await self._view_for(journal.session, view, window)
         place = _place(agent, key, run_id, journal, provider, route, window, stop, lambda _: None)
         await self.upkeep.notes_before_reset(place, view)
 
@@ -213,6 +226,7 @@ class TurnRunner:
             return done
         provider, route = await agent.choose_model(view.model)
         window = provider.context_window(route.model)
+        view = await self._view_for(session, view, window)
         journal = self.journal(session, view)
         place = _place(agent, key, run_id, journal, provider, route, window, stop, emit)
         return await self.upkeep.compact(place, view, focus, entry_id)
@@ -320,4 +334,5 @@ def _place(
     stop: Stop,
     emit: Emit,
 ) -> Place:
-    return Place(key, run_id, journal, provider, route, window, agent.compaction, agent.cost, stop, emit, agent.pruning)
+    settings = agent.compaction, agent.cost, stop, emit, agent.pruning, agent.trusted
+    return Place(key, run_id, journal, provider, route, window, *settings)

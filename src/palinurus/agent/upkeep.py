@@ -14,7 +14,7 @@ from palinurus.agent.stop import Stop
 from palinurus.config.compacting import CompactionSettings, FlushSettings, PruneSettings
 from palinurus.context.assemble import assemble
 from palinurus.context.beside import beside, beside_many
-from palinurus.context.budget import messages_tokens
+from palinurus.context.budget import messages_tokens, rough_tokens
 from palinurus.context.compact import Compacted, Compaction, Order, TakesNotes, Trigger
 from palinurus.context.cut import Room, divide
 from palinurus.context.engine import Assembly, Engines
@@ -24,11 +24,12 @@ from palinurus.context.notes import is_worth_asking
 from palinurus.context.opening import Opening
 from palinurus.context.prune import is_cold, prune
 from palinurus.context.pruned import PRUNED, pruning
-from palinurus.context.view import View, Views
+from palinurus.context.view import View, Views, last_usage
 from palinurus.domain.clock import Clock
 from palinurus.domain.events import Notice
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, Usage, UserMessage
+from palinurus.domain.provenance import Trusting, trusting_nothing
 from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import ModelRef, ModelRequest, Provider
 from palinurus.providers.scout.smalltalk import TALKER
@@ -58,6 +59,7 @@ class Place(Struct, frozen=True):
     stop: Stop
     emit: Emit
     pruning: PruneSettings = PruneSettings(mode="off")
+    trusted: Trusting = trusting_nothing
 
     def warn(self, text: str) -> None:
         self.emit(Notice(text))
@@ -80,6 +82,14 @@ class Upkeep:
         self._full: dict[str, Place] = {}  # by session key: where the last turn has left little room
 
     # -- during a turn ------------------------------------------------------------------------------------------------
+
+    async def is_enough(self, view: View, window: int) -> bool:
+        """Whether what was not decoded could not be read anyway: what is newer fills the window more than twice."""
+        counted, _ = last_usage(view)
+        if not view.unread or 0 < counted <= window:
+            return not view.unread
+        newer = view.lines[view.read_from :]
+        return await beside_many(newer, lambda: sum(rough_tokens(line.message) for line in newer)) > 2 * window
 
     async def prune(self, journal: Journal, view: View, window: int, settings: PruneSettings) -> bool:
         """Shorten old results of tools, when the provider has forgotten the prefix anyway; whether some were."""
@@ -196,16 +206,20 @@ class Upkeep:
         journal, settings = place.journal, place.settings.flush
         if not settings.enabled or (once and await self.compaction.flushed_since_cut(journal.session, view)):
             return
-        lines = await self.compaction.unsaved(journal.session.id)
-        if not lines:
-            return
         spent = list[AssistantMessage]()
         ask = Asking(place.provider, journal, stop, seconds)
         fits = _has_model(place) and await beside_many(view.lines, lambda: self._fits(view, place))
         silent = _behind(view, place.route, ask, spent.append) if fits else None
         if silent is None and not by_rule:
             return
-        made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
+        lines = await self.compaction.unsaved(journal.session.id)
+        if not lines:
+            return
+        trust = await place.trusted(place.key)
+        outside = any(not trust.covers(text) for text in view.outside_texts)
+        made = await self._notes.extracted(
+            journal.session, place.key, lines, silent=silent, added=settings.prompt, outside=outside
+        )
         if made.made_by != "model" and (stop.requested or not by_rule):
             await self._pay(place, made.id, spent)
             return
@@ -216,7 +230,7 @@ class Upkeep:
     def _fits(self, view: View, place: Place) -> bool:
         """Whether the whole conversation goes into one request: a question behind more than that would be refused."""
         head = self.compaction.head_tokens(view.epoch.head) if view.epoch else 0
-        return head + sum(self.compaction.weigh(view.lines)) <= place.window
+        return not view.unread and head + sum(self.compaction.weigh(view.lines)) <= place.window
 
     async def _pay(self, place: Place, notes_id: str, spent: Sequence[AssistantMessage]) -> None:
         """What a model has cost whose notes could not be used."""

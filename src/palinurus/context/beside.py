@@ -23,6 +23,6 @@ async def beside(lines: Sequence[Line], work: Callable[[], T]) -> T:
     return work()
 
 
-async def beside_many(lines: Sequence[Line], work: Callable[[], T]) -> T:
+async def beside_many(lines: Sequence[object], work: Callable[[], T]) -> T:
     """The same for work that looks at each line and hardly at its words, or knows most of them from before."""
     return await asyncio.to_thread(work) if len(lines) > MANY else work()

@@ -18,6 +18,7 @@ from palinurus.context.beside import MANY, beside, beside_many
 from palinurus.context.budget import estimate_tokens, message_tokens, rough_tokens
 from palinurus.context.cut import Room, cut_points, newest, plan_cut, turn_start
 from palinurus.context.flush import Silent
+from palinurus.context.notes import fills_notes, may_be_noted
 from palinurus.context.prune import prune
 from palinurus.context.pruned import PRUNED, pruning
 from palinurus.context.summarise import Ask, Summarised, Summariser
@@ -30,25 +31,32 @@ from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import Head
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.journal import Journal
-from palinurus.sessions.reading import Reader
+from palinurus.sessions.reading import Reader, is_passed
 from palinurus.sessions.session import Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Broken, CompactionEntry, Entry, MessageEntry
 
 Trigger = Literal["threshold", "overflow", "manual"]
-_SUMMED = 16  # characters for each token of the window, at most: what is older is in notes and not in the summary
+_SUMMED = 8  # characters for each token of the window, at most: what is older is in notes and not in the summary
 _LEAST_SUMMED = 200_000
 _WORTH = 20  # a cut on its own account must free at least this part of the window
 
 
 class TakesNotes(Protocol):
     async def extracted(
-        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None, added: str = ""
+        self,
+        session: Session,
+        key: SessionKey,
+        lines: Sequence[Line],
+        *,
+        silent: Silent | None = None,
+        added: str = "",
+        outside: bool = False,
     ) -> Extraction:
         """Notes of these lines, of which there is at least one; they are empty when nothing should be kept.
 
         `silent` asks a model behind a private copy of the conversation, which takes a while, and `added` is what it is
-        asked besides. Must not raise.
+        asked besides; `outside`: that conversation holds text from outside, there or before. Must not raise.
         """
 
 
@@ -100,6 +108,7 @@ class Compaction:
             return None
         gone, kept = view.lines[:cut], view.lines[cut:]
         previous = summary_of(gone[0]) or ""
+        count = cut - bool(previous) + view.unread
         first_kept = kept[0].id if kept else ""
         extraction = await self._extracted(journal, order.key, entries, first_kept)
         made = await self._summarised(order, gone[1:] if previous else gone, previous)
@@ -111,7 +120,7 @@ class Compaction:
             before,
             {
                 "tokensAfter": after,
-                "messages": cut - bool(previous),
+                "messages": count,
                 "trigger": order.trigger,
                 "madeBy": made.made_by,
                 "attempts": made.attempts,
@@ -127,7 +136,7 @@ class Compaction:
             spent=order.bill(entry.id, made),
         )
         await self._write(journal, [entry, *self._pruned(journal, view, cut, order)], change)
-        return Compacted(entry.id, cut - bool(previous), before, after, made.made_by, entry.summary)
+        return Compacted(entry.id, count, before, after, made.made_by, entry.summary)
 
     async def done_before(self, session_id: str, entry_id: str) -> Compacted | None:
         """What came of a compaction that is in the transcript already."""
@@ -157,7 +166,7 @@ class Compaction:
 
     async def unsaved(self, session_id: str) -> list[Line]:
         """What was said and is in no notes yet."""
-        return await self._unsaved(session_id, await self._reader.entries(session_id), "")
+        return await self._unsaved(session_id, await self._reader.entries(session_id), "", by_rule=False)
 
     async def flush(self, journal: Journal, made: Extraction, usage: Usage, spent: UsageRow | None) -> None:
         """Keep notes that were taken ahead of time, and what it cost."""
@@ -215,18 +224,30 @@ class Compaction:
         self, journal: Journal, key: SessionKey, entries: Sequence[Entry | Broken], first_kept: str
     ) -> Extraction | None:
         """Notes of what goes and is in none yet."""
-        lines = await self._unsaved(journal.session.id, entries, first_kept)
+        lines = await self._unsaved(journal.session.id, entries, first_kept, by_rule=True)
         if not lines:
             return None
         return journal.clean(await self._notes.extracted(journal.session, key, lines))
 
-    async def _unsaved(self, session_id: str, entries: Sequence[Entry | Broken], first_kept: str) -> list[Line]:
-        """All messages between the cursor and the first that stays, in the order of writing."""
+    async def _unsaved(
+        self, session_id: str, entries: Sequence[Entry | Broken], first_kept: str, *, by_rule: bool
+    ) -> list[Line]:
+        """All messages between the cursor and the first that stays, in the order of writing.
+
+        `by_rule`: without old ones of which the rules for notes would keep nothing.
+        """
         cursor = await self._sessions.cursor(session_id)
         ids = [entry.id for entry in entries]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         end = ids.index(first_kept) if first_kept else len(ids)
-        return [Line(entry.id, entry.message) for entry in entries[start:end] if isinstance(entry, MessageEntry)]
+        read = next((at + 1 for at in range(end - 1, start - 1, -1) if is_passed(entries[at])), start)
+        lines = await _lines_of(entries[read:end])
+        if read == start:
+            return lines
+        # When newer words leave no room for more notes, of the older ones only those count that ask for them.
+        full = by_rule and await beside(lines, lambda: fills_notes(lines))
+        older = await self._reader.words(session_id, start, entries[start:read], may_be_noted if full else bool)
+        return [*await _lines_of(older), *lines]
 
     async def _write(self, journal: Journal, entries: Sequence[Entry], change: SessionChange) -> None:
         await journal.write(entries, change)
@@ -250,6 +271,11 @@ class Compaction:
             return Summarised(text, "engine")
         ask = order.ask if settings.timeout_seconds else None
         return await Summariser(ask, order.model, order.room.window).write(asked)
+
+
+async def _lines_of(entries: Sequence[Entry | Broken]) -> list[Line]:
+    said = (entry for entry in entries if isinstance(entry, MessageEntry))
+    return await beside_many(entries, lambda: [Line(entry.id, entry.message) for entry in said])
 
 
 def _marks(view: View, cut: int, order: Order) -> dict[str, object]:

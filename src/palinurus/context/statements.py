@@ -30,11 +30,16 @@ class Weight(IntEnum):
     ASKED = 4  # the person asks to keep it, or sets a rule
 
 
-def _any(phrases: str, flags: int = re.IGNORECASE, *, before: str = r"\b", after: str = r"\b") -> Compiled:
-    """A pattern of any of these, which stand apart by a comma."""
-    each = re.split(r",\s+", _GOES_ON.sub("", phrases))
-    joined = "|".join(" ".join(phrase.split()) for phrase in each)
-    return later(f"{before}(?:{joined}){after}", flags)
+def _any(phrases: str, *, before: str = r"\b", after: str = r"\b") -> Compiled:
+    """A pattern of any of these, which stand apart by a comma, for text in small letters: many times as quick."""
+    each = [" ".join(phrase.split()) for phrase in re.split(r",\s+", _GOES_ON.sub("", phrases))]
+    alike: dict[str, list[str]] = {}  # by their first letter, which is looked at once
+    for phrase in each:
+        alike.setdefault(phrase[0] if phrase[0].isalpha() else "", []).append(phrase)
+    joined = "|".join(
+        f"{letter}(?:{'|'.join(phrase[len(letter) :] for phrase in group)})" for letter, group in alike.items()
+    )
+    return later(f"{before}(?:{joined}){after}")
 
 
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -68,6 +73,14 @@ _RULE = _any(
     jamais, désormais, sempre, d'ora in poi, altijd, nooit, voortaan, всегда, никогда"""
 )
 _RULE_WIDE = later("总是|總是|永远|永遠|从现在|以后|必须|一律|不要|必ず|決して|いつも|これから|항상|절대|앞으로")
+
+# A word of each phrase above, in small letters: without one of them nothing is asked for, and no rule is set.
+_ASKING = later(  # those that begin alike stand together: many times as quick
+    "a(?:lways|void|not|punta|hora|ltijd)|c(?:all)|d(?:on['’]?t|own|enk|imentic|ésormais)|e(?:rinner|sque)|f(?:orget|uture|yi)|"
+    "h(?:erinner)|i(?:mmer)|j(?:etzt|amais)|l(?:embr)|m(?:ind|ust|erk)|n(?:ever|o[tw]|ie|unca|ooit)|o(?:lvid|ubli|nthoud)|"
+    "p(?:oi)|r(?:emember|emind|ecord|ecu|appelle|etiens|icord)|s(?:hould|top|iempre|ouvien|empre)|t(?:odo|o-do|oujours)|"
+    "v(?:ergiss|ergeet|oortaan)|w(?:henever)|запомни|забудь|напомни|всегда|никогда"
+)
 
 _ASKS = _any(
     r"""(?:what|who|whom|whose|which|why|how)\b, (?:when|where) (?:is|are|do|does|did|was|were|will|can|should)\b,
@@ -181,32 +194,38 @@ _LEAST_WIDE = 5
 _FACT_WORDS = 6  # of a fact without a name or a number
 
 
+def may_ask(text: str) -> bool:
+    """Whether a sentence of this text may weigh as much as ASKED: a quick look, for very many texts."""
+    return bool(_ASKING().search(text.lower()) or (not text.isascii() and _WIDE.search(text)))
+
+
 def weigh(sentence: str, *, follows: bool = False) -> Weight:
     """What speaks for keeping one sentence of the user. `follows`: the one before it was kept, and may say of whom."""
-    wide = len(_WIDE.findall(sentence))
+    wide = 0 if sentence.isascii() else len(_WIDE.findall(sentence))
+    lower = sentence.lower()
     if _NO_PROSE.match(sentence) or _LABEL.search(sentence) or sentence.count("|") > 1:
         return Weight.NOTHING
     asks = sentence.rstrip("\"'”’) ").endswith(("?", "？"))
-    asked = _is_asked(sentence, wide) and not (asks and _ASKS().match(sentence) and " that " not in sentence)
+    asked = _is_asked(lower, wide) and not (asks and _ASKS().match(lower) and " that " not in sentence)
     if (asks and not asked) or is_small_talk(sentence):
         return Weight.NOTHING
     if asked:
         return Weight.ASKED
     if not _is_prose(sentence, wide):
         return Weight.NOTHING
-    if _ASKS().match(sentence) or (wide and _ASKS_WIDE().search(sentence)):
+    if _ASKS().match(lower) or (wide and _ASKS_WIDE().search(sentence)):
         return Weight.NOTHING
-    back = bool(_POINTS_BACK().match(sentence) or (wide and _POINTS_BACK_WIDE().match(sentence)))
-    if not back and (_RULE().search(sentence) or (wide and _RULE_WIDE().search(sentence))):
+    back = bool(_POINTS_BACK().match(lower) or (wide and _POINTS_BACK_WIDE().match(sentence)))
+    if not back and (_RULE().search(lower) or (wide and _RULE_WIDE().search(sentence))):
         return Weight.ASKED
-    mine = _MINE().search(sentence) or (wide and _MINE_WIDE().search(sentence))
-    if _ORDERS().match(sentence) or _COMMAND().match(sentence) or (wide and _COMMAND_WIDE().search(sentence)):
-        return Weight.OWN if mine and _STATES().search(sentence, mine.end()) else Weight.NOTHING
-    if (back and not follows) or _OF_THE_TALK().search(sentence) or (wide and _OF_THE_TALK_WIDE().search(sentence)):
+    mine = _MINE().search(lower) or (wide and _MINE_WIDE().search(sentence))
+    if _ORDERS().match(lower) or _COMMAND().match(lower) or (wide and _COMMAND_WIDE().search(sentence)):
+        return Weight.OWN if mine and _STATES().search(lower, mine.end()) else Weight.NOTHING
+    if (back and not follows) or _OF_THE_TALK().search(lower) or (wide and _OF_THE_TALK_WIDE().search(sentence)):
         return Weight.PROSE
-    if mine or _SELF().search(sentence) or _SELF_TOO().search(sentence) or (wide and _SELF_WIDE().search(sentence)):
+    if mine or _SELF().search(lower) or _SELF_TOO().search(lower) or (wide and _SELF_WIDE().search(sentence)):
         return Weight.OWN
-    return Weight.FACT if _is_fact(sentence, wide, back=back) else Weight.PROSE
+    return Weight.FACT if _is_fact(sentence, lower, wide, back=back) else Weight.PROSE
 
 
 def _is_prose(sentence: str, wide: int) -> bool:
@@ -227,10 +246,10 @@ def _is_asked(sentence: str, wide: int) -> bool:
     return bool(wide and _ASKED_WIDE().search(sentence))
 
 
-def _is_fact(sentence: str, wide: int, *, back: bool) -> bool:
-    if _PASSING().search(sentence):
+def _is_fact(sentence: str, lower: str, wide: int, *, back: bool) -> bool:
+    if _PASSING().search(lower):
         return False
     telling = bool(_TELLING.search(sentence) or _NAME.search(sentence))
     if wide:
         return telling
-    return bool(_STATES().search(sentence)) and (telling or (not back and len(_WORDS.findall(sentence)) >= _FACT_WORDS))
+    return bool(_STATES().search(lower)) and (telling or (not back and len(_WORDS.findall(sentence)) >= _FACT_WORDS))

@@ -13,9 +13,10 @@ from msgspec import Struct
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
-from palinurus.domain.provenance import UNKNOWN, OutsideText, texts_in
+from palinurus.domain.provenance import UNKNOWN, OutsideText, carried, texts_in
 from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.older import CALLS_IN_A_ROW
+from palinurus.sessions.reading import PASSED
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -34,7 +35,7 @@ OUTSIDE = "outside"  # in the details of a compaction: the texts from outside th
 AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 
-class Line(Struct, frozen=True):
+class Line(Struct, frozen=True, gc=False):
     """A message with the id of its entry."""
 
     id: str
@@ -56,6 +57,8 @@ class View(Struct, frozen=True):
     reason: str = "new"  # why the next epoch would start, if there is none
     said: Container[str] = frozenset()  # ids of all messages, those that are no longer read included
     broken: int = 0
+    unread: int = 0  # older messages that no cut has put away and that were not decoded: see sessions/reading.py
+    read_from: int = 0  # index into lines: from here on none is left out
     tail: str | None = None  # the entry that the next one is a child of
     cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
     answered: str = ""  # when a model has last answered, as its entry says it
@@ -113,6 +116,10 @@ class Views:
             return self.view(session_id, entries)
         return await asyncio.to_thread(self.view, session_id, list(entries))  # a copy: the list may grow meanwhile
 
+    def forget(self, session_id: str) -> None:
+        """Its entries were read anew, and say more than before."""
+        self._known.pop(session_id, None)
+
     def view(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
         read, count, last = self._known.pop(session_id, (_Fold(), 0, ""))
         if not count or not _goes_on(entries, count, last):
@@ -148,6 +155,7 @@ class _Fold:
         self.reason = "new"
         self.said: dict[str, int] = {}  # in the order in which they came
         self.broken = 0
+        self.unread = self.read_from = 0
         self.cut_runs: frozenset[str] = frozenset()
         self.order: dict[str, int] = {}  # of all entries, also those that are no lines
         self.summaries: set[str] = set()
@@ -168,16 +176,26 @@ class _Fold:
                 self.cut_runs, self.begun = frozenset(), entry.id
             case CompactionEntry():
                 self._compaction(entry)
-            case BranchSummaryEntry():
-                self.lines.append(_summary(entry.id, entry.summary))
-            case CustomMessageEntry():
-                self.lines.append(Line(entry.id, UserMessage(entry.content, origin=Origin.SYSTEM)))
+            case BranchSummaryEntry() | CustomMessageEntry():
+                self._foreign(entry)
             case ModelChange() | ThinkingLevelChange():
                 self._choice(entry)
             case Broken():
                 self.broken += 1
             case _:  # headers, labels and names say nothing to the model
                 pass
+
+    def _foreign(self, entry: BranchSummaryEntry | CustomMessageEntry) -> None:
+        """What only other programs write. A branch that is left is not read, so nobody knows what was read there."""
+        if isinstance(entry, BranchSummaryEntry):
+            self.lines.append(_summary(entry.id, entry.summary, Origin.OUTSIDE))
+            self.outside[entry.id] = (UNKNOWN,)
+            return
+        texts = _carried(entry.details or {})
+        origin = Origin.OUTSIDE if texts else Origin.SYSTEM
+        self.lines.append(Line(entry.id, UserMessage(entry.content, origin=origin)))
+        if texts:
+            self.outside[entry.id] = texts
 
     def _choice(self, entry: ModelChange | ThinkingLevelChange) -> None:
         if entry.used:
@@ -189,8 +207,13 @@ class _Fold:
             self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's own
 
     def _message(self, entry: MessageEntry) -> None:
+        if entry.message is PASSED:
+            self.said.setdefault(entry.id, len(self.said))
+            self.unread, self.read_from = self.unread + 1, len(self.lines)
+            return
         line = Line(entry.id, entry.message)
-        if self.lines and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
+        met = len(self.lines) > self.read_from  # the line before it is the one that was said before it
+        if met and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
             self.lines[-1] = Line(before.id, msgspec.structs.replace(calls, content=(*calls.content, *more.content)))
         else:
             self.lines.append(line)
@@ -218,7 +241,7 @@ class _Fold:
 
     def _compaction(self, entry: CompactionEntry) -> None:
         details = entry.details or {}
-        texts = _carried(details)
+        texts = _carried(details) or self._inherited(entry.first_kept_entry_id)
         origin = Origin.OUTSIDE if texts else Origin.SYSTEM
         self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary, origin), "compaction")
         if texts:
@@ -227,12 +250,24 @@ class _Fold:
         runs = details.get("runs")
         self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
 
+    def _inherited(self, first_kept: str) -> tuple[OutsideText, ...]:
+        """What a summary that does not say what it was made from was made from: what goes with it.
+
+        Another home wrote it. Where nothing stands before it, nobody knows.
+        """
+        if not self.lines:
+            return (UNKNOWN,)
+        target = self.order.get(first_kept, len(self.order))
+        gone = (texts for line_id, texts in self.outside.items() if self.order[line_id] < target)
+        return carried(text for texts in gone for text in texts)
+
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
         """Nothing before `first_kept` is read any more; an id that is not there keeps nothing."""
         target = self.order.get(first_kept or "", len(self.order))
         kept = [line for line in self.lines if self.order[line.id] >= target and line.id not in self.summaries]
         self.lines = ([opening] if opening else []) + kept
         self.outside = {line.id: self.outside[line.id] for line in kept if line.id in self.outside}
+        self.unread = self.read_from = 0
         self._end_epoch(reason)
 
     def _end_epoch(self, reason: str) -> None:
@@ -260,6 +295,8 @@ class _Fold:
             reason=self.reason,
             said=Said(self.said),
             broken=self.broken,
+            unread=self.unread,
+            read_from=self.read_from,
             tail=tail,
             cut_runs=self.cut_runs,
             answered=self.answered,

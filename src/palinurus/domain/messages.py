@@ -22,6 +22,7 @@ class Origin(StrEnum):
 
 
 OUTSIDE_MARK = "from outside)"  # in every line of memory whose words are not the owner's
+NOTED_OUTSIDE = f" (noted in a turn that had read text {OUTSIDE_MARK}"
 
 
 class Text(Struct, frozen=True, tag_field="type", tag="text", rename="camel", omit_defaults=True):

@@ -7,11 +7,12 @@ its digest, so it stays the same text in a transcript, in a summary that was mad
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ContextNote, Message, Origin, UserMessage
 
 MAX_CARRIED = 200  # texts that a summary names; more are one text of unknown source
@@ -38,6 +39,12 @@ class NoTrust:
 
 
 NO_TRUST = NoTrust()
+Trusting = Callable[[SessionKey], Awaitable[Trust]]
+"""What the owner trusts in a session at this moment."""
+
+
+async def trusting_nothing(_: SessionKey) -> Trust:
+    return NO_TRUST
 
 
 def digest_of(text: str) -> str:

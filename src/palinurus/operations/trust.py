@@ -16,7 +16,7 @@ from palinurus.operations.house import House
 from palinurus.operations.table import Operation
 from palinurus.tools.approvals.rendering import visible
 from palinurus.tools.grants.grants import Grant, Scope
-from palinurus.tools.grants.trust import FORMS, granted_trust, is_trustable, read_source, trust_draft
+from palinurus.tools.grants.trust import FORMS, is_trustable, read_source, trust_draft, trust_in
 
 ALL = "all"
 USAGE = f"/trust SOURCE|NUMBER|all: {FORMS}"
@@ -83,8 +83,7 @@ async def _key(house: House, session: str, agent: str) -> SessionKey:
 
 async def _shown(house: House, key: SessionKey) -> list[ShownText]:
     texts = (await house.turns.view_of(key)).outside_texts
-    now = house.clock.now_ms()
-    trust = granted_trust(await house.grants.active(agent=key.agent, session_key=str(key), now=now))
+    trust = await trust_in(house.grants, key, house.clock.now_ms())
     return [ShownText(text.source, text.digest, trust.covers(text)) for text in texts]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ CHOSEN_MODEL, CHOSEN_THINKING = "-model", "-thinking"  # how the ids of changes 
 SENT = "-sent-"  # in the id of words that were sent into a session from another one: they answer nobody there
 
 
-class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True, gc=False):
     id: str
     timestamp: str  # ISO 8601, UTC
     parent_id: str | None = None
@@ -115,7 +116,7 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, gc=False):
     """An entry as stored: `payload` is the JSON object as it was written, byte for byte.
 
     `speaker` is set for what came from another home: whose words a person's are there, as far as they do not say.
@@ -164,6 +165,8 @@ def _as_told(entry: Entry, speaker: Origin) -> Entry:
     if isinstance(entry, ModelChange | ThinkingLevelChange):
         ours = entry.id.endswith((CHOSEN_MODEL, CHOSEN_THINKING))  # it went out with an export and came back
         return entry if ours else msgspec.structs.replace(entry, used=True)
+    if isinstance(entry, CustomMessageEntry):  # a program there has put it in, from wherever
+        return msgspec.structs.replace(entry, details={**(entry.details or {}), "origin": str(Origin.OUTSIDE)})
     if not isinstance(entry, MessageEntry) or isinstance(entry.message, AssistantMessage):
         return entry
     origin = Origin.OUTSIDE if isinstance(entry.message, ToolResult) else speaker
@@ -172,11 +175,18 @@ def _as_told(entry: Entry, speaker: Origin) -> Entry:
     return msgspec.structs.replace(entry, message=msgspec.structs.replace(entry.message, origin=origin))
 
 
+def is_straight(entries: Sequence[Entry | Broken | Row]) -> bool:
+    """Whether each follows the one before it."""
+    return all(later.parent_id == entry.id for entry, later in pairwise(entries))
+
+
 def branch(entries: Sequence[Entry | Broken]) -> list[Entry | Broken]:
     """The path from the root to the last entry.
 
     A parent that does not exist is replaced by the entry before: a damaged link may cost order, never history.
     """
+    if is_straight(entries):
+        return list(entries)
     position = {entry.id: index for index, entry in enumerate(entries)}
     path: list[Entry | Broken] = []
     index = len(entries) - 1

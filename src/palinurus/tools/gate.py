@@ -27,7 +27,7 @@ from palinurus.ledger.audit import AuditEvent, AuditLog, Kind
 from palinurus.sessions.journal import redacted
 from palinurus.tools.approvals.approval import Approval, Asker
 from palinurus.tools.grants.grants import GrantStore, covers_call
-from palinurus.tools.grants.trust import granted_trust
+from palinurus.tools.grants.trust import trust_in
 from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, must_ask, offered
 from palinurus.tools.policy.names import canonical
 from palinurus.tools.registry import Registry
@@ -116,9 +116,8 @@ class Gate:
         """With what the owner trusts at this moment: it may have been said since the turn began."""
         if not run.outside:
             return run
-        key, now = run.key, self.watch.clock.now_ms()
-        held = await self.watch.grants.active(agent=key.agent, session_key=str(key), now=now)
-        return msgspec.structs.replace(run, trust=granted_trust(held))
+        trust = await trust_in(self.watch.grants, run.key, self.watch.clock.now_ms())
+        return msgspec.structs.replace(run, trust=trust)
 
 
 class Hands(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from palinurus.agent.agent import SessionWorkspace
 from palinurus.agent.loop import Hands
-from palinurus.config.handling import HandsSettings, hands_settings
+from palinurus.config.handling import HandsSettings, hands_settings, untrusted_paths
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.memory_settings import memory_settings
@@ -49,6 +49,7 @@ from palinurus.wiring.mcp import McpBench
 from palinurus.wiring.policy import policy_of
 from palinurus.wiring.skills import known_skills
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.file_origins import FileOrigins
 from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.instructions import Instructions, instructions_in
 
@@ -69,7 +70,9 @@ class Bench:
         new_id: NewId,
         memory: Callable[[str], Memory],
         skills: Callable[[str], Skills],
+        origins: FileOrigins,
     ) -> None:
+        self.origins = origins
         self.home = home
         self.skills = skills
         self.memory = memory
@@ -83,7 +86,7 @@ class Bench:
         self._copies: dict[tuple[Path, Path, bool, bool], WorkspaceFiles] = {}
 
     def files(self, root: Path) -> WorkspaceFiles:
-        return self._files.setdefault(root, WorkspaceFiles(Boundary(root)))
+        return self._files.setdefault(root, WorkspaceFiles(Boundary(root), self.origins))
 
     def files_of(self, place: Quarters) -> WorkspaceFiles:
         """The workspace of a session. The folder of its sandbox is made when it is first used."""
@@ -91,7 +94,8 @@ class Bench:
             return self.files(place.workspace)
         prepare_private(place, place.own)
         kind = (place.workspace, place.own, place.private, place.shared)
-        return self._copies.setdefault(kind, WorkspaceFiles(boundary_of(place, self.files(place.own).boundary)))
+        boundary = boundary_of(place, self.files(place.own).boundary)
+        return self._copies.setdefault(kind, WorkspaceFiles(boundary, self.origins))
 
     async def close(self) -> None:
         await self.processes.close()
@@ -116,6 +120,7 @@ class Workshop:
         self._loaded = loaded
         self._bench = bench
         self._house_tools = house_tools  # those that reach into rooms above
+        bench.origins.use_kinds(untrusted_paths(loaded.config))
         self._made: dict[str, AgentHands] = {}
         self._wider: dict[str, tuple[tuple[Tool, ...], Gate]] = {}  # with the tools of servers, as they were last
 
@@ -132,6 +137,7 @@ class Workshop:
         return (await self._gate(agent_id)).tools.all()
 
     async def _gate(self, agent_id: str) -> Gate:
+        await self._bench.origins.load()
         made = self.of(agent_id)
         more = await made.servers.tools()
         if not more:
@@ -156,6 +162,7 @@ class Workshop:
 
     async def workspace_of(self, key: SessionKey, agent: AgentSettings) -> SessionWorkspace:
         """Where a session works, brought up to date. Trouble with it is something that the model is told."""
+        await self._bench.origins.load()
         place = self.quarters(key)
         told = describe_sandbox(place, await self.sandbox(key.agent).check())
         try:
@@ -180,7 +187,7 @@ class Workshop:
 
         tools = [*self._file_tools(agent.workspace, place, settings), *self._web_tools(settings), *self._house_tools]
         if memory_settings(config, bench.home, agent.agent_id).enabled:
-            tools += memory_tools(lambda: bench.memory(agent.agent_id), Boundary(agent.workspace))
+            tools += memory_tools(lambda: bench.memory(agent.agent_id), Boundary(agent.workspace), bench.origins)
         tools += exec_tools(
             ExecDesk(
                 place,
@@ -196,6 +203,7 @@ class Workshop:
                 lambda room: prepare_private(room, agent.workspace),
                 given=self._given,
                 heeds_outside=settings.untrusted != "allow",
+                origins=bench.origins,
             )
         )
         gate = Gate(

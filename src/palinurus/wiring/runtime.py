@@ -73,6 +73,7 @@ from palinurus.storage.audit import SqliteAudit
 from palinurus.storage.database import Database, OnCommit
 from palinurus.storage.examine import was_spoken_to
 from palinurus.storage.exporting import SqliteExporter
+from palinurus.storage.file_origins import SqliteFileOrigins
 from palinurus.storage.forgetting import SqliteForgetting
 from palinurus.storage.importing import SqliteImporter
 from palinurus.storage.outbox import SqliteOutbox
@@ -139,6 +140,7 @@ class Runtime:
             audit,
             random_id,
             store,
+            SqliteFileOrigins(self._database),
             own,
             readonly=readonly,
             process=process,

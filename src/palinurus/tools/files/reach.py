@@ -89,8 +89,3 @@ def writing(run: ToolRun, reach: Reach, asked: str) -> Guard:
 def may_see(run: ToolRun, reach: Reach, place: str) -> bool:
     """The same as a question, for lists that leave out what they may not name."""
     return (run.private or not is_private(place)) and not reach.is_closed(place)
-
-
-def is_instructions(place: str) -> bool:
-    """Whether every agent reads it at the beginning of later conversations; what one of them adds is in its Reach."""
-    return INSTRUCTIONS.hold(place)

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.provenance import OutsideText
-from palinurus.tools.grants.grants import Grant, GrantDraft
+from palinurus.tools.grants.grants import Grant, GrantDraft, GrantStore
 
 TRUST = "trust"  # in place of a tool's name
 KINDS = ("host", "file", "mcp", "skill", "text")
@@ -36,6 +37,11 @@ class GrantedTrust(Struct, frozen=True):
 def granted_trust(grants: Iterable[Grant]) -> GrantedTrust:
     named = (source for grant in grants if grant.tool == TRUST for source in grant.args)
     return GrantedTrust(frozenset(filter(is_trustable, named)))
+
+
+async def trust_in(grants: GrantStore, key: SessionKey, now: int) -> GrantedTrust:
+    """What is trusted in a session at this moment."""
+    return granted_trust(await grants.active(agent=key.agent, session_key=str(key), now=now))
 
 
 def is_trustable(source: str) -> bool:
