@@ -19,7 +19,12 @@ def needs_mailbox(case: Case) -> bool:
 
 
 def params() -> list[object]:
-    return [pytest.param(case, id=case.name, marks=[] if case.quick else pytest.mark.slow) for case in CASES]
+    return [pytest.param(case, id=case.name, marks=marks(case)) for case in CASES]
+
+
+def marks(case: Case) -> list[pytest.MarkDecorator]:
+    slow = [] if case.quick else [pytest.mark.slow]
+    return [*slow, pytest.mark.xfail(reason=case.open_because, strict=True)] if case.open_because else slow
 
 
 @pytest.mark.parametrize("case", params())
@@ -51,7 +56,9 @@ async def test_the_same_order_from_the_owner_is_done_and_seen(
 
 
 def test_the_corpus_has_every_source_and_all_that_is_written_for_it() -> None:
-    assert len(CASES) >= 60
+    held = [case for case in CASES if not case.open_because]
+    assert len(held) >= 60
+    assert len(CASES) - len(held) <= 2  # nobody opens another without a word
     assert len({case.name for case in CASES}) == len(CASES)
     assert {*Counter(case.source for case in CASES)} == {*SOURCES}
     assert {case.way for case in CASES} == {*WAYS}
