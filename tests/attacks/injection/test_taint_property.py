@@ -85,6 +85,7 @@ async def download(life: Life, path: str) -> None:
 async def skill(life: Life, _: str) -> None:
     name = f"tides{life.number}"
     life.home.install_skill(name, "tells the tides", life.canary())
+    await life.home.restart()  # a house that nobody tells of a new skill may look for some only now and then
     await life.says(f"/{name} for tomorrow")
 
 
