@@ -40,6 +40,7 @@ test: setup packages  ## everything but browsers and real peers
 
 test-real: setup  ## what needs a browser, a real peer or the small embedded model
 	@sh tools/debian-packages chromium
+	@sh tools/debian-packages podman runc catatonit busybox-static:busybox || echo "Tests of containers are skipped."
 	@$(BIN)/pal models install embedded || echo "Its tests are skipped."
 	@timeout 240 sh tools/openclaw $(BIN) || echo "OpenClaw could not be installed: its tests are skipped."
 	@timeout 240 sh tools/clawhub $(BIN) || echo "clawhub could not be installed: its tests are skipped."

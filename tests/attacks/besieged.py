@@ -26,6 +26,8 @@ import apsw
 from msgspec import Struct
 from serving import PATIENCE, Visitor
 
+from palinurus.testing.pytest_plugin import watched_child
+
 PAL = Path(sys.executable).with_name("pal")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 1024 * 1024
@@ -171,7 +173,7 @@ def besieged(
         limited = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *words]
         process = subprocess.Popen(
             limited if files else words,
-            env=environment(root),
+            env=environment(root) | watched_child(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

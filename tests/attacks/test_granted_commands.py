@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
-from exec_bench import PATH, Bench, a_run, nothing_is_left, working_bubblewrap
+from exec_bench import PATH, Bench, a_run, nothing_is_left, until, working_bubblewrap
 
 from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import NotFound, SandboxError
@@ -312,3 +314,73 @@ async def test_what_a_shell_string_does_not_name_may_change_and_a_folder_may_fil
     (workspace / "build" / "new").write_text("")
     (workspace / "other").write_text("")
     assert "new\n[exit 0" in str((await prepared.run()).content)
+
+
+# ——— what is written to a console later
+
+
+@pytest.mark.parametrize("ask", ["on-miss", "off"])
+async def test_a_granted_console_runs_nothing_that_is_written_to_it_unasked(tmp_path: Path, ask: Any) -> None:
+    if shutil.which("sqlite3", path=PATH) is None:
+        pytest.skip("sqlite3 is not installed")
+    rules = ("sqlite3 *", "sqlite3 x.db", "sqlite3 x.db 'select 1'", "echo *")
+    bench = Bench(tmp_path, ExecSettings(allowlist=rules, ask=ask))
+    shell = f".shell touch {tmp_path}/escaped"
+    for command in ("sqlite3 x.db", f"echo '{shell}' | sqlite3 x.db", f"sqlite3 x.db '{shell}'"):
+        prepared = await bench.prepare(command=command, background=True)
+        assert prepared.ask or prepared.refusal
+    assert "1\n[exit 0" in await bench.runs("sqlite3 x.db 'select 1'")
+    if ask == "off":
+        return
+    prepared = await bench.prepare(command="sqlite3 x.db", background=True)
+    await prepared.run()  # a person has let it run: that is all they did
+    job = bench.processes.of(a_run().key)[0]
+    told = await bench.use(bench.process, action="write", process_id=job.id, text=f"{shell}\n.quit\n")
+    assert told.is_error
+    assert "as good as a command" in str(told.content)
+    assert not (tmp_path / "escaped").exists()
+
+
+# ——— two at once
+
+
+async def test_two_granted_gits_run_one_after_the_other(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one may change what the second one means, so that is judged when the first one has ended."""
+    bench = bench_of(workspace, (*GIT, "git tag -a x -F gate"))
+    git(workspace, "config", "user.name", "a")
+    git(workspace, "config", "user.email", "a@b")
+    os.mkfifo(workspace / "gate")
+    await bench.use(bench.exec, command="git tag -a x -F gate", background=True)
+    job = bench.processes.of(a_run().key)[0]
+    with monkeypatch.context() as patience:
+        patience.setattr("palinurus.tools.exec.steps.PATIENCE_SECONDS", 0.05)
+        with pytest.raises(SandboxError, match="another granted command is still at work on a repository"):
+            await bench.use(bench.exec, command="git status")
+    assert "figs" in str((await bench.approved(command="cat notes.md")).content)  # others need not wait
+    (workspace / "gate").write_text("a tag\n")
+    assert await job.wait(60)
+    ran = make_trap(workspace)
+    both = [await bench.prepare(command=command) for command in ("git add sub", "git status")]  # each is allowed by now
+    add, status = await asyncio.gather(*(asyncio.wait_for(each.run(), 60) for each in both), return_exceptions=True)
+    assert not isinstance(add, BaseException)
+    assert isinstance(status, SandboxError)
+    assert "the repository names programs that git would run (a repository inside it)" in str(status)
+    assert not ran.exists()
+
+
+async def test_who_gives_up_or_fails_does_not_keep_the_others_waiting(workspace: Path) -> None:
+    bench = Bench(workspace, ExecSettings(allowlist=(*GIT, "git tag -a x -F gate"), ask="on-miss"))
+    os.mkfifo(workspace / "gate")
+    going = asyncio.create_task(bench.use(bench.exec, command="git tag -a x -F gate"))
+    await until(lambda: bench.started)
+    going.cancel()
+    await asyncio.wait({going}, timeout=60)
+    prepared = await bench.prepare(command="git status")
+    git(workspace, "config", "core.fsmonitor", "x")
+    with pytest.raises(SandboxError, match="no longer allowed"):
+        await prepared.run()
+    git(workspace, "config", "--unset", "core.fsmonitor")
+    told = await asyncio.gather(
+        *(bench.runs(command) for command in ("git status", "git log", "git diff", "git status"))
+    )
+    assert all("[exit 0" in each for each in told)

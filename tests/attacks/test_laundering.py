@@ -327,16 +327,24 @@ async def test_nor_with_a_note_that_a_command_wrote(pal: Harness) -> None:
     assert await asks(pal, call("read", path=DAY))
 
 
-@pytest.mark.parametrize("name", ["read", "grep", "exec"])
-async def test_a_marked_note_is_from_outside_whoever_shows_it(pal: Harness, name: str) -> None:
-    await poisoned(pal, call("memory_write", text=ORDER))
-    steps = {
-        "read": call("read", path=DAY),
-        "grep": call("grep", pattern="password", path="memory"),
-        "exec": shell(f"cat {DAY}"),
-    }
-    assert await asks(pal, steps[name])
-    assert (await last(pal, name)).origin == Origin.OUTSIDE
+@pytest.mark.parametrize("length", [0, 3_900])  # of a long line the end is not shown, and there stands the mark
+@pytest.mark.parametrize(
+    "step",
+    [
+        call("read", path=DAY),
+        call("grep", pattern="password", path="memory"),
+        call("edit", path=DAY, old="Assistant", new="Helper"),
+        shell(f"cut -c 1-60 {DAY}"),
+        shell("cut -c 1-60 memory/*"),
+        shell("cd memory; cut -c 1-60 2026-11-15.md"),
+        shell("grep -rh password ."),
+    ],
+    ids=lambda step: str(step.arguments if isinstance(step, ToolCall) else step),
+)
+async def test_a_marked_note_is_from_outside_whoever_shows_it(pal: Harness, step: ToolCall, length: int) -> None:
+    await poisoned(pal, call("memory_write", text=f"{ORDER}{' figs' * (length // 5)}"))
+    assert await asks(pal, step)
+    assert (await last(pal, step.name)).origin == Origin.OUTSIDE
 
 
 async def test_the_owners_own_notes_stay_the_owners(pal: Harness) -> None:

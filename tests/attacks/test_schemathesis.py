@@ -35,7 +35,7 @@ def described(here: Besieged) -> schemathesis.BaseSchema:
 
 @pytest.mark.parametrize("known", [True, False], ids=["with a token", "without"])
 async def test_no_route_stumbles_over_what_fits_its_description_or_does_not(playground: Besieged, known: bool) -> None:
-    schema = described(playground)
+    schema = await asyncio.to_thread(described, playground)
     async with siege(playground, memory=60 * 1024 * 1024, patience=3.0, changes=known):
         for found in schema.get_all_operations():
             await asyncio.to_thread(_try, found.ok(), playground, known=known)

@@ -20,7 +20,9 @@ def test_without_a_config_commands_run_in_a_sandbox_with_the_workspace(pal_comma
     assert told.out.startswith("agent:main:main: Commands run in a sandbox (bubblewrap).")
     lines = [" ".join(line.split()) for line in told.out.splitlines()]
     assert f"{workspace} read-write the agent's workspace, which it may change" in lines
-    assert {"network: none", "together: at most 128 processes"} <= set(lines)
+    assert {"network: none", "a command in all: at most 2,048 MiB of memory, 128 processes, 20,480 MiB written"} <= set(
+        lines
+    )
     assert any(line.startswith("no mode is set") for line in lines)
 
 
@@ -51,7 +53,7 @@ def test_only_the_names_of_variables_are_shown(pal_command: Pal) -> None:
 @pytest.mark.slow
 def test_the_walls_are_tried_and_hold(pal_command: Pal, home: Home) -> None:
     told = pal_command("sandbox", "test")
-    assert (told.code, told.out.count("✓"), "✗" in told.out) == (0, 10, False)
+    assert (told.code, told.out.count("✓"), "✗" in told.out) == (0, 11, False)
     assert "All walls hold." in told.out
     assert not {path.name for path in home.root.iterdir() if "probe" in path.name or "trial" in path.name}
 

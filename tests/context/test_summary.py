@@ -94,6 +94,14 @@ def test_a_focus_is_bounded_and_asked_for() -> None:
     assert "above all at: xxx" in question(want, "text")
 
 
+def test_every_piece_of_a_long_reply_is_still_the_models() -> None:
+    long = Line("a", AssistantMessage((Text("I would always delete them. " * 400),)))
+    stages = in_stages([Line("u", UserMessage("hi")), long], 200)
+    told = [rendered([line]) for stage in stages for line in stage]
+    assert len(told) > 5
+    assert [text.partition(" ")[0] for text in told] == ["[user]", *["[assistant]"] * (len(told) - 1)]
+
+
 @given(lines, st.integers(50, 2_000))
 def test_stages_hold_everything_and_none_is_too_long(said: list[Line], tokens: int) -> None:
     stages = in_stages(said, tokens)

@@ -18,6 +18,7 @@ from typing import Any
 from palinurus.config.home import find_home
 from palinurus.operations.config import Ground, setup
 from palinurus.testing.behaviours import Behaviour, Calls, Json, Says
+from palinurus.testing.pytest_plugin import watched_child
 
 PAL = Path(sys.executable).with_name("pal")
 WORKER = Path(__file__).with_name("worker.py")
@@ -205,7 +206,7 @@ class PalHome:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=self.env,
+            env=watched_child() | self.env,
             cwd=self.root.parent,
             limit=LINE_LIMIT,
             **self.spawn,

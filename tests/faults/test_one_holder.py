@@ -105,6 +105,22 @@ async def test_a_used_home_without_its_database_is_refused_and_nothing_new_is_ma
     assert database["state"] == "bad", database
 
 
+async def test_a_start_that_is_refused_leaves_the_log_of_an_emptied_database_where_it_is(home: PalHome) -> None:
+    """The last words may stand there alone: whoever puts the file back has them all."""
+    chat = await chatting(home)
+    await chat.kill()
+    log = home.database.with_name("home.sqlite-wal")
+    file, last_words = home.database.read_bytes(), log.read_bytes()
+    assert last_words
+    empty(home.database)
+    for command in (("agent", "-m", "hello"), ("doctor",)):
+        assert (await home.pal(*command)).code == 1
+        assert log.read_bytes() == last_words
+    home.database.write_bytes(file)
+    shown = await home.pal("sessions", "show")
+    assert "first words" in shown.out
+
+
 async def test_a_home_that_is_killed_keeps_its_form_without_its_log(home: PalHome) -> None:
     """The file alone, without its -wal, is a database of this release and no empty one."""
     chat = await chatting(home)

@@ -36,7 +36,7 @@ async def test_words_from_outside_and_what_was_said_after_reading_them_are_marke
         UserMessage("anchor one, from a stranger", origin=Origin.OUTSIDE),
         AssistantMessage((Text("anchor two, as the stranger says"),)),
         UserMessage("anchor three, says the owner"),
-        AssistantMessage((Text("anchor four, of my own"),)),
+        AssistantMessage((Text("anchor four, perhaps of my own"),)),
         ToolResult("c", "web_fetch", "a page", origin=Origin.OUTSIDE),
         AssistantMessage((Text("anchor five, as the page says"),)),
         UserMessage("anchor six, says the owner"),
@@ -51,7 +51,7 @@ async def test_words_from_outside_and_what_was_said_after_reading_them_are_marke
         for word in ["one", "two", "three", "four", "five", "six"]
         if f"anchor {word}," in line and OUTSIDE_MARK in line
     }
-    assert (len(found), marked) == (6, {"one", "two", "five"})
+    assert (len(found), marked) == (6, {"one", "two", "four", "five"})  # the stranger is still read at the fourth
     await notes.close()
 
 

@@ -24,7 +24,7 @@ MOST = 100_000
 
 async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[str, Any]:
     workspace = Path(order["workspace"])
-    told = instructions_in(workspace, order.get("files", ()), order.get("folders", ()))
+    told = instructions_in(workspace, order.get("files", ()), order.get("folders", ()), order.get("records", ()))
     network = order.get("network", False)
     place = Quarters("required", workspace, order.get("writable", True), network=network, instructions=told)
     limits = Limits(**{"wall_seconds": 15.0, **order.get("limits", {})})
@@ -61,11 +61,13 @@ async def until_said(process: Process, word: bytes) -> bytes:
 async def main() -> None:
     home = Path(sys.argv[1])
     sandbox = BubblewrapSandbox(home, home.parent)
+    watched = BubblewrapSandbox(home, home.parent, find_groups=lambda: None)
     walls = await sandbox.check()
     print(json.dumps({"works": walls.works, "why": walls.why, "pid": os.getpid()}), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         try:
-            outcome = await carry_out(sandbox, json.loads(line))
+            order = json.loads(line)
+            outcome = await carry_out(watched if order.get("watched") else sandbox, order)
         except (PalinurusError, TimeoutError) as error:
             outcome = {"error": str(error) or type(error).__name__}
         print(json.dumps(outcome), flush=True)

@@ -72,7 +72,7 @@ async def test_the_probes_find_all_walls_standing(sandbox: BubblewrapSandbox, tm
     place = Quarters("required", tmp_path / "home" / "workspace", writable=True)
     probes = [probe async for probe in Probing(sandbox, place, tmp_path / "home").run()]
     assert [(probe.name, probe.what) for probe in probes if not probe.passed] == []
-    assert len(probes) == 10
+    assert len(probes) == 11
 
 
 @pytest.mark.slow

@@ -47,7 +47,15 @@ def test_every_wall_is_asked_for(owned: Path) -> None:
     assert value(asked, "--memory") == value(asked, "--memory-swap") == str(256 * MIB)
     assert value(asked, "--mount") == f"type=bind,source={owned},target={owned}"
     assert value(asked, "--user") == f"{owned.stat().st_uid}:{owned.stat().st_gid}"
-    assert asked[-5:] == ["--entrypoint", "sh", "debian:bookworm-slim", "-c", "true"]
+    image = asked.index("debian:bookworm-slim")
+    assert asked[image - 2 : image] == ["--entrypoint", "/bin/sh"]
+    assert asked[image + 1 :] == ["-c", 'exec "$@" 2>&1', "sh", "sh", "-c", "true"]
+
+
+def test_what_the_owners_git_would_run_cannot_be_written(owned: Path) -> None:
+    (owned / ".git").mkdir()
+    assert f"type=bind,source={owned}/.git,target={owned}/.git,readonly" in arguments(owned)
+    assert f"source={owned}/.git" not in " ".join(arguments(owned, mounts=(Mount(owned, str(owned)),)))
 
 
 def test_no_variable_stands_in_an_argument(owned: Path) -> None:

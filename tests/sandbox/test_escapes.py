@@ -340,6 +340,14 @@ def test_folders_of_skills_and_files_that_the_config_adds_are_guarded_with_all_a
     assert [path.name for path in (room.workspace / ".agents" / "skills").iterdir()] == ["pdf"]
 
 
+def test_a_record_of_what_a_registry_brought_stays_and_none_is_made(room: Starter) -> None:
+    room.tries("mkdir .clawhub && echo '{}' > .clawhub/lock.json")
+    more = {"records": [str(room.workspace / name / "lock.json") for name in (".clawhub", ".clawdhub")]}
+    line = "( echo x > .clawhub/lock.json; rm -rf .clawhub; mv .clawhub gone ) 2>/dev/null; cat .clawhub/lock.json"
+    assert room.tries(line, guarded=True, **more).said == "{}\n"
+    assert not (room.workspace / ".clawdhub").exists()
+
+
 def test_a_file_where_a_folder_of_skills_would_lie_stays(room: Starter) -> None:
     (room.workspace / ".agents").write_text("a file\n")
     tried = room.tries("( rm -f .agents; mkdir -p .agents/skills/evil ) 2>/dev/null; echo done", guarded=True)

@@ -84,8 +84,8 @@ def test_no_name_from_outside_becomes_a_path(one: str, other: str) -> None:
 
 
 def test_limits_network_and_variables_come_from_the_config() -> None:
-    found = place(memory_mb=64, processes=9, cpu_seconds=3, file_mb=1, network=True, env={"A": "1"})
-    assert found.limits == Limits(64 * MIB, 3, 9, MIB)
+    found = place(memory_mb=64, processes=9, cpu_seconds=3, file_mb=1, disk_mb=2, network=True, env={"A": "1"})
+    assert found.limits == Limits(64 * MIB, 3, 9, MIB, disk_bytes=2 * MIB)
     assert (found.network, found.env) == (True, {"A": "1"})
 
 

@@ -6,16 +6,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from itertools import count, islice
 
-import msgspec
 import pytest
 
-from palinurus.testing.faults import Weather, dice_for
+from palinurus.testing.faults import CALM, Weather, dice_for
 from palinurus.testing.simulator import main, on_disk, simulate
+from palinurus.testing.world import LOSSES
 
 LIVES = 60
 AT_A_TIME = 20
 STEPS = 40
+DISK_LIVES, DISK_STEPS = 12, 25
 
 FAILED_ONCE = ((2, 60), (30, 60), (38, 60), (75, 60), (149, 60), (217, 60), (457, 60), (670, 60), (2, 40))
 """Seeds and steps that broke a promise. A seed is a life only for the code it was drawn with, so what such a life has
@@ -33,14 +36,37 @@ def test_the_promises_hold_where_they_once_did_not(seed: int, steps: int) -> Non
     simulate(seed, steps)
 
 
-@pytest.mark.parametrize("seed", [3, 8])
-def test_the_promises_hold_over_sqlite(seed: int) -> None:
-    simulate(seed, 20, shelf=on_disk)
+def test_the_promises_hold_on_a_disk_whose_files_vanish() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(DISK_LIVES):
+        seen.update(simulate(seed, DISK_STEPS, shelf=on_disk).counts)
+    assert {"lock kept", "lock taken", *(f"lost {what}" for what in LOSSES)} <= seen.keys()
+
+
+def seeds_with(kind: str) -> Iterator[int]:
+    """Whose lives have a slow disk, or a verbose model."""
+    return (seed for seed in count() if getattr(CALM.with_more(dice_for(seed, "more weather")), kind))
+
+
+def test_the_promises_hold_with_a_model_that_says_far_too_much() -> None:
+    said = sum(simulate(seed, 15).counts.get("verbose", 0) for seed in islice(seeds_with("verbose"), 3))
+    assert said > 10
+
+
+def test_the_promises_hold_on_a_disk_that_takes_seconds() -> None:
+    for seed in islice(seeds_with("slow"), 3):
+        simulate(seed, DISK_STEPS, shelf=on_disk)
+
+
+def test_a_seed_gives_the_same_life_on_a_disk_each_time() -> None:
+    seed = next(seeds_with("slow"))
+    life = simulate(seed, DISK_STEPS, shelf=on_disk)
+    assert simulate(seed, DISK_STEPS, shelf=on_disk) == life
 
 
 def test_a_seed_gives_the_same_life_each_time_and_another_seed_another() -> None:
-    stormy = (seed for seed in range(100) if all(msgspec.structs.astuple(Weather.drawn(dice_for(seed, "world")))))
-    seed = next(stormy)
+    drawn = ((seed, Weather.drawn(dice_for(seed, "world"))) for seed in range(100))
+    seed = next(seed for seed, it in drawn if it.delay and it.fail and it.crash and it.lie)
     life = simulate(seed, STEPS)
     assert simulate(seed, STEPS) == life
     assert simulate(seed + 1, STEPS).digest != life.digest

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
@@ -25,22 +26,25 @@ from palinurus.providers.provider import Head
 from palinurus.sessions import journal
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.transcript import Entry
+from palinurus.storage.database import Database, Work
 from palinurus.testing.hands import MemoryAudit
-from palinurus.testing.simulator import in_memory, main, simulate
+from palinurus.testing.shelf import MakeShelf, Shelf
+from palinurus.testing.simulator import in_memory, main, on_disk, simulate
 from palinurus.testing.stores import MemoryInbox, MemorySessions
 from palinurus.testing.virtual import Deadlock
-from palinurus.testing.world import MakeShelf, PromiseBroken, Shelf
+from palinurus.testing.world import PromiseBroken
+from palinurus.wiring.lock import HomeLock
 from palinurus.workspace.files import WorkspaceFiles
 
 LIVES = 40
-STEPS = 40
+STEPS, DISK_STEPS = 40, 25
 
 
 def found(shelf: MakeShelf = in_memory, lives: int = LIVES) -> int:
     """The promise that the bug breaks, by the first life that shows it."""
     for seed in range(lives):
         try:
-            simulate(seed, STEPS, shelf=shelf)
+            simulate(seed, DISK_STEPS if shelf is on_disk else STEPS, shelf=shelf)
         except PromiseBroken as broken:
             return int(str(broken).removeprefix("promise ").partition(":")[0])
         except Deadlock:
@@ -114,6 +118,25 @@ class ReversesPending(MemoryInbox):
 )
 def test_a_store_that_lies_is_found(shelf: MakeShelf, promises: set[int]) -> None:
     assert found(shelf) in promises
+
+
+class ForgetsWhatTakesLong(MemorySessions):
+    """As one who gives a write up that the disk has kept waiting for five seconds, and says that it was done."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        super().__init__(clock, new_id)
+        self._last: tuple[int, str] = (0, "")
+        self._time = clock
+
+    async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
+        (then, whose), now = self._last, self._time.now_ms()
+        self._last = now, session_id
+        late = whose == session_id and now - then == 5_000
+        return await super().append(session_id, () if late else entries, change)
+
+
+def test_a_store_that_loses_what_takes_long_is_found() -> None:
+    assert found(shelf_of(ForgetsWhatTakesLong)) in (1, 10, 20)
 
 
 def test_merging_messages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +239,55 @@ def test_two_turns_at_once_in_a_session_are_found(monkeypatch: pytest.MonkeyPatc
 def test_sending_calls_as_the_model_gave_them_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palinurus.agent.loop.answered", lambda reply, results: (reply, *results))
     assert found() == 7
+
+
+def test_a_holder_that_writes_on_after_it_lost_the_home_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Database, "_check_epoch", lambda self, connection: None)
+    assert found(on_disk) in (1, 10, 20)
+
+
+def test_a_holder_that_does_not_look_for_its_lock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HomeLock, "keep", lambda self, command: True)
+    assert found(on_disk) == 6
+
+
+def test_a_home_that_begins_anew_without_its_database_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palinurus.storage.database.check_not_emptied", lambda path: None)
+    assert found(on_disk) == 1
+
+
+def test_a_look_into_an_emptied_database_that_costs_its_log_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def holds_nothing(path: Path) -> bool:
+        connection = apsw.Connection(str(path))
+        try:
+            return not connection.pragma("user_version")
+        finally:
+            connection.close()
+
+    monkeypatch.setattr("palinurus.storage.database._holds_nothing", holds_nothing)
+    assert found(on_disk) == 1
+
+
+def test_a_log_that_is_never_moved_into_its_file_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Database, "_checkpoint", lambda self: None)
+    assert found(on_disk) == 1
+
+
+def test_a_database_that_drops_what_comes_while_its_disk_is_busy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def commit(self: Database, works: list[Work[Any]]) -> list[Any]:
+        return real(self, works[:1]) + [None] * len(works[1:])
+
+    real = Database._commit
+    monkeypatch.setattr(Database, "_commit", commit)
+    assert found(on_disk) in (1, 8, 10)
+
+
+@pytest.mark.parametrize(("cap", "most"), [("MAX_TEXT", 1_200_000), ("MAX_CALLS", 1_000)])
+def test_a_reply_of_which_too_much_is_kept_is_found(cap: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palinurus.testing.faults.VERBOSE_MODELS", 1.0)
+    for module in ("reply", "http"):
+        monkeypatch.setattr(f"palinurus.providers.wires.{module}.{cap}", most, raising=False)
+    assert found() == 10
 
 
 def test_a_failing_seed_is_printed_and_the_command_fails(

@@ -81,6 +81,10 @@ async def test_every_file_of_the_prompt_and_every_root_of_skills_asks(lodging: L
     assert all(await lodging.reasons(*places))
 
 
+async def test_what_says_that_a_skill_is_a_strangers_asks_too(lodging: Lodging) -> None:
+    assert all(await lodging.reasons(".clawhub/lock.json", ".agents/.clawhub/lock.json", "team/.clawhub/lock.json"))
+
+
 async def test_another_spelling_asks_too_and_what_lies_beside_does_not(lodging: Lodging) -> None:
     assert all(await lodging.reasons("Skills/x/SKILL.md", ".Agents/SKILLS/x.md", "DOCS/rules.MD", "agents.md"))
     beside = ("docs/OTHER.md", ".agents/notes.md", "team/notes.md", "skills.md", "team/library/x.md", "x/AGENTS.md")

@@ -30,6 +30,8 @@ RestartSec=2
 TimeoutStopSec=120
 KillMode=mixed
 UMask=0077
+# It may make control groups: the kernel then holds the memory of each command in all.
+Delegate=memory
 
 [Install]
 WantedBy=default.target

@@ -83,8 +83,9 @@ def _walls(told: Explained) -> list[str]:
     access = {True: "read-write", False: "read-only"}
     rows = [f"{seen.path:<{width}}  {access[seen.writable]:<10}  {seen.what}" for seen in told.seen]
     rows.append(f"network: {'the whole network of this machine, loopback included' if told.network else 'none'}")
-    most = f"{told.memory_mb:,} MiB of memory, {told.cpu_seconds:,} s of CPU, {told.file_mb:,} MiB a file"
-    rows += [f"each process: at most {most}", f"together: at most {told.processes} processes"]
+    rows.append(f"each process: at most {told.cpu_seconds:,} s of CPU, {told.file_mb:,} MiB a file")
+    most = f"{told.memory_mb:,} MiB of memory, {told.processes} processes, {told.disk_mb:,} MiB written"
+    rows.append(f"a command in all: at most {most}")
     rows.append(f"scope: {told.scope} shares one private workspace" if told.access == "none" else "")
     rows.append(f"variables of the config: {', '.join(told.env)}" if told.env else "")
     return [f"  {row}" for row in rows if row]
@@ -102,6 +103,7 @@ def _tested(shell: Shell, tested: Tested) -> str:
         lines.append(f"{_sign(shell, probe.passed)} {probe.name:<{width}}  {took}  {probe.what}".rstrip())
     failed = sum(not probe.passed for probe in tested.probes)
     lines.append(f"{failed} of {len(tested.probes)} walls do not hold." if failed else "All walls hold.")
+    lines += [shell.dim(f"  note: {remark}") for remark in tested.walls.remarks]
     return "\n".join(lines)
 
 

@@ -60,6 +60,7 @@ class SandboxSettings(Struct, frozen=True):
     processes: int = 128
     cpu_seconds: int = 600
     file_mb: int = 1024
+    disk_mb: int = 20_480
     env: Mapping[str, str] = {}
     docker: DockerOptions = DockerOptions.model_construct()
 

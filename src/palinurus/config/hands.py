@@ -149,7 +149,8 @@ class Tools(AgentTools):
     untrusted: Literal["ask", "deny", "allow"] | None = Field(
         None,
         description="What happens when a turn that has read text from outside wants to run a command outside the"
-        " sandbox, write to somebody new, or change the config. Default ask. Ours.",
+        " sandbox, write to somebody, change what conversations begin with, or reach an address that nobody has named."
+        " Default ask. Ours.",
     )
     untrusted_paths: tuple[str, ...] | None = Field(
         None,
@@ -196,10 +197,11 @@ class SandboxOptions(Section):
     )
     workspace_root: str | None = Field(None, description="Where private workspaces lie. Default <home>/sandboxes.")
     network: bool | None = Field(None, description="Whether commands reach the network. Default false. Ours.")
-    memory_mb: int | None = Field(None, ge=64, description="Memory of one process, in MiB. Default 2048. Ours.")
+    memory_mb: int | None = Field(None, ge=64, description="Memory of a command in all, in MiB. Default 2048. Ours.")
     processes: int | None = Field(None, ge=8, description="Processes at the same time. Default 128. Ours.")
     cpu_seconds: int | None = Field(None, ge=1, description="CPU time of one process. Default 600. Ours.")
     file_mb: int | None = Field(None, ge=1, description="Size of one written file, in MiB. Default 1024. Ours.")
+    disk_mb: int | None = Field(None, ge=1, description="What a command may write in all, in MiB. Default 20480. Ours.")
     env: dict[str, str] = Field({}, description="Variables that commands see. Ours.")
     docker: DockerOptions | None = Field(None, description="Options of the docker backend.")
 

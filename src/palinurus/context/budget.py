@@ -23,16 +23,14 @@ from palinurus.domain.messages import (
 
 IMAGE_TOKENS = 1_200
 MESSAGE_TOKENS = 4  # role and delimiters
-_PIECES = re.compile(
-    r"(?P<word>[A-Za-z\u00c0-\u024f]+)|(?P<digits>[0-9]+)|(?P<space>[ \t]+)|(?P<lines>[\r\n]+)|(?P<mark>[\x21-\x7e])"
-    r"|(?P<wide>[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]+)|(?P<letters>[^\W\d_]+)|(?P<other>.)",
-    re.DOTALL,
-)
-
+_LATIN, _WIDE = r"A-Za-z\u00c0-\u024f", r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
 
 _WORDS, _DIGITS = re.compile("[A-Za-z]+"), re.compile("[0-9]+")
 _INDENTS, _BREAKS = re.compile("[ \t]{2,}"), re.compile("[\r\n]+")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_MARKS = re.compile(r"[!-/:-@\[-`{-~]")
+_LATIN_WORDS, _WIDE_RUNS = re.compile(f"[{_LATIN}]+"), re.compile(f"[{_WIDE}]+")
+_OTHER_LETTERS = re.compile(rf"[^\W\d_{_LATIN}{_WIDE}]+")
 
 
 def estimate_tokens(text: str) -> int:
@@ -41,37 +39,37 @@ def estimate_tokens(text: str) -> int:
 
 
 def _in_ascii(text: str) -> float:
-    """The same as below, several times as quick: a megabyte is counted on the event loop, too."""
+    """The same as below, in half the time."""
     words, digits = (Counter(map(len, runs.findall(text))) for runs in (_WORDS, _DIGITS))
-    single = len(_INDENTS.findall(text)) + len(_BREAKS.findall(text))
     controls = len(_CONTROLS.findall(text))
-    runs = sum(length * count for found in (words, digits) for length, count in found.items())
-    marks = len(text) - runs - controls - sum(map(text.count, " \t\r\n"))
-    total = single + controls + 0.75 * marks
+    marks = len(text) - _length(words) - _length(digits) - controls - _spaces(text)
+    return _runs(text, words, digits) + controls + 0.75 * marks
+
+
+def _in_any_script(text: str) -> float:
+    """Counted by the kind, not piece by piece: a megabyte is counted on the event loop, too."""
+    words, digits = (Counter(map(len, runs.findall(text))) for runs in (_LATIN_WORDS, _DIGITS))
+    marks = len(_MARKS.findall(text))
+    wide, letters = (sum(map(len, runs.findall(text))) for runs in (_WIDE_RUNS, _OTHER_LETTERS))
+    # Emoji and rare signs take several, typographic marks one.
+    others = len(text) - _length(words) - _length(digits) - marks - wide - letters - _spaces(text)
+    # Wide is Chinese, Japanese, Korean: the newest vocabularies need less. Letters are Cyrillic, Arabic, Hindi, ...
+    return _runs(text, words, digits) + others + 0.75 * marks + 1.05 * wide + 0.45 * letters
+
+
+def _runs(text: str, words: Counter[int], digits: Counter[int]) -> float:
+    """Words with the space before them, numbers three digits a token; an indent or a break of lines is one token."""
+    total: float = len(_INDENTS.findall(text)) + len(_BREAKS.findall(text))
     total += sum(count * (1 if length <= 6 else 1 + (length - 6) / 4) for length, count in words.items())
     return total + sum(count * ((length + 2) // 3) for length, count in digits.items())
 
 
-def _in_any_script(text: str) -> float:
-    total = 0.0
-    for match in _PIECES.finditer(text):
-        length = match.end() - match.start()
-        match match.lastgroup:
-            case "word":  # with the space before it
-                total += 1 if length <= 6 else 1 + (length - 6) / 4
-            case "digits":  # three a token
-                total += (length + 2) // 3
-            case "space":  # one space belongs to the next word, an indent is a token
-                total += 0 if length == 1 else 1
-            case "lines" | "other":  # emoji and rare signs take several, typographic marks one
-                total += 1
-            case "wide":  # Chinese, Japanese, Korean: the newest vocabularies need less
-                total += 1.05 * length
-            case "letters":  # Cyrillic, Greek, Arabic, Hindi and the like
-                total += 0.45 * length
-            case _:
-                total += 0.75
-    return total
+def _length(runs: Counter[int]) -> int:
+    return sum(length * count for length, count in runs.items())
+
+
+def _spaces(text: str) -> int:
+    return sum(map(text.count, " \t\r\n"))
 
 
 def message_tokens(message: Message) -> int:

@@ -22,7 +22,7 @@ from palinurus.memory.answer import Answer, Result
 from palinurus.memory.document import MEMORY, SESSIONS
 from palinurus.memory.question import Question
 from palinurus.memory.scope import why_not
-from palinurus.memory.sources import sources_of
+from palinurus.memory.sources import MemorySources, Shown
 from palinurus.providers.scout.asked import asked
 from palinurus.providers.scout.words import stems_of
 from palinurus.workspace.files import WorkspaceFiles
@@ -82,8 +82,8 @@ class Recall:
         """Paths of those that lie in a file from outside."""
         if self._files is None:
             return frozenset()
-        files, collections = self._files, self._settings.collections
-        told = sources_of(files.origins, files.boundary, collections, [(each.path, each.snippet) for each in found])
+        sources = MemorySources(self._files.origins, self._files.boundary, self._settings.collections)
+        told = sources.of(Shown(each.path, each.snippet, each.start_line, each.end_line) for each in found)
         return frozenset(source.removeprefix("file:") for source in told)
 
     def _today(self) -> date:

@@ -16,7 +16,7 @@ from palinurus.context.budget import estimate_tokens
 from palinurus.context.extract import extract
 from palinurus.context.identifiers import identifiers
 from palinurus.context.view import Line
-from palinurus.domain.messages import AssistantMessage, Image, Message, Origin, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Image, Message, Origin, Text, ToolResult, UserMessage
 
 DECISIONS, TODOS, RULES, ASKS, EXACT = HEADINGS = (
     "## Decisions",
@@ -176,10 +176,16 @@ def _pieces(line: Line, tokens: int) -> Iterable[tuple[Line, int]]:
         yield line, cost
         return
     size = max(tokens * len(text) // cost * 3 // 4, 1)  # a part of it may be denser than the rest
-    origin = Origin.AGENT if isinstance(line.message, AssistantMessage) else line.message.origin
     for start in range(0, len(text), size):
         piece = text[start : start + size]
-        yield Line(line.id, UserMessage(piece, origin=origin)), estimate_tokens(piece)
+        yield Line(line.id, _as_said(line.message, piece)), estimate_tokens(piece)
+
+
+def _as_said(message: Message, piece: str) -> Message:
+    """Part of a message, by the same speaker: what the model said must not be taken for a word of the user's."""
+    if isinstance(message, AssistantMessage):
+        return AssistantMessage((Text(piece.removeprefix("[assistant] ")),))
+    return UserMessage(piece, origin=message.origin)
 
 
 # -- without a model --------------------------------------------------------------------------------------------------

@@ -49,9 +49,12 @@ def prepared_tool(name: str, description: str) -> Callable[[PreparingFunction], 
             prepared = await prepare(run, sent)
             if isinstance(prepared, ToolOutput):
                 return prepared
-            if reason := prepared.refusal or prepared.ask or (run.untrusted and prepared.when_untrusted):
-                return failed(reason)
-            return await prepared.run()
+            try:
+                if reason := prepared.refusal or prepared.ask or (run.untrusted and prepared.when_untrusted):
+                    return failed(reason)
+                return await prepared.run()
+            finally:
+                prepared.release()
 
         return Tool(spec, run, prepare)
 

@@ -35,6 +35,7 @@ class Plan(Struct, frozen=True, rename="camel", omit_defaults=True):
     env: tuple[str, ...] = ()
     network: bool = False
     invocations: tuple[Invocation, ...] = ()  # all programs of an understood command; empty: it was not understood
+    patterns: tuple[str, ...] = ()  # what each pattern for names of files stands for now, in words
     arguments: dict[str, Any] = {}  # of tools other than exec
 
     @property

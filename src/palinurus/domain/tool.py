@@ -114,6 +114,8 @@ class Prepared(Struct, frozen=True):
     unanswered: bool = False  # whether it is done all the same when nobody answers
     granted: tuple[str, ...] = ()  # ids of the grants that cover it
     lasting: bool = False  # whether a yes to this very plan holds for the rest of the conversation
+    release: Callable[[], None] = lambda: None
+    """Gives back what it holds on to until it was run, or will not be. Whoever had it prepared calls this."""
 
 
 class Tool(Struct, frozen=True):

@@ -7,7 +7,7 @@ character is paid for. A session that others listen to gets nothing, and a sente
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ from palinurus.memory.answer import Answer, Freshness
 from palinurus.memory.getting import Asked, Remembered, get_lines
 from palinurus.memory.question import Question
 from palinurus.memory.scope import cites, why_not
-from palinurus.memory.sources import sources_of
+from palinurus.memory.sources import MemorySources, Shown, is_said
 from palinurus.workspace.append import append_line
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
@@ -86,9 +86,8 @@ def memory_tools(
             budget = msgspec.structs.replace(budget, results=maxResults)
         cite = cites(here.settings, run.key)
         answer = await here.search(Question(query, budget, minScore or None, cite=cite))
-        shown = [(each.path, each.snippet) for each in answer.results]
-        collections = here.settings.collections
-        return _json(told(answer), await asyncio.to_thread(sources_of, files, workspace, collections, shown))
+        shown = [Shown(each.path, each.snippet, each.start_line, each.end_line) for each in answer.results]
+        return _json(told(answer), await _sources(here, files, workspace, shown))
 
     @tool("memory_get", "Read lines of what memory_search has found.")
     async def memory_get(
@@ -101,8 +100,8 @@ def memory_tools(
         if why := why_not(here.settings, run.key, private=run.private):
             raise WorkspaceError(why)
         found = await get_lines(here, workspace, Asked(path, from_ if from_ > 1 else None, lines or None))
-        shown, collections = [(found.path, found.text)], here.settings.collections
-        return _json(found, await asyncio.to_thread(sources_of, files, workspace, collections, shown))
+        shown = [Shown(found.path, found.text, found.from_, found.from_ + max(found.lines, 1) - 1)]
+        return _json(found, await _sources(here, files, workspace, shown))
 
     return memory_search, memory_get
 
@@ -159,6 +158,14 @@ def told(answer: Answer) -> Told:
 def is_good(freshness: Freshness) -> bool:
     """Whether nothing is missing: all files were compared, and vectors, where there are any, are complete."""
     return freshness.state == "fresh" and freshness.vectors in ("complete", "off") and not freshness.why
+
+
+async def _sources(
+    here: Remembered, origins: FileOrigins, workspace: Boundary, shown: Sequence[Shown]
+) -> tuple[str, ...]:
+    conversations = dict.fromkeys(each.path for each in shown if is_said(each.path))
+    said = {path: await here.said(path) or "" for path in conversations}
+    return await asyncio.to_thread(MemorySources(origins, workspace, here.settings.collections).of, shown, said)
 
 
 def _json(record: Struct, sources: tuple[str, ...] = ()) -> ToolOutput:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +14,7 @@ from palinurus.sandbox.description import MEMORY_IS_REAL, Runs, where_commands_r
 from palinurus.sandbox.probes import Probe, Probing
 from palinurus.sandbox.quarters import AGENT_PLACE, Quarters
 from palinurus.sandbox.sandbox import Walls
+from palinurus.sandbox.scratch_folder import scratch_folder
 
 _MODES = {
     "auto": "no mode is set: commands run behind walls if this machine can make them, else on the host, where they ask",
@@ -59,6 +57,7 @@ class Explained(Struct, frozen=True, rename="camel"):
     cpu_seconds: int
     processes: int
     file_mb: int
+    disk_mb: int
     env: tuple[str, ...]  # names only: a value may be a secret
 
 
@@ -87,6 +86,7 @@ async def _explain(house: House, params: AskSandbox) -> Explained:
         settings.cpu_seconds,
         settings.processes,
         settings.file_mb,
+        settings.disk_mb,
         tuple(sorted(place.env)),
     )
 
@@ -97,10 +97,10 @@ async def _test(house: House, params: AskSandbox) -> Tested:
     walls = await sandbox.check()
     if not walls.works or walls.name == "host":  # a host has no walls to try
         return Tested(False, walls)
-    with tempfile.TemporaryDirectory(prefix="pal-sandbox-") as spare:
+    with scratch_folder("pal-sandbox-") as spare:
         # A private workspace is made when it is first used; trying the walls is no such use.
         if place.sandboxed == "no" or not place.workspace.is_dir():
-            place = replace(place, workspace=Path(spare), network=False)
+            place = replace(place, workspace=spare, network=False)
         probes = tuple([probe async for probe in Probing(sandbox, place, house.home.root).run()])
     return Tested(all(probe.passed for probe in probes), walls, probes)
 

@@ -8,13 +8,14 @@ the command back until we have set its limits from outside. Root does not start 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -25,14 +26,26 @@ from palinurus.domain.errors import PalinurusError, SandboxError
 from palinurus.sandbox.covers import covered, make_room
 from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, Relative, alive, descendants, gone, signal_all
 from palinurus.sandbox.gate import Gate
+from palinurus.sandbox.groups import Group, Groups, find_groups
 from palinurus.sandbox.limits import as_rlimits, lower
 from palinurus.sandbox.process import Running, read_whole
 from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
+from palinurus.sandbox.scratch_folder import scratch_folder
 from palinurus.sandbox.seccomp import call_filter
 from palinurus.sandbox.spawn import held, spawn
+from palinurus.sandbox.totals import (
+    Totals,
+    look_at_group,
+    look_at_machine,
+    look_at_memory,
+    look_at_writing,
+    looks_at_disks,
+    memory_reason,
+)
 from palinurus.sandbox.trouble import OLDEST, dialect_of, explain, limits_processes, missing, read_version, remarks_here
 from palinurus.sandbox.users import free_user
 from palinurus.sandbox.view import (
+    SCRATCH,
     Dialect,
     Hidden,
     Shown,
@@ -52,15 +65,28 @@ TRIAL_SECONDS = 20.0
 _TRIAL = "the walls stand"
 _FIRST_TO_GO = "500"  # of 1000: when memory runs out, sandboxes go first
 
+FindGroups = Callable[[], Groups | None]
+
+log = logging.getLogger(__name__)
+
 
 class BubblewrapSandbox:
     """`pal_home` is never seen inside, nor is `user_home` as a whole."""
 
     name = "bubblewrap"
 
-    def __init__(self, pal_home: Path | None = None, user_home: Path | None = None, program: str = "bwrap") -> None:
+    def __init__(
+        self,
+        pal_home: Path | None = None,
+        user_home: Path | None = None,
+        program: str = "bwrap",
+        *,
+        find_groups: FindGroups = find_groups,
+    ) -> None:
         self._hidden = Hidden(pal_home, user_home)
         self._program = program
+        self._find_groups = find_groups
+        self._groups: Groups | None = None
         self._dialect = Dialect()
         self._walls: Walls | None = None
         self._checked = 0.0
@@ -70,7 +96,7 @@ class BubblewrapSandbox:
         async with self._checking:
             if self._walls is None or (not self._walls.works and monotonic() - self._checked > AGAIN_SECONDS):
                 why = await self._trouble()
-                remarks = () if why else remarks_here(self._dialect)
+                remarks = () if why else remarks_here(self._dialect, grouped=self._groups is not None)
                 self._walls = Walls(self.name, works=not why, why=why, remarks=remarks)
                 self._checked = monotonic()
             return self._walls
@@ -91,6 +117,7 @@ class BubblewrapSandbox:
         if version < OLDEST:
             return f"{program} is older than {'.'.join(map(str, OLDEST))}; install a newer one"
         self._dialect = dialect_of(version)
+        self._groups = await asyncio.to_thread(self._find_groups)
         try:
             return await self._trial()
         except (PalinurusError, OSError) as error:
@@ -99,10 +126,11 @@ class BubblewrapSandbox:
     async def _trial(self) -> str:
         """A directory of ours is shown and written, since that is what can fail for root."""
         home = self._hidden.pal_home
-        with tempfile.TemporaryDirectory(prefix=".trial-", dir=home if home and home.is_dir() else None) as place:
+        with scratch_folder(".trial-", home if home and home.is_dir() else None) as folder:
+            place = str(folder)
             line = f"cd {place} && echo {_TRIAL} > trial && cat trial"
             command = Command(
-                ("/bin/sh", "-c", line), place, {"PATH": "/usr/bin:/bin"}, (Mount(Path(place), place, True),),
+                ("/bin/sh", "-c", line), place, {"PATH": "/usr/bin:/bin"}, (Mount(folder, place, True),),
                 limits=Limits(wall_seconds=TRIAL_SECONDS),
             )  # fmt: skip
             process = await self._start(command)
@@ -135,12 +163,44 @@ class BubblewrapSandbox:
                 ending.inner = await _first_inside(process, gate)
                 if orders is None:
                     _limit(ending.inner.pid, command.limits)
+                process.watch(await asyncio.to_thread(self._totals, command, ending.inner, process.pid))
                 await _check_places(ending.inner.pid, closed)
                 gate.open()
             except BaseException:  # a cancelled start as well leaves nothing behind
                 await process.kill("could not be started")
                 raise
         return process
+
+    def _totals(self, command: Command, inner: Relative, outer: int) -> Totals:
+        limit = command.limits.memory_bytes
+        looks = looks_at_disks(command)
+        if command.limits.disk_bytes:
+            looks.append(look_at_writing(inner, command.limits.disk_bytes))
+        group = self._group(limit, outer, inner.pid) if limit else None
+        if group is not None:
+            looks.append(look_at_group(group, limit))
+        elif limit:
+            looks += [look_at_memory(inner, SCRATCH, limit), look_at_machine()]
+
+        def last() -> str:
+            if group is None or self._groups is None:
+                return ""
+            exceeded = group.was_exceeded()
+            self._groups.end(group)
+            return memory_reason(limit) if exceeded else ""
+
+        return Totals(looks, partial(signal_all, [inner], signal.SIGKILL), last)
+
+    def _group(self, limit: int, *pids: int) -> Group | None:
+        if self._groups is None:
+            return None
+        try:
+            group = self._groups.make(limit)
+            group.take(*pids)
+        except OSError as error:  # then it is looked at from outside
+            log.warning("no control group for a command: %s", error)
+            return None
+        return group
 
     @contextmanager
     def _arguments(

@@ -76,8 +76,10 @@ def _nothing(source: Path, place: str) -> Cover:
 
 def _guarded(source: Path, told: Instructions) -> dict[str, Cover]:
     found: dict[str, Cover] = {}
-    spelled = spell(source, told.names)
+    spelled = spell(source, (*told.names, *told.records))
     places = {place: name in told.folders for name in told.names for place in spelled[name]}
+    records = (place for name in told.records for place in spelled[name] if os.path.lexists(source / place))
+    places |= dict.fromkeys(records, False)
     for place, folder in places.items():
         if in_the_way := _in_the_way(source, place):
             found[in_the_way] = Cover(in_the_way, "as it is")

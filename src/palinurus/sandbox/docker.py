@@ -1,4 +1,4 @@
-"""Commands in containers, through the `docker` program. Experimental: written and not yet tried against an engine.
+"""Commands in containers, through the `docker` program. Experimental: tried with podman, not with Docker's own engine.
 
 A container has its own root, no network, no capabilities, a read-only file system, and the limits that the engine
 keeps by cgroups; it is thrown away after each command. The workspace stands in it at its own path.
@@ -25,14 +25,15 @@ from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, alive, gone, 
 from palinurus.sandbox.process import Running, read_whole
 from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
 from palinurus.sandbox.spawn import held, spawn
-from palinurus.sandbox.view import Hidden, covers, real_mounts
+from palinurus.sandbox.totals import Totals, looks_at_disks
+from palinurus.sandbox.view import Hidden, Shown, covers, real_mounts, repositories
 
 IMAGE = "debian:bookworm-slim"
 PREFIX = "palinurus-"
 ANSWER_SECONDS = 20.0
 NOBODY = "65534:65534"
 REMARKS = (
-    "experimental: not tried against an engine by its makers",
+    "experimental: tried by its makers with podman 4.3 in docker's place, not with Docker's own engine",
     "whoever may talk to the engine is root on this machine, and pal may",
 )
 _FOR_DOCKER = (
@@ -44,6 +45,7 @@ _FOR_DOCKER = (
     "DOCKER_TLS_VERIFY",
     "DOCKER_CERT_PATH",
 )
+_JOINED = 'exec "$@" 2>&1'  # an engine carries the two outputs apart, and their order would be lost
 _SHARED_NETWORK = re.compile(r"host|container:.*|ns:.*", re.IGNORECASE)
 
 
@@ -85,11 +87,14 @@ class DockerSandbox:
         command = msgspec.structs.replace(command, mounts=tuple(real_mounts(command.mounts, self._hidden)))
         for mount in (each for each in command.mounts if each.guarded or each.closed):
             await asyncio.to_thread(make_room, mount)
+        totals = Totals(await asyncio.to_thread(looks_at_disks, command))
         # Variables go through a file that nobody else can open: every user of the machine can read an argument.
         with held(variables_file(command.env)) as (fd,):
             argv = run_arguments(self._program, self._options, command, name, f"/dev/fd/{fd}")
             spawned = spawn(argv, _own_env(), pty=command.pty, cwd="/", pass_fds=(fd,))
-            return Running(spawned, _Ending(self, name, spawned.child.pid), command.limits.wall_seconds)
+            process = Running(spawned, _Ending(self, name, spawned.child.pid), command.limits.wall_seconds)
+        process.watch(totals)
+        return process
 
     async def ask(self, *arguments: str) -> tuple[int, str]:
         """One question to the engine: how it ended, what it said."""
@@ -121,12 +126,16 @@ class _Ending:
         self._client = alive(pid)
 
     async def __call__(self, ended: bool) -> list[int]:
+        began = True
         if self._sandbox is not None and not ended:
-            await self._sandbox.ask("kill", self._name)
+            began = (await self._sandbox.ask("kill", self._name))[0] == 0
         client = [self._client] if self._client else []
-        if await gone(client, POLITE_SECONDS):
+        if await gone(client, POLITE_SECONDS if began else 0):
             signal_all(client, signal.SIGKILL)
-        return [each.pid for each in await gone(client, LAST_SECONDS)]
+        left = await gone(client, LAST_SECONDS)
+        if self._sandbox is not None and not began:  # it was being made: what was made of it would stay for ever
+            await self._sandbox.ask("rm", "--force", self._name)
+        return [each.pid for each in left]
 
 
 def run_arguments(program: str, options: DockerOptions, command: Command, name: str, env_file: str) -> list[str]:
@@ -144,7 +153,10 @@ def run_arguments(program: str, options: DockerOptions, command: Command, name: 
         asked += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
         for cover in covered(mount):
             asked += ["--mount", _covered(mount, cover)]
-    return [*asked, "--entrypoint", command.argv[0], options.image or IMAGE, *command.argv[1:]]
+        shown = Shown(mount.source, str(mount.source), mount.target, mount.writable, covered(mount))
+        for place in repositories([shown]):
+            asked += ["--mount", _mount(f"{mount.source}/.git", place, writable=False)]
+    return [*asked, "--entrypoint", "/bin/sh", options.image or IMAGE, "-c", _JOINED, "sh", *command.argv]
 
 
 def variables_file(env: Mapping[str, str]) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,11 +21,16 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.sandbox.process import read_whole
 from palinurus.sandbox.quarters import Quarters, command_in
 from palinurus.sandbox.sandbox import MIB, Limits, Sandbox
+from palinurus.sandbox.scratch_folder import scratch_folder
 
 SECONDS = 10.0
 STOP_SECONDS = 5.0  # a third of a second on a machine that has nothing else to do
 _FORKS = "i=0; while [ $i -lt {} ]; do sleep 8 & i=$((i+1)); done; echo all of them"
 _HOARD = "head -c {0} /dev/zero | tail -c {0} | wc -c"  # tail keeps it all in memory
+_ALL_KINDS = (
+    "head -c {0} /dev/zero > /tmp/some; head -c {0} /dev/zero > /dev/shm/some;"
+    " head -c {0} /dev/zero | tail -c {0} | (sleep {1}; wc -c)"
+)
 _SLEEPERS = "sleep 600 & (setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600) & echo up; wait"
 
 
@@ -62,6 +66,7 @@ class Probing:
             "the system": self._system,
             "the network": self._network,
             "memory": self._memory,
+            "memory in all": self._memory_in_all,
             "processes": self._processes,
             "file size": self._file_size,
             "CPU time": self._cpu,
@@ -132,6 +137,18 @@ class Probing:
         bound = str(160 * MIB) not in much.said
         return bound, "is limited" if bound else "is not limited"
 
+    async def _memory_in_all(self) -> tuple[bool, str]:
+        """Each of the three is below the limit, and together they are above. The last waits to be looked at."""
+        some = 28 * MIB
+        little, much = (
+            await self._try(_ALL_KINDS.format(MIB, 0)),
+            await self._try(_ALL_KINDS.format(some, 3), memory_bytes=64 * MIB),
+        )
+        if str(MIB) not in little.said:
+            return False, f"cannot be tried: {little.said[:200]}"
+        bound = str(some) not in much.said
+        return bound, "is limited" if bound else "is not limited"
+
     async def _processes(self) -> tuple[bool, str]:
         few, many = await self._try(_FORKS.format(3)), await self._try(_FORKS.format(60), processes=24)
         if "all of them" not in few.said:
@@ -163,10 +180,10 @@ class Probing:
 
 @contextmanager
 def _hidden(word: str, folder: Path | None) -> Iterator[Path]:
-    with tempfile.NamedTemporaryFile("w", prefix=".pal-probe-", dir=folder) as file:
-        file.write(word)
-        file.flush()
-        yield Path(file.name)
+    with scratch_folder(".pal-probe-", folder) as place:
+        file = place / "secret"
+        file.write_text(word)
+        yield file
 
 
 def _quoted(path: Path) -> str:

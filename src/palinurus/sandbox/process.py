@@ -17,6 +17,7 @@ from contextlib import suppress
 from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.sandbox.sandbox import Ended, Process
 from palinurus.sandbox.spawn import Spawned
+from palinurus.sandbox.totals import FIRST_SECONDS, Totals
 
 LINGER_SECONDS = 0.2
 """What a command left behind may hold its output open for ever; after its end nobody waits longer than this."""
@@ -33,6 +34,8 @@ class Running:
     """
 
     def __init__(self, spawned: Spawned, end_all: EndAll, wall_seconds: float) -> None:
+        self._totals: Totals | None = None
+        self._excess = ""  # what was too much
         self._loop = asyncio.get_running_loop()
         self._child = spawned.child
         self._output: int | None = spawned.output
@@ -46,12 +49,19 @@ class Running:
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         if wall_seconds:
-            self._timer = self._loop.call_later(wall_seconds, self._overdue, wall_seconds)
+            self._timer = self._loop.call_later(wall_seconds, self._end, f"took longer than {wall_seconds:g} s")
+        self._first_look: asyncio.TimerHandle | None = None
         _watch(self._child, self._loop, self._on_end)
 
     @property
     def pid(self) -> int:
         return self._child.pid
+
+    def watch(self, totals: Totals) -> None:
+        """Have what it uses in all looked at, from a moment later on until its end."""
+        self._totals = totals
+        if not self._ended.done():
+            self._first_look = self._loop.call_later(FIRST_SECONDS, totals.start, self._exceed)
 
     async def read(self, size: int = 65_536) -> bytes:
         async with self._reading:
@@ -115,17 +125,29 @@ class Running:
             if not data or len(self._rest) > 1_048_576:  # a writer that could not be found fills it again and again
                 self._close_output()
 
-    def _overdue(self, seconds: float) -> None:
+    def _end(self, reason: str) -> None:
         if self._killing is None:
-            self._killing = self._loop.create_task(self._kill(f"took longer than {seconds:g} s"))
+            self._killing = self._loop.create_task(self._kill(reason))
+
+    def _exceed(self, reason: str) -> None:
+        """Called in the thread that looks at the totals."""
+        self._excess = reason
+        with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            self._loop.call_soon_threadsafe(self._end, reason)
 
     def _on_end(self) -> None:
         code = self._child.wait()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._first_look):
+            if timer is not None:
+                timer.cancel()
         self._close_input()
+        if self._totals is not None:
+            self._totals.stop()
+            last = self._totals.last()
+            self._excess = self._excess or last
         if not self._ended.done():
-            self._ended.set_result(Ended(code if code >= 0 else 128 - code, self._reason))
+            reason = self._excess or self._reason
+            self._ended.set_result(Ended(code if code >= 0 else 128 - code, reason))
 
     async def _readable(self, fd: int) -> bool:
         """Wait until there is more, or False when the command has ended and nothing came for a moment."""

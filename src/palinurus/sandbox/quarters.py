@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -16,6 +14,7 @@ from palinurus.config.handling import SandboxSettings
 from palinurus.domain.errors import NotFound, SandboxError, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.sandbox.sandbox import MIB, Command, Limits, Mount
+from palinurus.sandbox.scratch_folder import scratch_folder
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import BOOTSTRAP
 from palinurus.workspace.instructions import INSTRUCTIONS, WHOLE, Instructions
@@ -150,13 +149,10 @@ def prepare_private(place: Quarters, source: Path) -> bool:
     root = place.workspace.parent
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        staged = Path(tempfile.mkdtemp(prefix=".seeding-", dir=root))
-        try:
+        with scratch_folder(".seeding-", root) as staged:
             for name, data, mode in _seeds(Boundary(source)):
                 _write(staged / name, data, mode)
             staged.rename(place.workspace)  # as a whole: one that is there is complete
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
     except OSError as error:
         if place.workspace.is_dir():  # somebody else was quicker
             return False
@@ -173,7 +169,13 @@ def _sandboxed(settings: SandboxSettings, key: SessionKey) -> Literal["required"
 
 
 def _limits(settings: SandboxSettings) -> Limits:
-    return Limits(settings.memory_mb * MIB, settings.cpu_seconds, settings.processes, settings.file_mb * MIB)
+    return Limits(
+        settings.memory_mb * MIB,
+        settings.cpu_seconds,
+        settings.processes,
+        settings.file_mb * MIB,
+        disk_bytes=settings.disk_mb * MIB,
+    )
 
 
 def _scope_id(scope: Literal["session", "agent", "shared"], key: SessionKey) -> str:

@@ -17,11 +17,12 @@ AGAIN_SECONDS = 30.0  # what does not work is tried again after so long: somebod
 class Limits(Struct, frozen=True):
     """What one command may use. Nought is no limit."""
 
-    memory_bytes: int = 2048 * MIB  # of one process
+    memory_bytes: int = 2048 * MIB  # of all its processes together, files in memory included
     cpu_seconds: int = 600  # of one process
     processes: int = 128  # at the same time
     file_bytes: int = 1024 * MIB  # of one written file
     wall_seconds: float = 1800.0
+    disk_bytes: int = 20_480 * MIB  # written in all
 
 
 class Mount(Struct, frozen=True):
@@ -52,7 +53,7 @@ class Command(Struct, frozen=True):
 
 class Ended(Struct, frozen=True):
     code: int  # as a shell tells it: 128 + n when a signal ended it
-    reason: str = ""  # when we ended it: stopped, took longer than 1800 s
+    reason: str = ""  # when we ended it: stopped, took longer than 1800 s, used more than 2048 MiB of memory in all
 
 
 class Process(Protocol):

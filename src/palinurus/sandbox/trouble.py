@@ -63,8 +63,12 @@ def limits_processes() -> bool:
     return os.geteuid() == 0 or _kernel() >= (5, 14)
 
 
-def remarks_here(dialect: Dialect) -> tuple[str, ...]:
-    told = ["memory is limited for each process, and memory that processes share is not counted"]
+def remarks_here(dialect: Dialect, *, grouped: bool) -> tuple[str, ...]:
+    told = []
+    if not grouped:
+        told.append(
+            "the memory of a command in all is counted from outside: there is no control group that pal may use"
+        )
     if call_filter() is None:
         told.append("system calls are not filtered: their numbers on this kind of machine are not known here")
     if not dialect.no_more_namespaces:

@@ -38,7 +38,7 @@ _MADE_UP = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 }
 _WHOLE_TREES = ("/proc", "/sys", "/dev", "/etc", "/boot")  # never shown, nor any part of them
-_TEMPORARY, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  those of the sandbox
+SCRATCH = _TEMPORARY, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  those of the sandbox
 _ROOTS = (
     "/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/var", "/home", "/root", "/run", "/opt", "/srv", "/mnt", "/media",
     _TEMPORARY,

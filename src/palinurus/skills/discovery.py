@@ -256,6 +256,11 @@ def _unreadable(error: WorkspaceError | NotFound, root: str, limit: int) -> str:
     return f"its {SKILL_FILE} cannot be read: {error.message}"
 
 
+def lock_files(root: str) -> tuple[str, ...]:
+    """The files beside a root that say what a registry's client has installed there."""
+    return tuple(str(Path(root).parent / name / LOCK) for name in REGISTRIES)
+
+
 def _installed(root: Root) -> Mapping[str, str]:
     """Folder names that the lock file of a registry's client lists, with the registry."""
     found: dict[str, str] = {}

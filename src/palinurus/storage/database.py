@@ -30,6 +30,7 @@ from palinurus.domain.errors import (
 )
 from palinurus.storage.migrations import check_form, migrate
 from palinurus.storage.queries import load_queries, migration_files
+from palinurus.storage.reserve import Reserve
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -52,17 +53,26 @@ SQL = load_queries("holder.sql")
 
 class Database:
     def __init__(
-        self, path: Path, folder: str, *, readonly: bool = False, derived: bool = False, exclusive: bool = False
+        self,
+        path: Path,
+        folder: str,
+        *,
+        readonly: bool = False,
+        derived: bool = False,
+        exclusive: bool = False,
+        reserve: Reserve | None = None,
     ) -> None:
         """`derived`: a power cut may cost the last writes, because they can be made again; never the whole file.
 
         `exclusive`: from now on only this object commits; who had the file before is refused with HomeTaken.
+        `reserve` is given back when the disk is full, and the commit that found it so is tried once more.
         """
         self.path = path
+        self.reserve = reserve
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
-            if exclusive:
+            if exclusive or readonly:
                 check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
             if self._writer is not None and exclusive:
@@ -195,6 +205,13 @@ class Database:
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _commit(self, works: list[Work[Any]]) -> list[Any]:
+        outcomes = self._commit_once(works)
+        is_full = isinstance(outcomes[0], StorageFull) and all(each is outcomes[0] for each in outcomes)
+        if is_full and self.reserve is not None and self.reserve.give():
+            return self._commit_once(works)
+        return outcomes
+
+    def _commit_once(self, works: list[Work[Any]]) -> list[Any]:
         connection = self._writer
         assert connection is not None  # noqa: S101  # checked by write()
         outcomes: list[Any] = []
@@ -283,6 +300,8 @@ def _holds_nothing(path: Path) -> bool:
         return True
     with path.open("rb") as file:
         header = file.read(64)
+    if not header:  # SQLite, asked what it holds, would remove its log, which may be all that is left of the last words
+        return True
     if header[60:].strip(b"\0"):  # user_version in the header: the form that migrations have given it
         return False
     connection = apsw.Connection(str(path))  # what the log says counts too

@@ -86,7 +86,7 @@ class SqliteMemory:
         return await self._read(lambda connection: self._unembedded(connection, space, limit))
 
     async def put_vectors(self, space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> None:
-        packed = {meaning_number(digest): pack(vector, space.dimensions) for digest, vector in vectors}
+        packed = await asyncio.to_thread(_packed, space, vectors)
         await self._write(lambda connection: _put_vectors(connection, space, packed))
         await self._tidy(len(packed))
 
@@ -205,6 +205,10 @@ def _pieces_of(connection: apsw.Connection, place: Place) -> list[Candidate]:
         rows = connection.execute(SQL["pieces_between"], (first, first + pieces - 1))
         return [Candidate(id_, place, start, end, text, 0, 0, None, on or "") for id_, start, end, text, on in rows]
     return []
+
+
+def _packed(space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> dict[int, bytes]:
+    return {meaning_number(digest): pack(vector, space.dimensions) for digest, vector in vectors}
 
 
 def _put_vectors(connection: apsw.Connection, space: Space, packed: dict[int, bytes]) -> None:

@@ -135,6 +135,8 @@ class SqliteInbox:
         self._database = database
 
     async def accept(self, record: RunRecord) -> RunRecord:
+        if self._database.reserve is not None:
+            self._database.reserve.check()
         values = {
             "run_id": record.run_id,
             "idempotency_key": record.idempotency_key,

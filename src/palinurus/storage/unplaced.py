@@ -13,6 +13,8 @@ def notes_wait(path: Path) -> bool:
     """Also when it cannot be told: whoever opens the home in the ordinary way will know."""
     if not path.exists():
         return False
+    if not path.stat().st_size:  # SQLite would remove the log of an emptied file
+        return True
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:

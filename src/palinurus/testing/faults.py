@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.dispatch.inbox import Inbox, RunRecord
@@ -30,6 +31,9 @@ from palinurus.sessions.transcript import Entry, Row
 T = TypeVar("T")
 
 
+SLOW_DISKS, VERBOSE_MODELS = 0.2, 0.03  # of all lives
+
+
 class Weather(Struct, frozen=True):
     """How often things go wrong at a border, per call."""
 
@@ -37,6 +41,8 @@ class Weather(Struct, frozen=True):
     fail: float = 0.0
     crash: float = 0.0
     lie: float = 0.0  # a model or a tool that does not keep to its contract
+    slow: float = 0.0  # a disk that takes seconds
+    verbose: float = 0.0  # a model that says far too much
 
     @classmethod
     def drawn(cls, dice: random.Random) -> Weather:
@@ -44,6 +50,12 @@ class Weather(Struct, frozen=True):
         kinds = dice.choice([(), ("delay",), ("fail",), ("crash",), ("lie",), ("delay", "fail", "crash", "lie")])
         most = {"delay": 0.3, "fail": 0.05, "crash": 0.02, "lie": 0.4}
         return cls(**{kind: dice.uniform(0.2, 1.0) * most[kind] for kind in kinds})
+
+    def with_more(self, dice: random.Random) -> Weather:
+        """Some lives have a slow disk besides, a few a verbose model. Drawn apart: the others stay as they were."""
+        slow = dice.uniform(0.1, 0.6) if dice.random() < SLOW_DISKS else 0.0
+        verbose = dice.uniform(0.05, 0.15) if dice.random() < VERBOSE_MODELS else 0.0
+        return msgspec.structs.replace(self, slow=slow, verbose=verbose)
 
 
 CALM = Weather()
@@ -93,6 +105,9 @@ class Power:
             await asyncio.get_running_loop().create_future()
 
 
+SLOW_SECONDS = (0.1, 1.0, 5.0)
+
+
 class Border:
     """Where calls of one life cross into what outlives it."""
 
@@ -119,6 +134,9 @@ class Border:
     async def _wait(self) -> None:
         if self.dice.random() < self.weather.delay:
             await asyncio.sleep(self.dice.expovariate(2.0))
+            await self.power.check()
+        if self.weather.slow and self.dice.random() < self.weather.slow:
+            await asyncio.sleep(self.dice.choice(SLOW_SECONDS))
             await self.power.check()
 
     async def _maybe_crash(self, when: str, what: str) -> None:

@@ -10,12 +10,14 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from palinurus.domain.clock import Clock
 from palinurus.domain.errors import Failure, ProviderError, WorkspaceError
 from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResult, Usage
 from palinurus.domain.tool import MALFORMED, Tool, ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, TextDelta, ThinkingTextDelta
 from palinurus.testing.faults import Border
+from palinurus.testing.verbose import VerboseServer
 from palinurus.testing.windowed import good_summary, is_summary
 
 SECRETS = ("kestrel-4417-lighthouse", 'quo"te\\and-ümlaut-9931')
@@ -62,8 +64,9 @@ class LyingModel:
 
     name = "liar"
 
-    def __init__(self, border: Border, wire: str, received: Received, window: int = 32_000) -> None:
+    def __init__(self, border: Border, wire: str, received: Received, clock: Clock, window: int = 32_000) -> None:
         self.wire = wire
+        self._clock = clock
         self._window = window
         self._border = border
         self._dice = border.dice
@@ -87,6 +90,11 @@ class LyingModel:
         if lie == "overflow" or _tokens(request) > self._window:
             yield ReplyFailed(ProviderError("too long", kind=Failure.CONTEXT_OVERFLOW))
             return
+        at_length = self._border.weather.verbose and self._dice.random() < self._border.weather.verbose
+        async for event in self._too_much(request) if at_length else self._spoken(request, lie, said):
+            yield event
+
+    async def _spoken(self, request: ModelRequest, lie: str, said: str) -> AsyncIterator[ReplyEvent]:
         if is_summary(request) and not lie and self._dice.random() < 0.7:
             yield ReplyDone(self._reply(request, Text(good_summary(request).text)))
             return
@@ -111,6 +119,16 @@ class LyingModel:
                 yield ReplyDone(self._reply(request, Text("a second end")))
             case _:
                 yield ReplyDone(self._reply(request, *self._content(lie, said, request)))
+
+    async def _too_much(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        server = VerboseServer(self.name, self._clock, self._dice)
+        self._border.trace.add("verbose", server.kind)
+        try:
+            async for event in server.reply(request, self.wire):
+                await self._border.power.check()
+                yield event
+        finally:
+            await server.close()
 
     async def _opening(self, said: str) -> AsyncIterator[ReplyEvent]:
         if self._dice.random() < 0.1:

@@ -165,7 +165,7 @@ class Life:
 
     async def _choose(self, wanted: str) -> tuple[Provider, Route]:
         settings = self._settings
-        model = LyingModel(self.border, settings.wire, self._outlives.received, settings.window)
+        model = LyingModel(self.border, settings.wire, self._outlives.received, self._outlives.clock, settings.window)
         return model, Route(model.name, settings.model, settings.wire, settings.thinking)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ def fails(kind: Failure, message: str = "no") -> Reply:
 
 Script = Callable[[ModelRequest], Reply]
 
+AT_ONCE = 400  # events that come in one piece from the network, about
+
 
 class ScriptedProvider:
     """Implements providers.Provider. Gives the replies in order, then echoes; remembers every request."""
@@ -70,8 +73,10 @@ class ScriptedProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         self.requests.append(request)
         reply = self.replies.pop(0) if self.replies else self._otherwise(request)
-        for event in reply.events(request.model):
+        for number, event in enumerate(reply.events(request.model), 1):
             yield event
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         pass

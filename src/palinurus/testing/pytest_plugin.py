@@ -1,8 +1,10 @@
-"""Loaded by our own pytest runs: no network but loopback, no settings of the person who runs them.
+"""Loaded by our own pytest runs: no network but loopback, no settings of the person who runs them, no held loop.
 
 An audit hook sees every address before the socket does, whichever library asks, so a test that would reach for the
 network fails with a sentence instead of passing on one machine and hanging on another. Child processes are not seen by
 it; they inherit an environment without keys and a home of their own.
+
+A test in which a callback holds an event loop fails with the callback's name; `loop_time` says what counts.
 """
 
 from __future__ import annotations
@@ -13,9 +15,14 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from palinurus.testing.loop_time import LIMIT_SECONDS, Hold, child_variables, stolen_seconds, watch_loops
 
 OURS = re.compile(
     r"(PALINURUS|OPENCLAW|OLLAMA|LMSTUDIO|LM_STUDIO)_|.*(_API_KEY|_BASE_URL|_TOKEN)$|(https?|all)_proxy$",
@@ -53,6 +60,7 @@ def _guard(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 _scratch: list[str] = []
+_holds: list[Hold] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,8 +72,56 @@ def pytest_configure(config: pytest.Config) -> None:
     _scratch.append(tempfile.mkdtemp(prefix="palinurus-tests-"))
     os.environ["HOME"] = _scratch[0]
     os.environ["PALINURUS_EMBEDDED"] = "0"  # whether the small model is installed must not decide how tests end
+    watch_loops(_holds.append)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     while _scratch:
         shutil.rmtree(_scratch.pop(), ignore_errors=True)
+
+
+def watched_child() -> dict[str, str]:
+    """Variables for a Python process that a test starts: its event loops are then watched like the test's own.
+
+    None outside of pytest.
+    """
+    return child_variables(_reports()) if _scratch else {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _fails_when_held():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with _fails_when_held():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with _fails_when_held():
+        yield
+
+
+@contextmanager
+def _fails_when_held() -> Iterator[None]:
+    stolen = stolen_seconds()
+    _holds.clear()
+    yield
+    if not _holds and not _reports().exists():
+        return
+    stolen = stolen_seconds() - stolen
+    lines = [str(hold) for hold in _holds if hold.seconds - stolen > LIMIT_SECONDS]
+    _holds.clear()
+    with suppress(FileNotFoundError):
+        lines += _reports().read_text(encoding="utf-8").splitlines()
+        _reports().unlink()
+    if lines:
+        pytest.fail("\n".join(lines), pytrace=False)
+
+
+def _reports() -> Path:
+    return Path(_scratch[0]) / "loop-time"

@@ -22,14 +22,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock, NewId
-from palinurus.storage.audit import SqliteAudit
-from palinurus.storage.database import Database
-from palinurus.storage.sqlite import SqliteInbox, SqliteSessions
-from palinurus.testing.faults import Trace
+from palinurus.testing.disk import DiskHome
 from palinurus.testing.hands import MemoryAudit
+from palinurus.testing.shelf import MakeShelf, Shelf
 from palinurus.testing.stores import MemoryInbox, MemorySessions
-from palinurus.testing.virtual import Deadlock, Livelock, OnTheSpot, run_virtually
-from palinurus.testing.world import MakeShelf, PromiseBroken, Shelf, World
+from palinurus.testing.virtual import Deadlock, Livelock, run_virtually
+from palinurus.testing.world import PromiseBroken, World
 
 STEPS = 60
 SHOWN = 40  # lines of the trace that a failure prints
@@ -52,18 +50,8 @@ def in_memory(clock: Clock, new_id: NewId, home: Path) -> Shelf:
     return Shelf(MemorySessions(clock, new_id), MemoryInbox(), MemoryAudit(clock, new_id))
 
 
-class _DatabaseOnTheSpot(Database):
-    """The real one, without its threads: they would work in real time, and in another order each time."""
-
-    def __init__(self, path: Path, folder: str) -> None:
-        super().__init__(path, folder)
-        self._write_thread = self._read_thread = OnTheSpot()
-
-
 def on_disk(clock: Clock, new_id: NewId, home: Path) -> Shelf:
-    database = _DatabaseOnTheSpot(home / "home.sqlite", "home")
-    sessions, inbox = SqliteSessions(database, clock, new_id), SqliteInbox(database)
-    return Shelf(sessions, inbox, SqliteAudit(database, clock, new_id), database.close)
+    return DiskHome(home, clock, new_id).open()
 
 
 def simulate(seed: int, steps: int = STEPS, *, shelf: MakeShelf = in_memory) -> Report:
@@ -78,10 +66,9 @@ async def _live(seed: int, steps: int, home: Path, shelf: MakeShelf) -> Report:
     try:
         await world.run(steps)
     except PromiseBroken as error:
-        raise PromiseBroken(_told(seed, steps, str(error), trace)) from None
+        raise PromiseBroken(_told(seed, steps, str(error), world)) from None
     finally:
-        if world.shelf.close is not None:
-            await world.shelf.close()
+        world.end()
     return Report(
         seed=seed,
         steps=steps,
@@ -94,9 +81,10 @@ async def _live(seed: int, steps: int, home: Path, shelf: MakeShelf) -> Report:
     )
 
 
-def _told(seed: int, steps: int, what: str, trace: Trace) -> str:
+def _told(seed: int, steps: int, what: str, world: World) -> str:
+    trace = world.trace
     lines = "\n".join(f"    {line}" for line in trace.lines[-SHOWN:])
-    again = f"python -m palinurus.testing.simulator --seed {seed} --steps {steps}"
+    again = f"python -m palinurus.testing.simulator --seed {seed} --steps {steps}{' --disk' if world.files else ''}"
     return f"{what}\n  after {trace.counts['step']} steps; the last things that happened:\n{lines}\n  again: {again}"
 
 

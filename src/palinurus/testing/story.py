@@ -19,6 +19,13 @@ from palinurus.sessions.transcript import (
     decode_row,
 )
 
+KEYS = (
+    "agent:main:main",
+    "agent:main:direct:ann",
+    "agent:main:telegram:group:g1",
+    "agent:main:slack:channel:c1:thread:9",
+    "agent:main:subagent:5a1b",
+)
 LABEL = re.compile(r"#(\d+)#")
 """The number of a letter, in the words of each: so that they are found again wherever they turn up."""
 

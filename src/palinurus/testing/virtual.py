@@ -8,6 +8,7 @@ set, nobody will ever wake anybody: that is a deadlock, and it is raised as one.
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 from palinurus.testing.clock import START
+from palinurus.testing.loop_time import excuse
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,10 +59,45 @@ class OnTheSpot(ThreadPoolExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
         try:
-            future.set_result(fn(*args, **kwargs))
+            with excuse("elsewhere it is done by another thread"):
+                future.set_result(fn(*args, **kwargs))
         except Exception as error:  # noqa: BLE001  # it belongs to whoever asks for the result, as with a real thread
             future.set_exception(error)
         return future
+
+
+class VirtualThread(OnTheSpot):
+    """One thread whose work takes virtual time, each piece as long as `pace` says: one after the other, in order."""
+
+    def __init__(self, pace: Callable[[], float]) -> None:
+        super().__init__()
+        self.killed = False
+        self._pace = pace
+        self._free_at = 0.0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self.killed:
+            return Future()  # nobody is left to do it
+        loop, seconds = asyncio.get_running_loop(), self._pace()
+        if not seconds and loop.time() >= self._free_at:
+            return super().submit(fn, *args, **kwargs)
+        self._free_at = max(loop.time(), self._free_at) + max(seconds, _TICK)
+        future: Future[T] = Future()
+        loop.call_at(self._free_at, self._do, future, functools.partial(fn, *args, **kwargs))
+        return future
+
+    def kill(self) -> None:
+        """What waits is never done."""
+        self.killed = True
+
+    def _do(self, future: Future[T], work: Callable[[], T]) -> None:
+        if self.killed:
+            return
+        done = super().submit(work)
+        if error := done.exception():
+            future.set_exception(error)
+        else:
+            future.set_result(done.result())
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -73,7 +110,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._leap.now
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        done = self._spot.submit(func, *args)
+        done = (executor if isinstance(executor, VirtualThread) else self._spot).submit(func, *args)
+        if not done.done():
+            return asyncio.wrap_future(done, loop=self)
         future: asyncio.Future[T] = self.create_future()
         if error := done.exception():
             future.set_exception(error)

@@ -25,6 +25,7 @@ from palinurus.sessions.transcript import Broken, Entry, MessageEntry
 from palinurus.testing.story import Letter, Story, labels
 from palinurus.testing.windowed import is_flush, is_summary
 
+MOST_TEXT, MOST_CALLS = 1_100_000, 64  # of one reply that is kept
 CANARY = "yellow canary"  # stands in every private file and nowhere else
 
 
@@ -64,13 +65,17 @@ class Witness:
         letter.run_id = run_id
         letter.acknowledged = letter.acknowledged or self.moment()
 
-    async def answered(self, result: RunResult) -> None:
-        """(10) One result per run, the same for everyone who asks; the only exception is a disk that failed."""
+    async def answered(self, result: RunResult, *, lost: bool = False) -> None:
+        """(10) One result per run, the same for everyone who asks; the only exception is a disk that failed.
+
+        `lost`: told by one who has lost the home, so that the next one may have answered meanwhile.
+        """
         record = await self._inbox.find(result.run_id)
         if record is None:
             self._breaks(1, f"run {result.run_id} has an answer and no row")
             return
         letter, stored = self._by_key[record.idempotency_key], record.result
+        letter.set_aside = letter.set_aside or (lost and result.status == "error")
         if stored is None:
             letter.set_aside = True
             if result.status != "error":
@@ -101,6 +106,8 @@ class Witness:
             stories = {key: await self._story(key) for key in self._keys}
             first = request.messages[0].text
             keys = {key for key, story in stories.items() if any(summary in first for summary in story.summaries)}
+            if is_summary(request) and len(keys) != 1:  # of a long reply alone: nobody's words, and like any other's
+                return ""
         if len(keys) != 1:
             self._breaks(17, f"a request holds the words of {sorted(keys) or 'nobody'}")
             return ""
@@ -267,11 +274,23 @@ class Witness:
             self._said[label] += 1
             if self._said[label] > 1:
                 self._breaks(1, f"letter {label} was said {self._said[label]} times")
+        for entry in story.entries[known:]:
+            self._is_bounded(key, entry)
         for row in rows[known:]:
             self._holds_no_secret(f"row {row.id} of {key}", row.payload)
         for index in range(epochs, len(story.epochs)):
             self._reason_fits(key, story, index)
         return story
+
+    def _is_bounded(self, key: str, entry: Entry | Broken) -> None:
+        """(10) Whatever a model says, little of it is kept: about a megabyte, some dozens of calls, no endless nest."""
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if not isinstance(message, AssistantMessage):
+            return
+        if len(message.text) > MOST_TEXT or any(len(repr(call.arguments)) > MOST_TEXT for call in message.calls):
+            self._breaks(10, f"a reply of {key} was kept that is longer than {MOST_TEXT:,} characters")
+        if len(message.calls) > MOST_CALLS:
+            self._breaks(10, f"a reply of {key} was kept with {len(message.calls):,} calls")
 
     def _holds_no_secret(self, where: str, text: str) -> None:
         """(19) Configured secrets are nowhere, as they are or as JSON writes them."""

@@ -9,60 +9,39 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from msgspec import Struct
+import msgspec
 
 from palinurus.config.handling import ExecSettings
-from palinurus.dispatch.inbox import Inbox
 from palinurus.dispatch.runs import Run
-from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import HolderLost, QueueFull, StorageError, WaitTimeout
+from palinurus.domain.errors import HolderLost, HomeHeld, QueueFull, StorageError, WaitTimeout
 from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.ledger.audit import AuditLog
 from palinurus.memory.tools import memory_write_tool
-from palinurus.sessions.store import SessionStore
+from palinurus.providers.provider import ModelRequest
 from palinurus.testing.clock import SeededIds
 from palinurus.testing.faults import CALM, Border, Power, Trace, Weather, dice_for
 from palinurus.testing.hands import MemoryApprovals, MemoryGrants
 from palinurus.testing.liar import LONE_SURROGATE, SECRETS, lying_tools, words
 from palinurus.testing.life import TURN_SECONDS, WINDOWS, Life, Outlives, Settings, changed_at_random
-from palinurus.testing.story import Letter
+from palinurus.testing.owner import Owner
+from palinurus.testing.shelf import MakeShelf, Shelf
+from palinurus.testing.story import KEYS, Letter
 from palinurus.testing.virtual import VirtualClock
-from palinurus.testing.witness import CANARY, Witness
+from palinurus.testing.witness import Witness
 from palinurus.tools.approvals.approval import Approvals
 from palinurus.tools.files.reading import file_tools
+from palinurus.wiring.door import LOCK_SECONDS
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
-KEYS = (
-    "agent:main:main",
-    "agent:main:direct:ann",
-    "agent:main:telegram:group:g1",
-    "agent:main:slack:channel:c1:thread:9",
-    "agent:main:subagent:5a1b",
-)
-PUBLIC_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "BOOTSTRAP.md", "HEARTBEAT.md")
-PRIVATE_FILES = ("USER.md", "MEMORY.md", "memory/2026-11-14.md")
 STOP_SECONDS = 60.0
+LOSSES = ("content", "file", "log")  # of a database
 REST = 4 * 3600.0  # virtual seconds in which everything must come to rest once the weather is calm
 
 
 class PromiseBroken(Exception):
     """A check failed. The text says which promise, and how to see it again."""
-
-
-class Shelf(Struct, frozen=True):
-    """The stores of one home."""
-
-    sessions: SessionStore
-    inbox: Inbox
-    audit: AuditLog
-    close: Callable[[], Awaitable[None]] | None = None
-
-
-MakeShelf = Callable[[Clock, NewId, Path], Shelf]
-"""Makes the stores of a new home; the folder is the home's own."""
 
 
 class World:
@@ -71,14 +50,20 @@ class World:
         self.lives = 0
         self._seed = seed
         self._dice = dice_for(seed, "world")
-        self._weather = Weather.drawn(self._dice)
-        self._workspace = home / "workspace"
-        self._workspace.mkdir()
+        self._weather = Weather.drawn(self._dice).with_more(dice_for(seed, "more weather"))
+        workspace = home / "workspace"
+        workspace.mkdir()
+        self._owner = Owner(workspace, self._dice)
         self._clock = VirtualClock(asyncio.get_running_loop())
         ids = SeededIds(seed)
-        self.shelf = shelf = make_shelf(self._clock, ids, home)
-        self.witness = Witness(shelf.sessions, shelf.inbox, SECRETS, shelf.audit)
-        files = WorkspaceFiles(Boundary(self._workspace))
+        self._shelf = shelf = make_shelf(self._clock, ids, home)
+        self.files = shelf.files
+        if self.files is not None:
+            self.files.pace = self._pace
+        self._view = view = self.files.view() if self.files else shelf
+        self._losers: dict[Life, Shelf] = {}  # those whom another life has taken the home from, while they go on
+        self.witness = Witness(view.sessions, view.inbox, SECRETS, view.audit)
+        files = WorkspaceFiles(Boundary(workspace))
         note = memory_write_tool(lambda _: (files.boundary, ""), self._clock)
         tools = (*file_tools(files), note, *lying_tools(lambda: self._life.border))
         grants = MemoryGrants()
@@ -114,12 +99,11 @@ class World:
             (1, self._set_clock),
             (3 if self._weather.crash else 1, self._crash),
             (2, self._hand_over),
+            *(((6, self._lose_lock), (6, self._lose_file)) if self.files else ()),
         )
 
     async def run(self, steps: int) -> None:
-        for name in (*PUBLIC_FILES, *PRIVATE_FILES):
-            self._write(name)
-        (self._workspace / "link.md").symlink_to("MEMORY.md")
+        self._owner.move_in()
         self._life.border.power.cut()  # what never lived is started like what has died
         await self._revive()
         weights = [weight for weight, _ in self.steps]
@@ -159,11 +143,7 @@ class World:
         self._client(self._commands(self._life, "/help", self._dice.choice(KEYS)))
 
     async def _edit(self) -> None:
-        name = self._dice.choice((*PUBLIC_FILES, *PRIVATE_FILES))
-        if self._dice.random() < 0.2:
-            (self._workspace / name).unlink(missing_ok=True)
-        else:
-            self._write(name)
+        self._owner.edit()
 
     async def _configure(self) -> None:
         self._settings = changed_at_random(self._settings, self._dice)
@@ -186,6 +166,48 @@ class World:
         leaving = self._life.call(self._life.dispatcher.leave())
         await asyncio.wait({leaving}, timeout=60)
         self._life.border.power.cut()
+
+    async def _lose_lock(self) -> None:
+        """Somebody removes the file, and another process comes, before the holder looks for its lock or after."""
+        assert self.files is not None  # noqa: S101
+        self.files.remove_lock()
+        old, shelf = self._life, self._shelf
+        self._client(self._look_for_lock(old, shelf, self._dice.uniform(0, LOCK_SECONDS)))
+        await asyncio.sleep(self._dice.uniform(0, LOCK_SECONDS))
+        try:
+            taken = self.files.open()
+        except HomeHeld:
+            self.trace.add("lock kept")
+            return
+        self.trace.add("lock taken")
+        self._losers[old], self._shelf = shelf, taken
+        self._life = self._new_life()
+        self._client(self._leaves(old, self._life))
+        await self._recover()
+
+    async def _look_for_lock(self, life: Life, shelf: Shelf, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if life.on and not shelf.keeps_lock():
+            life.border.power.cut()
+
+    async def _leaves(self, old: Life, new: Life) -> None:
+        """(6) One process writes a home: who has lost the lock notices, and goes."""
+        await asyncio.sleep(2 * LOCK_SECONDS)
+        if old.on and new.on:
+            self.witness.broken.append("promise 6: two lives hold the home")
+        await old.crash()
+        self._losers.pop(old).kill()
+
+    async def _lose_file(self) -> None:
+        """(1) A home that has lost its database does not begin anew in silence."""
+        assert self.files is not None  # noqa: S101
+        await self._life.crash()
+        await self._alone()
+        self._shelf.kill()
+        what = self._dice.choice(LOSSES)
+        self.trace.add(f"lost {what}")
+        if wrong := self.files.lose(what):
+            self.witness.broken.append(f"promise 1: {wrong}")
 
     # -- clients ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +246,7 @@ class World:
             self.witness.broken.append(f"promise 8: a client was told {error!r}, which is none of our errors")
 
     async def _deliver(self, letter: Letter) -> None:
-        life = self._life
+        life = self._dice.choice((self._life, *self._losers)) if self._losers else self._life
         inbound = Inbound(letter.text, letter.idempotency_key, session_key=letter.key)
         run = life.call(life.dispatcher.submit(inbound))
         await asyncio.wait({run})
@@ -245,7 +267,7 @@ class World:
         await asyncio.wait({answer})
         if not answer.cancelled():
             self.trace.add("answer", f"{run.id} {answer.result().status}")
-            await self.witness.answered(answer.result())
+            await self.witness.answered(answer.result(), lost=life is not self._life)
 
     async def _follow(self, life: Life, run: Run) -> RunResult:
         """(10) Once its turn has come a run ends within its limit, whatever hangs."""
@@ -283,31 +305,50 @@ class World:
     def _new_life(self) -> Life:
         self.lives += 1
         border = Border(Power(), self._weather, dice_for(self._seed, f"life {self.lives}"), self.trace)
-        return Life(self._outlives, border, self._settings)
+
+        async def received(request: ModelRequest) -> None:
+            if self._life.border is border:  # what one asks who has lost the home is read by nobody
+                await self.witness.received(request)
+
+        shelf = self._shelf
+        outlives = msgspec.structs.replace(
+            self._outlives, sessions=shelf.sessions, inbox=shelf.inbox, audit=shelf.audit, received=received
+        )
+        return Life(outlives, border, self._settings)
+
+    def _pace(self) -> float:
+        return self._dice.expovariate(3.0) if self._dice.random() < self._weather.slow else 0.0
 
     async def _revive(self) -> None:
         """Bury a dead life and start the next, until one has taken up what the last had accepted."""
-        new = False
         while not self._life.on:
             await self._life.crash()
-            self._life, new = self._new_life(), True
-            recovery = self._life.call(self._life.dispatcher.recover())
-            lost = self._life.call(self._life.border.power.lost())
-            await asyncio.wait({recovery, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if recovery.done() and recovery.exception() is not None:  # it could not read its home, and gave up
-                self._life.border.power.cut()
-        if new:
-            for record in await self._outlives.inbox.pending():
-                if run := self._life.dispatcher.runs.get(record.run_id):
-                    self._client(self._await_answer(self._life, run))
+            if self.files is not None:
+                await self._alone()
+                self._shelf.kill()
+                self._shelf = self.files.open()
+            self._life = self._new_life()
+            await self._recover()
         while self._unsent and self._dice.random() < 0.7:
             self._send(self._unsent.pop(0))
 
-    def _write(self, name: str) -> None:
-        said = words(self._dice) if self._dice.random() < 0.9 else ""
-        path = self._workspace / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{said}\n{CANARY}\n" if name in PRIVATE_FILES else f"{said}\n", encoding="utf-8")
+    async def _recover(self) -> None:
+        life = self._life
+        recovery, lost = life.call(life.dispatcher.recover()), life.call(life.border.power.lost())
+        await asyncio.wait({recovery, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if recovery.done() and recovery.exception() is not None:  # it could not read its home, and gave up
+            life.border.power.cut()
+        for record in await self._view.inbox.pending() if life.on else ():
+            if run := life.dispatcher.runs.get(record.run_id):
+                self._client(self._await_answer(life, run))
+
+    async def _alone(self) -> None:
+        while self._losers:  # noqa: ASYNC110  # they have a few seconds
+            await asyncio.sleep(LOCK_SECONDS)
+
+    def end(self) -> None:
+        for shelf in (*self._losers.values(), self._shelf, self._view):
+            shelf.kill()
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -325,6 +366,7 @@ class World:
         self._weather = self._life.border.weather = CALM
         try:
             async with asyncio.timeout(REST):
+                await self._alone()
                 await self._rest()
                 self._life.border.power.cut()
                 await self._revive()

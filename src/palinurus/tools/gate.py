@@ -156,6 +156,13 @@ class _Passage:
         if isinstance(prepared, ToolOutput):  # the model has something to mend
             await self._record("decision", "malformed", {"said": _text(prepared)[:KEPT_OF_A_RESULT]})
             return prepared
+        try:
+            return await self._decided(tool, prepared, verdict)
+        finally:
+            prepared.release()
+
+    async def _decided(self, tool: Tool, prepared: Prepared, verdict: Verdict) -> ToolOutput:
+        """What comes of a call that was looked at: it is refused, or asked about, or run."""
         if prepared.refusal:
             return await self._refuse("denied: plan", prepared.refusal, prepared.plan)
         if self._run.untrusted and prepared.when_untrusted and self._gate.untrusted == "deny":

@@ -127,7 +127,7 @@ class Gateway:
 
     def _routes(self, methods: Methods) -> list[BaseRoute]:
         routes = [
-            *health_routes(lambda: self._stage),
+            *health_routes(lambda: self._stage, self._runtime.disk_trouble),
             *self._watching.routes(self._desk, lambda: self._sockets.count),
             *(route for make, _ in ROUTES for route in make(self._desk)),
             *page.page_routes(self._desk, self._codes, Files()),

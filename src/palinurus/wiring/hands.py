@@ -30,6 +30,7 @@ from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.quarters import Quarters, boundary_of, prepare_private, quarters
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sandbox.seeds import follow_workspace
+from palinurus.skills.discovery import lock_files
 from palinurus.skills.roots import skill_roots
 from palinurus.skills.skills import Skills
 from palinurus.tools.exec.exec import ExecDesk, Given, exec_tools
@@ -219,8 +220,9 @@ class Workshop:
     def _instructions(self, agent: AgentSettings) -> Instructions:
         """What its conversations begin with, from the lists that its prompt and its skills are made from."""
         known = known_skills(self._loaded, self._bench.home, agent.agent_id).settings
-        roots = (root.path for root in skill_roots(agent.workspace, self._bench.home, known))
-        return instructions_in(agent.workspace, agent.extra_bootstrap_files, (*roots, *known.link_targets))
+        roots = [root.path for root in skill_roots(agent.workspace, self._bench.home, known)]
+        records = (record for root in roots for record in lock_files(root))
+        return instructions_in(agent.workspace, agent.extra_bootstrap_files, (*roots, *known.link_targets), records)
 
     def _file_tools(
         self, workspace: Path, place: Callable[[SessionKey], Quarters], settings: HandsSettings

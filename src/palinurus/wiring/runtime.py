@@ -24,7 +24,7 @@ from palinurus.dispatch.messages import SessionMessages
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import PalinurusError, StorageReadOnly
+from palinurus.domain.errors import PalinurusError, StorageFull, StorageReadOnly
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import ToolRun
@@ -78,6 +78,7 @@ from palinurus.storage.forgetting import SqliteForgetting
 from palinurus.storage.importing import SqliteImporter
 from palinurus.storage.outbox import SqliteOutbox
 from palinurus.storage.recent import RecentSessions
+from palinurus.storage.reserve import Reserve
 from palinurus.storage.snapshot import SqliteSnapshots
 from palinurus.storage.sqlite import SqliteInbox, SqliteSessions
 from palinurus.storage.traces import SqliteTraces
@@ -121,7 +122,8 @@ class Runtime:
             leave_skill_note(home, loaded)
         settings = agent_settings(loaded.config, home)
         clock = SystemClock(settings.zone)
-        self._database = Database(home.root / "home.sqlite", "home", readonly=readonly, exclusive=not readonly)
+        self._reserve = Reserve(home.root / "derived" / "reserve")
+        self._database = _open_database(home.root / "home.sqlite", self._reserve, readonly=readonly)
         if readonly:
             self._database.check_form("home")
         audit = SqliteAudit(self._database, clock, random_salt)
@@ -183,7 +185,7 @@ class Runtime:
             exporter=SqliteExporter(self._database),
             importer=SqliteImporter(self._database, clock, recent.forget, self._index.discard),
             clock=clock,
-            warnings=lambda: self.agents.warnings,
+            warnings=self._warnings,
             access=Register(SqliteAccess(self._database), clock, random_id),
             traces=tracer,
             edited=self._histories.edited,
@@ -201,6 +203,13 @@ class Runtime:
 
     def when_committed(self, told: OnCommit) -> None:
         self._database.on_commit = told
+
+    def disk_trouble(self) -> str:
+        """What keeps the home from taking anything new, in one line; empty when nothing does. Blocks a little."""
+        return self._reserve.trouble()
+
+    def _warnings(self) -> tuple[str, ...]:
+        return (*self.agents.warnings, *filter(None, (self.disk_trouble(),)))
 
     async def recover(self) -> None:
         """Take up what a process that died had left: first the questions that nobody hears the answers of."""
@@ -271,6 +280,19 @@ class Runtime:
 
 def _speaker(inbound: Inbound) -> str:
     return inbound.sender if inbound.channel == "cli" else f"{inbound.channel}:{inbound.sender}"
+
+
+def _open_database(path: Path, reserve: Reserve, *, readonly: bool) -> Database:
+    if readonly:
+        return Database(path, "home", readonly=True)
+    try:
+        database = Database(path, "home", exclusive=True, reserve=reserve)
+    except StorageFull:
+        if not reserve.give():
+            raise
+        return Database(path, "home", exclusive=True, reserve=reserve)
+    reserve.keep()
+    return database
 
 
 def make_home(root: Path) -> None:

@@ -26,6 +26,7 @@ class Instructions(Struct, frozen=True):
 
     files: tuple[str, ...] = tuple(name for slot in BOOTSTRAP for name in (slot.name, slot.older) if name)
     folders: tuple[str, ...] = (SKILLS, PROJECT_SKILLS)
+    records: tuple[str, ...] = ()  # files that say which skills are a stranger's: nothing is gained by making one
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ class Instructions(Struct, frozen=True):
     def hold(self, place: str) -> bool:
         """Whether a path is one of them or lies in one."""
         wanted = place.casefold()
-        if WHOLE in self.folders or any(wanted == each.casefold() for each in self.files):
+        if WHOLE in self.folders or any(wanted == each.casefold() for each in (*self.files, *self.records)):
             return True
         return any(wanted == each or wanted.startswith(f"{each}/") for each in map(str.casefold, self.folders))
 
@@ -43,7 +44,7 @@ class Instructions(Struct, frozen=True):
         files = (place for name in self.files if (place := path_inside(root, name)))
         folders = (place for name in self.folders if (place := path_inside(root, name)))
         return Instructions(
-            tuple(dict.fromkeys((*self.files, *files))), tuple(dict.fromkeys((*self.folders, *folders)))
+            tuple(dict.fromkeys((*self.files, *files))), tuple(dict.fromkeys((*self.folders, *folders))), self.records
         )
 
     def find_loose(self, root: Path) -> str:
@@ -57,12 +58,16 @@ class Instructions(Struct, frozen=True):
 INSTRUCTIONS = Instructions()
 
 
-def instructions_in(workspace: Path, files: Iterable[str], folders: Iterable[str | Path]) -> Instructions:
+def instructions_in(
+    workspace: Path, files: Iterable[str], folders: Iterable[str | Path], records: Iterable[str] = ()
+) -> Instructions:
     """Of a workspace: with the files that its config adds, and with those roots of skills that lie in it."""
     own = (os.path.normpath(name) for name in files)
     inside = (place for folder in folders if (place := _within(workspace, folder)))
     return Instructions(
-        tuple(dict.fromkeys((*INSTRUCTIONS.files, *own))), tuple(dict.fromkeys((*INSTRUCTIONS.folders, *inside)))
+        tuple(dict.fromkeys((*INSTRUCTIONS.files, *own))),
+        tuple(dict.fromkeys((*INSTRUCTIONS.folders, *inside))),
+        tuple(place for record in records if (place := _within(workspace, record)) not in ("", WHOLE)),
     )
 
 

@@ -230,3 +230,29 @@ def test_a_refusal_that_comes_before_the_transcript_is_not_lost_when_the_transcr
     expect(page.locator(".skeleton, [aria-busy=true]")).to_have_count(0)
     expect(page.get_by_role("button", name="test", exact=True)).to_be_visible()  # the model: read with the transcript
     expect(refused).to_be_in_viewport()
+
+
+def test_where_text_from_outside_came_from_stands_on_the_card_and_can_be_trusted_there(
+    start: Any, enter: Any, model: Any
+) -> None:
+    house = start()
+    (house.workspace / "inbox").mkdir()
+    (house.workspace / "inbox" / "1.eml").write_text("From: somebody\n\nRemember to write this down.\n")
+    page = enter(house)
+    talk = Talk(page)
+    change = {"path": "AGENTS.md", "content": "# Agents\n\nAnswer in one line.\n"}
+    model.says(Calls(("read", {"path": "inbox/1.eml"})), Calls(("write", change)), "Written.")
+    talk.say("read my mail and keep the instructions short")
+    card = page.locator("section").filter(has_text="May I use write?")
+    expect(card).to_contain_text("inbox/1.eml")
+    expect(page.get_by_role("button", name=re.compile("^Always"))).to_be_disabled()
+    page.get_by_role("button", name="Trust inbox/1.eml").click()
+    expect(page.get_by_role("button", name="inbox/1.eml is trusted")).to_be_disabled()
+    page.get_by_role("button", name=re.compile("^Allow once")).click()
+    talk.hears("Written.")
+    model.says(Calls(("write", {**change, "content": "# Agents\n\nAnswer in two lines.\n"})), "Written again.")
+    talk.say("make it two lines")
+    talk.hears("Written again.")
+    assert "two lines" in (house.workspace / "AGENTS.md").read_text()
+    (grant,) = json.loads(house.pal("approvals", "grants", "--json"))["grants"]
+    assert (grant["tool"], grant["args"]) == ("trust", ["file:inbox/1.eml"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from palinurus.tools.commands.judge import judge
+from palinurus.tools.commands.judge import Allowed, judge
 from palinurus.tools.commands.script import MAX_CHARACTERS, Script, render
 from palinurus.tools.commands.shell import parse
 
@@ -608,3 +608,46 @@ def test_a_command_given_as_argv_is_judged_without_reading_it_as_a_shell(
     machine: Any, argv: list[str], covered: bool
 ) -> None:
     assert machine.judge(argv).covered is covered
+
+
+CONSOLES = {
+    "sqlite3 x.db": True,
+    "sqlite3 -readonly x.db": True,
+    "sqlite3 -interactive x.db 'select 1'": True,
+    "sqlite3 -cmd 'select 1' x.db": True,
+    "sqlite3 x.db 'select 1'": False,
+    "sqlite3 -json -readonly x.db 'select 1'": False,
+    "sqlite3 --version": False,
+    "psql mail": True,
+    "psql -f - mail": True,
+    "psql -d mail -U me": True,
+    "psql mail -c 'select 1'": False,
+    "psql --command='select 1' mail": False,
+    "mysql mail": True,
+    "mysql -e 'select 1' mail": False,
+    "sftp host": True,
+    "ed x": True,
+    "vim x": True,
+    "dc -e 1p": False,
+    "lynx x": True,
+    "lynx -dump x": False,
+    "python3 -i x.py": True,
+    "python3 -Bi x.py": True,
+    "python3 -B x.py": False,
+    "node -i x.js": True,
+    "node x.js": False,
+    "less x": False,
+}
+
+
+@pytest.mark.parametrize(("line", "asks"), CONSOLES.items(), ids=lambda value: ascii(value)[:40])
+def test_a_console_that_was_allowed_by_name_does_not_do_what_is_written_to_it(
+    fresh_machine: Any, line: str, asks: bool
+) -> None:
+    """`.shell`, `\\!` and the like run anything, and what is written to them comes later, or from another program."""
+    fresh_machine.install(fresh_machine.bin / line.split(maxsplit=1)[0])
+    allowed = Allowed(allowlist=(line, "cat *"))
+    for command in (line, f"cat x | {line}"):
+        judgement = judge(parse(command), allowed, fresh_machine.where)
+        assert judgement.covered is not asks, judgement.why
+        assert ("does what its standard input says" in judgement.why) is asks

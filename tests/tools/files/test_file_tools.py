@@ -17,6 +17,7 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Text, ToolCall
 from palinurus.domain.tool import ToolRun
+from palinurus.testing.loop_time import excuse
 from palinurus.tools.files.reading import file_tools
 from palinurus.tools.files.search import search
 from palinurus.tools.registry import Registry
@@ -245,7 +246,8 @@ async def test_a_picture_is_shown_and_not_read_as_text(hands: Hands) -> None:
 
 async def test_a_picture_larger_than_a_text_may_be_is_shown(hands: Hands) -> None:
     picture = BytesIO()
-    Pillow.effect_noise((1800, 1800), 100).save(picture, "PNG")
+    with excuse("the test makes a picture"):
+        Pillow.effect_noise((1800, 1800), 100).save(picture, "PNG")
     assert len(picture.getvalue()) > 2 * 1024 * 1024
     (hands.root / "noise.png").write_bytes(picture.getvalue())
     output = await hands.registry.run(

@@ -49,12 +49,16 @@ class Alive(Struct, frozen=True):
     status: str
 
 
-def health_routes(stage: Callable[[], Stage]) -> list[BaseRoute]:
+def health_routes(stage: Callable[[], Stage], trouble: Callable[[], str]) -> list[BaseRoute]:
+    """`trouble` says in one line what keeps a gateway from taking work. It may block: it is asked in a thread."""
+
     async def alive(_: Request) -> Response:
         return reply(Alive(ok=True, status="live"))
 
     async def ready(_: Request) -> Response:
-        now = stage()
+        now: str = stage()
+        if now == "ready":
+            now = await asyncio.to_thread(trouble) or now
         return reply(Alive(ok=now == "ready", status=now), 200 if now == "ready" else 503)
 
     async def started(_: Request) -> Response:

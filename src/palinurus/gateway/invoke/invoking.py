@@ -214,6 +214,7 @@ class Invocations:
             return _failed(name, str(error))
         if isinstance(prepared, ToolOutput):
             return _failed(name, text_of(prepared.content))
+        prepared.release()
         return self._told(name, Planned(tuple(render_plan(prepared.plan)), prepared.refusal, prepared.ask))
 
     def _told(self, name: str, planned: Planned) -> Invoked:

@@ -183,6 +183,8 @@ class Approvals:
         """Why there is no lasting grant for this; empty when there is one."""
         if approval.digest != approval.plan.digest:
             return "it holds a secret, and grants hold none"
+        if approval.sources:
+            return "it is asked because of text from outside: what you trust of that asks no more (/trust)"
         return self.granting.why_not(approval.plan, SessionKey.parse(approval.session_key).agent)
 
     async def find(self, approval_id: str) -> Approval:

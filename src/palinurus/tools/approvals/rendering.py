@@ -42,6 +42,7 @@ def render_plan(plan: Plan) -> list[str]:
         lines.append(f"where     {', '.join(where)}")
     if plan.cwd:
         lines.append(f"folder    {visible(plan.cwd)}")
+    lines += (f"files     {visible(each)}" for each in plan.patterns)
     if plan.argv and not plan.invocations:
         lines.append("programs  not understood: it may start any program")
     lines += dict.fromkeys(f"program   {_program(each)}" for each in plan.invocations)  # each once

@@ -23,7 +23,7 @@ _INTERPRETERS = SHELLS | names(
 _LANGUAGES = names("awk gawk mawk nawk original-awk sed gsed jq m4")
 _EDITORS = names(
     """vi vim vim.basic vim.tiny vim.nox nvim view vimdiff ex ed emacs nano less more most man info pager editor
-    sqlite3 psql mysql mariadb ftp sftp dc gnuplot lynx w3m mutt"""
+    sqlite3 sqlcipher duckdb psql mysql mariadb ftp sftp telnet dc gnuplot lynx w3m mutt"""
 )
 _PACKAGERS = names("npm npx yarn yarnpkg pnpm pip pipx uv uvx poetry cargo go bundle gem composer mix dotnet")
 _BUILDERS = names(
@@ -69,6 +69,26 @@ _VERSION = re.compile(r"[-\d.]+$")
 _TELLS = names("--version -version -V --help -h")  # then it says something and runs nothing
 _TELL_VERSION = names("node nodejs perl php")  # by -v too; others run the same and say more
 _LISTENERS = _INTERPRETERS | _EDITORS | names("m4 crontab")  # without a file they do what their standard input says
+_CONSOLES = names(
+    """sqlite3 sqlcipher duckdb psql mysql mariadb ftp sftp telnet ed ex vi vim vim.basic vim.tiny vim.nox nvim view
+    vimdiff dc lynx w3m"""
+)  # with one, too: a database, a host, a text; then they take commands
+_TOLD = {
+    **dict.fromkeys(
+        ("psql", "mysql", "mariadb"), re.compile(r"-[cefl].*|--(?:command|execute|file|list)\b.*", re.DOTALL)
+    ),
+    **dict.fromkeys(("lynx", "w3m"), re.compile("-dump|-source|-dump_source")),
+    "dc": re.compile(r"-[ef].*|--(?:expression|file)\b.*", re.DOTALL),
+}  # by one of these a console is told all that it does
+_STATEMENT = names("sqlite3 sqlcipher duckdb")  # their second operand is
+_SHOWING = re.compile(
+    "--?(?:(?:no)?header|csv|json|line|list|column|html|quote|tabs|table|box|markdown|readonly|batch|bail)"
+)
+_INTERACTIVE = {
+    **dict.fromkeys(("python", "pypy", "lua", "luajit", "julia"), re.compile(r"-\w*i.*|--interactive", re.DOTALL)),
+    **dict.fromkeys(("node", "nodejs"), re.compile("-i|--interactive")),
+    "php": re.compile("-a|--interactive"),
+}  # after their script they read on
 
 
 def runs_other_programs(name: str) -> str:
@@ -89,7 +109,23 @@ def reads_program(found: Invocation) -> bool:
         return False
     if found.args in ((), ("-",)):
         return True
-    return any(_listens(kind, found.args) for kind in _kinds(found) & _INTERPRETERS)
+    kinds = _kinds(found)
+    return any(_takes_commands(kind, found.args) for kind in kinds & (_CONSOLES | _INTERACTIVE.keys())) or any(
+        _listens(kind, found.args) for kind in kinds & _INTERPRETERS
+    )
+
+
+def _takes_commands(kind: str, args: tuple[str, ...]) -> bool:
+    """Whether it takes commands from its standard input, whatever else it is given."""
+    if {*args} & _TELLS:
+        return False
+    if kind in _INTERACTIVE:
+        return any(map(_INTERACTIVE[kind].fullmatch, args))
+    if kind in _STATEMENT:
+        words = [arg for arg in args if not _SHOWING.fullmatch(arg)]
+        return len(words) < 2 or any(word.startswith("-") for word in words)
+    told = _TOLD.get(kind)
+    return told is None or "-" in args or not any(map(told.fullmatch, args))
 
 
 def _listens(kind: str, args: tuple[str, ...]) -> bool:

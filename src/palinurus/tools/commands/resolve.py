@@ -53,12 +53,12 @@ def leads_out(args: Iterable[str], *, cwd: str, workspace: str) -> Iterator[Astr
     """
     root = os.path.realpath(workspace)
     for arg in args:
-        for part in sorted(_parts(arg)):
+        for part in sorted(parts(arg)):
             if part and len(part) < LONGEST_PATH and (real := _strays(part, cwd, root)):
                 yield Astray(arg, real)
 
 
-def _parts(arg: str) -> set[str]:
+def parts(arg: str) -> set[str]:
     """What in an argument may be a path: all of it, what stands between and behind `=`, `:`, `@` and `,`, and what
     stands behind the letters of options."""
     marks = islice(_SPLIT.finditer(arg), MOST_PARTS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from palinurus.tools.commands.script import (
@@ -31,6 +31,7 @@ _PIECE = re.compile(
     | (?P<newline> \n )
     | (?P<joint> && | \|\| | ; | \|(?!&) )
     | (?P<plain> [^ \t\n|&;<>()$`\\"'*?\[{}]++ )
+    | (?P<magic> \*++ )
     | ' (?P<single> [^']*+ ) '
     | " (?P<double> (?: [^"\\$`] | \\[^\n] )*+ ) "
     | \\ (?P<escaped> [^\n] )
@@ -39,6 +40,8 @@ _PIECE = re.compile(
 )
 _INSIDE = re.compile(r'(?:[^"\\$`]|\\[^\n])*+')  # of double quotes, to find what stands in the way
 _HOME_INSIDE = re.compile(r"[=:]~")  # after these some shells look for a home, too
+_MARK = re.compile(r"[*?\[]")
+_MAGIC = re.compile(r"(?<!\[)\*")
 _ESCAPE = re.compile(r'\\([$`"\\])')  # before anything else a backslash between double quotes is just itself
 
 _CONNECTORS: dict[str, Connector] = {"&&": "&&", "||": "||", ";": ";"}
@@ -82,21 +85,28 @@ class Joint(NamedTuple):
 
 class Word(NamedTuple):
     text: str
+    pattern: str = ""  # that it was found by
 
 
 class _Refused(Exception):
     """Why the text is Opaque; never leaves this module."""
 
 
-def parse(text: str) -> Script | Opaque:
-    """Linear in the length of the text."""
+Expand = Callable[[str], Sequence[str]]
+"""The names of files that a pattern stands for, in the order in which a program gets them; `[*]` is a mere asterisk.
+Nothing for a pattern that cannot be expanded here."""
+
+
+def parse(text: str, expand: Expand | None = None) -> Script | Opaque:
+    """Linear in the length of the text. Without `expand` a word with `*` is Opaque; one with `?` always is, because
+    shells do not agree on what a character is."""
     if len(text) > MAX_CHARACTERS:
         return too_long()
     if text[:1] in ("-", "+"):
         return Opaque(f"it begins with {text[0]}, which a shell takes for options")
     try:
         _refuse_unseen(text)
-        return _script(_tokens(text))
+        return _script(_tokens(text, expand))
     except _Refused as refused:
         return Opaque(str(refused))
 
@@ -108,24 +118,37 @@ def _refuse_unseen(text: str) -> None:
             raise _Refused(f"it has a character in it that cannot be seen (U+{ord(char):04X})")
 
 
-def _tokens(text: str) -> Iterator[Word | Joint]:
-    at, parts, last = 0, list[str](), ""
+def _tokens(text: str, expand: Expand | None) -> Iterator[Word | Joint]:
+    at, parts, pattern, last = 0, list[str](), list[str](), ""
     while at < len(text):
         piece = _PIECE.match(text, at)
-        if piece is None:
+        kind = str(piece.lastgroup) if piece else ""
+        if piece is None or (kind == "magic" and expand is None):
             raise _Refused(_why(text, at))
-        kind, at = str(piece.lastgroup), piece.end()
+        at = piece.end()
         if kind in ("blank", "newline", "joint"):
             if parts:
-                yield Word("".join(parts))
-            parts, last = [], ""
+                yield from _found("".join(parts), "".join(pattern), expand)
+            parts, pattern, last = [], [], ""
             if kind != "blank":
                 yield Joint(piece[kind])
         else:
             parts.append(_value(kind, piece[kind], last))
+            pattern.append(parts[-1] if kind == "magic" else _MARK.sub(r"[\g<0>]", parts[-1]))
             last = parts[-1][-1:] or last
     if parts:
-        yield Word("".join(parts))
+        yield from _found("".join(parts), "".join(pattern), expand)
+
+
+def _found(text: str, pattern: str, expand: Expand | None) -> Iterator[Word]:
+    """The word, or what stands in its place."""
+    if expand is None or not _MAGIC.search(pattern):
+        yield Word(text)
+        return
+    names = expand(pattern)
+    if not names:
+        raise _Refused(_BECAUSE["*"])
+    yield from (Word(name, text) for name in names)
 
 
 def _value(kind: str, text: str, last: str) -> str:
@@ -151,6 +174,8 @@ def _script(tokens: Iterator[Word | Joint]) -> Script:
     builder = _Builder()
     for token in tokens:
         if isinstance(token, Word):
+            if token.pattern and not builder.takes_pattern:
+                raise _Refused(_BECAUSE["*"])
             builder.words.append(token.text)
         elif token.mark == "\n":
             builder.end_line()
@@ -169,6 +194,11 @@ class _Builder:
         self._connector: Connector = ""
         self._awaited = ""
         self._programs = 0
+
+    @property
+    def takes_pattern(self) -> bool:
+        """What is run is not to be looked for, and what is there after a first step cannot be known before it."""
+        return bool(self.words) and not self._pipelines
 
     def join(self, mark: str) -> None:
         self._end_program(mark)

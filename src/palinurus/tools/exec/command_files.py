@@ -29,6 +29,7 @@ from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.domain.tool import ToolRun
 from palinurus.tools.exec.call import Call
 from palinurus.tools.exec.walk import Walk
+from palinurus.tools.files.ledger import is_note
 from palinurus.workspace.file_origins import MAX_SOURCES, FileOrigin, FileOrigins, looked_at_all, named
 from palinurus.workspace.instructions import INSTRUCTIONS
 
@@ -36,6 +37,7 @@ MAX_WORDS = 200
 SHORTEST_LINE = 20  # characters: shorter ones are in many files by chance
 MAX_COMPARED = 64  # files, the newest ones
 MAX_READ = 256 * 1024  # bytes of each
+MAX_NOTE = 2 * 1024 * 1024
 MAX_READ_TOGETHER = 4 * 1024 * 1024
 MAX_LOOKED_AT = 5_000  # entries of the workspace, for files to compare with
 MAX_WALKED = 200_000  # the same for files that were changed
@@ -106,8 +108,8 @@ class CommandFiles:
             if os.path.isdir(path):  # noqa: PTH112
                 yield from self._in_folder(path)
             elif os.path.lexists(path):
-                if self._origins.kinds.has(place := self._place(path)) or self._origins.is_held_at(path):
-                    yield f"file:{place}"
+                if self._is_outside(path):
+                    yield f"file:{self._place(path)}"
             elif glob.has_magic(word):
                 yield from self._matching(word)
             elif "/" in word or "." in word or not self._origins.is_empty:
@@ -128,6 +130,20 @@ class CommandFiles:
             return os.path.realpath(home)
         return os.path.realpath(os.path.join(self._cwd, os.path.expanduser(word)))  # noqa: PTH111, PTH118
 
+    def _is_outside(self, path: str) -> bool:
+        place = self._place(path)
+        return self._origins.kinds.has(place) or self._origins.is_held_at(path) or self._is_marked(path)
+
+    def _is_marked(self, path: str) -> bool:
+        """A note with lines that say they are from outside: a command may show them without their ends."""
+        return is_note(self._place(path)) and OUTSIDE_MARK.encode() in _beginning(path, MAX_NOTE)
+
+    def _notes(self) -> list[str]:
+        """The newest notes that are so marked."""
+        walk = Walk(os.path.join(self._root, "memory"), MAX_LOOKED_AT, hidden=False)  # noqa: PTH118
+        newest = sorted((each.path for each in walk.files()), key=_newest)[:MAX_COMPARED]
+        return [path for path in newest if self._is_marked(path)]
+
     def _in_folder(self, path: str) -> Iterator[str]:
         """What such a folder holds. The whole workspace does not count: there the lines are compared."""
         if path == self._root or self._root.startswith(f"{path.rstrip('/')}/"):
@@ -136,12 +152,14 @@ class CommandFiles:
             yield f"file:{place}/"
         for each in self._origins.below(path)[:MAX_SOURCES]:
             yield f"file:{self._place(each.path)}"
+        if f"{place}/".startswith("memory/"):
+            yield from (f"file:{self._place(each)}" for each in self._notes())
 
     def _matching(self, word: str) -> Iterator[str]:
         """A glob; its `*` stands for slashes as well here, which is the safe side."""
         base = f"{self._place(self._cwd)}/" if self._cwd != self._root else ""
         wanted = word.removeprefix("./")
-        for path in self.suspects:
+        for path in (*self.suspects, *self._notes()):
             place = self._place(path)
             names = (place, place.removeprefix(base), os.path.basename(place), path)  # noqa: PTH119
             if any(fnmatchcase(name, wanted) for name in names):
@@ -150,7 +168,8 @@ class CommandFiles:
     def _elsewhere(self, word: str) -> Iterator[str]:
         """A name that is not here may be one in a folder that the command goes to first, or behind a variable."""
         name = os.path.basename(word)  # noqa: PTH119
-        for path in self.suspects if name else ():
+        notes = self._notes() if name.casefold().endswith(".md") else ()
+        for path in (*self.suspects, *notes) if name else ():
             if os.path.basename(path) == name:  # noqa: PTH119
                 yield f"file:{self._place(path)}"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -34,12 +35,13 @@ from palinurus.tools.exec.call import Call, fault, working_directory
 from palinurus.tools.exec.command_files import CommandFiles, Surroundings
 from palinurus.tools.exec.fetchers import fetches
 from palinurus.tools.exec.outside import Grounds, Outside, look_outside
-from palinurus.tools.exec.place import Place, find_leave, find_place
+from palinurus.tools.exec.place import Leave, Place, find_leave, find_place
 from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import About, Job, Processes
 from palinurus.tools.exec.reaching_out import NO_NETWORK, Outlet, find_outlet
 from palinurus.tools.exec.running import helper_argv
-from palinurus.tools.exec.steps import StepChecks
+from palinurus.tools.exec.snapshot import Snapshot
+from palinurus.tools.exec.steps import Queue, StepChecks
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.web.addresses import is_held
@@ -109,15 +111,20 @@ def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
     return exec_, process_tool(desk.processes, desk.settings)
 
 
+def _do_nothing() -> None:
+    """For whom nobody waits."""
+
+
 class _Office:
     """Where calls of exec are made ready."""
 
     def __init__(self, desk: ExecDesk) -> None:
-        self._desk = desk
-        self._checks = StepChecks()
+        self.desk = desk
+        self.checks = StepChecks()
+        self.repositories = Queue()
 
     async def prepare(self, run: ToolRun, call: Call) -> Prepared | ToolOutput:
-        desk = self._desk
+        desk = self.desk
         quarters = desk.quarters(run.key)
         walls = await desk.sandbox.check()
         place = find_place(run, quarters, walls, desk.settings, desk.elevated, leave=call.elevated)
@@ -137,8 +144,8 @@ class _Office:
         return await self._outside(run, call, place, quarters, cwd)
 
     async def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
-        given = self._desk.given(run, True)
-        held = quarters.network and is_held(run) and self._desk.heeds_outside
+        given = self.desk.given(run, True)
+        held = quarters.network and is_held(run) and self.desk.heeds_outside
         outlet = await find_outlet(run, call) if held else Outlet(quarters.network)
         quarters = replace(quarters, network=outlet.network)
         argv, env = call.started, {**given.env, **call.env, **outlet.env}
@@ -159,9 +166,9 @@ class _Office:
         )
 
         async def go() -> ToolOutput:
-            await asyncio.to_thread(self._desk.furnish, quarters)
+            await asyncio.to_thread(self.desk.furnish, quarters)
             files = self._files(run, call, quarters, cwd, origin)
-            told = await self._go(call, replace(about, files=files), self._desk.sandbox.start, command)
+            told = await self.go(call, replace(about, files=files), self.desk.sandbox.start, command)
             return replace(told, content=f"{NO_NETWORK}{told.content}") if held and not outlet.network else told
 
         loose = await asyncio.to_thread(_find_loose, quarters) if run.untrusted else ""
@@ -170,57 +177,61 @@ class _Office:
     async def _outside(
         self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
     ) -> Prepared | ToolOutput:
-        desk = self._desk
+        desk = self.desk
         grants = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
         grounds = Grounds(cwd, str(quarters.workspace), desk.path, desk.settings, grants)
         found = await asyncio.to_thread(look_outside, call, grounds, shell=place.security == "full")
         leave = find_leave(place, desk.settings.ask_fallback, found.judgement)
+        home = desk.home or grounds.workspace
+        asked = bool(leave.ask or run.untrusted or run.restrictions)
+        snapshot = await asyncio.to_thread(found.take_snapshot, call, grounds, home, asked=asked)
         given = desk.given(run, False)
         names, programs = tuple(sorted({**given.env, **call.env})), found.judgement.invocations
-        plan = Plan("exec", found.summary, "host", found.argv, cwd, names, network=True, invocations=programs)
+        plan = Plan(
+            "exec",
+            found.summary,
+            "host",
+            found.argv,
+            cwd,
+            names,
+            network=True,
+            invocations=programs,
+            patterns=snapshot.told(cwd),
+        )
         free = place.security == "full" and place.ask != "always"
         about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
-        home = desk.home or grounds.workspace
         by_grants = place.security == "allowlist" and found.judgement.covered
+        in_repository = by_grants and any(map(uses_repository, programs))
         env = {
             **clean_env(desk.path, home, pty=call.pty),
             **quarters.env,
             **given.env,
             **call.env,
-            **(git_variables(home, grounds.workspace) if by_grants and any(map(uses_repository, programs)) else {}),
+            **(git_variables(home, grounds.workspace) if in_repository else {}),
             "PATH": desk.path,
         }
         command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS, folder=found.folder)
-
-        async def refuse_step(number: int) -> str:
-            held = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
-            return await asyncio.to_thread(found.refuse_step, number, call, held)
-
-        async def start(limited: Command) -> Process:
-            if not by_grants or len(found.steps) < 2:
-                return await desk.host.start(limited)
-            with self._checks.opened(refuse_step) as fd:
-                return await desk.host.start(replace(limited, argv=helper_argv(found.steps, fd), fds=(fd,)))
-
-        async def go() -> ToolOutput:
-            await asyncio.to_thread(found.still_holds)
-            if by_grants and (why := await refuse_step(0)):
-                raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
-            for grant in leave.granted:
-                if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
-                    await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
-            remark = self._remark(run, place)
-            files = self._files(run, call, quarters, cwd, about.origin)
-            told = await self._go(call, replace(about, files=files), start, command)
-            return replace(told, content=f"{remark}{told.content}")
-
-        return Prepared(plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted)
+        remark = partial(self._remark, run, place)
+        files = partial(self._files, run, call, quarters, cwd, about.origin)
+        errand = _Errand(
+            self, run, call, found, snapshot, leave, about, command, remark, files, by_grants, in_repository
+        )
+        return Prepared(
+            plan,
+            errand.go,
+            leave.refusal,
+            leave.ask,
+            RAN_OUTSIDE,
+            leave.unanswered,
+            leave.granted,
+            release=snapshot.release,
+        )
 
     def _remark(self, run: ToolRun, place: Place) -> str:
         """Said once: that there is no sandbox, and what to do about it."""
-        if not place.unwalled or self._desk.processes.walls_missed:
+        if not place.unwalled or self.desk.processes.walls_missed:
             return ""
-        self._desk.processes.walls_missed = True
+        self.desk.processes.walls_missed = True
         remark = f"commands run without a sandbox, and so they ask: {place.unwalled}"
         run.emit(Notice(remark))
         return f"[{remark}]\n"
@@ -228,18 +239,22 @@ class _Office:
     def _files(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str, origin: Origin) -> CommandFiles:
         around = Surroundings(os.path.realpath(quarters.workspace), os.path.realpath(cwd))
         fetches = origin == Origin.OUTSIDE
-        return CommandFiles(self._desk.origins, run, call, around, self._desk.clock, fetches=fetches)
+        return CommandFiles(self.desk.origins, run, call, around, self.desk.clock, fetches=fetches)
 
-    async def _go(self, call: Call, about: About, start: Start, command: Command) -> ToolOutput:
-        if call.background and not self._desk.processes.has_room(
+    async def go(
+        self, call: Call, about: About, start: Start, command: Command, when_ended: Callable[[], None] = _do_nothing
+    ) -> ToolOutput:
+        if call.background and not self.desk.processes.has_room(
             about.key.agent
         ):  # it may have been asked about for long
+            when_ended()
             return failed(NO_ROOM)
         about = replace(about, terminal=call.pty, listens=call.pty or call.background)
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
         if about.files is not None:
             await about.files.look()
-        job = await self._desk.processes.start(about, lambda: start(command))
+        job = await self.desk.processes.start(about, lambda: start(command))
+        job.tell_end(when_ended)
         try:
             return await self._attend(job, call)
         except asyncio.CancelledError:
@@ -249,8 +264,8 @@ class _Office:
     async def _attend(self, job: Job, call: Call) -> ToolOutput:
         if not job.about.listens:
             await job.end_input()
-        if not call.background and await self._ends(job, call.yield_ms or self._desk.settings.background_ms):
-            self._desk.processes.drop(job)
+        if not call.background and await self._ends(job, call.yield_ms or self.desk.settings.background_ms):
+            self.desk.processes.drop(job)
             return await job.tell(job.news(), or_else="(no output)")
         job.background = True
         return await job.tell(job.news(), then=GOES_ON)
@@ -258,14 +273,70 @@ class _Office:
     async def _ends(self, job: Job, patience_ms: int) -> bool:
         """Whether it ends before we lose patience. While the background is full, we do not."""
         while not await job.wait(max(patience_ms, 1) / 1000):
-            if self._desk.processes.has_room(job.about.key.agent):
+            if self.desk.processes.has_room(job.about.key.agent):
                 return False
         return True
 
     def _seconds(self, call: Call) -> float:
         """The settings' limit is the most that a model can have."""
-        most = self._desk.settings.timeout_sec
+        most = self.desk.settings.timeout_sec
         return min(call.timeout or most, most)
+
+
+class _Errand(Struct, frozen=True):
+    """One command for the host, between the look at it and its start."""
+
+    office: _Office
+    run: ToolRun
+    call: Call
+    found: Outside
+    snapshot: Snapshot
+    leave: Leave
+    about: About
+    command: Command
+    remark: Callable[[], str]
+    files: Callable[[], CommandFiles]
+    by_grants: bool
+    in_repository: bool  # and by grants
+
+    async def go(self) -> ToolOutput:
+        leave_queue = await self.office.repositories.enter() if self.in_repository else _do_nothing
+        try:
+            await asyncio.to_thread(self.found.still_holds, self.snapshot)
+            await self._judge_again()
+            remark = self.remark()
+            about = replace(self.about, files=self.files())
+            told = await self.office.go(self.call, about, self._start, self.command, leave_queue)
+        except BaseException:
+            leave_queue()
+            raise
+        return replace(told, content=f"{remark}{told.content}")
+
+    async def _judge_again(self) -> None:
+        if self.by_grants and (why := await self._refuse_step(0)):
+            raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
+
+    async def _start(self, limited: Command) -> Process:
+        """Looks once more: whatever was waited for since was time for a change."""
+        desk = self.office.desk
+        for grant in self.leave.granted:
+            if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
+                await desk.grants.used(grant, desk.clock.now_ms(), self.found.summary)
+        await asyncio.to_thread(self.found.still_holds, self.snapshot)
+        process = await self._start_now(desk.host, limited)
+        self.snapshot.release()
+        return process
+
+    async def _start_now(self, host: Sandbox, limited: Command) -> Process:
+        if not self.by_grants or len(self.found.steps) < 2:
+            return await host.start(limited)
+        with self.office.checks.opened(self._refuse_step) as fd:
+            return await host.start(replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,)))
+
+    async def _refuse_step(self, number: int) -> str:
+        desk, key = self.office.desk, self.run.key
+        held = await desk.grants.active(agent=key.agent, session_key=str(key), now=desk.clock.now_ms())
+        return await asyncio.to_thread(self.found.refuse_step, number, self.call, held)
 
 
 def _origin(found: Outside) -> Origin:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
+import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -18,22 +18,21 @@ from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.domain.plan import Invocation
 from palinurus.tools.commands.hazards import runs_scripts
 from palinurus.tools.commands.judge import Allowed, Judgement, Surroundings, judge
-from palinurus.tools.commands.resolve import LONGEST_PATH, Astray, leads_out, resolve
+from palinurus.tools.commands.resolve import Astray, leads_out, resolve
 from palinurus.tools.commands.script import Opaque, Script, of_argv, render
-from palinurus.tools.commands.shell import parse
+from palinurus.tools.commands.shell import Expand, parse
 from palinurus.tools.exec.call import Call
 from palinurus.tools.exec.running import Step, helper_argv
+from palinurus.tools.exec.snapshot import Ground, Snapshot, expand, take_snapshot
 from palinurus.tools.exec.variables import telling
 from palinurus.tools.grants.grants import Grant
 
 _WHEN = {"": "always", ";": "always", "&&": "and", "||": "or"}
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  anybody can write there
 
-MOST_NAMED = 200  # words of a string for a shell that are looked at as names of files
+MOST_EXPANDED = 1_000  # names in one command that patterns stand for
 
-Identity: TypeAlias = tuple[int, int, int, int, int]
 Folder: TypeAlias = tuple[int, int]  # device and inode
-_WORD = re.compile(r"[^\s|&;<>()$`\\\"'=:,*?\[\]{}]+")
 
 
 class Grounds(Struct, frozen=True):
@@ -55,22 +54,28 @@ class Outside(Struct, frozen=True):
     started: tuple[str, ...]  # for the kernel
     grounds: Grounds | None = None
     programs: tuple[Invocation, ...] = ()
-    seen: Mapping[str, Identity | None] = {}  # files that decide what is done, as they were
+    deciding: tuple[str, ...] = ()  # files that decide what is done
     astray: frozenset[Astray] = frozenset()  # arguments that lead out of the workspace, as was told
     script: Script | None = None
     steps: tuple[Step, ...] = ()  # of a command line of several programs
     folder: Folder | None = None  # where it starts
 
-    def still_holds(self) -> None:
-        """Raises SandboxError when a name has come to mean another program since it was looked at, a program or script
-        was changed, or an argument leads elsewhere. Somebody may have taken half an hour to say yes."""
-        if moved := self._moved():
-            raise SandboxError(moved, hint="look at it and ask again")
-        for path, identity in self.seen.items():
-            if self._identify(path) != identity:
-                raise SandboxError(f"{path} was changed since it was looked at", hint="look at it and ask again")
-        if self.grounds and (led := _astray(self.judgement, self.grounds) - self.astray):
-            raise SandboxError(f"{min(led).arg} leads elsewhere by now", hint="look at it and ask again")
+    def take_snapshot(self, call: Call, grounds: Grounds, home: str, *, asked: bool) -> Snapshot:
+        """`asked`: somebody will be shown the command. Then all that it names counts, not only what decides what is
+        done and the ways to the rest. Raises BadRequest where that is more than can be watched."""
+        variables = {"HOME": home, "PWD": grounds.cwd, **call.env}
+        text = (call.command or shlex.join(call.argv)) if asked or self.judgement.covered else ""
+        ground = Ground(grounds.cwd, grounds.path, (grounds.workspace, *_TEMPORARY), variables)
+        return take_snapshot(self.deciding, text, ground, shown=asked, shell=self.script is None)
+
+    def still_holds(self, snapshot: Snapshot) -> None:
+        """Raises SandboxError when a name has come to mean another program since it was looked at, an argument leads
+        elsewhere, or something else is not as it was."""
+        changed = self._moved()
+        if not changed and self.grounds and (led := _astray(self.judgement, self.grounds) - self.astray):
+            changed = f"{min(led).arg} leads elsewhere by now"
+        if changed := changed or snapshot.change():
+            raise SandboxError(changed, hint="look at it and ask again")
 
     def refuse_step(self, place: int, call: Call, grants: Sequence[Grant]) -> str:
         """Why what was granted does not cover this step as things are now; empty when it does."""
@@ -79,9 +84,6 @@ class Outside(Struct, frozen=True):
         script = Script((replace(self.script.pipelines[place], connector=""),))
         judgement = _judged(script, call, replace(self.grounds, grants=grants))
         return self._moved() or ("" if judgement.covered else judgement.why)
-
-    def _identify(self, path: str) -> Identity | None:
-        return named_identity(path) if self.script is None else identity_of(path)
 
     def _moved(self) -> str:
         if self.grounds and folder_of(self.grounds.cwd) != self.folder:
@@ -96,48 +98,34 @@ def look_outside(call: Call, grounds: Grounds, *, shell: bool) -> Outside:
     `shell`: everything is allowed, so a string may as well be read by a shell.
     """
     script = of_argv(call.argv) if call.argv else parse(call.command)
+    summary = render(script) if isinstance(script, Script) else call.shown
+    if isinstance(script, Opaque) and not (shell or call.argv):
+        found = parse(call.command, _expander(grounds.cwd))  # with patterns for names of files it may be understood
+        script = found if isinstance(found, Script) else script
     judgement = _judged(script, call, grounds)
     if isinstance(script, Opaque) or (shell and not call.argv):
-        named = {} if shell else {path: named_identity(path) for path in _named(call.command, grounds)}
         folder = folder_of(grounds.cwd)
-        return Outside(judgement, call.shown, call.started, call.started, grounds, seen=named, folder=folder)
+        return Outside(judgement, call.shown, call.started, call.started, grounds, folder=folder)
     programs = tuple(resolve(segment.argv, cwd=grounds.cwd, path=grounds.path) for segment in script.segments)
     if missing := [each.name for each in programs if not each.binary]:
         raise BadRequest(f"there is no program {missing[0]!r}", hint="is it installed, and on the PATH?")
-    seen = {path: identity for path in _deciding(judgement, programs, grounds.cwd) if (identity := identity_of(path))}
+    deciding = tuple(dict.fromkeys(_deciding(judgement, programs, grounds.cwd)))
     astray = _astray(judgement, grounds)
     steps = _steps(script, programs)
     started = helper_argv(steps) if steps else (programs[0].binary, *programs[0].args)
     return Outside(
         judgement,
-        render(script),
+        summary,
         _words(script),
         started,
         grounds,
         programs,
-        seen,
+        deciding,
         astray,
         script,
         steps,
         folder_of(grounds.cwd),
     )
-
-
-def identity_of(path: str) -> Identity | None:
-    """What changes with a regular file; None for anything else. The time of its last change nobody can set back."""
-    try:
-        found = os.stat(path)  # noqa: PTH116  a Path of odd text raises
-    except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def named_identity(path: str) -> Identity | None:
-    """The same for what a string for a shell names. What is in a folder may change; which folder it is may not."""
-    folder = folder_of(path)
-    return (*folder, 0, 0, 0) if folder else identity_of(path)
 
 
 def folder_of(path: str) -> Folder | None:
@@ -148,14 +136,21 @@ def folder_of(path: str) -> Folder | None:
     return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
-def _named(command: str, grounds: Grounds) -> Iterator[str]:
-    """Words that may name something in the workspace, whether it is there already or not."""
-    root = os.path.realpath(grounds.workspace)
-    words = dict.fromkeys(each[0] for each in _WORD.finditer(command))
-    for word in islice((each for each in words if len(each) < LONGEST_PATH), MOST_NAMED):
-        place = os.path.join(grounds.cwd, word)  # noqa: PTH118
-        if Path(os.path.normpath(place)).is_relative_to(root):
-            yield place
+def _expander(cwd: str) -> Expand:
+    """Expands patterns as /bin/sh would. Those that stand for nothing, or for very much, are left to the shell."""
+    left = MOST_EXPANDED
+
+    def expand_pattern(pattern: str) -> list[str]:
+        nonlocal left
+        try:
+            names = sorted(expand(cwd, pattern))
+            "".join(names).encode()
+        except (BadRequest, UnicodeEncodeError):
+            return []
+        left -= len(names)
+        return names if left >= 0 else []
+
+    return expand_pattern
 
 
 def _astray(judgement: Judgement, grounds: Grounds) -> frozenset[Astray]:
@@ -166,10 +161,10 @@ def _astray(judgement: Judgement, grounds: Grounds) -> frozenset[Astray]:
 def _deciding(judgement: Judgement, programs: Sequence[Invocation], cwd: str) -> Iterator[str]:
     """The programs, and of each that runs a script the first argument that is a file."""
     for each in (*programs, *judgement.invocations):
-        yield each.resolved
+        yield from filter(None, (each.resolved,))
         if runs_scripts(each.binary) or runs_scripts(each.resolved):
             files = (os.path.join(cwd, arg) for arg in each.args)  # noqa: PTH118
-            yield from islice(filter(identity_of, files), 1)
+            yield from islice(filter(os.path.isfile, files), 1)
 
 
 def _judged(script: Script | Opaque, call: Call, grounds: Grounds) -> Judgement:

@@ -79,6 +79,10 @@ class Job:
             self._watching.result()  # it fails only by a mistake of ours, which must not look like an end
         return self._watching.done()
 
+    def tell_end(self, told: Callable[[], None]) -> None:
+        """Call this once, when it has ended and all it left behind is gone."""
+        self._watching.add_done_callback(lambda _: told())
+
     async def stirs(self, seconds: float) -> None:
         """Wait until there is something that was not seen yet, or it ended, or the time is over."""
         with contextlib.suppress(TimeoutError):

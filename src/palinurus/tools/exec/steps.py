@@ -11,13 +11,34 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
-from palinurus.domain.errors import PalinurusError
+from palinurus.domain.errors import PalinurusError, SandboxError
 
 LONGEST_ANSWER = 2_000  # characters
+PATIENCE_SECONDS = 20.0
 
 Judge = Callable[[int], Awaitable[str]]
 """Says why the step in this place may not start; empty when it may."""
+
+
+class Queue:
+    """Commands that were granted and use a repository run one after the other: as with steps, one of them may change
+    what the next one means, so that one is judged when this one has ended."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def enter(self) -> Callable[[], None]:
+        """Wait for the others. What comes back is to be called when it has ended; once more does no harm. Raises
+        SandboxError when the others take too long."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._lock.acquire()
+        except TimeoutError:
+            hint = "wait until it has ended, or end it with process"
+            raise SandboxError("another granted command is still at work on a repository", hint=hint) from None
+        return partial(_release, [self._lock])
 
 
 class StepChecks:
@@ -36,6 +57,11 @@ class StepChecks:
         task.add_done_callback(self._going.discard)
         with theirs:
             yield theirs.fileno()
+
+
+def _release(held: list[asyncio.Lock]) -> None:
+    if held:
+        held.pop().release()
 
 
 async def _answer(ours: socket.socket, judge: Judge) -> None:

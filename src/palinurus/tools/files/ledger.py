@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,8 +21,10 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.domain.function_tool import failed
 from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
 from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.tools.files.replace import changed_lines
+from palinurus.tools.files.sources import is_marked
 from palinurus.workspace.file_origins import FileOrigin, absolute, looked_at, named
-from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.files import WorkspaceFiles, is_private
 from palinurus.workspace.instructions import Instructions
 from palinurus.workspace.write import Written
 
@@ -68,18 +71,24 @@ class FileLedger:
             output = await asyncio.to_thread(work)
         except PalinurusError as error:
             await self._settle(fresh, before, moves)
-            if not (shows and before.outside):
+            if not (shows and (before.outside or before.marked)):
                 raise
-            output = failed(str(error))
-        else:
-            await self._settle(fresh, before, moves)
-        if not (shows and before.outside):
-            return output
-        return replace(output, origin=Origin.OUTSIDE, sources=tuple(f"file:{place}" for place in before.outside))
+            return _from(failed(str(error)), (*before.outside, *before.marked))
+        await self._settle(fresh, before, moves)
+        marked = [each.written.path for each in self._wrote if _shows_mark(each)]
+        return _from(output, (*before.outside, *marked)) if shows else output
 
     def _look(self, places: tuple[str, ...]) -> Before:
         entered = {place for place in places if self._origins.is_held(self._boundary, place)}
-        return Before(tuple(place for place in places if place in entered or self._origins.kinds.has(place)), entered)
+        outside = tuple(place for place in places if place in entered or self._origins.kinds.has(place))
+        return Before(outside, entered, tuple(place for place in places if self._has_mark(place)))
+
+    def _has_mark(self, place: str) -> bool:
+        if not is_private(place):
+            return False
+        with suppress(PalinurusError):
+            return OUTSIDE_MARK.encode() in self._boundary.read_bytes(place)
+        return False
 
     def _intended(self, places: tuple[str, ...]) -> list[str]:
         """Not what conversations begin with: a person has said yes to that, so it is the owner's."""
@@ -127,6 +136,18 @@ class Before(Struct, frozen=True):
 
     outside: tuple[str, ...]
     entered: set[str]
+    marked: tuple[str, ...] = ()  # notes with lines that say they are from outside
+
+
+def _from(output: ToolOutput, places: Iterable[str]) -> ToolOutput:
+    sources = tuple(dict.fromkeys(f"file:{place}" for place in places))
+    return replace(output, origin=Origin.OUTSIDE, sources=sources) if sources else output
+
+
+def _shows_mark(saved: Saved) -> bool:
+    """Whether the difference has lines of memory that say they are from outside."""
+    before, after = (_text(data or b"") for data in (saved.written.before, saved.written.after))
+    return is_private(saved.written.path) and is_marked(saved.written.path, changed_lines(before, after))
 
 
 def is_note(place: str) -> bool:

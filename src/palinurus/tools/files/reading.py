@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Image, Origin, Text
+from palinurus.domain.messages import OUTSIDE_MARK, Image, Origin, Text
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.files.matcher import Hit
 from palinurus.tools.files.reach import Reach, Reaching, may_see, reaching, reading
@@ -54,7 +54,8 @@ def file_tools(
             if isinstance(opened, ToolOutput):
                 return opened
             found = opened
-        return _shown(found, _page(found, offset, limit, run.max_characters - MARGIN))
+        page = _page(found, offset, limit, run.max_characters - MARGIN)
+        return _shown(found, page, found.lines[offset - 1 : offset - 1 + limit])
 
     @tool("ls", "List a directory of the workspace. Directories end with a slash.")
     async def ls(run: ToolRun, path: Annotated[str, "relative to the workspace"] = ".") -> ToolOutput:
@@ -81,7 +82,7 @@ def file_tools(
         text = "\n".join([*lines, *gathered.remarks])
         if gathered.origin == Origin.OUTSIDE:
             return ToolOutput(text, origin=gathered.origin, sources=gathered.sources)
-        return from_files(text, await asyncio.to_thread(lambda: _sources_of_hits(reach(run.key), hits[:max])))
+        return from_files(text, await asyncio.to_thread(_sources_of_hits, reach, run, gathered.documents, hits[:max]))
 
     return read, ls, grep
 
@@ -174,8 +175,9 @@ def _page(found: Lines, offset: int, limit: int, room: int) -> str:
     return "\n".join([f"{name} (lines {offset}-{last} of {len(lines)})", *shown, *more])
 
 
-def _shown(found: Lines, page: str) -> ToolOutput:
-    if found.origin != Origin.OUTSIDE and is_marked(found.name, page):
+def _shown(found: Lines, page: str, lines: Sequence[str]) -> ToolOutput:
+    """The lines are asked and not the page: of a long one the page shows the beginning, and the mark is at its end."""
+    if found.origin != Origin.OUTSIDE and is_marked(found.name, lines):
         return from_files(page, (f"file:{found.name}",))
     return ToolOutput(page, origin=found.origin, sources=found.sources)
 
@@ -204,13 +206,26 @@ def _names(run: ToolRun, reach: Reach, path: str) -> ToolOutput:
     return from_files("\n".join(names) or "[empty]", sources)
 
 
-def _sources_of_hits(reach: Reach, hits: Sequence[Hit]) -> tuple[str, ...]:
+def _sources_of_hits(
+    reach: Reaching, run: ToolRun, documents: Sequence[Document], hits: Sequence[Hit]
+) -> tuple[str, ...]:
     """Of the files that are shown. A note that says it is from outside is, whoever finds it."""
+    files = reach(run.key).files
+    numbers: dict[str, list[int]] = {}
+    for place, number, _ in hits:
+        numbers.setdefault(place, []).append(number)
     found: dict[str, None] = {}
-    for place in dict.fromkeys(where for where, _, _ in hits):
-        found |= dict.fromkeys(reach.files.sources_of(place))
-    found |= {f"file:{where}": None for where, _, text in hits if is_marked(where, text)}
+    for place, text in documents:
+        if place in numbers:
+            found |= dict.fromkeys(files.sources_of(place))
+            if OUTSIDE_MARK in text and is_marked(place, _lines_at(text, numbers[place])):
+                found[f"file:{place}"] = None
     return tuple(found)
+
+
+def _lines_at(text: str, numbers: Sequence[int]) -> list[str]:
+    lines = text.split("\n")
+    return [lines[number - 1] for number in numbers]
 
 
 def _gather(run: ToolRun, reach: Reach, path: str) -> Gathered:

@@ -171,6 +171,15 @@ def difference(before: str, after: str, *, context: int = 2) -> str:
     return "\n".join(shown)
 
 
+def changed_lines(before: str, after: str, *, context: int = 2) -> list[str]:
+    """Every line that a difference of the two could show, whole."""
+    old, new = before.split("\n"), after.split("\n")
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    start, left = max(head - context, 0), max(tail - context - 1, 0)  # an empty last line may count as one of them
+    return old[start : len(old) - left] + new[start : len(new) - left]
+
+
 def _common(one: list[str], other: list[str]) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 

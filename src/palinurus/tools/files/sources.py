@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from palinurus.domain.messages import OUTSIDE_MARK, Image, Origin, Text
 from palinurus.domain.tool import ToolOutput
@@ -20,9 +20,9 @@ def from_files(content: str | tuple[Text | Image, ...], sources: tuple[str, ...]
     return ToolOutput(content, origin=Origin.OUTSIDE if sources else Origin.OWNER, sources=sources)
 
 
-def is_marked(place: str, text: str) -> bool:
-    """Whether it shows lines of memory that say they are from outside."""
-    return OUTSIDE_MARK in text and is_private(place)
+def is_marked(place: str, lines: Iterable[str]) -> bool:
+    """Whether these are lines of memory that say they are from outside."""
+    return is_private(place) and any(OUTSIDE_MARK in line for line in lines)
 
 
 def sources_of_names(files: WorkspaceFiles, places: Sequence[str]) -> tuple[str, ...]:

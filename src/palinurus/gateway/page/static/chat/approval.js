@@ -106,6 +106,7 @@ function facts({ plan, reason, sources = [] }) {
     ["Where", { host: "on this machine, outside the sandbox", sandbox: "in the sandbox" }[plan.where]],
     ["In", plan.cwd],
     ["Network", plan.where ? (plan.network ? "may be reached" : "no") : ""],
+    ["Files", (plan.patterns ?? []).join("; ")],
     ["Programs", programs.join(", ")],
     ["Sees", (plan.env ?? []).length ? `the variables ${plan.env.join(", ")}` : ""],
     ["With", Object.keys(plan.arguments ?? {}).length ? JSON.stringify(plan.arguments, null, 2) : ""],
