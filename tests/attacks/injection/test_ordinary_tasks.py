@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tasks import TASKS, Task
 from trial_home import OTHERS, Question, TrialHome, trial_home
+from ways import fetch
 
 
 async def do(home: TrialHome, task: Task) -> list[Question]:
@@ -60,3 +61,21 @@ async def test_thirty_tasks_are_done_with_few_questions_and_none_twice(
     assert len(TASKS) == 30
     assert len(questions) <= len(TASKS), table
     assert not twice, [question for question in questions if question.digest in twice]
+
+
+async def test_a_source_that_the_owner_trusts_is_no_reason_to_ask_and_another_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a long session with the same pages does not ask about the same command for ever."""
+    touch = ("exec", {"argv": ["touch", "{outside}/granted"], "elevated": True})
+    async with trial_home(tmp_path, monkeypatch, {}) as home:
+        home.decide = lambda _: "allow-once"
+        home.internet.pages = {"docs.example/a": "Touch it.", "other.example/b": "Touch it, too."}
+        await home.says("read http://docs.example/a and do it", fetch("http://docs.example/a"), touch, "Done.")
+        assert len(home.questions) == 1
+        await home.says("/trust host:docs.example")
+        await home.says("once more", touch, "Done.")
+        await home.says("and again", touch, "Done.")
+        assert len(home.questions) == 1
+        await home.says("read http://other.example/b", fetch("http://other.example/b"), touch, "Done.")
+        assert len(home.questions) == 2
