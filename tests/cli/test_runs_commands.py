@@ -62,7 +62,7 @@ def traces(workspace: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> Memo
 
         async def __aexit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr("palinurus.cli.runs.open_door", lambda _: Opened())
+    monkeypatch.setattr("palinurus.cli.derived.open_door", lambda _: Opened())
     return store
 
 

@@ -15,7 +15,7 @@ from palinurus.operations.sessions import SHOW, ShowSession
 from palinurus.operations.skill_drafts import DRAFT, DraftSkill
 from palinurus.operations.skills import CHECK, INFO, LIST
 from palinurus.operations.table import LocalCaller
-from palinurus.operations.usage import USAGE, AskUsage
+from palinurus.operations.usage import usage_totals
 from palinurus.sessions.transcript import messages_of
 from palinurus.skills.drafting.drafts import accept
 from palinurus.skills.report import AskSkill, AskSkills
@@ -121,7 +121,7 @@ async def test_a_command_that_dispatches_to_a_tool_is_answered_by_the_tool_and_n
         shown = await caller.call(SHOW, ShowSession("agent:main:main"))
         lines = [message for message in messages_of(shown.entries) if "Wind" in message.text]
         assert [type(message) for message in lines] == [AssistantMessage, AssistantMessage]
-        spent = await caller.call(USAGE, AskUsage())
+        spent = await caller.call(usage_totals, usage_totals.params())
         assert spent.total.calls == 1
 
 
@@ -196,7 +196,7 @@ async def test_a_session_becomes_a_draft_that_is_no_skill_before_it_is_accepted(
         assert (refused.name, refused.made_by) == ("log-sums-2", "rules")
         assert "evil.example" in refused.notes[-1]
         assert "evil.example" not in refused.text
-        assert (await caller.call(USAGE, AskUsage())).total.calls == 6
+        assert (await caller.call(usage_totals, usage_totals.params())).total.calls == 6
         skills = house.runtime.house.skills("main")
         assert "log-sums" not in skills.offer().text
         accept(house.runtime.house.home, "log-sums")

@@ -12,7 +12,7 @@ from palinurus.config.load import load_config
 from palinurus.domain.envelope import Inbound
 from palinurus.ledger.trace import ModelStep
 from palinurus.operations.config import Ground
-from palinurus.operations.runs import LIST, SHOW, ListRuns, ShowRun
+from palinurus.operations.runs import list_runs, show_run
 from palinurus.wiring.gateway import Gateway
 from palinurus.wiring.runtime import TABLE, Runtime
 
@@ -23,8 +23,8 @@ async def test_a_run_can_be_looked_at_by_the_next_process(home: Home) -> None:
     await run.wait(10)
     await asyncio.wait_for(runtime.close(), 10)
     later = Runtime(home, {}, readonly=True)
-    (line,) = (await LIST.handler(later.house, ListRuns())).runs
-    trace = await SHOW.handler(later.house, ShowRun(run.id[:6]))
+    (line,) = (await list_runs(later.house)).runs
+    trace = await show_run(later.house, run_id=run.id[:6])
     await later.close()
     assert (line.run_id, line.status, trace.run_id) == (run.id, "ok", run.id)
     assert isinstance(trace.steps[0], ModelStep)

@@ -12,12 +12,11 @@ from typing import Any
 import click
 import msgspec
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.derived import ask, command_of
+from palinurus.cli.shell import Shell, with_json
 from palinurus.domain.errors import BadRequest
 from palinurus.ledger.audit import AuditReport, AuditRow
-from palinurus.operations.audit import ERASE, MOST_ERASED, SHOW, VERIFY, AuditPage, EraseAudit, ShowAudit, VerifyAudit
-from palinurus.operations.table import Operation, P, R
+from palinurus.operations.audit import MOST_ERASED, AuditPage, erase_audit, show_audit, verify_audit
 from palinurus.tools.approvals.rendering import visible
 
 SEQS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
@@ -28,54 +27,12 @@ def audit() -> None:
     """Show what tools have done, and check the record."""
 
 
-@audit.command("show")
-@click.option("--session-key", default="", help="Only this session's.")
-@click.option("--tool", default="", metavar="NAME", help="Only of this tool.")
-@click.option("--run", default="", metavar="ID", help="Only this run: its id or the beginning of it.")
-@click.option("--before", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Only rows before this one.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The newest so many.")
-@with_json
-@click.pass_obj
-def show_audit(shell: Shell, session_key: str, tool: str, run: str, before: int, limit: int) -> None:
-    """Show calls of tools, decisions about them and their results, the newest last.
-
-    \b
-    Examples:
-      pal audit show --tool exec --limit 20
-      pal audit show --session-key agent:main:main --json
-    """
-    page = _ask(shell, SHOW, ShowAudit(session_key, tool, run, limit, before))
-    shell.show(page, lambda: _page_text(shell, page, shutil.get_terminal_size().columns))
-
-
-@audit.command("verify")
-@click.option("--expect", default="", metavar="HASH", help="A head that was printed before: it must be in the chain.")
-@with_json
-@click.pass_obj
-def verify_audit(shell: Shell, expect: str) -> int:
-    """Check that no row was changed, removed or added. Exit code 1 when one was.
-
-    The head is the hash of the last row. Kept somewhere else, it shows later whether the end was cut off.
-
-    \b
-    Examples:
-      pal audit verify
-      pal audit verify --expect 0000000000000000000000000000000000000000000000000000000000000000
-    """
-    report = _ask(shell, VERIFY, VerifyAudit(expect))
-    if not report.ok and not shell.as_json:
-        shell.warn(f"the audit log is not what it was: {visible(report.trouble)}")
-        return 1
-    shell.show(report, lambda: _report_text(report))
-    return 0 if report.ok else 1
-
-
 @audit.command("erase")
 @click.argument("seqs", nargs=-1, required=True, metavar="SEQ...")
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
 @with_json
 @click.pass_obj
-def erase_audit(shell: Shell, seqs: tuple[str, ...], yes: bool) -> None:
+def erase(shell: Shell, seqs: tuple[str, ...], yes: bool) -> None:
     """Erase arguments and results of rows, for good. That something was done, and the chain, stay.
 
     \b
@@ -86,18 +43,10 @@ def erase_audit(shell: Shell, seqs: tuple[str, ...], yes: bool) -> None:
     wanted = _numbers(seqs)
     if not yes:
         _confirm(len(wanted))
-    erased = _ask(shell, ERASE, EraseAudit(wanted))
+    erased = ask(shell, erase_audit, erase_audit.params(wanted))
     left = erased.asked - erased.erased
     rest = f" {left:,} had none, or are no rows." if left else ""
     shell.show(erased, lambda: f"Erased the details of {_rows(erased.erased)}; the chain says so.{rest}")
-
-
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
 
 
 def _numbers(words: Sequence[str]) -> tuple[int, ...]:
@@ -120,9 +69,10 @@ def _confirm(count: int) -> None:
     click.confirm(f"Erase the arguments and results of {_rows(count)}? They cannot be had back.", abort=True, err=True)
 
 
-def _page_text(shell: Shell, page: AuditPage, width: int) -> str:
+def _page_text(shell: Shell, page: AuditPage) -> str:
     if not page.rows:
         return "Nothing was done yet, or nothing that fits."
+    width = shutil.get_terminal_size().columns
     number = max(len(str(row.seq)) for row in page.rows)
     return "\n".join(line for row in page.rows for line in _row_lines(shell, row, number, width))
 
@@ -144,7 +94,10 @@ def _gist(details: dict[str, Any]) -> str:
     return said.strip() or (msgspec.json.encode(details).decode() if details else "")
 
 
-def _report_text(report: AuditReport) -> str:
+def _report_text(shell: Shell, report: AuditReport) -> str:
+    if not report.ok:
+        shell.warn(f"the audit log is not what it was: {visible(report.trouble)}")
+        return ""
     erased = f"; the details of {report.erased:,} are erased" if report.erased else ""
     return f"The chain is whole: {_rows(report.rows)}{erased}.\nhead  {report.head}"
 
@@ -155,3 +108,7 @@ def _rows(count: int) -> str:
 
 def _clip(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+audit.add_command(command_of(show_audit, _page_text))
+audit.add_command(command_of(verify_audit, _report_text, exit_code=lambda report: 0 if report.ok else 1))

@@ -7,13 +7,11 @@ from typing import get_args
 
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.derived import ask, command_of
+from palinurus.cli.shell import Shell, with_json
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.parcel import Parcel, State
-from palinurus.domain.clock import random_id
-from palinurus.operations.delivery import DROP, LIST, RETRY, DeliveryList, DropDelivery, ListDeliveries, RetryDelivery
-from palinurus.operations.table import Operation, P, R
+from palinurus.operations.delivery import DeliveryList, drop_delivery, list_deliveries, retry_delivery
 from palinurus.tools.approvals.rendering import visible
 
 NOT_DONE: tuple[State, ...] = ("waiting", "sending", "ambiguous", "failed")
@@ -43,39 +41,8 @@ def list_(shell: Shell, state: tuple[State, ...], everything: bool, limit: int) 
       pal delivery list --state ambiguous --json
     """
     states = state or (() if everything else NOT_DONE)
-    listed = _ask(shell, LIST, ListDeliveries(states, limit))
+    listed = ask(shell, list_deliveries, list_deliveries.params(states, limit))
     shell.show(listed, lambda: _list_text(shell, listed))
-
-
-@delivery.command()
-@click.argument("parcel_id", metavar="ID")
-@with_json
-@click.pass_obj
-def retry(shell: Shell, parcel_id: str) -> None:
-    """Send one again that is ambiguous or failed, or now what waits for its time.
-
-    \b
-    Example:
-      pal delivery retry 3f2a
-    """
-    # Made here, once: should the holder die meanwhile, the next one is asked under the same key.
-    parcel = _ask(shell, RETRY, RetryDelivery(parcel_id, random_id()))
-    shell.show(parcel, lambda: f"{parcel.id} will be sent to {visible(str(parcel.recipient))}.")
-
-
-@delivery.command()
-@click.argument("parcel_id", metavar="ID")
-@with_json
-@click.pass_obj
-def drop(shell: Shell, parcel_id: str) -> None:
-    """Let one be: it is not sent any more.
-
-    \b
-    Example:
-      pal delivery drop 3f2a
-    """
-    parcel = _ask(shell, DROP, DropDelivery(parcel_id))
-    shell.show(parcel, lambda: f"{parcel.id} to {visible(str(parcel.recipient))} is dropped.")
 
 
 def standing_text(standing: Standing) -> str:
@@ -89,14 +56,6 @@ def standing_text(standing: Standing) -> str:
     told = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     lost = ", ".join(f"{number:,} for {visible(channel)}" for channel, number in sorted(standing.uncarried.items()))
     return f"{told} (nobody carries {lost})" if lost else told
-
-
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
 
 
 def _list_text(shell: Shell, listed: DeliveryList) -> str:
@@ -113,3 +72,15 @@ def _lines(shell: Shell, parcel: Parcel) -> list[str]:
     words = " ".join(parcel.text.split())
     below = [words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…", parcel.trouble]
     return [head, *(f"  {shell.dim(visible(text))}" for text in below if text)]
+
+
+def _retried_text(_: Shell, parcel: Parcel) -> str:
+    return f"{parcel.id} will be sent to {visible(str(parcel.recipient))}."
+
+
+def _dropped_text(_: Shell, parcel: Parcel) -> str:
+    return f"{parcel.id} to {visible(str(parcel.recipient))} is dropped."
+
+
+delivery.add_command(command_of(retry_delivery, _retried_text))
+delivery.add_command(command_of(drop_delivery, _dropped_text))

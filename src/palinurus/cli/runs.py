@@ -8,12 +8,11 @@ from datetime import datetime
 
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.derived import command_of
+from palinurus.cli.shell import Shell
 from palinurus.domain.messages import Usage
-from palinurus.ledger.trace import STATUSES, ModelStep, RunLine, RunTrace, Step, ToolStep
-from palinurus.operations.runs import LIST, MOST, SHOW, ListRuns, RunList, ShowRun
-from palinurus.operations.table import Operation, P, R
+from palinurus.ledger.trace import ModelStep, RunLine, RunTrace, Step, ToolStep
+from palinurus.operations.runs import RunList, list_runs, show_run
 from palinurus.tools.approvals.rendering import visible
 
 BAR = 20  # characters of the whole run
@@ -24,51 +23,6 @@ NO_LIMIT = 1_000  # where no terminal has an edge
 @click.group()
 def runs() -> None:
     """Show what runs did and how long it took."""
-
-
-@runs.command("list")
-@click.option("--session-key", default="", help="Only of this conversation.")
-@click.option("--status", type=click.Choice(STATUSES), default=None, help="Only those that ended, or stand, so.")
-@click.option("--limit", type=click.IntRange(1, MOST), default=20, show_default=True)
-@with_json
-@click.pass_obj
-def list_runs(shell: Shell, session_key: str, status: str | None, limit: int) -> None:
-    """List runs: those that go on, then the newest.
-
-    \b
-    Examples:
-      pal runs list
-      pal runs list --status error --limit 5
-      pal runs list --session-key agent:main:main --json
-    """
-    listed = _ask(shell, LIST, ListRuns(session_key, status or "", limit))
-    shell.show(listed, lambda: list_text(shell, listed))
-
-
-@runs.command("show")
-@click.argument("run_id", default="", metavar="[ID]")
-@with_json
-@click.pass_obj
-def show_run(shell: Shell, run_id: str) -> None:
-    """Show what a run did and when: steps, times, tokens. The beginning of the id is enough; none is the newest run.
-
-    \b
-    Examples:
-      pal runs show
-      pal runs show 3f9a
-      pal runs show 3f9a --json
-    """
-    trace = _ask(shell, SHOW, ShowRun(run_id))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT
-    shell.show(trace, lambda: "\n".join(timeline(trace, width)))
-
-
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
 
 
 def list_text(shell: Shell, listed: RunList) -> str:
@@ -160,3 +114,12 @@ def tokens(usage: Usage) -> str:
         return ""
     cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
     return f"{usage.total - usage.output:,} in{cached}, {usage.output:,} out"
+
+
+def _show_text(_: Shell, trace: RunTrace) -> str:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NO_LIMIT
+    return "\n".join(timeline(trace, width))
+
+
+runs.add_command(command_of(list_runs, list_text))
+runs.add_command(command_of(show_run, _show_text))

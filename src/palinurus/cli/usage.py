@@ -3,42 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import get_args
 
-import click
-
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.ledger.usage import By, UsageTotal
-from palinurus.operations.usage import USAGE, AskUsage, UsageReport
+from palinurus.cli.derived import command_of
+from palinurus.ledger.usage import UsageTotal
+from palinurus.operations.usage import UsageReport, usage_totals
 
 SMALLEST_BAR = 4
-
-
-@click.command()
-@click.option("--by", type=click.Choice(get_args(By)), default="day", show_default=True, help="What is summed up.")
-@click.option(
-    "--days", type=click.IntRange(min=0), default=30, show_default=True, help="How far back; 0 is everything."
-)
-@click.option("--agent", default="", help="Only this agent's.")
-@with_json
-@click.pass_obj
-def usage(shell: Shell, by: By, days: int, agent: str) -> None:
-    """Show what models used and cost.
-
-    \b
-    Examples:
-      pal usage
-      pal usage --by model --days 7
-      pal usage --by session --json
-    """
-
-    async def ask() -> UsageReport:
-        async with open_door(shell) as door:
-            return await door.call(USAGE, AskUsage(by, days, agent))
-
-    report = run_async(ask())
-    shell.show(report, lambda: chart(report, shutil.get_terminal_size().columns))
 
 
 def chart(report: UsageReport, width: int) -> str:
@@ -81,3 +51,6 @@ def _count(tokens: int) -> str:
 
 def _clip(name: str, most: int) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-(most - most // 2) :]}"
+
+
+usage = command_of(usage_totals, lambda _, report: chart(report, shutil.get_terminal_size().columns), name="usage")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from palinurus.dispatch.delivery import Standing
 from palinurus.dispatch.parcel import Parcel, State
 from palinurus.domain.errors import BadRequest
-from palinurus.operations.bounds import Count
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 
 MOST_LISTED = 1000
-
-
-class ListDeliveries(Struct, frozen=True):
-    states: tuple[State, ...] = ()  # none: all of them
-    limit: Count = 50
 
 
 class DeliveryList(Struct, frozen=True):
@@ -24,35 +20,35 @@ class DeliveryList(Struct, frozen=True):
     standing: Standing
 
 
-class RetryDelivery(Struct, frozen=True, rename="camel"):
-    """Sends a parcel again that is ambiguous or failed, or at once what waits for its time."""
-
-    id: str
-    idempotency_key: str  # asking twice sends it once
-
-
-class DropDelivery(Struct, frozen=True):
-    id: str
-
-
-async def _list(house: House, params: ListDeliveries) -> DeliveryList:
-    if not 0 < params.limit <= MOST_LISTED:
-        raise BadRequest(f"the limit is {params.limit}", hint=f"from 1 to {MOST_LISTED}")
-    parcels = await house.deliveries.recent(states=params.states, limit=params.limit)
+@operation("delivery.list", scope="read")
+async def list_deliveries(
+    house: House, states: tuple[State, ...] = (), limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = 50
+) -> DeliveryList:
+    """What is on its way to people, the newest first; of no states: of all."""
+    parcels = await house.deliveries.recent(states=states, limit=limit)
     return DeliveryList(tuple(parcels), await house.deliveries.standing())
 
 
-async def _retry(house: House, params: RetryDelivery) -> Parcel:
-    if not params.idempotency_key:
+@operation("delivery.retry", scope="write")
+async def retry_delivery(house: House, id: str, idempotency_key: str) -> Parcel:  # noqa: A002  as it is called on the wire
+    """Send one again that is ambiguous or failed, or now what waits for its time.
+
+    Example:
+      pal delivery retry 3f2a
+    """
+    if not idempotency_key:
         raise BadRequest("sending again needs an idempotency key", hint="any text that is new each time")
-    return await house.deliveries.retry(params.id, params.idempotency_key)
+    return await house.deliveries.retry(id, idempotency_key)
 
 
-async def _drop(house: House, params: DropDelivery) -> Parcel:
-    return await house.deliveries.drop(params.id)
+@operation("delivery.drop", scope="write")
+async def drop_delivery(house: House, id: str) -> Parcel:  # noqa: A002
+    """Let one be: it is not sent any more.
+
+    Example:
+      pal delivery drop 3f2a
+    """
+    return await house.deliveries.drop(id)
 
 
-LIST = Operation("delivery.list", ListDeliveries, DeliveryList, "read", _list)
-RETRY = Operation("delivery.retry", RetryDelivery, Parcel, "write", _retry)
-DROP = Operation("delivery.drop", DropDelivery, Parcel, "write", _drop)
-OPERATIONS = (LIST, RETRY, DROP)
+OPERATIONS = (list_deliveries, retry_delivery, drop_delivery)

@@ -29,6 +29,11 @@ class Operation(Struct, Generic[P, R], frozen=True):
     scope: Scope
     handler: Callable[[House, P], Awaitable[R]]
     local: bool = False  # only for those on the unix socket of the home, never by the gateway
+    function: Callable[..., Any] | None = None  # that `@operation` has made it of
+
+    def __call__(self, services: House, **values: Any) -> Awaitable[R]:
+        """Do it here, with these parameters."""
+        return self.handler(services, self.params(**values))
 
 
 class Feed(Struct, Generic[P, R], frozen=True):
@@ -40,6 +45,7 @@ class Feed(Struct, Generic[P, R], frozen=True):
     scope: Scope
     handler: Callable[[House, P], AsyncIterator[R]]
     local: bool = False  # as above: one that never ends has no answer that a frame could carry
+    function: Callable[..., Any] | None = None
 
 
 class Caller(Protocol):

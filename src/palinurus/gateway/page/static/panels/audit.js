@@ -14,7 +14,7 @@ const TONES = [
 
 /** @param {import("./kit.js").View} view @param {HTMLElement} page */
 export function drawAudit(view, page) {
-  const asked = { tool: view.asked("tool"), run: view.asked("run"), session_key: view.session };
+  const asked = { tool: view.asked("tool"), run: view.asked("run"), sessionKey: view.session };
   const list = place(view, "audit");
   const told = el("div", { "aria-live": "polite" });
   const later = settled(view, () => load(), 300);

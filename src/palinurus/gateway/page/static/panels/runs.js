@@ -35,11 +35,11 @@ export function mount(root, params) {
   );
   const { session } = view;
   const loadList = () => {
-    const asked = { session_key: session, status, limit: view.compact ? 5 : 50 };
+    const asked = { sessionKey: session, ...(status && { status }), limit: view.compact ? 5 : 50 };
     return list.load(() => wire.call("runs.list", asked), drawList);
   };
   const loadOne = () => {
-    const ask = () => Promise.all([wire.call("runs.show", { run_id: chosen }), prices()]);
+    const ask = () => Promise.all([wire.call("runs.show", { runId: chosen }), prices()]);
     return chosen ? shown.load(ask, ([trace, known]) => drawRun(trace, known)) : undefined;
   };
 
