@@ -47,6 +47,9 @@ NOTES = "file:memory/"
 COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, which the module time does not name
 TICK_NS = 50_000_000
 
+_HISTORY = frozenset(
+    ("log", "show", "diff", "blame", "annotate", "cat-file", "grep", "whatchanged", "format-patch", "archive", "stash")
+)  # what git prints old content with
 _WORD = re.compile(r"[^\s|&;<>()$`\"'=:,]+")
 _PREFIX = re.compile(r"^[^:\t]{0,300}[:\t]")  # as grep and cat -n put them before a line
 
@@ -111,6 +114,16 @@ class CommandFiles:
                 yield from self._matching(word)
             elif "/" in word or "." in word or not self._origins.is_empty:
                 yield from self._elsewhere(word)
+        if "git" in map(os.path.basename, self._words) and not _HISTORY.isdisjoint(self._words):
+            yield from self._in_repository()
+
+    def _in_repository(self) -> Iterator[str]:
+        """A history holds what files held, also of those that are gone."""
+        folder = self._cwd
+        while folder != self._root and not os.path.lexists(f"{folder}/.git") and len(folder) > len(self._root):
+            folder = os.path.dirname(folder)  # noqa: PTH120
+        for each in self._origins.below(folder)[:MAX_SOURCES]:
+            yield f"file:{self._place(each.path)}"
 
     def _path(self, word: str) -> str:
         if word.startswith("~/") and os.path.lexists(home := f"{self._root}{word[1:]}"):  # in a sandbox it is home

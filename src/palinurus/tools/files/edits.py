@@ -167,10 +167,14 @@ class Pen:
 
         def guard(place: str) -> None:
             may_write(place)
-            if self._run.untrusted and self._begins.hold(place) and place not in self._instructions:
+            if self._run.untrusted and self._begins.hold(place) and not self._is_judged(place):
                 raise WorkspaceError(f"{path} was replaced while it was being opened", hint="try again")
 
         return guard
+
+    def _is_judged(self, place: str) -> bool:
+        """Whether it is one of the files that were judged, or a folder that is made on the way to one."""
+        return any(each == place or each.startswith(f"{place}/") for each in self._instructions)
 
 
 def unchanged(path: str, before: bytes | None, expected: bytes | None) -> None:
