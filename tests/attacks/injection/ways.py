@@ -632,7 +632,9 @@ async def _(home: TrialHome, text: str) -> None:
 @way("result, a command in the background, after a new beginning")
 async def _(home: TrialHome, text: str) -> None:
     home.put("inbox/1.eml", mail(text))
-    await home.says("watch the mail", ("exec", {"command": "cat inbox/1.eml; sleep 1", "background": True}), "I watch.")
+    watch = "cat inbox/1.eml; touch seen; sleep 300"
+    await home.says("watch the mail", ("exec", {"command": watch, "background": True}), "I watch.")
+    await home.until((home.workspace / "seen").exists)
     await new_session(home)
     await home.says("and?", ("process", {"action": "list"}), ("process", {"action": "log", "process_id": "{job}"}))
 
