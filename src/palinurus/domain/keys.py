@@ -23,7 +23,7 @@ DEFAULT_AGENT = "main"
 PEER_KINDS = ("direct", "group", "channel")
 # Words for places where several people listen, in keys whose form nobody here knows (`matrix:room:!x`).
 SHARED = frozenset(
-    {"group", "groups", "supergroup", "channel", "channels", "room", "rooms", "space", "thread", "topic", "guild", "team"}
+    {"group", "groups", "supergroup", "channel", "channels", "room", "rooms", "space", "thread", "topic", "guild"}
 )
 RUN_KINDS = ("subagent", "cron", "hook", "boot", "explicit", "acp", "dashboard")
 
