@@ -55,7 +55,8 @@ ROUTES: dict[str, tuple[str, ...]] = {
 
 METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
-        approvals.grants approvals.list approvals.preview approvals.show audit.show audit.verify chat.history
+        approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
+        chat.history
         commands.list context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get
         memory.said memory.search memory.status models.list models.status runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
@@ -66,7 +67,8 @@ METHODS: dict[str, str] = {
     "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry mcp.test memory.index
         models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch
         sessions.reset sessions.send skills.draft tools.invoke""",
-    "approvals": """approvals.answer approvals.grant approvals.revoke exec.approval.get exec.approval.list
+    "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust exec.approval.get
+        exec.approval.list
         exec.approval.resolve exec.approval.waitDecision""",
     "admin": """agents.create agents.delete agents.files.set agents.update audit.erase config.get config.patch
         config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set

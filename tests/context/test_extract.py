@@ -62,7 +62,7 @@ def test_words_from_outside_keep_their_mark() -> None:
     assert "somebody (from outside): Remember to pay invoice INV-2201." in notes
     assert "assistant (having read text from outside): The page says" in notes
     assert "Identifiers (from outside): https://example.org/deal-9" in notes
-    assert "assistant: We will wait until Friday." in notes
+    assert "assistant (having read text from outside): We will wait until Friday." in notes  # it is still read
 
 
 def test_of_tools_only_paths_ids_and_errors_are_kept() -> None:

@@ -24,6 +24,9 @@ from palinurus.providers.wires.rendering import render_note
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.file_origins import FileOrigin
+from palinurus.workspace.files import WorkspaceFiles
 
 MAIN, GROUP = SessionKey.main(), SessionKey.parse("agent:main:telegram:group:-1")
 ON = MemorySettings(recall="on")
@@ -65,6 +68,14 @@ async def test_what_fits_the_message_is_offered_with_its_place() -> None:
     assert (note.kind, note.name, note.origin) == (KIND, NAME, Origin.OWNER)
     assert note.text == "memory/2026-11-14.md#L3: - Anna lives in Oslo"
     assert render_note(note).startswith('<context kind="recall" name="Memory search results">\n')
+
+
+async def test_what_lies_in_a_file_from_outside_is_offered_as_that(tmp_path: Path) -> None:
+    files = WorkspaceFiles(Boundary(tmp_path))
+    await files.origins.enter([FileOrigin(str(tmp_path / "memory" / "2026-11-14.md"))])
+    [note] = await Recall(Memory(ANNA, BOB).search, ON, FakeClock(), files)(MAIN, "I will visit Anna")
+    assert note.text == "memory/2026-11-14.md#L3: - Anna lives in Oslo (from outside)"
+    assert (note.origin, note.sources) == (Origin.OUTSIDE, ("file:memory/2026-11-14.md",))
 
 
 @pytest.mark.parametrize("text", ["thanks!", "what is it?", "ok", "", "Zebulon is late"])

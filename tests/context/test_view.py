@@ -6,7 +6,17 @@ import msgspec
 
 from palinurus.context.epoch import BOOTSTRAPPED, EPOCH, Epoch, Route
 from palinurus.context.view import View, Views, fold, last_usage
-from palinurus.domain.messages import AssistantMessage, ContextNote, Message, Origin, Text, Usage, UserMessage
+from palinurus.domain.messages import (
+    AssistantMessage,
+    ContextNote,
+    Message,
+    Origin,
+    Text,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from palinurus.domain.provenance import UNKNOWN, OutsideText, digest_of
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -18,8 +28,11 @@ from palinurus.sessions.transcript import (
     MessageEntry,
     ModelChange,
     ResetEntry,
+    Row,
     SessionHeader,
     ThinkingLevelChange,
+    decode_row,
+    encode_entry,
 )
 
 T = "2026-11-15T09:00:00.000Z"
@@ -117,6 +130,47 @@ def test_an_abandoned_branch_is_read_only_as_its_summary() -> None:
     assert texts(story.view())[0] == "root"
     assert "tried the canal" in texts(story.view())[1]
     assert texts(story.view())[2:] == ["back again"]
+
+
+def from_elsewhere(story: Story) -> View:
+    """The same transcript, taken over from another home."""
+    rows = [Row(each.id, each.parent_id, encode_entry(each), Origin.OWNER) for each in story.entries]  # type: ignore[arg-type]
+    return fold([decode_row(row) for row in rows])
+
+
+def test_a_summary_from_another_home_inherits_what_its_tools_have_brought_in() -> None:
+    story = Story()
+    story.said("one")
+    story.said(ToolResult("c", "web_fetch", "a page"))
+    kept = story.said("two")
+    story.add(CompactionEntry, summary="of a page", first_kept_entry_id=kept)
+    assert story.view().outside_texts == ()
+    read = from_elsewhere(story)
+    assert ("of a page" in read.lines[0].message.text, read.outside_texts) == (
+        True,
+        (OutsideText(digest_of("a page")),),
+    )
+
+
+def test_one_that_was_made_of_words_alone_is_as_good_as_they_are() -> None:
+    story = Story()
+    story.said("one")
+    kept = story.said("two")
+    story.add(CompactionEntry, summary="of words", first_kept_entry_id=kept)
+    assert from_elsewhere(story).outside_texts == ()
+
+
+def test_what_nobody_knows_the_origin_of_is_from_outside() -> None:
+    cut = Story()
+    cut.add(CompactionEntry, summary="of what was not taken along", first_kept_entry_id="")
+    assert from_elsewhere(cut).outside_texts == (UNKNOWN,)
+    branch = Story()
+    branch.add(BranchSummaryEntry, from_id="x", summary="tried the canal")
+    assert branch.view().outside_texts == (UNKNOWN,)
+    custom = Story()
+    custom.add(CustomMessageEntry, custom_type="plugin", content="do this")
+    assert from_elsewhere(custom).outside_texts == (UNKNOWN,)
+    assert custom.view().outside_texts == ()
 
 
 def test_broken_rows_are_counted_and_cost_nothing_else() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC
 from pathlib import Path
 
 import msgspec
@@ -22,9 +23,9 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from palinurus.memory.conversations import Conversations
+from palinurus.memory.conversations import Conversations, said_lines
 from palinurus.memory.document import SESSIONS
-from palinurus.sessions.transcript import MessageEntry
+from palinurus.sessions.transcript import Entry, MessageEntry, ResetEntry
 from palinurus.testing.clock import FakeClock, SeededIds
 from palinurus.testing.stores import MemorySessions
 
@@ -88,6 +89,26 @@ async def test_notes_that_rode_along_tools_and_the_clock_are_not_memory(talks: T
     assert [line.partition(": ")[2] for line in await talks.notes.asks("anchor reply hello")] == [
         "Outside: the anchor, says a stranger (from outside)",
         "User: hello",
+    ]
+
+
+def test_what_was_said_while_words_from_outside_were_read_is_marked_until_a_fresh_start() -> None:
+    messages: tuple[Message, ...] = (
+        UserMessage("read that page"),
+        ToolResult("c", "web_fetch", "buy an anchor", origin=Origin.OUTSIDE),
+        AssistantMessage((Text("It is read."),)),
+        UserMessage("which anchor do I need?"),
+        AssistantMessage((Text("A red one."),)),
+    )
+    entries: list[Entry] = [MessageEntry(f"e{at}", LATER, message=each) for at, each in enumerate(messages)]
+    entries += [ResetEntry("reset", LATER), *(MessageEntry(f"n{at}", LATER, message=messages[at]) for at in (3, 4))]
+    assert [line for line, _ in said_lines(entries, UTC)][1:] == [
+        "User: read that page",
+        "Assistant: It is read. (having read text from outside)",
+        "User: which anchor do I need?",
+        "Assistant: A red one. (having read text from outside)",
+        "User: which anchor do I need?",
+        "Assistant: A red one.",
     ]
 
 

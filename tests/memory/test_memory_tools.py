@@ -20,6 +20,7 @@ from palinurus.memory.scope import NOT_PRIVATE, OUT_OF_SCOPE
 from palinurus.memory.tools import OUTSIDE, memory_tools, memory_write_tool
 from palinurus.tools.registry import Registry
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.file_origins import FileOrigin, FileOrigins
 
 MAIN = "agent:main:main"
 GROUP = "agent:main:telegram:group:1"
@@ -41,9 +42,10 @@ class Hands:
     def __init__(self, root: Path, memory: Remembered, *, zone: tzinfo = UTC, why: str = "") -> None:
         self.root = root
         self.memory = memory
+        self.origins = FileOrigins()
         boundary = Boundary(root)
         writing = memory_write_tool(lambda _: (boundary, why), StoppedClock(zone))
-        self.registry = Registry([*memory_tools(lambda: memory, boundary), writing])
+        self.registry = Registry([*memory_tools(lambda: memory, boundary, self.origins), writing])
 
     async def run(self, name: str, key: str = MAIN, *, origin: Origin = Origin.OWNER, **arguments: Any) -> ToolOutput:
         session = SessionKey.parse(key)
@@ -199,6 +201,22 @@ async def test_the_origin_of_a_note_is_part_of_it_and_comes_back_with_it(root: P
     assert (await hands.run("memory_get", path="memory/2026-11-15.md")).origin == Origin.OUTSIDE
     assert (await hands.run("memory_search", query="mail")).origin == Origin.OUTSIDE
     assert (await hands.run("memory_get", path="MEMORY.md")).origin == Origin.OWNER
+
+
+async def test_what_is_found_in_a_file_from_outside_is_from_outside(root: Path, tmp_path: Path) -> None:
+    docs = tmp_path / "notes" / "inbox"
+    docs.mkdir(parents=True)
+    (docs / "tide.md").write_text("High water at six.\n")
+    (root / "memory" / "page.md").write_text("the boat is red\n")
+    settings = MemorySettings(collections=(Collection("harbour", tmp_path / "notes"),))
+    page, mail = Result("memory/page.md", 1, 1, 0.5, "red"), Result("harbour/inbox/tide.md", 1, 1, 0.5, "six")
+    for found, source in ((page, "file:memory/page.md"), (mail, "file:harbour/inbox/tide.md")):
+        hands = Hands(root, Remembered(found, settings=settings))
+        await hands.origins.enter([FileOrigin(str(root / "memory" / "page.md"))])
+        for told in (await hands.run("memory_search", query="x"), await hands.run("memory_get", path=found.path)):
+            assert (told.origin, told.sources) == (Origin.OUTSIDE, (source,))
+    hands = Hands(root, Remembered(page))
+    assert (await hands.run("memory_search", query="x")).origin == Origin.OWNER
 
 
 async def test_where_a_session_may_only_read_nothing_is_noted(root: Path) -> None:

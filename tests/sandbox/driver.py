@@ -17,13 +17,16 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.quarters import Quarters, command_in
 from palinurus.sandbox.sandbox import Limits, Process
+from palinurus.workspace.instructions import instructions_in
 
 MOST = 100_000
 
 
 async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[str, Any]:
     workspace = Path(order["workspace"])
-    place = Quarters("required", workspace, order.get("writable", True), network=order.get("network", False))
+    told = instructions_in(workspace, order.get("files", ()), order.get("folders", ()))
+    network = order.get("network", False)
+    place = Quarters("required", workspace, order.get("writable", True), network=network, instructions=told)
     limits = Limits(**{"wall_seconds": 15.0, **order.get("limits", {})})
     pty, env = order.get("pty", False), order.get("env", {})
     covers = {"private": order.get("private", True), "guarded": order.get("guarded", False)}

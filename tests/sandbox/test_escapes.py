@@ -319,6 +319,43 @@ def test_what_conversations_begin_with_can_be_neither_changed_nor_made_by_a_guar
     assert room.tries("echo mine > SOUL.md && cat SOUL.md").said == "mine\n"
 
 
+def test_folders_of_skills_and_files_that_the_config_adds_are_guarded_with_all_above_them(room: Starter) -> None:
+    kept = {"docs/house/RULES.md": "rules\n", ".agents/skills/pdf/SKILL.md": "skill\n", "Skills/x/SKILL.md": "odd\n"}
+    for name, text in kept.items():  # by whoever starts the sandbox, whose they are
+        room.tries(f"mkdir -p {Path(name).parent} && printf '{text}' > {name}")
+    line = (
+        "for f in docs/house/RULES.md .agents/skills/pdf/SKILL.md .agents/skills/new team/lib/x Skills/x/SKILL.md; do"
+        " echo obey > $f; ln -sf /tmp/x $f; rm -f $f; mv notes.md $f; mkdir -p $f; done;"
+        " for d in docs docs/house .agents .agents/skills team team/lib Skills; do mv $d gone; rm -rf $d; done;"
+        " ln docs/house/RULES.md link && echo obey >> link; mkdir -p .agents/skills/evil team/lib/evil;"
+        " echo fine > docs/house/new.md; cat docs/house/new.md; echo more > docs/fresh; cat docs/fresh"
+    )
+    more = {"files": ["docs/house/RULES.md"], "folders": [str(room.workspace / "team" / "lib")]}
+    tried = room.tries(f"( {line} ) 2>/dev/null", guarded=True, **more)
+    assert tried.said == "fine\nmore\n"
+    for name, text in kept.items():
+        assert (room.workspace / name).read_text() == text
+    assert (room.workspace / "docs" / "house").is_dir()
+    assert list((room.workspace / "team" / "lib").iterdir()) == []
+    assert [path.name for path in (room.workspace / ".agents" / "skills").iterdir()] == ["pdf"]
+
+
+def test_a_file_where_a_folder_of_skills_would_lie_stays(room: Starter) -> None:
+    (room.workspace / ".agents").write_text("a file\n")
+    tried = room.tries("( rm -f .agents; mkdir -p .agents/skills/evil ) 2>/dev/null; echo done", guarded=True)
+    assert tried.said == "done\n"
+    assert (room.workspace / ".agents").read_text() == "a file\n"
+
+
+def test_a_link_out_of_the_workspace_makes_no_folder_elsewhere(room: Starter) -> None:
+    elsewhere = room.base / "elsewhere"
+    elsewhere.mkdir(mode=0o777)
+    elsewhere.chmod(0o777)
+    (room.workspace / ".agents").symlink_to(elsewhere)
+    assert room.tries("echo done", guarded=True).said == "done\n"
+    assert list(elsewhere.iterdir()) == []
+
+
 # Processes
 
 

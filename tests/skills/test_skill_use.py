@@ -243,7 +243,7 @@ def test_files_of_usable_skills_are_read_wherever_they_lie(shelf: Shelf) -> None
     read = skills.text(f"{folder}/SKILL.md")
     assert read is not None
     assert f"See {folder}/more.md" in read.text
-    assert skills.text(f"{folder}/more.md") == SkillText("tides/more.md", "More.", Origin.OWNER)
+    assert skills.text(f"{folder}/more.md") == SkillText("tides/more.md", "More.", Origin.OWNER, "skill:tides")
     assert skills.text("skills/off/SKILL.md") is None
     assert skills.text("AGENTS.md") is None
     with pytest.raises(NotFound):

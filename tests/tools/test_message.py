@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from palinurus.agent.earlier import answered_before
@@ -21,7 +22,7 @@ from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import SENT
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls
-from palinurus.tools.message import MAX_TEXT, SOMEBODY_NEW, Outgoing, message_tool
+from palinurus.tools.message import MAX_TEXT, SOMEBODY_ELSE, SOMEBODY_NEW, Outgoing, message_tool
 from palinurus.tools.registry import Registry
 
 ALICE = "agent:main:direct:alice"
@@ -249,12 +250,12 @@ async def test_nothing_and_too_much_cannot_be_sent(house: Harness, text: str) ->
     assert await house.messages(ALICE) == []
 
 
-async def test_a_turn_that_read_text_from_outside_needs_a_person_for_somebody_new() -> None:
+async def test_a_turn_that_read_text_from_outside_needs_a_person_for_all_but_the_owner() -> None:
     async def send(run: ToolRun, outgoing: Outgoing) -> str:
         return "sent"
 
     async def known(run: ToolRun, to: str) -> bool:
-        return to == ALICE
+        return not to.endswith("bob")
 
     tool = message_tool(send, known)
     assert tool.prepare is not None
@@ -262,7 +263,15 @@ async def test_a_turn_that_read_text_from_outside_needs_a_person_for_somebody_ne
     old = await tool.prepare(RUN, {"to": "DIRECT:alice", "text": "Hi."})
     assert isinstance(new, Prepared)
     assert isinstance(old, Prepared)
-    assert (new.when_untrusted, old.when_untrusted) == (SOMEBODY_NEW, "")
+    assert (new.when_untrusted, old.when_untrusted) == (SOMEBODY_NEW, SOMEBODY_ELSE)
+    aside = msgspec.structs.replace(RUN, key=SessionKey.parse("agent:main:explicit:aside"))
+    for to in ("main", "boat", "agent:main:dashboard:1"):
+        own = await tool.prepare(aside, {"to": to, "text": "Hi."})
+        assert isinstance(own, Prepared)
+        assert own.when_untrusted == ""
+    group = await tool.prepare(RUN, {"to": "agent:main:group:7", "text": "Hi."})
+    assert isinstance(group, Prepared)
+    assert group.when_untrusted == SOMEBODY_ELSE
     assert new.plan.summary == "message to agent:main:direct:bob"
     assert new.plan.arguments == {"to": "agent:main:direct:bob", "text": "Hi."}
     assert (await new.run()).content == "sent"

@@ -15,6 +15,7 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
+from palinurus.domain.provenance import Trusting, trusting_nothing
 from palinurus.providers.provider import Provider
 from palinurus.skills.skills import Skills
 from palinurus.workspace.files import WorkspaceFiles
@@ -55,6 +56,7 @@ class Agent(Struct, frozen=True):
     pruning: PruneSettings = PruneSettings()
     startup: StartupSettings = StartupSettings(enabled=False)
     skills: Skills | None = None
+    trusted: Trusting = trusting_nothing
     runtime: str = ""  # on what it runs, in one line: for its prompt
     workspace_of: Callable[[SessionKey], Awaitable[SessionWorkspace]] | None = None
     """The workspace of a session; None: `files`, for all of them. Must not raise."""

@@ -14,14 +14,12 @@ import msgspec
 
 from palinurus.agent.agent import Agent
 from palinurus.agent.earlier import calls_so_far, results_so_far, waiting_turn
-from palinurus.agent.loop import tainted
 from palinurus.context.opening import Spoken
 from palinurus.context.view import View
 from palinurus.domain.errors import NotFound
 from palinurus.domain.messages import AssistantMessage, ContextNote, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.skills.commands import Invoked
-from palinurus.skills.reading import origin_of
 from palinurus.skills.skills import Skills, called_note
 
 
@@ -36,12 +34,14 @@ def with_called(agent: Agent, spoken: Spoken) -> Spoken:
 
 
 def with_skills(agent: Agent, run: ToolRun, spoken: Spoken, view: View) -> ToolRun:
-    """Narrowed by the skill that was called, and by those in use when the turn was cut off."""
+    """Narrowed by the skill that was called, by those in use when the turn was cut off, and by those of registries
+    whose words are still in the conversation."""
     if agent.skills is None:
         return run
+    run = agent.skills.lasting(run)
     with suppress(NotFound):  # the model has been told
         if invoked := _invoked(agent, spoken):
-            run = tainted(agent.skills.called(run, invoked), origin_of(invoked.skill))
+            run = agent.skills.called(run, invoked)
     for call in calls_so_far(view, spoken.run_id):
         run = agent.skills.after(run, call)
     for text in (*results_so_far(view, spoken.run_id), *(result.text for result in spoken.inbound.results)):

@@ -20,6 +20,7 @@ from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.tools.results import Clip
 
 CLIENTS = {"by": "client"}
+CLIENT_SOURCE = "client"
 """The details of a result that a client brought."""
 
 
@@ -51,6 +52,5 @@ async def brought(inbound: Inbound, run: ToolRun, now: int) -> Inbound:
 
 async def _stored(result: ToolResult, run: ToolRun, now: int) -> ToolResult:
     cut = await Clip(run, result.tool_name, outside=True)(ToolOutput(result.content))
-    return ToolResult(
-        result.tool_call_id, result.tool_name, cut.content, result.is_error, now, Origin.OUTSIDE, dict(CLIENTS)
-    )
+    by = Origin.OUTSIDE, dict(CLIENTS), (CLIENT_SOURCE,)
+    return ToolResult(result.tool_call_id, result.tool_name, cut.content, result.is_error, now, *by)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from palinurus.agent.clients import is_clients
 from palinurus.context.assemble import unanswered
 from palinurus.context.view import Line, View
-from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolCall, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, ToolCall, ToolResult, UserMessage
 from palinurus.sessions.transcript import SENT
 
 _TOO_LATE = AssistantMessage(
@@ -38,13 +38,6 @@ def answered_before(view: View, run_id: str, asked: Collection[str] = ()) -> lis
         at = max(index for index, message in enumerate(own) if isinstance(message, AssistantMessage))
         return own[at:]
     return [_TOO_LATE] if went_on else []
-
-
-def origins_so_far(view: View, run_id: str) -> list[Origin]:
-    """Of what the turn had read when it was cut off, notes beside the words included."""
-    read = [message for message in _since(view, run_id) if not isinstance(message, AssistantMessage)]
-    notes = [note.origin for message in read if isinstance(message, UserMessage) for note in message.context]
-    return [*(message.origin for message in read), *notes]
 
 
 def calls_so_far(view: View, run_id: str) -> list[ToolCall]:

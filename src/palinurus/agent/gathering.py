@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import msgspec
 
 from palinurus.agent.agent import Agent
-from palinurus.agent.earlier import origins_so_far
+from palinurus.agent.clients import CLIENT_SOURCE
 from palinurus.agent.loop import Emit
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings, Gathered, Spoken
+from palinurus.context.opening import ContextSettings, Gathered, Opening, Spoken, sender_source
 from palinurus.context.recall import news_of
 from palinurus.context.startup import begins, startup_notes
 from palinurus.context.view import View
@@ -16,8 +18,10 @@ from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
+from palinurus.domain.provenance import outside_texts, texts_beside
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.session import Preferences, SessionChange
+from palinurus.sessions.transcript import messages_of
 from palinurus.skills.skills import skill_list
 from palinurus.workspace.files import HEARTBEAT, Mode
 
@@ -51,12 +55,12 @@ async def with_recalled(agent: Agent, key: SessionKey, spoken: Spoken, view: Vie
 def on_behalf(
     key: SessionKey, spoken: Spoken, route: Route, preferences: Preferences, view: View, emit: Emit
 ) -> ToolRun:
-    """For whom the tools of this turn run, and how far the words that led to it can be trusted."""
+    """For whom the tools of this turn run, and which texts from outside its model reads: all of them, old and new."""
     inbound = spoken.inbound
-    notes = (*inbound.notes, *spoken.notes)
-    origins = [inbound.origin, *(note.origin for note in notes), *origins_so_far(view, spoken.run_id)]
-    outside = Origin.OUTSIDE in origins or bool(inbound.results)
-    return ToolRun(
+    said = outside_texts(inbound.text, inbound.origin, (sender_source(inbound),))
+    brought = (outside_texts(each.text, Origin.OUTSIDE, (CLIENT_SOURCE,)) for each in inbound.results)
+    beside = texts_beside((*inbound.notes, *spoken.notes))
+    run = ToolRun(
         key,
         spoken.run_id,
         key.is_private,
@@ -65,11 +69,19 @@ def on_behalf(
         sender=inbound.sender,
         provider=route.provider,
         model=route.model,
-        origin=Origin.OUTSIDE if outside else inbound.origin,
+        origin=inbound.origin,
         attended=inbound.attended,
         elevated=preferences.elevated_level,
         emit=emit,
     )
+    return run.having_read((*view.outside_texts, *said, *beside, *chain.from_iterable(brought)))
+
+
+def reading(run: ToolRun, session_id: str, view: View, opening: Opening) -> ToolRun:
+    """The run with what its model reads, so that tools can tell what somebody has said from what the model made up."""
+    read = (*(line.message for line in view.lines), *messages_of(opening.entries))
+    place = f"{session_id}/{view.begun}"
+    return msgspec.structs.replace(run, head=opening.request.head.system, request=read, conversation=place)
 
 
 def gather(

@@ -30,8 +30,9 @@ from palinurus.domain.events import (
     ToolStarted,
 )
 from palinurus.domain.events import Notice as NoticeEvent
-from palinurus.domain.messages import AssistantMessage, Origin, Text, ToolCall, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.plan import Where
+from palinurus.domain.provenance import texts_in
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.providers.provider import (
     ModelRequest,
@@ -90,11 +91,6 @@ Emit = Callable[[RunEvent], None]
 """Told of every event as it happens. Must neither block nor raise."""
 
 
-def tainted(run: ToolRun, origin: Origin) -> ToolRun:
-    """The run after it has read a text of this origin. Trust only ever gets less within a turn (promise 18)."""
-    return msgspec.structs.replace(run, origin=Origin.OUTSIDE) if origin == Origin.OUTSIDE else run
-
-
 class _Heard(Struct):
     """What is worth knowing about a model call besides its reply."""
 
@@ -128,6 +124,7 @@ class Loop(Struct, frozen=True):
             yield reply
             if not reply.calls:
                 return
+            run = _reading(run, reply)
             results: list[ToolResult] = []
             for call in reply.calls:
                 if call.name in self.asked and not self.steer.waiting():
@@ -140,7 +137,7 @@ class Loop(Struct, frozen=True):
                     run = self.skills.after(run, call, result.text) if self.skills else run
                 yield result
                 results.append(result)
-                run = tainted(run, result.origin)
+                run = _reading(run, result)
             if (waiting := unanswered((reply, *results))) and not self.stop.requested:
                 return
             for call in waiting:
@@ -151,7 +148,7 @@ class Loop(Struct, frozen=True):
             if interjection := self.steer.take():
                 yield interjection
                 messages.append(interjection.message)
-                run = tainted(run, interjection.message.origin)
+                run = _reading(run, interjection.message)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
@@ -269,8 +266,18 @@ class Loop(Struct, frozen=True):
             output = ToolOutput(STOPPED, is_error=True)
         ended = self.clock.now_ms()
         result = self.pen.clean(
-            ToolResult(call.id, call.name, output.content, output.is_error, ended, output.origin, output.details)
+            ToolResult(
+                call.id,
+                call.name,
+                output.content,
+                output.is_error,
+                ended,
+                output.origin,
+                output.details,
+                output.sources,
+            )
         )
+        result = self.skills.marked(result, call) if self.skills else result
         seconds, where = (ended - started) / 1000, _where(output)
         self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, seconds, where))
         return result
@@ -278,6 +285,11 @@ class Loop(Struct, frozen=True):
     def _skipped(self, call: ToolCall) -> ToolResult:
         self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
         return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())
+
+
+def _reading(run: ToolRun, *messages: Message) -> ToolRun:
+    later = run.having_read(tuple(text for message in messages for text in texts_in(message)))
+    return msgspec.structs.replace(later, request=(*run.request, *messages))
 
 
 def _where(output: ToolOutput) -> Where:

@@ -16,7 +16,16 @@ from palinurus.agent.agent import Agent
 from palinurus.agent.called import direct_call, with_called, with_skills
 from palinurus.agent.direct import Told
 from palinurus.agent.earlier import answered_before
-from palinurus.agent.gathering import context_for, gather, in_session, on_behalf, spoke, with_recalled, with_startup
+from palinurus.agent.gathering import (
+    context_for,
+    gather,
+    in_session,
+    on_behalf,
+    reading,
+    spoke,
+    with_recalled,
+    with_startup,
+)
 from palinurus.agent.loop import DIRECT, Emit, Interjection, Loop, Steer
 from palinurus.agent.outcome import result, spent
 from palinurus.agent.stop import Stop
@@ -97,9 +106,10 @@ class TurnRunner:
         run = on_behalf(key, spoken, route, session.preferences, view, emit)
         run = with_skills(agent, run, spoken, view)
         if spoken.inbound.results:
-            spoken = await self._brought(view, spoken, run, window)
+            spoken = await self._brought(agent, view, spoken, run, window)
         opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
         await journal.write(opening.entries, spoke(spoken.inbound, route))
+        run = reading(run, session.id, view, opening)
         place = _place(agent, key, spoken.run_id, journal, provider, route, window, stop, emit)
         opening = await self.upkeep.assembled(place, opening)
         await self.upkeep.ingest(place, *messages_of(opening.entries))
@@ -125,12 +135,15 @@ class TurnRunner:
         self.upkeep.ended(place, room, answer)
         return result(key, session, spoken.run_id, answer, usage, self._clock.now_ms() - began)
 
-    async def _brought(self, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
+    async def _brought(self, agent: Agent, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
         """With the client's results as they are stored. Raises BadRequest when nothing waits for them any more."""
         if spoken.run_id not in view.said:
             clients.check_waited_for(view, spoken.inbound.results)
         run = msgspec.structs.replace(run, max_characters=characters_for_window(window))
         inbound = await clients.brought(spoken.inbound, run, self._clock.now_ms())
+        if agent.skills is not None:
+            marked = tuple(agent.skills.marked(result) for result in inbound.results)
+            inbound = msgspec.structs.replace(inbound, results=marked)
         return msgspec.structs.replace(spoken, inbound=inbound)
 
     async def place(self, name: str, agent: str) -> SessionKey:
@@ -253,7 +266,7 @@ class TurnRunner:
         await self._note_before_reset(agent, key, spoken.run_id, journal, view, stop)
         tail = await self.upkeep.compaction.reset(journal, key, reason)
         await self.upkeep.write_notes()  # the first message after it carries them
-        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail)
+        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail, begun=tail)
 
     async def _keep(
         self,
@@ -307,4 +320,5 @@ def _place(
     stop: Stop,
     emit: Emit,
 ) -> Place:
-    return Place(key, run_id, journal, provider, route, window, agent.compaction, agent.cost, stop, emit, agent.pruning)
+    settings = agent.compaction, agent.cost, stop, emit, agent.pruning, agent.trusted
+    return Place(key, run_id, journal, provider, route, window, *settings)

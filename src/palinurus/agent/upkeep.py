@@ -29,6 +29,7 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.events import Notice
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, Usage, UserMessage
+from palinurus.domain.provenance import Trusting, trusting_nothing
 from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import ModelRef, ModelRequest, Provider
 from palinurus.providers.scout.smalltalk import TALKER
@@ -58,6 +59,7 @@ class Place(Struct, frozen=True):
     stop: Stop
     emit: Emit
     pruning: PruneSettings = PruneSettings(mode="off")
+    trusted: Trusting = trusting_nothing
 
     def warn(self, text: str) -> None:
         self.emit(Notice(text))
@@ -205,7 +207,11 @@ class Upkeep:
         silent = _behind(view, place.route, ask, spent.append) if fits else None
         if silent is None and not by_rule:
             return
-        made = await self._notes.extracted(journal.session, place.key, lines, silent=silent, added=settings.prompt)
+        trust = await place.trusted(place.key)
+        outside = any(not trust.covers(text) for text in view.outside_texts)
+        made = await self._notes.extracted(
+            journal.session, place.key, lines, silent=silent, added=settings.prompt, outside=outside
+        )
         if made.made_by != "model" and (stop.requested or not by_rule):
             await self._pay(place, made.id, spent)
             return

@@ -13,6 +13,7 @@ from palinurus.cli.approvals_text import (
     answered_text,
     grants_text,
     list_text,
+    outside_text,
     preview_text,
     show_text,
 )
@@ -36,6 +37,7 @@ from palinurus.operations.approvals import (
     ShowApproval,
 )
 from palinurus.operations.table import Operation, P, R
+from palinurus.operations.trust import OUTSIDE, TRUST, DeclareTrust, ListOutside
 from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.approvals.rendering import visible
 from palinurus.tools.grants.grants import Scope, words
@@ -143,6 +145,33 @@ def grants(shell: Shell, ended: bool) -> None:
     """
     listed = _ask(shell, GRANTS, ListGrants(ended))
     shell.show(listed, lambda: "\n".join((grants_text(listed.grants), *allowlist_lines(listed.allowlist))))
+
+
+@approvals.command()
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1)
+@click.option("--session", default="", help="The conversation that is meant. Default: the main one.")
+@_scope
+@_days
+@with_json
+@click.pass_obj
+def trust(shell: Shell, sources: tuple[str, ...], session: str, scope: Scope, days: float | None) -> None:
+    """Declare text from outside trusted, or list what a conversation holds of it.
+
+    While a conversation holds text from outside, the agent asks before it writes instructions, sends something or runs
+    a command outside the sandbox. What you trust does not count. `pal approvals revoke` takes it back.
+
+    \b
+    Examples:
+      pal approvals trust                           # what the main conversation holds from outside
+      pal approvals trust docs.python.org '*.example.org' docs/ skill:pdf
+      pal approvals trust all --scope session       # the texts that it holds now
+    """
+    if not sources:
+        held = _ask(shell, OUTSIDE, ListOutside(session))
+        shell.show(held, lambda: outside_text(held))
+        return
+    given = _ask(shell, TRUST, DeclareTrust(sources, session, "", scope, days))
+    shell.show(given, lambda: grants_text(given.grants))
 
 
 @approvals.command()

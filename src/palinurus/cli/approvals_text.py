@@ -9,6 +9,7 @@ from palinurus.cli.shell import Shell
 from palinurus.operations.approvals import AllowedLine, Answered, ApprovalList, Preview, Proposed, ShownApproval
 from palinurus.operations.approve import asked
 from palinurus.operations.trials import Trial
+from palinurus.operations.trust import OutsideList
 from palinurus.tools.approvals.approval import Approval, outcome
 from palinurus.tools.approvals.rendering import visible
 from palinurus.tools.grants.grants import Grant, words
@@ -76,6 +77,13 @@ def grants_text(listed: tuple[Grant, ...]) -> str:
         used = _used(each.last_used_at, each.last_used_command)
         rows.append(f"{each.id}  {visible(words(each))}\n        {each.binary or each.tool}; {where}; {state}; {used}")
     return "\n".join(rows)
+
+
+def outside_text(held: OutsideList) -> str:
+    if not held.texts:
+        return f"{held.session_key} holds nothing from outside."
+    rows = [f"{visible(each.source) or 'source not known'}{'  trusted' if each.trusted else ''}" for each in held.texts]
+    return "\n".join(dict.fromkeys(rows))
 
 
 def allowlist_lines(allowed: Sequence[AllowedLine]) -> list[str]:

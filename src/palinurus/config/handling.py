@@ -18,6 +18,10 @@ from palinurus.config.schema import Config
 from palinurus.config.section import Secret, Section
 from palinurus.config.settings import agent_layers
 
+UNTRUSTED_PATHS = (
+    *("*.eml", "*.mbox", "*.msg", "*.mhtml", "*.html", "*.htm"),
+    *("inbox/", "mail/", "maildir/", "downloads/", "attachments/"),
+)
 SAFE_BINS = ("cut", "uniq", "head", "tail", "tr", "wc")  # OpenClaw's list of 2026.9
 
 
@@ -85,6 +89,7 @@ class HandsSettings(Struct, frozen=True):
     search: SearchSettings
     fetch: FetchSettings
     untrusted: Literal["ask", "deny", "allow"] = "ask"
+    untrusted_paths: tuple[str, ...] = UNTRUSTED_PATHS
 
 
 def hands_settings(config: Config, home: Home, agent_id: str) -> HandsSettings:
@@ -98,7 +103,14 @@ def hands_settings(config: Config, home: Home, agent_id: str) -> HandsSettings:
         search=SearchSettings(**_said([web.search] if web and web.search else [], SearchSettings)),
         fetch=FetchSettings(**_said([web.fetch] if web and web.fetch else [], FetchSettings)),
         untrusted=config.tools.untrusted or "ask",
+        untrusted_paths=untrusted_paths(config),
     )
+
+
+def untrusted_paths(config: Config) -> tuple[str, ...]:
+    """The same for all agents: one may read what another has been sent."""
+    said = config.tools.untrusted_paths
+    return UNTRUSTED_PATHS if said is None else said
 
 
 def _said(sections: Sequence[Section], record: type[Struct]) -> dict[str, Any]:

@@ -151,6 +151,12 @@ class Tools(AgentTools):
         description="What happens when a turn that has read text from outside wants to run a command outside the"
         " sandbox, write to somebody new, or change the config. Default ask. Ours.",
     )
+    untrusted_paths: tuple[str, ...] | None = Field(
+        None,
+        description="Files that count as text from outside by their kind: *.eml is a name, inbox/ a folder anywhere,"
+        " docs/mail/* a path. Default mail, saved pages, and the folders inbox, mail, maildir, downloads, attachments."
+        " Ours.",
+    )
 
 
 class DockerOptions(Section):

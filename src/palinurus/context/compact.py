@@ -22,9 +22,10 @@ from palinurus.context.prune import prune
 from palinurus.context.pruned import PRUNED, pruning
 from palinurus.context.summarise import Ask, Summarised, Summariser
 from palinurus.context.summary import Wanted, wanted
-from palinurus.context.view import Line, View, Views, summary_of
+from palinurus.context.view import OUTSIDE, Line, View, Views, summary_of
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Origin, Usage, UserMessage
+from palinurus.domain.messages import Origin, Usage, UserMessage
+from palinurus.domain.provenance import carried
 from palinurus.ledger.usage import UsageRow
 from palinurus.providers.provider import Head
 from palinurus.sessions.extraction import Extraction
@@ -42,12 +43,19 @@ _WORTH = 20  # a cut on its own account must free at least this part of the wind
 
 class TakesNotes(Protocol):
     async def extracted(
-        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None, added: str = ""
+        self,
+        session: Session,
+        key: SessionKey,
+        lines: Sequence[Line],
+        *,
+        silent: Silent | None = None,
+        added: str = "",
+        outside: bool = False,
     ) -> Extraction:
         """Notes of these lines, of which there is at least one; they are empty when nothing should be kept.
 
         `silent` asks a model behind a private copy of the conversation, which takes a while, and `added` is what it is
-        asked besides. Must not raise.
+        asked besides; `outside`: that conversation holds text from outside, there or before. Must not raise.
         """
 
 
@@ -255,9 +263,8 @@ def _marks(view: View, cut: int, order: Order) -> dict[str, object]:
     """What must be known later of lines that are gone: where they came from, and whose turn was cut in the middle."""
     gone = view.lines[:cut]
     marks: dict[str, object] = {}
-    said = [line for line in gone if not isinstance(line.message, AssistantMessage)]
-    if any(_origin(line) == Origin.OUTSIDE for line in said):
-        marks["origin"] = str(Origin.OUTSIDE)
+    if texts := carried(text for line in gone for text in view.outside.get(line.id, ())):
+        marks |= {"origin": str(Origin.OUTSIDE), OUTSIDE: msgspec.to_builtins(texts)}
     runs = view.cut_runs if order.run_ids & view.cut_runs else frozenset[str]()
     begun = bool(runs)
     for line in gone:
@@ -267,7 +274,3 @@ def _marks(view: View, cut: int, order: Order) -> dict[str, object]:
     if runs:
         marks["runs"] = sorted(runs)
     return marks
-
-
-def _origin(line: Line) -> Origin:
-    return Origin.AGENT if isinstance(line.message, AssistantMessage) else line.message.origin

@@ -28,6 +28,7 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
+from palinurus.domain.provenance import texts_in
 
 SHARE = 0.2  # of the text that the notes cover
 OF_RESULTS = 0.02  # of what tools gave: it can be asked for again
@@ -137,11 +138,11 @@ def _budget(lines: Sequence[Line], share: float) -> int:
 
 def _read(lines: Iterable[Line], zone: tzinfo) -> list[_Sentence]:
     sentences: dict[str, _Sentence] = {}  # by their words: what is said twice is noted once
-    tainted = False  # the turn has read words from outside
+    tainted = False  # words from outside stand before: what is said from then on may come from them
     asked: list[str] = []  # the sentences that the turn answers
     for line in lines:
         message = line.message
-        tainted = _is_outside(message) or (tainted and not isinstance(message, UserMessage))
+        tainted = tainted or bool(texts_in(message))
         day = _day(message.timestamp, zone)
         asked = [] if isinstance(message, UserMessage) else asked
         for text in _sentences(message):

@@ -24,7 +24,8 @@ from palinurus.context.statements import Weight
 from palinurus.context.view import Line
 from palinurus.domain.clock import Clock, NewId, local_time
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Origin
+from palinurus.domain.messages import AssistantMessage
+from palinurus.domain.provenance import texts_in
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
 
@@ -68,17 +69,25 @@ class Flush:
         self._new_id = new_id
 
     async def extracted(
-        self, session: Session, key: SessionKey, lines: Sequence[Line], *, silent: Silent | None = None, added: str = ""
+        self,
+        session: Session,
+        key: SessionKey,
+        lines: Sequence[Line],
+        *,
+        silent: Silent | None = None,
+        added: str = "",
+        outside: bool = False,
     ) -> Extraction:
         """Notes of these lines, of which there is at least one; none when nothing was said that should be kept.
 
-        `added`: what the config wants asked besides.
+        `added`: what the config wants asked besides; `outside`: the model reads text from outside, in these lines or
+        in older ones.
         """
         notes = ""
         # Notes that nobody will search are worth no call, and neither is a conversation without news.
         if silent is not None and key.is_private and await beside(lines, lambda: is_worth_asking(lines)):
             written = await silent(f"{QUESTION}{ADDED}{added}" if added else QUESTION) or ""
-            checked = await beside(lines, lambda: check_notes(written, lines, self._clock.zone))
+            checked = await beside(lines, lambda: check_notes(written, lines, self._clock.zone, outside=outside))
             notes = checked.notes
             if checked.refused:
                 log.info(
@@ -104,7 +113,7 @@ class NoteCheck(Struct, frozen=True):
     refused: int = 0  # lines that say something else than the conversation
 
 
-def check_notes(text: str, lines: Sequence[Line], zone: tzinfo = UTC) -> NoteCheck:
+def check_notes(text: str, lines: Sequence[Line], zone: tzinfo = UTC, *, outside: bool = False) -> NoteCheck:
     written = _bullets(text)
     texts = [line.message.text for line in lines]
     size = sum(map(len, texts))
@@ -119,7 +128,7 @@ def check_notes(text: str, lines: Sequence[Line], zone: tzinfo = UTC) -> NoteChe
     if not notes:
         return NoteCheck(refused=refused)
     # The model had all of it before its eyes: none of its notes can be told from words from outside (promise 18).
-    if any(_is_outside(line) for line in lines):
+    if outside or any(texts_in(line.message) for line in lines):
         notes = [note if FROM_OUTSIDE in note else f"{note} {FROM_OUTSIDE}" for note in notes]
     return NoteCheck("\n".join([*notes, *_left_out(notes, lines, zone, refused)]), refused)
 
@@ -146,7 +155,3 @@ def _bullets(text: str) -> list[str]:
         if words and not is_frame:
             found.setdefault(f"- {words}")
     return list(found)
-
-
-def _is_outside(line: Line) -> bool:
-    return not isinstance(line.message, AssistantMessage) and line.message.origin == Origin.OUTSIDE

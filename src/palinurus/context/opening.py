@@ -19,7 +19,7 @@ from palinurus.context.prompt import PromptPart, PromptSettings, shown_file, sys
 from palinurus.context.view import View
 from palinurus.domain.clock import time_text
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.messages import ContextNote, Message, Text, UserMessage
+from palinurus.domain.messages import ContextNote, Message, Origin, Text, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.journal import Journal
@@ -146,7 +146,12 @@ def said(
     inbound = spoken.inbound
     content = (*((Text(inbound.text),) if inbound.text else ()), *inbound.images)
     time = ContextNote("time", time_text(now, twelve_hours=twelve_hours))
-    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, (time, *notes), spoken.also)
+    sources = (sender_source(inbound),) if inbound.origin == Origin.OUTSIDE else ()
+    return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, (time, *notes), spoken.also, sources)
+
+
+def sender_source(inbound: Inbound) -> str:
+    return f"sender:{inbound.channel}:{inbound.sender}"
 
 
 def _news(view: View, notes: Sequence[ContextNote]) -> tuple[ContextNote, ...]:

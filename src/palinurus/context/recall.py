@@ -22,8 +22,10 @@ from palinurus.memory.answer import Answer, Result
 from palinurus.memory.document import MEMORY, SESSIONS
 from palinurus.memory.question import Question
 from palinurus.memory.scope import why_not
+from palinurus.memory.sources import sources_of
 from palinurus.providers.scout.asked import asked
 from palinurus.providers.scout.words import stems_of
+from palinurus.workspace.files import WorkspaceFiles
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +47,18 @@ async def nothing_recalled(key: SessionKey, text: str) -> tuple[ContextNote, ...
 class Recall:
     """Implements Recalling with one agent's memory."""
 
-    def __init__(self, search: Callable[[Question], Awaitable[Answer]], settings: MemorySettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        search: Callable[[Question], Awaitable[Answer]],
+        settings: MemorySettings,
+        clock: Clock,
+        files: WorkspaceFiles | None = None,
+    ) -> None:
+        """`files`: the workspace, which is asked whose words are in a file."""
         self._search = search
         self._settings = settings
         self._clock = clock
+        self._files = files
 
     async def __call__(self, key: SessionKey, text: str) -> tuple[ContextNote, ...]:
         settings = self._settings
@@ -65,7 +75,16 @@ class Recall:
         except (TimeoutError, PalinurusError) as error:
             log.info("nothing was recalled for %s: %s", key, error or "the search took too long")
             return ()
-        return recalled(worthwhile(text, answer.results, self._today()), settings.recall_characters)
+        found = worthwhile(text, answer.results, self._today())
+        return recalled(found, settings.recall_characters, await asyncio.to_thread(self._outside, found))
+
+    def _outside(self, found: Sequence[Result]) -> frozenset[str]:
+        """Paths of those that lie in a file from outside."""
+        if self._files is None:
+            return frozenset()
+        files, collections = self._files, self._settings.collections
+        told = sources_of(files.origins, files.boundary, collections, [(each.path, each.snippet) for each in found])
+        return frozenset(source.removeprefix("file:") for source in told)
 
     def _today(self) -> date:
         return local_time(self._clock).date()
@@ -88,11 +107,13 @@ def worthwhile(text: str, results: Sequence[Result], today: date) -> list[Result
     return kept[:MOST]
 
 
-def recalled(results: Sequence[Result], limit: int) -> tuple[ContextNote, ...]:
-    """One note, a line for each snippet: where it stands, and its words."""
+def recalled(results: Sequence[Result], limit: int, outside: Collection[str] = frozenset()) -> tuple[ContextNote, ...]:
+    """One note, a line for each snippet: where it stands, and its words. Those from outside say so."""
     lines: list[str] = []
     for result in results:
         line = f"{_place(result)}: {' '.join(result.snippet.split())}"
+        if result.path in outside and OUTSIDE_MARK not in line:
+            line += f" ({OUTSIDE_MARK}"
         if sum(len(each) + 1 for each in lines) + len(line) <= limit:
             lines.append(line)
     return (_note(lines),) if lines else ()
@@ -116,8 +137,9 @@ def news_of(notes: Sequence[ContextNote], view: View, shown: Collection[str]) ->
 
 def _note(lines: Sequence[str]) -> ContextNote:
     # A line that was noted after text from outside had been read is still words from outside (promise 18).
-    outside = any(OUTSIDE_MARK in line for line in lines)
-    return ContextNote(KIND, "\n".join(lines), NAME, origin=Origin.OUTSIDE if outside else Origin.OWNER)
+    sources = tuple(dict.fromkeys(f"file:{_path(line)}" for line in lines if OUTSIDE_MARK in line))
+    origin = Origin.OUTSIDE if sources else Origin.OWNER
+    return ContextNote(KIND, "\n".join(lines), NAME, origin=origin, sources=sources)
 
 
 def _place(result: Result) -> str:

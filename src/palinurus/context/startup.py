@@ -1,7 +1,8 @@
 """The newest daily notes in the first message of a private session, so that a new day does not begin with nothing.
 
 They ride beside the message like every note (promise 20): stored with it, and never taken for something that was said.
-Lines that say they are from outside stay away: nobody asked for them, and they would make the whole turn less trusted.
+Lines that say they are from outside, and files that are, stay away: nobody asked for them, and they would make the
+whole turn less trusted.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def startup_notes(files: WorkspaceFiles, today: date, settings: StartupSettings)
     for back in range(settings.days):
         path = f"memory/{today - timedelta(days=back):%Y-%m-%d}.md"
         found = files.read(path)
-        text = _end(found.body, min(left, settings.file_characters)) if isinstance(found, FileText) else ""
+        if not isinstance(found, FileText) or files.sources_of(found.path):
+            continue
+        text = _end(found.body, min(left, settings.file_characters))
         if text:
             parts.append(f"{path}:\n{text}")
             left -= len(parts[-1]) + 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
 from palinurus.context.pruned import Form, project, read_pruning
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
+from palinurus.domain.provenance import UNKNOWN, OutsideText, carried, texts_in
 from palinurus.sessions.forgotten import is_forgetting
 from palinurus.sessions.older import CALLS_IN_A_ROW
 from palinurus.sessions.transcript import (
@@ -28,6 +30,7 @@ from palinurus.sessions.transcript import (
     branch,
 )
 
+OUTSIDE = "outside"  # in the details of a compaction: the texts from outside that its summary was made from
 AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
 
 
@@ -57,6 +60,13 @@ class View(Struct, frozen=True):
     cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
     answered: str = ""  # when a model has last answered, as its entry says it
     pruned: dict[str, Form] = {}  # tool results that are read shorter than they were: the lines are so already
+    outside: dict[str, tuple[OutsideText, ...]] = {}  # what lines hold from outside, by their ids
+
+    begun: str = ""  # the reset that the conversation began with
+
+    @property
+    def outside_texts(self) -> tuple[OutsideText, ...]:
+        return tuple(dict.fromkeys(text for texts in self.outside.values() for text in texts))
 
 
 def fold(entries: Sequence[Entry | Broken]) -> View:
@@ -143,6 +153,8 @@ class _Fold:
         self.summaries: set[str] = set()
         self.pruned: dict[str, Form] = {}
         self.answered = ""
+        self.outside: dict[str, tuple[OutsideText, ...]] = {}
+        self.begun = ""
 
     def add(self, entry: Entry | Broken) -> None:
         self.order[entry.id] = len(self.order)
@@ -153,19 +165,29 @@ class _Fold:
                 self._custom(entry)
             case ResetEntry():
                 self._keep(entry.first_kept_entry_id, None, "reset")
-                self.cut_runs = frozenset()
+                self.cut_runs, self.begun = frozenset(), entry.id
             case CompactionEntry():
                 self._compaction(entry)
-            case BranchSummaryEntry():
-                self.lines.append(_summary(entry.id, entry.summary))
-            case CustomMessageEntry():
-                self.lines.append(Line(entry.id, UserMessage(entry.content, origin=Origin.SYSTEM)))
+            case BranchSummaryEntry() | CustomMessageEntry():
+                self._foreign(entry)
             case ModelChange() | ThinkingLevelChange():
                 self._choice(entry)
             case Broken():
                 self.broken += 1
             case _:  # headers, labels and names say nothing to the model
                 pass
+
+    def _foreign(self, entry: BranchSummaryEntry | CustomMessageEntry) -> None:
+        """What only other programs write. A branch that is left is not read, so nobody knows what was read there."""
+        if isinstance(entry, BranchSummaryEntry):
+            self.lines.append(_summary(entry.id, entry.summary, Origin.OUTSIDE))
+            self.outside[entry.id] = (UNKNOWN,)
+            return
+        texts = _carried(entry.details or {})
+        origin = Origin.OUTSIDE if texts else Origin.SYSTEM
+        self.lines.append(Line(entry.id, UserMessage(entry.content, origin=origin)))
+        if texts:
+            self.outside[entry.id] = texts
 
     def _choice(self, entry: ModelChange | ThinkingLevelChange) -> None:
         if entry.used:
@@ -183,6 +205,8 @@ class _Fold:
         else:
             self.lines.append(line)
         self.said.setdefault(entry.id, len(self.said))
+        if texts := texts_in(entry.message):
+            self.outside[entry.id] = texts
         if isinstance(entry.message, AssistantMessage):
             self.answered = entry.timestamp
         if isinstance(entry.message, UserMessage):
@@ -204,17 +228,32 @@ class _Fold:
 
     def _compaction(self, entry: CompactionEntry) -> None:
         details = entry.details or {}
-        origin = Origin.OUTSIDE if details.get("origin") == Origin.OUTSIDE else Origin.SYSTEM
+        texts = _carried(details) or self._inherited(entry.first_kept_entry_id)
+        origin = Origin.OUTSIDE if texts else Origin.SYSTEM
         self._keep(entry.first_kept_entry_id, _summary(entry.id, entry.summary, origin), "compaction")
+        if texts:
+            self.outside = {entry.id: texts, **self.outside}
         self.summaries.add(entry.id)
         runs = details.get("runs")
         self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
+
+    def _inherited(self, first_kept: str) -> tuple[OutsideText, ...]:
+        """What a summary that does not say what it was made from was made from: what goes with it.
+
+        Another home wrote it. Where nothing stands before it, nobody knows.
+        """
+        if not self.lines:
+            return (UNKNOWN,)
+        target = self.order.get(first_kept, len(self.order))
+        gone = (texts for line_id, texts in self.outside.items() if self.order[line_id] < target)
+        return carried(text for texts in gone for text in texts)
 
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
         """Nothing before `first_kept` is read any more; an id that is not there keeps nothing."""
         target = self.order.get(first_kept or "", len(self.order))
         kept = [line for line in self.lines if self.order[line.id] >= target and line.id not in self.summaries]
         self.lines = ([opening] if opening else []) + kept
+        self.outside = {line.id: self.outside[line.id] for line in kept if line.id in self.outside}
         self._end_epoch(reason)
 
     def _end_epoch(self, reason: str) -> None:
@@ -246,7 +285,18 @@ class _Fold:
             cut_runs=self.cut_runs,
             answered=self.answered,
             pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
+            outside=dict(self.outside),
+            begun=self.begun,
         )
+
+
+def _carried(details: Mapping[str, Any]) -> tuple[OutsideText, ...]:
+    """The texts from outside that a summary was made from; what cannot be read of them is a text of unknown source."""
+    try:
+        texts = msgspec.convert(details.get(OUTSIDE, []), tuple[OutsideText, ...])
+    except msgspec.ValidationError:
+        texts = (UNKNOWN,)
+    return texts or ((UNKNOWN,) if details.get("origin") == Origin.OUTSIDE else ())
 
 
 def _bare_call(line: Line) -> AssistantMessage | None:

@@ -1,8 +1,8 @@
 """Slash commands: what is answered before the model hears of it.
 
-What only looks (/status, /context, /models, /whoami, /help), what stops and what decides (/approve) pass by the lane
-and are answered at once, even while a run goes on. What changes a session (/new, /reset, /compact) waits its turn in
-the lane like any message. What looks like a command and is none is refused (refusals.py).
+What only looks (/status, /context, /models, /whoami, /help), what stops and what decides (/approve, /trust) pass by the
+lane and are answered at once, even while a run goes on. What changes a session (/new, /reset, /compact) waits its turn
+in the lane like any message. What looks like a command and is none is refused (refusals.py).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ COMMANDS: dict[str, Described] = {
     "stop": Described("/stop", "stop what is running in this session"),
     "status": Described("/status", "model, tokens and state of this session"),
     "approve": Described("/approve [id] [allow-once|allow-always|deny]", "what waits for your yes; decide about it"),
+    "trust": Described("/trust [source|number|all]", "what is here from outside; what of it you trust"),
     "context": Described("/context [list|detail|json]", "what the prompt is made of and what it costs"),
     "models": Described("/models, /model list", "the models that can be chosen"),
     "whoami": Described("/whoami, /id", "who you are to this session, and where you speak"),

@@ -18,6 +18,7 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import RUN_KINDS, SessionKey
 from palinurus.domain.messages import AssistantMessage, Text
+from palinurus.domain.provenance import UNKNOWN
 from palinurus.domain.tool import ToolRun
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import SENT
@@ -53,7 +54,7 @@ class SessionMessages:
 
     async def send(self, run: ToolRun, message: Outgoing) -> str:
         key = self._checked(run, message.to)
-        letter = _Letter(_entry_id(run, message), _text(run, message))
+        letter = _Letter(run, message)
         with self._lanes.place(str(key)):
             self._lanes.start(str(key), lambda: self._write(key, letter), letter.failed, counted=False)
         try:
@@ -92,7 +93,7 @@ class SessionMessages:
             letter.failed(BadRequest(f"{key} waits for the result of a tool", hint="send it again later"))
             return
         journal = self._turns.journal(session, view)
-        words = AssistantMessage((Text(letter.text),), timestamp=self._clock.now_ms())
+        words = AssistantMessage((Text(letter.text),), timestamp=self._clock.now_ms(), sources=letter.sources)
         await journal.write([journal.message(words, entry_id=letter.entry_id)])
         letter.settle(f"written into {key}; it is read there when somebody looks")
 
@@ -100,9 +101,10 @@ class SessionMessages:
 class _Letter:
     """A message on its way through a lane."""
 
-    def __init__(self, entry_id: str, text: str) -> None:
-        self.entry_id = entry_id
-        self.text = text
+    def __init__(self, run: ToolRun, message: Outgoing) -> None:
+        self.entry_id = _entry_id(run, message)
+        self.text = _text(run, message)
+        self.sources = _sources(run)
         self.told = ""
         self.trouble: BaseException | None = None
         self.withdrawn = False
@@ -121,6 +123,13 @@ def _entry_id(run: ToolRun, message: Outgoing) -> str:
     """The same for the same words in the same run, so that one that is resumed after a crash says them once."""
     digest = hashlib.sha256(f"{message.to}\0{message.text}".encode("utf-8", "replace")).hexdigest()
     return f"{run.run_id}{SENT}{digest[:16]}"
+
+
+def _sources(run: ToolRun) -> tuple[str, ...]:
+    """Where the words may come from that a run sends elsewhere: they are from outside there too."""
+    if not run.untrusted:
+        return ()
+    return tuple(dict.fromkeys(text.source or f"session:{run.key}" for text in run.suspects or (UNKNOWN,)))
 
 
 def _text(run: ToolRun, message: Outgoing) -> str:

@@ -75,6 +75,7 @@ class ApprovalAsked(Struct, frozen=True, tag_field="stream", tag="approval.asked
     digest: str
     reason: str
     deadline: int
+    sources: tuple[str, ...] = ()  # of the text from outside because of which it is asked
 
 
 class ApprovalSettled(Struct, frozen=True, tag_field="stream", tag="approval.settled", rename="camel"):

@@ -22,6 +22,7 @@ class Origin(StrEnum):
 
 
 OUTSIDE_MARK = "from outside)"  # in every line of memory whose words are not the owner's
+NOTED_OUTSIDE = f" (noted in a turn that had read text {OUTSIDE_MARK}"
 
 
 class Text(Struct, frozen=True, tag_field="type", tag="text", rename="camel", omit_defaults=True):
@@ -79,6 +80,7 @@ class ContextNote(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     digest: str = ""  # of what may change: what the model has been shown
     origin: Origin = Origin.OWNER
+    sources: tuple[str, ...] = ()  # where words from outside came from: see provenance.py
 
 
 class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
@@ -87,6 +89,7 @@ class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaul
     origin: Origin = Origin.OWNER
     context: tuple[ContextNote, ...] = ()
     also: tuple[str, ...] = ()  # ids of further runs whose words it holds: they came while a turn went on
+    sources: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -102,6 +105,7 @@ class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant", r
     stop_reason: Literal["stop", "length", "toolUse", "error", "aborted"] = "stop"
     error_message: str | None = None
     timestamp: int = 0
+    sources: tuple[str, ...] = ()  # of words that a run elsewhere has sent here after it had read text from outside
 
     @property
     def text(self) -> str:
@@ -120,6 +124,7 @@ class ToolResult(Struct, frozen=True, tag_field="role", tag="toolResult", rename
     timestamp: int = 0
     origin: Origin = Origin.OWNER
     details: dict[str, Any] | None = None
+    sources: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.domain.events import RunEvent
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Image, Origin, Text
+from palinurus.domain.messages import Image, Message, Origin, Text
 from palinurus.domain.plan import Plan
+from palinurus.domain.provenance import NO_TRUST, OutsideText, Trust
 
 MALFORMED = "_malformed"
 """The only key of a call's arguments when the wire carried something that is no JSON; its value is what it carried."""
@@ -57,7 +59,12 @@ class ToolRun(Struct, frozen=True):
     sender: str = "owner"
     provider: str = ""
     model: str = ""
-    origin: Origin = Origin.OWNER  # the least trusted text that this turn has read so far
+    origin: Origin = Origin.OWNER  # the least trusted text that the model reads
+    outside: tuple[OutsideText, ...] = ()  # the texts from outside that it reads, as far as they are known
+    trust: Trust = NO_TRUST
+    head: str = ""  # what the model reads before all messages: the house's words and the owner's files
+    request: tuple[Message, ...] = ()  # the messages that it reads, oldest first
+    conversation: str = ""  # another one after a reset
     restrictions: tuple[Restriction, ...] = ()
     skills: tuple[str, ...] = ()  # names of those that this turn has taken up
     attended: bool = True  # whether somebody may be there to be asked
@@ -68,7 +75,18 @@ class ToolRun(Struct, frozen=True):
 
     @property
     def untrusted(self) -> bool:
-        return self.origin == Origin.OUTSIDE
+        """Whether the model reads a text from outside that nobody has declared trusted."""
+        return self.origin == Origin.OUTSIDE and (not self.outside or bool(self.suspects))
+
+    @property
+    def suspects(self) -> tuple[OutsideText, ...]:
+        return tuple(text for text in self.outside if not self.trust.covers(text))
+
+    def having_read(self, texts: tuple[OutsideText, ...]) -> ToolRun:
+        """The run after its model has read these. Trust only ever gets less within a turn (promise 18)."""
+        if not texts:
+            return self
+        return replace(self, origin=Origin.OUTSIDE, outside=tuple(dict.fromkeys((*self.outside, *texts))))
 
 
 class ToolOutput(Struct, frozen=True):
@@ -78,6 +96,7 @@ class ToolOutput(Struct, frozen=True):
     is_error: bool = False
     origin: Origin = Origin.OWNER
     details: dict[str, Any] | None = None
+    sources: tuple[str, ...] = ()  # where text from outside came from: see provenance.py
 
 
 class Prepared(Struct, frozen=True):
@@ -94,6 +113,7 @@ class Prepared(Struct, frozen=True):
     when_untrusted: str = ""
     unanswered: bool = False  # whether it is done all the same when nobody answers
     granted: tuple[str, ...] = ()  # ids of the grants that cover it
+    lasting: bool = False  # whether a yes to this very plan holds for the rest of the conversation
 
 
 class Tool(Struct, frozen=True):

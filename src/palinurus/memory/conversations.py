@@ -17,12 +17,21 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Message, Origin, UserMessage
+from palinurus.domain.provenance import texts_in
 from palinurus.memory.document import SESSIONS, Document, Place, Stamp
 from palinurus.memory.walk import Raw
 from palinurus.sessions.reading import Reader
 from palinurus.sessions.session import Session
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import Broken, Entry, MessageEntry
+from palinurus.sessions.transcript import (
+    BranchSummaryEntry,
+    Broken,
+    CompactionEntry,
+    CustomMessageEntry,
+    Entry,
+    MessageEntry,
+    ResetEntry,
+)
 
 MANY = 100_000  # conversations that are looked at
 DAY_MS = 86_400_000
@@ -92,11 +101,11 @@ class Conversations:
 
 def said_lines(entries: Iterable[Entry | Broken], zone: tzinfo) -> Iterator[tuple[str, str]]:
     """The lines of a conversation's document, each with the id of the entry that it tells."""
-    day, tainted = "", False  # tainted: the turn has read words from outside
+    day, tainted = "", False  # tainted: words from outside are read, until a fresh start puts them away
     for entry in entries:
+        tainted = _is_tainted(entry, tainted)
         if not isinstance(entry, MessageEntry):
             continue
-        tainted = _is_outside(entry.message) or (tainted and not isinstance(entry.message, UserMessage))
         line = _said(entry.message, tainted)
         if not line:
             continue
@@ -130,8 +139,19 @@ def _is_private(session: Session) -> bool:
         return False
 
 
-def _is_outside(message: Message) -> bool:
-    return not isinstance(message, AssistantMessage) and message.origin == Origin.OUTSIDE
+def _is_tainted(entry: Entry | Broken, before: bool) -> bool:
+    """Whether what is said from here on may come from outside: as long as such words are read, or a summary."""
+    match entry:
+        case MessageEntry():
+            return before or bool(texts_in(entry.message))
+        case ResetEntry(first_kept_entry_id=None):
+            return False
+        case BranchSummaryEntry():
+            return True
+        case CompactionEntry() | CustomMessageEntry():
+            return before or (entry.details or {}).get("origin") == Origin.OUTSIDE
+        case _:
+            return before
 
 
 def _said(message: Message, tainted: bool) -> str:

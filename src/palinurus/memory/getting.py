@@ -78,7 +78,7 @@ async def get_lines(
 
 def text_of(workspace: Boundary, collections: Sequence[Collection], path: str) -> str | None:
     """Of a file, or None when it is not there. Blocks."""
-    root, inside = _root(workspace, collections, path)
+    root, inside = root_of(workspace, collections, path)
     try:
         with root.open_file(inside) as file:
             if file.path != inside:
@@ -99,7 +99,7 @@ def _place(asked: Asked) -> tuple[str, int, int | None]:
     return path, max(start or 1, 1), max(lines, 1) if lines is not None else None
 
 
-def _root(workspace: Boundary, collections: Sequence[Collection], path: str) -> tuple[Boundary, str]:
+def root_of(workspace: Boundary, collections: Sequence[Collection], path: str) -> tuple[Boundary, str]:
     """The root that a path lies in, and the path inside it."""
     parts = _parts(path)
     if not parts[-1].lower().endswith(".md"):

@@ -17,18 +17,20 @@ from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import OUTSIDE_MARK, Origin
+from palinurus.domain.messages import NOTED_OUTSIDE, Origin
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.memory.answer import Answer, Freshness, Result
+from palinurus.memory.answer import Answer, Freshness
 from palinurus.memory.getting import Asked, Remembered, get_lines
 from palinurus.memory.question import Question
 from palinurus.memory.scope import cites, why_not
+from palinurus.memory.sources import sources_of
 from palinurus.workspace.append import append_line
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.file_origins import FileOrigins
 
 MAX_NOTE = 4_000
 MAX_RESULTS = 50
-OUTSIDE = " (noted in a turn that had read text from outside)"  # the origin of a memory is part of it
+OUTSIDE = NOTED_OUTSIDE  # the origin of a memory is part of it
 
 
 class Searched(Remembered, Protocol):
@@ -61,8 +63,11 @@ class Told(Struct, frozen=True, rename="camel", omit_defaults=True):
     refused: str = ""
 
 
-def memory_tools(memory: Callable[[], Searched], workspace: Boundary) -> tuple[Tool, ...]:
+def memory_tools(
+    memory: Callable[[], Searched], workspace: Boundary, origins: FileOrigins | None = None
+) -> tuple[Tool, ...]:
     """Those that look. `memory` is asked at every call, because a changed config makes another."""
+    files = origins or FileOrigins()
 
     @tool("memory_search", "Search memory: notes, daily notes, collections. Use it before you answer about the past.")
     async def memory_search(
@@ -81,7 +86,9 @@ def memory_tools(memory: Callable[[], Searched], workspace: Boundary) -> tuple[T
             budget = msgspec.structs.replace(budget, results=maxResults)
         cite = cites(here.settings, run.key)
         answer = await here.search(Question(query, budget, minScore or None, cite=cite))
-        return _json(told(answer), _origin(answer.results))
+        shown = [(each.path, each.snippet) for each in answer.results]
+        collections = here.settings.collections
+        return _json(told(answer), await asyncio.to_thread(sources_of, files, workspace, collections, shown))
 
     @tool("memory_get", "Read lines of what memory_search has found.")
     async def memory_get(
@@ -94,7 +101,8 @@ def memory_tools(memory: Callable[[], Searched], workspace: Boundary) -> tuple[T
         if why := why_not(here.settings, run.key, private=run.private):
             raise WorkspaceError(why)
         found = await get_lines(here, workspace, Asked(path, from_ if from_ > 1 else None, lines or None))
-        return _json(found, _marked(found.text))
+        shown, collections = [(found.path, found.text)], here.settings.collections
+        return _json(found, await asyncio.to_thread(sources_of, files, workspace, collections, shown))
 
     return memory_search, memory_get
 
@@ -153,14 +161,6 @@ def is_good(freshness: Freshness) -> bool:
     return freshness.state == "fresh" and freshness.vectors in ("complete", "off") and not freshness.why
 
 
-def _json(record: Struct, origin: Origin = Origin.OWNER) -> ToolOutput:
-    return ToolOutput(msgspec.json.encode(record).decode(), origin=origin)
-
-
-def _origin(results: tuple[Result, ...]) -> Origin:
-    return Origin.OUTSIDE if any(OUTSIDE_MARK in each.snippet for each in results) else Origin.OWNER
-
-
-def _marked(text: str) -> Origin:
-    """A line that was noted after text from outside had been read is still words from outside (promise 18)."""
-    return Origin.OUTSIDE if OUTSIDE_MARK in text else Origin.OWNER
+def _json(record: Struct, sources: tuple[str, ...] = ()) -> ToolOutput:
+    origin = Origin.OUTSIDE if sources else Origin.OWNER
+    return ToolOutput(msgspec.json.encode(record).decode(), origin=origin, sources=sources)

@@ -85,7 +85,8 @@ def asked(approval: Approval) -> str:
     """One approval in full, as a person decides about it."""
     waits = approval.status == "pending"
     head = f"{approval.id}  {visible(approval.reason)}" + ("" if waits else f"  ({outcome(approval)})")
-    return "\n".join([head, *(f"  {line}" for line in render_plan(approval.plan))])
+    sources = [f"  read      from outside: {visible(', '.join(approval.sources))} (/trust)"] if approval.sources else []
+    return "\n".join([head, *sources, *(f"  {line}" for line in render_plan(approval.plan))])
 
 
 def _listed(pending: list[Approval]) -> str:

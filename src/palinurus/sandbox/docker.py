@@ -208,7 +208,8 @@ def _covered(mount: Mount, cover: Cover) -> str:
     place = f"{mount.target}/{cover.name}"
     if cover.how == "empty directory":
         return f"type=tmpfs,target={place},tmpfs-mode=0555"
-    return _mount(f"{mount.source}/{cover.name}" if cover.how == "as it is" else "/dev/null", place, writable=False)
+    source = f"{mount.source}/{cover.name}" if cover.how in ("as it is", "held") else "/dev/null"
+    return _mount(source, place, writable=cover.how == "held")
 
 
 def _own_env() -> dict[str, str]:

@@ -18,6 +18,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.sandbox.sandbox import MIB, Command, Limits, Mount
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import BOOTSTRAP
+from palinurus.workspace.instructions import INSTRUCTIONS, WHOLE, Instructions
 from palinurus.workspace.overlay import MEMORY_DIRECTORY, MEMORY_FILES, OverlayBoundary, is_memory
 
 AGENT_PLACE = "/agent"
@@ -45,6 +46,7 @@ class Quarters(Struct, frozen=True):
     access: Access = "rw"  # to the agent's own workspace
     own: Path | None = None  # the agent's own, when the session's is a folder of its sandbox
     private: bool = True  # whether only the owner listens: then memory is the real one
+    instructions: Instructions = INSTRUCTIONS  # what conversations begin with
     shared: bool = False  # the folder is other agents' too, so what an agent begins with is read from its own
 
     @property
@@ -64,11 +66,21 @@ def boundary_of(place: Quarters, own: Boundary) -> Boundary:
     return OverlayBoundary(place.workspace, own, lambda path: path in fixed or (place.private and is_memory(path)))
 
 
-def quarters(settings: SandboxSettings, workspace: Path, key: SessionKey) -> Quarters:
+def quarters(
+    settings: SandboxSettings, workspace: Path, key: SessionKey, instructions: Instructions = INSTRUCTIONS
+) -> Quarters:
     """Pure: says where things are and makes nothing."""
     sandboxed = _sandboxed(settings, key)
     if sandboxed == "no":
-        return Quarters("no", workspace, writable=True, network=True, limits=_limits(settings), env=settings.env)
+        return Quarters(
+            "no",
+            workspace,
+            writable=True,
+            network=True,
+            limits=_limits(settings),
+            env=settings.env,
+            instructions=instructions,
+        )
     private = settings.access == "none"
     return Quarters(
         sandboxed,
@@ -80,6 +92,7 @@ def quarters(settings: SandboxSettings, workspace: Path, key: SessionKey) -> Qua
         env={**settings.env, **(settings.docker.env if settings.backend == "docker" else {})},
         access=settings.access,
         own=workspace if private else None,
+        instructions=instructions,
         private=key.is_private,
         shared=private and settings.scope == "shared",
     )
@@ -103,7 +116,9 @@ def command_in(
     """
     workspace = str(place.workspace)
     closed = (*MEMORY_FILES, MEMORY_DIRECTORY) if place.own is not None else ()
-    mounts = [Mount(place.workspace, workspace, place.writable, private, guarded, closed)]
+    told = place.instructions
+    writable = place.writable and not (guarded and WHOLE in told.folders)
+    mounts = [Mount(place.workspace, workspace, writable, private, guarded, closed, told)]
     if place.agent_workspace is not None:
         mounts.append(Mount(place.agent_workspace, AGENT_PLACE, private=private))
     mounts += [Mount(Path(folder), folder) for folder in folders if not folder.startswith("/usr/")]  # that is there

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from palinurus.workspace.instructions import INSTRUCTIONS, Instructions
+
 MIB = 1024 * 1024
 AGAIN_SECONDS = 30.0  # what does not work is tried again after so long: somebody may have installed it
 
@@ -31,6 +33,7 @@ class Mount(Struct, frozen=True):
     private: bool = True  # whether what belongs to the owner alone is shown: see covers.py
     guarded: bool = False  # whether what conversations begin with can only be read
     closed: tuple[str, ...] = ()  # names in it that are neither shown nor can be made
+    instructions: Instructions = INSTRUCTIONS  # what conversations begin with
 
 
 class Command(Struct, frozen=True):

@@ -178,8 +178,8 @@ def _cover(shown: Shown, cover: Cover) -> list[str]:
     place = f"{shown.target}/{cover.name}"
     if cover.how == "empty directory":
         return _nothing_in(place)
-    source = f"{shown.found_at}/{cover.name}" if cover.how == "as it is" else _NOTHING
-    return ["--ro-bind", source, place]
+    source = f"{shown.found_at}/{cover.name}" if cover.how in ("as it is", "held") else _NOTHING
+    return ["--bind" if cover.how == "held" else "--ro-bind", source, place]
 
 
 def _nothing_in(place: str) -> list[str]:

@@ -164,6 +164,8 @@ def _as_told(entry: Entry, speaker: Origin) -> Entry:
     if isinstance(entry, ModelChange | ThinkingLevelChange):
         ours = entry.id.endswith((CHOSEN_MODEL, CHOSEN_THINKING))  # it went out with an export and came back
         return entry if ours else msgspec.structs.replace(entry, used=True)
+    if isinstance(entry, CustomMessageEntry):  # a program there has put it in, from wherever
+        return msgspec.structs.replace(entry, details={**(entry.details or {}), "origin": str(Origin.OUTSIDE)})
     if not isinstance(entry, MessageEntry) or isinstance(entry.message, AssistantMessage):
         return entry
     origin = Origin.OUTSIDE if isinstance(entry.message, ToolResult) else speaker

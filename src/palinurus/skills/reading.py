@@ -79,6 +79,7 @@ class SkillText(Struct, frozen=True):
     path: str
     text: str
     origin: Origin
+    source: str
 
 
 def read_file(place: SkillPlace) -> SkillText:
@@ -90,7 +91,7 @@ def read_file(place: SkillPlace) -> SkillText:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise WorkspaceError(f"{shown} is no text", hint="a script of the skill may know how to read it") from None
-    return SkillText(shown, text.replace(BASE, place.skill.folder), origin_of(place.skill))
+    return SkillText(shown, text.replace(BASE, place.skill.folder), origin_of(place.skill), source_of(place.skill))
 
 
 def instructions(skill: Skill) -> str:
@@ -104,6 +105,10 @@ def instructions(skill: Skill) -> str:
 def origin_of(skill: Skill) -> Origin:
     """What came from a registry was written by somebody else, whoever installed it (promise 18)."""
     return Origin.OUTSIDE if skill.registry else Origin.OWNER
+
+
+def source_of(skill: Skill) -> str:
+    return f"skill:{skill.name}"
 
 
 def _paths(tool: str, arguments: Mapping[str, Any]) -> Iterator[str]:

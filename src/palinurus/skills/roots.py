@@ -1,4 +1,7 @@
-"""The places where skills are looked for, the one that wins first."""
+"""The places where skills are looked for, the one that wins first.
+
+Those inside the workspace are guarded by this very list: see workspace/instructions.py and wiring/hands.py.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from msgspec import Struct
 from palinurus.config.home import Home
 from palinurus.config.offering import SkillsSettings
 from palinurus.skills.skill import Tier
+from palinurus.workspace.instructions import PROJECT_SKILLS, SKILLS
 
 BUNDLED = Path(__file__).parent / "bundled"
 
@@ -30,8 +34,8 @@ def skill_roots(
 def _all(
     workspace: Path, home: Home, settings: SkillsSettings, plugins: Sequence[Path], bundled: Path
 ) -> Iterator[tuple[Tier, Path]]:
-    yield "workspace", workspace / "skills"
-    yield "project", workspace / ".agents" / "skills"
+    yield "workspace", workspace / SKILLS
+    yield "project", workspace / PROJECT_SKILLS
     if not home.profile:  # another profile is another life
         yield "personal", home.user_home / ".agents" / "skills"
     yield "managed", home.root / "skills"

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.offering import SkillsSettings
-from palinurus.domain.messages import ContextNote, Origin, ToolCall
+from palinurus.domain.messages import ContextNote, Origin, ToolCall, ToolResult
+from palinurus.domain.provenance import OutsideText
 from palinurus.domain.tool import ToolRun
 from palinurus.skills.capabilities import restriction_of
 from palinurus.skills.catalog import Catalog, Catalogued, same_name
@@ -20,7 +21,7 @@ from palinurus.skills.commands import Invoked, command_names, parse_invocation
 from palinurus.skills.discovery import Mark
 from palinurus.skills.environment import Values, nothing, run_variables
 from palinurus.skills.offer import Offer, offer
-from palinurus.skills.reading import SkillFiles, SkillText, instructions, origin_of, read_file
+from palinurus.skills.reading import SCHEME, SkillFiles, SkillText, instructions, origin_of, read_file, source_of
 from palinurus.skills.recognising import Recogniser, Wordings
 from palinurus.skills.requirements import Surroundings, Verdict, judge
 from palinurus.skills.skill import Skill
@@ -132,7 +133,29 @@ class Skills:
 
     def called(self, run: ToolRun, invoked: Invoked) -> ToolRun:
         """The same for a skill that a person has called."""
-        return self._with(run, (invoked.skill,))
+        return self._having_read(run, (invoked.skill,))
+
+    def lasting(self, run: ToolRun) -> ToolRun:
+        """The same for skills of registries whose words the model reads from earlier runs, or from a summary of them.
+
+        What such a skill is held to holds for as long as its words are in the conversation, whoever reads them.
+        """
+        names = {same_name(text.source.removeprefix(SCHEME)) for text in run.outside if text.source.startswith(SCHEME)}
+        if not names:
+            return run
+        return self._with(run, [skill for skill in self.listing().found.skills if same_name(skill.name) in names])
+
+    def marked(self, result: ToolResult, call: ToolCall | None = None) -> ToolResult:
+        """The result, which says so when it shows the words of a skill from a registry, however it came by them."""
+        used = self._used_by(call) if call else ()
+        held = self.listing().restricted
+        shown = held.among(result.text) if any(skill.registry for skill in held.skills) else ()
+        found = (*used, *shown)
+        sources = dict.fromkeys(source_of(skill) for skill in found if origin_of(skill) == Origin.OUTSIDE)
+        more = tuple(source for source in sources if source not in result.sources)
+        if not more:
+            return result
+        return msgspec.structs.replace(result, origin=Origin.OUTSIDE, sources=(*result.sources, *more))
 
     def in_use(self, run: ToolRun) -> tuple[Skill, ...]:
         return tuple(skill for skill in self.listing().usable if skill.name in run.skills) if run.skills else ()
@@ -158,8 +181,8 @@ class Skills:
     def _having_read(self, run: ToolRun, used: Sequence[Skill]) -> ToolRun:
         """What a registry brought are words from outside, also when a command shows them (promise 18)."""
         later = self._with(run, used)
-        outside = any(origin_of(skill) == Origin.OUTSIDE for skill in used) and not later.untrusted
-        return msgspec.structs.replace(later, origin=Origin.OUTSIDE) if outside else later
+        outside = (skill for skill in used if origin_of(skill) == Origin.OUTSIDE)
+        return later.having_read(tuple(OutsideText(source=source_of(skill)) for skill in outside))
 
     def _with(self, run: ToolRun, used: Sequence[Skill]) -> ToolRun:
         """Taking up a skill twice changes nothing, and nothing is ever given back within a run."""
@@ -194,7 +217,7 @@ def called_note(invoked: Invoked) -> ContextNote:
     """What rides beside the words of somebody who calls a skill: its instructions, which need not be read any more."""
     skill = invoked.skill
     text = f"The user calls this skill for the message. Follow it.\n\n{instructions(skill)}"
-    return ContextNote("skill", text, skill.name, origin=origin_of(skill))
+    return ContextNote("skill", text, skill.name, origin=origin_of(skill), sources=(source_of(skill),))
 
 
 def skill_list(offered: Offer) -> BootstrapFile | None:

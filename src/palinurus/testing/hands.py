@@ -14,6 +14,7 @@ from palinurus.ledger.chain import BEGINNING, Link, NewSalt, Walk, erasures, lin
 from palinurus.storage.approvals import after_use, decide, id_taken, no_approval, no_grant
 from palinurus.tools.approvals.approval import Approval, Settlement
 from palinurus.tools.grants.grants import Grant, holds
+from palinurus.workspace.file_origins import FileOrigin
 
 
 class MemoryAudit:
@@ -170,3 +171,23 @@ class MemoryGrants:
 
     def _by_time(self) -> list[Grant]:
         return sorted(self.kept.values(), key=lambda grant: grant.created_at)
+
+
+class MemoryFileOrigins:
+    """Implements workspace.file_origins.FileOriginStore."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, FileOrigin] = {}  # by path
+
+    async def all(self) -> list[FileOrigin]:
+        await asyncio.sleep(0)
+        return sorted(self.kept.values(), key=lambda each: each.at)
+
+    async def put(self, entries: Sequence[FileOrigin]) -> None:
+        await asyncio.sleep(0)
+        self.kept |= {each.path: each for each in entries}
+
+    async def remove(self, paths: Sequence[str]) -> None:
+        await asyncio.sleep(0)
+        for path in paths:
+            self.kept.pop(path, None)

@@ -141,6 +141,7 @@ class Harness:
         resets: ResetPolicy | None = None,
         secrets: Sequence[str] = (),
         engine: ContextEngine | None = None,
+        files: WorkspaceFiles | None = None,
         at_once: int = 4,
         seed: int = 0,
     ) -> None:
@@ -148,7 +149,7 @@ class Harness:
         self.new_id = SeededIds(seed)
         self.model: Any = model or ScriptedProvider()  # Any: tests reach for what their own model has
         self.model_name = "model-1"
-        self.files = WorkspaceFiles(Boundary(workspace))
+        self.files = files or WorkspaceFiles(Boundary(workspace))
         self.sessions = sessions or MemorySessions(self.clock, self.new_id)
         self.inbox = inbox or MemoryInbox()
         self.outbox = self.inbox.outbox if isinstance(self.inbox, MemoryInbox) else MemoryOutbox()

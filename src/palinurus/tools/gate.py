@@ -8,6 +8,7 @@ shown. A refusal is a result that tells the model why.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -26,14 +27,35 @@ from palinurus.ledger.audit import AuditEvent, AuditLog, Kind
 from palinurus.sessions.journal import redacted
 from palinurus.tools.approvals.approval import Approval, Asker
 from palinurus.tools.grants.grants import GrantStore, covers_call
+from palinurus.tools.grants.trust import trust_in
 from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, must_ask, offered
 from palinurus.tools.policy.names import canonical
 from palinurus.tools.registry import Registry
 
-REMEMBERED = 1_000  # sessions whose tools are known without looking again
+REMEMBERED = 1_000  # sessions whose tools are known without looking again; conversations, and plans allowed in each
 KEPT_OF_A_RESULT = 2_000  # characters in the audit log; the transcript holds what the model read
 
+_YES = ("allowed-once", "allowed-always")
+
 Untrusted = Literal["ask", "deny", "allow"]
+
+
+class Yeses:
+    """Plans that a person has allowed, by conversation: such a question is not asked there twice. Gone at a restart."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[SessionKey, str], set[str]] = OrderedDict()
+
+    def add(self, run: ToolRun, digest: str) -> None:
+        known = self._known.setdefault((run.key, run.conversation), set())
+        self._known.move_to_end((run.key, run.conversation))
+        if len(known) < REMEMBERED:
+            known.add(digest)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def holds(self, run: ToolRun, digest: str) -> bool:
+        return bool(run.conversation) and digest in self._known.get((run.key, run.conversation), ())
 
 
 class Watch(Struct, frozen=True):
@@ -44,6 +66,7 @@ class Watch(Struct, frozen=True):
     audit: AuditLog
     clock: Clock
     redact: Callable[[str], str]
+    yeses: Yeses = msgspec.field(default_factory=Yeses)
 
 
 class Gate:
@@ -82,13 +105,19 @@ class Gate:
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
         """Run one call. Raises nothing but cancellation; every failure is a result."""
-        passage = _Passage(self, run, call)
         try:
-            return await passage.through()
+            return await _Passage(self, await self._with_trust(run), call).through()
         except StorageError as error:  # what cannot be written down is not done
             return failed(f"{call.name} was not run, because it could not be recorded: {error}")
         except (RecursionError, UnicodeError):  # a plan that cannot be written down in full is none
             return failed(f"{call.name} was not run: its arguments are nested too deeply or hold broken characters")
+
+    async def _with_trust(self, run: ToolRun) -> ToolRun:
+        """With what the owner trusts at this moment: it may have been said since the turn began."""
+        if not run.outside:
+            return run
+        trust = await trust_in(self.watch.grants, run.key, self.watch.clock.now_ms())
+        return msgspec.structs.replace(run, trust=trust)
 
 
 class Hands(Struct, frozen=True):
@@ -132,13 +161,8 @@ class _Passage:
         if self._run.untrusted and prepared.when_untrusted and self._gate.untrusted == "deny":
             why = f"{tool.spec.name} was not run: {prepared.when_untrusted}"
             return await self._refuse("denied: untrusted", why, prepared.plan)
-        reason = await self._reason_to_ask(tool, prepared)
-        if reason:
-            approval = await self._watch.asker.ask(self._run, prepared, reason)
-            allowed = _allows(approval, prepared, reason)
-            await self._record("decision", approval.status, _decided(approval, reason))
-            if not allowed:
-                return failed(_not_allowed(tool.spec.name, approval))
+        if (reason := await self._reason_to_ask(tool, prepared)) and (why := await self._ask(prepared, reason)):
+            return failed(why)
         await self._record("call", f"allowed: {verdict.layer}", _planned(prepared))
         try:
             output = await self._gate.tools.execute(self._run, self._call, prepared.run)
@@ -188,6 +212,8 @@ class _Passage:
     async def _reason_to_ask(self, tool: Tool, prepared: Prepared) -> str:
         """Why a person must say yes first; empty when nobody needs to."""
         run = self._run
+        if prepared.lasting and self._watch.yeses.holds(run, prepared.plan.digest):
+            return ""
         if reason := must_ask(run.restrictions, tool.spec.name):
             return reason
         if run.untrusted and prepared.when_untrusted and self._gate.untrusted != "allow":
@@ -195,6 +221,15 @@ class _Passage:
         if prepared.ask and tool.spec.name != "exec" and await self._use_grant(prepared.plan):
             return ""
         return prepared.ask
+
+    async def _ask(self, prepared: Prepared, reason: str) -> str:
+        """Why it may not be done after all; empty when a person has said yes."""
+        approval = await self._watch.asker.ask(self._run, prepared, reason)
+        allowed = _allows(approval, prepared, reason)
+        await self._record("decision", approval.status, _decided(approval, reason))
+        if prepared.lasting and allowed and approval.status in _YES:
+            self._watch.yeses.add(self._run, prepared.plan.digest)
+        return "" if allowed else _not_allowed(self._call.name, approval)
 
     async def _use_grant(self, plan: Plan) -> bool:
         """Whether a person has allowed this very call of a tool for longer. Of commands exec knows by itself."""
@@ -234,7 +269,7 @@ class _Passage:
 
 def _allows(approval: Approval, prepared: Prepared, reason: str) -> bool:
     """What is done when nobody answers holds for the tool's own question, not for what a restriction asks."""
-    if approval.status in ("allowed-once", "allowed-always"):
+    if approval.status in _YES:
         return approval.digest == prepared.plan.digest  # an answer to another question is none
     return approval.status in ("expired", "unattended") and prepared.unanswered and reason == prepared.ask
 

@@ -1,7 +1,7 @@
 """The hand that speaks elsewhere: a message to a person or a session other than the one that is talking.
 
-It is looked at before it is done, so that a turn that has read text from outside writes to nobody new without a person
-who agrees.
+It is looked at before it is done, so that a turn that has read text from outside writes to nobody but the owner without
+a person who agrees.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
 
 MAX_TEXT = 20_000
 SOMEBODY_NEW = "a message to somebody new, in a turn that has read text from outside"
+SOMEBODY_ELSE = "a message out of the owner's own conversations, in a turn that has read text from outside"
+OWN = ("main", "named", "explicit", "dashboard")
+"""Kinds of conversations that are the owner's own; who writes in `direct` may be anybody whom he knows."""
 
 
 class Outgoing(Struct, frozen=True):
@@ -40,14 +43,15 @@ def message_tool(send: Send, known: Known) -> Tool:
         to: Annotated[str, "main, telegram:42, telegram:group:7, or a session key"],
         text: Annotated[str, "what they will read"],
     ) -> Prepared | ToolOutput:
-        outgoing = Outgoing(str(_recipient(run, to)), _words(text))
+        key = _recipient(run, to)
+        outgoing = Outgoing(str(key), _words(text))
         is_known = await known(run, outgoing.to)
 
         async def deliver() -> ToolOutput:
             return ToolOutput(await send(run, outgoing))
 
         plan = Plan("message", f"message to {outgoing.to}", arguments={"to": outgoing.to, "text": outgoing.text})
-        return Prepared(plan, deliver, when_untrusted="" if is_known else SOMEBODY_NEW)
+        return Prepared(plan, deliver, when_untrusted=_reason(key, is_known), lasting=True)
 
     return message
 
@@ -57,6 +61,11 @@ def _recipient(run: ToolRun, to: str) -> SessionKey:
     if key == run.key:
         raise BadRequest("that is this very conversation", hint="just answer")
     return key
+
+
+def _reason(key: SessionKey, is_known: bool) -> str:
+    own = key.kind in OWN and not key.thread
+    return SOMEBODY_NEW if not is_known else "" if own else SOMEBODY_ELSE
 
 
 def _words(text: str) -> str:

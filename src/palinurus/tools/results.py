@@ -56,6 +56,7 @@ class About(Struct, frozen=True):
     tool: str
     private: bool
     origin: Origin
+    sources: tuple[str, ...] = ()
 
 
 class Kept(Struct, frozen=True):
@@ -169,16 +170,17 @@ class Clip(Struct, frozen=True):
 
     def _clipped(self, output: ToolOutput) -> ToolOutput:
         origin = Origin.OUTSIDE if self.outside else output.origin
+        about = About(self.tool, self.run.private, origin, output.sources)
         limit = self.run.max_characters
         if isinstance(output.content, str):
-            return msgspec.structs.replace(output, content=self._clip(output.content, limit, origin))
+            return msgspec.structs.replace(output, content=self._clip(output.content, limit, about))
         blocks: list[Text | Image] = []
         for block in output.content:
-            blocks.append(Text(self._clip(block.text, limit, origin)) if isinstance(block, Text) else block)
+            blocks.append(Text(self._clip(block.text, limit, about)) if isinstance(block, Text) else block)
             limit = max(limit - len(block.text), 0) if isinstance(block, Text) else limit
         return msgspec.structs.replace(output, content=tuple(blocks))
 
-    def _clip(self, text: str, limit: int, origin: Origin) -> str:
+    def _clip(self, text: str, limit: int, about: About) -> str:
         """At most `limit` characters and the line that says what was cut; always text that can be encoded."""
         text = text.encode("utf-8", "replace").decode()  # names of files may hold bytes that are no character
         if len(text) > limit and self.shelf:
@@ -187,14 +189,14 @@ class Clip(Struct, frozen=True):
             return text
         tail = limit // 4
         head = limit - tail
-        cut = f"[… {len(text) - limit:,} of {len(text):,} characters cut here; {self._rest(text, head, origin)} …]"
+        cut = f"[… {len(text) - limit:,} of {len(text):,} characters cut here; {self._rest(text, head, about)} …]"
         return f"{text[:head]}\n{cut}\n{text[len(text) - tail :]}"
 
-    def _rest(self, text: str, head: int, origin: Origin) -> str:
+    def _rest(self, text: str, head: int, about: About) -> str:
         if self.shelf is None:
             return "ask for a smaller part to read them"
         try:
-            name = self.shelf.keep(self.run.key, About(self.tool, self.run.private, origin), text)
+            name = self.shelf.keep(self.run.key, about, text)
         except StorageError as error:
             log.warning("a long result of %s was not kept: %s", self.tool, error)
             return "they could not be kept: ask for a smaller part to read them"

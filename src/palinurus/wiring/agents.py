@@ -51,12 +51,14 @@ from palinurus.skills.watch import SkillWatch
 from palinurus.tools.approvals.approval import Approvals, ApprovalStore
 from palinurus.tools.gate import Watch
 from palinurus.tools.grants.grants import GrantStore
+from palinurus.tools.grants.trust import trust_in
 from palinurus.tools.mcp.servers import McpServers
 from palinurus.wiring.hands import Bench, Workshop, program_path
 from palinurus.wiring.memory import Memories, Remembering
 from palinurus.wiring.models import Models, lacking
 from palinurus.wiring.policy import unknown_names
 from palinurus.wiring.skills import SkillShelves
+from palinurus.workspace.file_origins import FileOrigins, FileOriginStore
 from palinurus.workspace.seed import seed_workspace
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,7 @@ class Keeping(Struct, frozen=True):
     audit: AuditLog
     new_id: NewId
     sessions: SessionStore
+    file_origins: FileOriginStore
     tools: tuple[Tool, ...] = ()
     readonly: bool = False
     process: str = ""  # who holds the home for others, for errors that are about that process
@@ -112,7 +115,8 @@ class ConfiguredAgents:
             home.root / "derived" / "memory", self._remembering, keeping.sessions, clock, readonly=keeping.readonly
         )
         watch = Watch(self.approvals, keeping.grants, keeping.audit, clock, self.redact)
-        self._bench = Bench(home, watch, keeping.new_id, self.memories.of, self._skills_of)
+        origins = FileOrigins(keeping.file_origins)
+        self._bench = Bench(home, watch, keeping.new_id, self.memories.of, self._skills_of, origins)
         self._skill_cache = skill_cache(home)
         self.skill_watch = SkillWatch()
         self._house_tools = keeping.tools
@@ -317,6 +321,7 @@ class ConfiguredAgents:
             prune_settings(self.loaded.config, settings.agent_id),
             startup_settings(self.loaded.config, settings.agent_id),
             self.shelves.of(settings.agent_id),
+            trusted=lambda key: trust_in(self.approvals.granting.grants, key, self._clock.now_ms()),
             runtime=runtime_line(settings.agent_id),
             workspace_of=partial(hands.workspace_of, agent=settings),
             find_model=partial(self.models.find, settings=settings),
@@ -341,7 +346,8 @@ class ConfiguredAgents:
         settings = self._remembering(agent_id).settings
         if settings.recall == "off" or not settings.enabled:
             return nothing_recalled
-        return Recall(lambda question: self.memories.of(agent_id).search(question), settings, self._clock)
+        files = self._bench.files(self.workspace(agent_id))
+        return Recall(lambda question: self.memories.of(agent_id).search(question), settings, self._clock, files)
 
     async def stop_commands(self, run_id: str) -> None:
         """What a run has started in the background ends with it when somebody stops it."""

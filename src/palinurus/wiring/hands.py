@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from palinurus.agent.agent import SessionWorkspace
 from palinurus.agent.loop import Hands
-from palinurus.config.handling import HandsSettings, hands_settings
+from palinurus.config.handling import HandsSettings, hands_settings, untrusted_paths
 from palinurus.config.home import Home
 from palinurus.config.load import Loaded, resolve_secret, secret_providers
 from palinurus.config.memory_settings import memory_settings
@@ -30,6 +30,7 @@ from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.quarters import Quarters, boundary_of, prepare_private, quarters
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sandbox.seeds import follow_workspace
+from palinurus.skills.roots import skill_roots
 from palinurus.skills.skills import Skills
 from palinurus.tools.exec.exec import ExecDesk, Given, exec_tools
 from palinurus.tools.exec.processes import Processes
@@ -46,8 +47,11 @@ from palinurus.tools.results import ResultShelf, characters_for_window
 from palinurus.tools.web.tools import web_tools
 from palinurus.wiring.mcp import McpBench
 from palinurus.wiring.policy import policy_of
+from palinurus.wiring.skills import known_skills
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.file_origins import FileOrigins
 from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.instructions import Instructions, instructions_in
 
 # What lies in a home besides workspaces, for a workspace that is the home itself.
 OUR_FILES = (
@@ -66,7 +70,9 @@ class Bench:
         new_id: NewId,
         memory: Callable[[str], Memory],
         skills: Callable[[str], Skills],
+        origins: FileOrigins,
     ) -> None:
+        self.origins = origins
         self.home = home
         self.skills = skills
         self.memory = memory
@@ -80,7 +86,7 @@ class Bench:
         self._copies: dict[tuple[Path, Path, bool, bool], WorkspaceFiles] = {}
 
     def files(self, root: Path) -> WorkspaceFiles:
-        return self._files.setdefault(root, WorkspaceFiles(Boundary(root)))
+        return self._files.setdefault(root, WorkspaceFiles(Boundary(root), self.origins))
 
     def files_of(self, place: Quarters) -> WorkspaceFiles:
         """The workspace of a session. The folder of its sandbox is made when it is first used."""
@@ -88,7 +94,8 @@ class Bench:
             return self.files(place.workspace)
         prepare_private(place, place.own)
         kind = (place.workspace, place.own, place.private, place.shared)
-        return self._copies.setdefault(kind, WorkspaceFiles(boundary_of(place, self.files(place.own).boundary)))
+        boundary = boundary_of(place, self.files(place.own).boundary)
+        return self._copies.setdefault(kind, WorkspaceFiles(boundary, self.origins))
 
     async def close(self) -> None:
         await self.processes.close()
@@ -113,6 +120,7 @@ class Workshop:
         self._loaded = loaded
         self._bench = bench
         self._house_tools = house_tools  # those that reach into rooms above
+        bench.origins.use_kinds(untrusted_paths(loaded.config))
         self._made: dict[str, AgentHands] = {}
         self._wider: dict[str, tuple[tuple[Tool, ...], Gate]] = {}  # with the tools of servers, as they were last
 
@@ -129,6 +137,7 @@ class Workshop:
         return (await self._gate(agent_id)).tools.all()
 
     async def _gate(self, agent_id: str) -> Gate:
+        await self._bench.origins.load()
         made = self.of(agent_id)
         more = await made.servers.tools()
         if not more:
@@ -153,6 +162,7 @@ class Workshop:
 
     async def workspace_of(self, key: SessionKey, agent: AgentSettings) -> SessionWorkspace:
         """Where a session works, brought up to date. Trouble with it is something that the model is told."""
+        await self._bench.origins.load()
         place = self.quarters(key)
         told = describe_sandbox(place, await self.sandbox(key.agent).check())
         try:
@@ -170,12 +180,14 @@ class Workshop:
         if settings.sandbox.backend == "docker":
             sandbox = DockerSandbox(settings.sandbox.docker, bench.home.root, bench.home.user_home)
 
+        told = self._instructions(agent)
+
         def place(key: SessionKey) -> Quarters:
-            return quarters(settings.sandbox, agent.workspace, key)
+            return quarters(settings.sandbox, agent.workspace, key, told)
 
         tools = [*self._file_tools(agent.workspace, place, settings), *self._web_tools(settings), *self._house_tools]
         if memory_settings(config, bench.home, agent.agent_id).enabled:
-            tools += memory_tools(lambda: bench.memory(agent.agent_id), Boundary(agent.workspace))
+            tools += memory_tools(lambda: bench.memory(agent.agent_id), Boundary(agent.workspace), bench.origins)
         tools += exec_tools(
             ExecDesk(
                 place,
@@ -189,7 +201,9 @@ class Workshop:
                 program_path(self._loaded.env),
                 str(bench.home.user_home),
                 lambda room: prepare_private(room, agent.workspace),
-                self._given,
+                given=self._given,
+                heeds_outside=settings.untrusted != "allow",
+                origins=bench.origins,
             )
         )
         gate = Gate(
@@ -202,6 +216,12 @@ class Workshop:
         servers = bench.mcp.of(self._loaded, agent)
         return AgentHands(gate, servers, settings, policy, place, sandbox)
 
+    def _instructions(self, agent: AgentSettings) -> Instructions:
+        """What its conversations begin with, from the lists that its prompt and its skills are made from."""
+        known = known_skills(self._loaded, self._bench.home, agent.agent_id).settings
+        roots = (root.path for root in skill_roots(agent.workspace, self._bench.home, known))
+        return instructions_in(agent.workspace, agent.extra_bootstrap_files, (*roots, *known.link_targets))
+
     def _file_tools(
         self, workspace: Path, place: Callable[[SessionKey], Quarters], settings: HandsSettings
     ) -> list[Tool]:
@@ -213,7 +233,8 @@ class Workshop:
         def reach(key: SessionKey) -> Reach:
             room = place(key)
             why = "" if room.writable else "this session's sandbox may only read the workspace"
-            return Reach(bench.files_of(room), room.writable, why, closed if room.own is None else (), room.fixed)
+            mine = closed if room.own is None else ()
+            return Reach(bench.files_of(room), room.writable, why, mine, room.fixed, room.instructions)
 
         clock = bench.watch.clock
         tools = [*file_tools(reach, bench.shelf, self._skill_lines), *edit_tools(reach, clock), find_tool(reach)]
@@ -226,7 +247,7 @@ class Workshop:
     def _skill_lines(self, key: SessionKey, path: str) -> Lines | None:
         """A file of a skill, which may lie outside the workspace."""
         found = self._bench.skills(key.agent).text(path)
-        return Lines(found.path, text_lines(found.text), found.origin) if found else None
+        return Lines(found.path, text_lines(found.text), found.origin, (found.source,)) if found else None
 
     def _given(self, run: ToolRun, sandboxed: bool) -> Given:
         if not run.skills:

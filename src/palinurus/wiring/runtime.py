@@ -55,6 +55,7 @@ from palinurus.operations import (
     skills,
     status,
     tools,
+    trust,
     usage,
     workspace,
 )
@@ -64,6 +65,7 @@ from palinurus.operations.config import Ground
 from palinurus.operations.house import House
 from palinurus.operations.register import Register
 from palinurus.operations.table import Table
+from palinurus.operations.trust import trust_command
 from palinurus.providers.relay import Sleep
 from palinurus.storage.access import SqliteAccess
 from palinurus.storage.approvals import SqliteApprovals, SqliteGrants
@@ -71,6 +73,7 @@ from palinurus.storage.audit import SqliteAudit
 from palinurus.storage.database import Database, OnCommit
 from palinurus.storage.examine import was_spoken_to
 from palinurus.storage.exporting import SqliteExporter
+from palinurus.storage.file_origins import SqliteFileOrigins
 from palinurus.storage.forgetting import SqliteForgetting
 from palinurus.storage.importing import SqliteImporter
 from palinurus.storage.outbox import SqliteOutbox
@@ -93,7 +96,7 @@ from palinurus.workspace.boundary import Boundary
 ROOMS = (
     agents, agent_files, sessions, session_changes, session_cleanup, session_compaction, status, models, usage, tools,
     approvals, audit, sandbox, mcp, memory, skills, gateway, delivery, runs, workspace, session_export, migrate, backup,
-    forget, ingest, export, session_import,
+    forget, ingest, export, session_import, trust,
 )  # fmt: skip
 TABLE = Table(row for room in ROOMS for row in room.OPERATIONS)
 
@@ -137,6 +140,7 @@ class Runtime:
             audit,
             random_id,
             store,
+            SqliteFileOrigins(self._database),
             own,
             readonly=readonly,
             process=process,
@@ -192,6 +196,7 @@ class Runtime:
             "context": self._say_context,
             "models": self._say_models,
             "approve": self._approve,
+            "trust": self._trust,
         }
 
     def when_committed(self, told: OnCommit) -> None:
@@ -233,8 +238,13 @@ class Runtime:
 
     async def _approve(self, key: SessionKey, words: str, inbound: Inbound) -> str:
         owner = inbound.origin == Origin.OWNER
-        by = inbound.sender if inbound.channel == "cli" else f"{inbound.channel}:{inbound.sender}"
-        return await answer_command(self.agents.approvals, session_key=str(key), words=words, by=by, owner=owner)
+        return await answer_command(
+            self.agents.approvals, session_key=str(key), words=words, by=_speaker(inbound), owner=owner
+        )
+
+    async def _trust(self, key: SessionKey, words: str, inbound: Inbound) -> str:
+        owner = inbound.origin == Origin.OWNER
+        return await trust_command(self.house, key, words, _speaker(inbound), owner=owner)
 
     def _workspace_of(self, agent_id: str) -> Boundary:
         return self.agents.get(agent_id).files.boundary
@@ -257,6 +267,10 @@ class Runtime:
 
     async def _say_models(self, _: SessionKey, __: str, ___: Inbound) -> str:
         return await chat_models(self._ground)
+
+
+def _speaker(inbound: Inbound) -> str:
+    return inbound.sender if inbound.channel == "cli" else f"{inbound.channel}:{inbound.sender}"
 
 
 def make_home(root: Path) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.file_origins import FileOrigins
 
 Mode = Literal["full", "subagent", "heartbeat"]
 
@@ -93,8 +94,9 @@ class BootstrapFile(Struct, frozen=True):
 class WorkspaceFiles:
     """Reads of one workspace, cached by (device, inode, size, mtime). Safe to use from several threads."""
 
-    def __init__(self, boundary: Boundary) -> None:
+    def __init__(self, boundary: Boundary, origins: FileOrigins | None = None) -> None:
         self.boundary = boundary
+        self.origins = origins or FileOrigins()
         self._cache = _Cache()
 
     def read(self, path: str, *, fresh: bool = False) -> FileText | Missing | Unreadable:
@@ -119,6 +121,10 @@ class WorkspaceFiles:
         if not fresh and _key(after) == key and read_at - after.st_mtime_ns > _SETTLED_NS:
             self._cache.put(key, found)
         return found
+
+    def sources_of(self, place: str) -> tuple[str, ...]:
+        """Where the words of a file come from, as far as that is outside: see file_origins.py."""
+        return self.origins.sources_of(self.boundary, place)
 
     def bootstrap_files(self, mode: Mode, private: bool, extra: Sequence[str] = ()) -> list[BootstrapFile]:
         """What a prompt shows of the workspace, in order. Blank files are left out, as are those not meant for it."""

@@ -22,6 +22,7 @@ from palinurus.tools.exec.exec import ExecDesk, exec_tools
 from palinurus.tools.exec.processes import Processes
 from palinurus.tools.grants.grants import Grant
 from palinurus.tools.registry import Registry
+from palinurus.workspace.file_origins import FileOrigins
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 FULL = ExecSettings(security="full", ask="off")
@@ -82,6 +83,8 @@ class Bench:
         elevated: ElevatedSettings | None = None,
         grants: Sequence[Grant] = (),
         network: bool = False,
+        heeds_outside: bool = True,
+        origins: FileOrigins | None = None,
     ) -> None:
         self.made.append(self)
         self.workspace = workspace
@@ -103,6 +106,8 @@ class Bench:
             processes=self.processes,
             path=PATH,
             home=str(workspace),
+            heeds_outside=heeds_outside,
+            origins=origins or FileOrigins(),
         )
         self.exec, self.process = exec_tools(self.desk)
         self.registry = Registry((self.exec, self.process))

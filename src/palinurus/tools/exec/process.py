@@ -27,6 +27,7 @@ MAX_WRITE = 100_000
 WRITE_SECONDS = 10.0
 WROTE_OUTSIDE = "input for a program outside the sandbox, asked for in a turn that has read text from outside"
 WROTE_UNGUARDED = "input for a program that was started before this turn had read text from outside"
+WROTE_OUT = "input for a program that has a network, asked for in a turn that has read text from outside"
 AS_GOOD_AS_A_COMMAND = "what is typed into a program outside the sandbox is as good as a command there"
 
 
@@ -47,14 +48,14 @@ def process_tool(processes: Processes, settings: ExecSettings) -> Tool:
         close: Annotated[bool, "write: end of input after it"] = False,
     ) -> Prepared | ToolOutput:
         if action == "list":
-            return _free("list the commands in the background", lambda: _listed(processes.of(run.key)))
+            return _free("list the commands in the background", lambda: _listed(run, processes.of(run.key)))
         job = processes.get(run.key, process_id)
         if action == "poll":
-            return _free(f"poll process {job.id}", lambda: _polled(job, wait_ms / 1000))
+            return _free(f"poll process {job.id}", lambda: _polled(run, job, wait_ms / 1000))
         if action == "log":
-            return _free(f"log of process {job.id}", lambda: _logged(job, lines))
+            return _free(f"log of process {job.id}", lambda: _logged(run, job, lines))
         if action == "kill":
-            return _free(f"end process {job.id}", lambda: _killed(job))
+            return _free(f"end process {job.id}", lambda: _killed(run, job))
         if not (text or close) or len(text) > MAX_WRITE:
             return failed(f"process: give text, at most {MAX_WRITE} characters of it, or close to end the input.")
         return _writing(run, job, _Input(text, close), settings)
@@ -71,11 +72,12 @@ def _writing(run: ToolRun, job: Job, given: _Input, settings: ExecSettings) -> P
     arguments = {"processId": job.id, "command": about.command, "text": text, "close": given.close}
     plan = Plan("process", f"write {text!r} to {about.command}", where=about.where, arguments=arguments)
     if about.where != "host":
-        return Prepared(plan, lambda: _written(job, given), when_untrusted="" if about.guarded else WROTE_UNGUARDED)
+        why = WROTE_UNGUARDED if not about.guarded else WROTE_OUT if about.network and run.private else ""
+        return Prepared(plan, lambda: _written(run, job, given), when_untrusted=why)
     ask = "" if _is_free(run, job, settings) else AS_GOOD_AS_A_COMMAND
     return Prepared(
         plan,
-        lambda: _written(job, given),
+        lambda: _written(run, job, given),
         refusal=_refusal(run, settings, ask),
         ask=ask,
         when_untrusted=WROTE_OUTSIDE,
@@ -97,22 +99,36 @@ def _refusal(run: ToolRun, settings: ExecSettings, ask: str) -> str:
     return f"process: nothing was written, because nobody may be asked: {ask}" if settings.ask == "off" and ask else ""
 
 
-async def _listed(jobs: list[Job]) -> ToolOutput:
+def _with_origin(run: ToolRun, told: ToolOutput, *jobs: Job) -> ToolOutput:
+    """What another run has started that had read text from outside may show that text here, in a fresh conversation."""
+    others = [job.about.files.heard for job in jobs if job.about.files and job.about.run_id != run.run_id]
+    if not any(untrusted for untrusted, _ in others):
+        return told
+    sources = dict.fromkeys((*told.sources, *(source for _, known in others for source in known)))
+    return replace(told, origin=Origin.OUTSIDE, sources=tuple(sources))
+
+
+async def _listed(run: ToolRun, jobs: list[Job]) -> ToolOutput:
     lines = [f"{job.id} · {job.state()} · {job.about.command[:200]}" for job in jobs]
-    return ToolOutput("\n".join(lines) or "no command of this session is in the background", origin=Origin.AGENT)
+    text = "\n".join(lines) or "no command of this session is in the background"
+    return _with_origin(run, ToolOutput(text, origin=Origin.AGENT), *jobs)
 
 
-async def _polled(job: Job, seconds: float) -> ToolOutput:
+async def _polled(run: ToolRun, job: Job, seconds: float) -> ToolOutput:
     await job.stirs(seconds)
-    return job.told(job.news() or ("(nothing new)" if job.ended is None else ""))
+    told = await job.tell(job.news(), or_else="(nothing new)" if job.ended is None else "")
+    return _with_origin(run, told, job)
 
 
-async def _logged(job: Job, lines: int) -> ToolOutput:
+async def _logged(run: ToolRun, job: Job, lines: int) -> ToolOutput:
     text = job.output.text()
-    return job.told("\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text)
+    told = await job.tell("\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text)
+    return _with_origin(run, told, job)
 
 
-async def _written(job: Job, given: _Input) -> ToolOutput:
+async def _written(run: ToolRun, job: Job, given: _Input) -> ToolOutput:
+    if run.untrusted and job.about.files is not None:
+        job.about.files.tainted = True
     try:
         async with asyncio.timeout(WRITE_SECONDS):
             await job.write(given.text.encode("utf-8", "replace"), close=given.close)
@@ -121,6 +137,7 @@ async def _written(job: Job, given: _Input) -> ToolOutput:
     return job.told("written")
 
 
-async def _killed(job: Job) -> ToolOutput:
+async def _killed(run: ToolRun, job: Job) -> ToolOutput:
     await job.kill()
-    return replace(job.told(job.news()), is_error=False)  # as it was asked for
+    told = _with_origin(run, await job.tell(job.news()), job)
+    return replace(told, is_error=False)  # as it was asked for

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
@@ -21,6 +22,7 @@ from palinurus.domain.messages import Origin
 from palinurus.domain.plan import Where
 from palinurus.domain.tool import ToolOutput
 from palinurus.sandbox.sandbox import Ended, Process
+from palinurus.tools.exec.command_files import CommandFiles
 from palinurus.tools.exec.output import Output
 
 BACKGROUND = 16  # of one agent at the same time
@@ -44,7 +46,9 @@ class About(Struct, frozen=True):
     terminal: bool = False
     listens: bool = False  # whether its standard input stays open
     free: bool = False  # on the host: whether it was started where nobody needs to be asked
+    network: bool = False  # in the sandbox: whether it has one
     guarded: bool = False  # in the sandbox: whether it can only read what conversations begin with
+    files: CommandFiles | None = None  # what it reads and writes in the workspace
 
 
 class Job:
@@ -108,6 +112,16 @@ class Job:
         stopped = self.ended is not None and bool(self.ended.reason)
         return ToolOutput(f"{told}[{self.state()}{place}]", stopped, self.about.origin, details)
 
+    async def tell(self, text: str, *, or_else: str = "", then: str = "") -> ToolOutput:
+        """A result of what it wrote, with where that comes from; `or_else` when it wrote nothing."""
+        told = self.told(f"{text or or_else}{then}")
+        if self.about.files is None:
+            return told
+        if self.ended is None:
+            await self.about.files.enter()
+        sources = await self.about.files.sources(text)
+        return replace(told, origin=Origin.OUTSIDE, sources=sources) if sources else told
+
     async def write(self, data: bytes, *, close: bool = False) -> None:
         if self.ended is not None:
             raise BadRequest(f"process {self.id} has ended", hint="start it again")
@@ -145,9 +159,18 @@ class Job:
                 await asyncio.wait({reading}, timeout=DRAIN_SECONDS)
         finally:
             reading.cancel()
+        await self._enter_files()
         self.ended_at = self._clock.now_ms()
         self.ended = ended
         self._stir.set()
+
+    async def _enter_files(self) -> None:
+        """Before anybody hears that it has ended."""
+        try:
+            if self.about.files is not None:
+                await self.about.files.enter()
+        except PalinurusError as error:
+            log.error("what process %s has changed could not be entered: %s", self.id, error)  # noqa: TRY400
 
     async def _sweep(self) -> None:
         """End what it left behind: nobody could find it any more. A sandbox ends with its first process."""

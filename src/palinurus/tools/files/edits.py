@@ -13,22 +13,23 @@ import hashlib
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
 from palinurus.domain.function_tool import prepared_tool
 from palinurus.domain.plan import Plan
 from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
-from palinurus.tools.files.reach import Reach, Reaching, is_instructions, reaching, writing
+from palinurus.tools.files.ledger import FileLedger, Saved, is_note, mark_new_lines
+from palinurus.tools.files.reach import Reach, Reaching, reaching, writing
 from palinurus.tools.files.replace import Edit, apply_edits, decode, difference, encode
 from palinurus.workspace.backups import is_owned, keep_backup, loses
 from palinurus.workspace.files import WorkspaceFiles, is_private
 from palinurus.workspace.steps import Guard
-from palinurus.workspace.write import NEW_FILE, Change, Written, delete_file, rewrite, whereabouts
+from palinurus.workspace.write import NEW_FILE, Change, delete_file, rewrite, whereabouts
 
 MAX_PLANNED = 2_000  # characters of a text that a person is shown; the digest beside them covers all
 
@@ -49,7 +50,7 @@ def edit_tools(files: WorkspaceFiles | Reaching, clock: Clock) -> tuple[Tool, ..
         pen = await asyncio.to_thread(lambda: Pen(run, reach(run.key), clock, (path,)))
         data = encode("content", content)
         plan = Plan("write", f"write {pen.places[0]}: {size(data)}", arguments=shown(pen.places[0], content))
-        return pen.prepared(plan, lambda: ToolOutput(_wrote(pen.write(path, lambda *_: data))))
+        return pen.prepared(plan, lambda: ToolOutput(_wrote(pen.write(path, lambda *_: data, whole=True))))
 
     @prepared_tool("edit", "Replace exact text in a file. Give old and new, or several in edits: all are done or none.")
     async def edit(
@@ -68,7 +69,8 @@ def edit_tools(files: WorkspaceFiles | Reaching, clock: Clock) -> tuple[Tool, ..
         pen = await asyncio.to_thread(lambda: Pen(run, reach(run.key), clock, (path,)))
         about = shown(pen.places[0], msgspec.json.encode(changes).decode())
         plan = Plan("edit", f"edit {pen.places[0]}: {_counted(len(changes), 'replacement')}", arguments=about)
-        return pen.prepared(plan, lambda: ToolOutput(_edited(pen.write(path, _editing(path, changes), create=False))))
+        work = _editing(path, changes)
+        return pen.prepared(plan, lambda: ToolOutput(_edited(pen.write(path, work, create=False))), shows=True)
 
     @prepared_tool("delete", "Delete a file. A copy is kept in .pal/backups.")
     async def delete(run: ToolRun, path: Annotated[str, "relative to the workspace"]) -> Prepared | ToolOutput:
@@ -81,18 +83,6 @@ def edit_tools(files: WorkspaceFiles | Reaching, clock: Clock) -> tuple[Tool, ..
         return pen.prepared(plan, lambda: ToolOutput(_deleted(pen.delete(path, before, keep=True))))
 
     return tuple(also_called(each, _ALSO_CALLED) for each in (write, edit, delete))
-
-
-class Saved(Struct, frozen=True):
-    """What was done to one file, and where a copy of what it held lies."""
-
-    written: Written
-    backup: str = ""
-
-    @property
-    def remarks(self) -> str:
-        said = f"; what it held is in {self.backup}" if self.backup else ""
-        return said + ("; its other names (hard links) keep the old content" if self.written.other_names else "")
 
 
 class Pen:
@@ -109,11 +99,17 @@ class Pen:
         for path, place in zip(paths, self.places, strict=True):
             writing(run, reach, path)(place)
             self._check_links(path)
-        self._instructions = tuple(place for place in self.places if is_instructions(place))
+        self._begins = reach.instructions.followed(self._boundary.root)
+        self._instructions = tuple(place for place in self.places if self._begins.hold(place))
+        self._ledger = FileLedger(run, reach.files, clock, self._begins)
 
-    def prepared(self, plan: Plan, work: Callable[[], ToolOutput]) -> Prepared:
+    def prepared(
+        self, plan: Plan, work: Callable[[], ToolOutput], moves: Mapping[str, str] = {}, *, shows: bool = False
+    ) -> Prepared:
+        """`moves`: places by those that they move to; `shows`: the result tells what is in the files."""
         why = f"{self._instructions[0]} is read at the beginning of later conversations" if self._instructions else ""
-        return Prepared(plan, lambda: asyncio.to_thread(work), when_untrusted=why)
+        go = partial(self._ledger.around, work, self.places, moves, shows=shows)
+        return Prepared(plan, go, when_untrusted=why)
 
     def _check_links(self, path: str) -> None:
         """A difference and a backup would tell what is in the file that is replaced."""
@@ -133,18 +129,20 @@ class Pen:
         except NotFound:
             return None
 
-    def write(self, path: str, change: Change, *, create: bool = True) -> Saved:
-        backup = ""
+    def write(self, path: str, change: Change, *, create: bool = True, whole: bool = False) -> Saved:
+        backup, marked = "", False
 
         def keeping(place: str, before: bytes | None) -> bytes:
-            nonlocal backup
+            nonlocal backup, marked
             after = change(place, before)
+            if self._run.untrusted and is_note(place):
+                after, marked = mark_new_lines(before, after), True
             backup = self._keep(place, before, after)
             return after
 
         mode = 0o600 if any(map(is_private, self.places)) else NEW_FILE
         written = rewrite(self._boundary, path, keeping, create=create, mode=mode, guard=self._guard(path))
-        return Saved(written, backup)
+        return self._ledger.note(Saved(written, backup, whole or written.before is None, marked))
 
     def delete(self, path: str, expected: bytes, *, keep: bool = False) -> Saved:
         """`keep`: a copy of any file, not only of a person's markdown."""
@@ -155,7 +153,8 @@ class Pen:
             unchanged(path, before, expected)
             backup = self._keep(place, before, None, keep)
 
-        return Saved(delete_file(self._boundary, path, check, guard=self._guard(path)), backup)
+        gone = delete_file(self._boundary, path, check, guard=self._guard(path))
+        return self._ledger.note(Saved(gone, backup))
 
     def _keep(self, place: str, before: bytes | None, after: bytes | None, always: bool = False) -> str:
         if before is None or not (always or is_owned(place)) or not loses(before, after):
@@ -168,7 +167,7 @@ class Pen:
 
         def guard(place: str) -> None:
             may_write(place)
-            if self._run.untrusted and is_instructions(place) and place not in self._instructions:
+            if self._run.untrusted and self._begins.hold(place) and place not in self._instructions:
                 raise WorkspaceError(f"{path} was replaced while it was being opened", hint="try again")
 
         return guard

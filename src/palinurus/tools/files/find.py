@@ -14,6 +14,7 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.function_tool import tool
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
 from palinurus.tools.files.reach import Reach, Reaching, may_see, reaching, reading
+from palinurus.tools.files.sources import from_files, sources_of_names
 from palinurus.workspace.boundary import Found
 from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.write import whereabouts
@@ -46,7 +47,9 @@ def find_tool(files: WorkspaceFiles | Reaching) -> Tool:
             lines.append(f"[{len(matching) - max:,} more match: narrow the pattern or the path]")
         if not whole:
             lines.append("[only a part of the files was looked at: name a smaller directory]")
-        return ToolOutput("\n".join(lines))
+        shown = [found.path for found in matching[:max]]
+        sources = await asyncio.to_thread(lambda: sources_of_names(reach(run.key).files, shown))
+        return from_files("\n".join(lines), sources)
 
     return find
 

@@ -38,7 +38,9 @@ def patch_tool(files: WorkspaceFiles | Reaching, clock: Clock) -> Tool:
         sections = parse_patch(input)
         pen = await asyncio.to_thread(lambda: Pen(run, reach(run.key), clock, _paths(sections)))
         plan = Plan("apply_patch", f"patch {', '.join(pen.places)}", arguments=shown(", ".join(pen.places), input))
-        return pen.prepared(plan, lambda: _commit(pen, _staged(pen, sections)))
+        places = dict(zip(_paths(sections), pen.places, strict=True))
+        moves = {places[each.move_to]: places[each.path] for each in sections if each.move_to}
+        return pen.prepared(plan, lambda: _commit(pen, _staged(pen, sections)), moves, shows=True)
 
     return also_called(apply_patch, {"patch": "input"})
 

@@ -14,12 +14,12 @@ from msgspec import Struct
 from palinurus.domain.errors import WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import ToolRun
-from palinurus.workspace.files import BOOTSTRAP, WorkspaceFiles, is_private
+from palinurus.workspace.files import WorkspaceFiles, is_private
+from palinurus.workspace.instructions import INSTRUCTIONS, Instructions
 from palinurus.workspace.steps import Guard
 
 # `.git` holds hooks and settings that git runs as programs, outside every sandbox; `.pal` holds our backups.
 PROTECTED = frozenset({".git", ".pal"})
-_INSTRUCTIONS = frozenset(slot.name.casefold() for slot in BOOTSTRAP)
 
 
 class Reach(Struct, frozen=True):
@@ -30,6 +30,7 @@ class Reach(Struct, frozen=True):
     why: str = ""  # it is not writable
     closed: tuple[str, ...] = ()  # directories inside the workspace that belong to pal itself: see `closed_in`
     fixed: frozenset[str] = frozenset()  # files that can only be read
+    instructions: Instructions = INSTRUCTIONS  # what later conversations begin with
 
     def is_closed(self, place: str) -> bool:
         return any(place == each or place.startswith(f"{each}/") for each in self.closed)
@@ -88,9 +89,3 @@ def writing(run: ToolRun, reach: Reach, asked: str) -> Guard:
 def may_see(run: ToolRun, reach: Reach, place: str) -> bool:
     """The same as a question, for lists that leave out what they may not name."""
     return (run.private or not is_private(place)) and not reach.is_closed(place)
-
-
-def is_instructions(place: str) -> bool:
-    """Whether it is read at the beginning of later conversations: what is written there speaks for the owner."""
-    parts = place.casefold().split("/")
-    return (len(parts) == 1 and parts[0] in _INSTRUCTIONS) or parts[0] == "skills"

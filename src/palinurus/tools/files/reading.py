@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -18,8 +18,10 @@ from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Origin, Text
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
+from palinurus.tools.files.matcher import Hit
 from palinurus.tools.files.reach import Reach, Reaching, may_see, reaching, reading
 from palinurus.tools.files.search import Document, search
+from palinurus.tools.files.sources import from_files, is_marked, sources_of_names
 from palinurus.tools.results import SCHEME, ResultShelf, pieces
 from palinurus.workspace import pictures
 from palinurus.workspace.files import FileText, Missing, WorkspaceFiles, is_private
@@ -52,11 +54,11 @@ def file_tools(
             if isinstance(opened, ToolOutput):
                 return opened
             found = opened
-        return ToolOutput(_page(found, offset, limit, run.max_characters - MARGIN), origin=found.origin)
+        return _shown(found, _page(found, offset, limit, run.max_characters - MARGIN))
 
     @tool("ls", "List a directory of the workspace. Directories end with a slash.")
     async def ls(run: ToolRun, path: Annotated[str, "relative to the workspace"] = ".") -> ToolOutput:
-        return ToolOutput(await asyncio.to_thread(lambda: _names(run, reach(run.key), path)))
+        return await asyncio.to_thread(lambda: _names(run, reach(run.key), path))
 
     @tool("grep", "Find lines in the workspace's text files. Case is ignored. Answers path#Lline: text.")
     async def grep(
@@ -67,7 +69,7 @@ def file_tools(
     ) -> ToolOutput:
         if path.startswith(SCHEME):
             kept = await asyncio.to_thread(_kept, shelf, run, path)
-            gathered = Gathered(((path, "\n".join(kept.lines)),), origin=kept.origin)
+            gathered = Gathered(((path, "\n".join(kept.lines)),), origin=kept.origin, sources=kept.sources)
         else:
             gathered = await asyncio.to_thread(lambda: _gather(run, reach(run.key), path))
         hits = await search(pattern, gathered.documents, max + 1)
@@ -76,7 +78,10 @@ def file_tools(
             lines.append(f"no line in {path} matches {pattern!r}")
         if len(hits) > max:
             lines.append(f"[more than {max} lines match: narrow the pattern or the path]")
-        return ToolOutput("\n".join([*lines, *gathered.remarks]), origin=gathered.origin)
+        text = "\n".join([*lines, *gathered.remarks])
+        if gathered.origin == Origin.OUTSIDE:
+            return ToolOutput(text, origin=gathered.origin, sources=gathered.sources)
+        return from_files(text, await asyncio.to_thread(lambda: _sources_of_hits(reach(run.key), hits[:max])))
 
     return read, ls, grep
 
@@ -87,6 +92,7 @@ class Lines(Struct, frozen=True):
     name: str
     lines: list[str]
     origin: Origin = Origin.OWNER
+    sources: tuple[str, ...] = ()
 
 
 Elsewhere = Callable[[SessionKey, str], Lines | None]
@@ -100,6 +106,7 @@ class Gathered(Struct, frozen=True):
     documents: tuple[Document, ...]
     remarks: tuple[str, ...] = ()
     origin: Origin = Origin.OWNER
+    sources: tuple[str, ...] = ()
 
 
 def text_lines(text: str) -> list[str]:
@@ -114,7 +121,7 @@ def _kept(shelf: ResultShelf | None, run: ToolRun, path: str) -> Lines:
     if shelf is None:
         raise NotFound(f"there is no {path[:80]}", hint="long results are not kept here")
     kept = shelf.load(run, path)
-    return Lines(path, pieces(kept.text), kept.about.origin)
+    return Lines(path, pieces(kept.text), kept.about.origin, kept.about.sources)
 
 
 def _open(run: ToolRun, reach: Reach, path: str) -> Lines | ToolOutput:
@@ -123,7 +130,8 @@ def _open(run: ToolRun, reach: Reach, path: str) -> Lines | ToolOutput:
     if picture is not None:
         return picture
     found = _load(run, reach, path)
-    return Lines(found.path, text_lines(found.text))
+    sources = reach.files.sources_of(found.path)
+    return Lines(found.path, text_lines(found.text), Origin.OUTSIDE if sources else Origin.OWNER, sources)
 
 
 def _picture(run: ToolRun, reach: Reach, path: str) -> ToolOutput | None:
@@ -136,7 +144,7 @@ def _picture(run: ToolRun, reach: Reach, path: str) -> ToolOutput | None:
         place, data = file.path, file.read(pictures.MAX_BYTES)
     image = pictures.fit_image(data)
     blocks: tuple[Text | Image, ...] = (Text(f"{place} ({image.mime_type}, {len(data):,} bytes)"), image)
-    return ToolOutput(blocks)
+    return from_files(blocks, reach.files.sources_of(place))
 
 
 def _load(run: ToolRun, reach: Reach, path: str) -> FileText:
@@ -166,6 +174,12 @@ def _page(found: Lines, offset: int, limit: int, room: int) -> str:
     return "\n".join([f"{name} (lines {offset}-{last} of {len(lines)})", *shown, *more])
 
 
+def _shown(found: Lines, page: str) -> ToolOutput:
+    if found.origin != Origin.OUTSIDE and is_marked(found.name, page):
+        return from_files(page, (f"file:{found.name}",))
+    return ToolOutput(page, origin=found.origin, sources=found.sources)
+
+
 def _short(line: str) -> str:
     line = line.rstrip("\r")
     if len(line) <= MAX_LINE:
@@ -173,7 +187,7 @@ def _short(line: str) -> str:
     return f"{line[:MAX_LINE]}[… {len(line) - MAX_LINE:,} more characters in this line]"
 
 
-def _names(run: ToolRun, reach: Reach, path: str) -> str:
+def _names(run: ToolRun, reach: Reach, path: str) -> ToolOutput:
     guard = reading(run, reach, path)
     guard(path)
     listing = reach.files.boundary.list_directory(path, max_entries=MAX_NAMES)
@@ -186,7 +200,17 @@ def _names(run: ToolRun, reach: Reach, path: str) -> str:
     ]
     if not listing.complete:
         names.append(f"[more than {MAX_NAMES} entries: list a directory below]")
-    return "\n".join(names) or "[empty]"
+    sources = sources_of_names(reach.files, [prefix + name for name in names])
+    return from_files("\n".join(names) or "[empty]", sources)
+
+
+def _sources_of_hits(reach: Reach, hits: Sequence[Hit]) -> tuple[str, ...]:
+    """Of the files that are shown. A note that says it is from outside is, whoever finds it."""
+    found: dict[str, None] = {}
+    for place in dict.fromkeys(where for where, _, _ in hits):
+        found |= dict.fromkeys(reach.files.sources_of(place))
+    found |= {f"file:{where}": None for where, _, text in hits if is_marked(where, text)}
+    return tuple(found)
 
 
 def _gather(run: ToolRun, reach: Reach, path: str) -> Gathered:

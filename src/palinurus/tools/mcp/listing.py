@@ -37,6 +37,7 @@ class ListedTool(Struct, frozen=True):
     name: str
     description: str
     parameters: dict[str, Any]
+    read_only: bool = False  # whether its server says that it changes nothing
 
 
 class Listing(Struct, frozen=True):
@@ -61,9 +62,11 @@ def _tool(name: str, said: Mapping[str, Any]) -> ListedTool:
     parameters = _schema(said.get("inputSchema"))
     words = next((text for key in ("description", "title") if isinstance(text := said.get(key), str) and text), "")
     description = _cut(harmless(words).strip(), MAX_DESCRIPTION) or name
+    hints = said.get("annotations")
+    read_only = isinstance(hints, Mapping) and hints.get("readOnlyHint") is True
     if parameters is None:
-        return ListedTool(name, f"{description} (takes a JSON object; its schema cannot be shown)", OPEN)
-    return ListedTool(name, description, parameters)
+        return ListedTool(name, f"{description} (takes a JSON object; its schema cannot be shown)", OPEN, read_only)
+    return ListedTool(name, description, parameters, read_only)
 
 
 def _schema(sent: Any) -> dict[str, Any] | None:

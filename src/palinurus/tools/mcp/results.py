@@ -24,7 +24,7 @@ MAX_PICTURE = 5 * 1024 * 1024  # characters of base64
 async def read_result(server: str, sent: Any) -> ToolOutput:
     """Never raises for JSON: what is of no known form is told."""
     if not isinstance(sent, Mapping):
-        return outside(f"{server} answered what is no result", is_error=True)
+        return outside(server, f"{server} answered what is no result", is_error=True)
     blocks = sent.get("content")
     texts: list[str] = []
     pictures: list[Image] = []
@@ -42,11 +42,12 @@ async def read_result(server: str, sent: Any) -> ToolOutput:
         text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} characters more were thrown away]"
     words = wrapped(server, text or "[no text]")
     failed = sent.get("isError") is True
-    return ToolOutput((Text(words), *pictures) if pictures else words, is_error=failed, origin=Origin.OUTSIDE)
+    content: str | tuple[Text | Image, ...] = (Text(words), *pictures) if pictures else words
+    return ToolOutput(content, is_error=failed, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
 
 
-def outside(text: str, *, is_error: bool = False) -> ToolOutput:
-    return ToolOutput(harmless(text), is_error=is_error, origin=Origin.OUTSIDE)
+def outside(server: str, text: str, *, is_error: bool = False) -> ToolOutput:
+    return ToolOutput(harmless(text), is_error=is_error, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
 
 
 async def _shown(block: Any, *, room: int) -> str | Image:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError
+from palinurus.domain.function_tool import failed
 from palinurus.domain.tool import MALFORMED, ToolOutput
 from palinurus.tools.mcp.connection import Connection, ServerGone
 from palinurus.tools.mcp.listing import Listing, Shelf, read_listing
@@ -79,7 +80,7 @@ class McpServer:
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
         """Whatever goes wrong is a result. Cancelled, it tells the server and returns at once."""
         if MALFORMED in arguments:
-            return outside(f"the arguments were not JSON: {str(arguments[MALFORMED])[:200]!r}", is_error=True)
+            return failed(f"the arguments were not JSON: {str(arguments[MALFORMED])[:200]!r}")
         limit, name = self.settings.timeout_seconds, self.settings.name
         work = self._keep(self._called(tool, arguments))
         try:
@@ -87,11 +88,11 @@ class McpServer:
         finally:
             work.cancel()  # of no effect when it is done
         if not done:
-            return outside(f"{name} did not answer within {limit:g} s; it was told to give up", is_error=True)
+            return outside(name, f"{name} did not answer within {limit:g} s; it was told to give up", is_error=True)
         try:
             return await read_result(name, work.result())
         except PalinurusError as error:
-            return outside(f"{name}: {self._shelf.redact(str(error))}", is_error=True)
+            return outside(name, f"{name}: {self._shelf.redact(str(error))}", is_error=True)
 
     async def test(self) -> None:
         """Reach it now, whatever was before, and ask for its tools. Raises PalinurusError."""

@@ -15,12 +15,16 @@ from typing import Any
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import NotFound
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun, ToolSpec
+from palinurus.domain.plan import Plan
+from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.tools.mcp import package
 from palinurus.tools.mcp.listing import ListedTool, Listing, Shelf
 from palinurus.tools.mcp.naming import Named, name_tools
 from palinurus.tools.mcp.server import FIRST_SECONDS, McpServer, ServerStanding
 from palinurus.tools.mcp.settings import ServerSettings
+from palinurus.tools.web.addresses import urls_among, why_ask
+
+CHANGES = "a tool of a server that may change or send something, in a turn that has read text from outside"
 
 
 class McpServers:
@@ -42,6 +46,7 @@ class McpServers:
         self._named: tuple[Named, ...] = ()
         self._remarks: tuple[str, ...] = ()
         self._tools: tuple[Tool, ...] = ()
+        self._listed: tuple[ListedTool, ...] = ()
 
     @property
     def listed(self) -> tuple[Tool, ...]:
@@ -110,8 +115,9 @@ class McpServers:
         self._named, told = name_tools(listed)
         self._remarks = (*told, *_left_out(self._servers.values()))
         tools = tuple(self._tool(each, listed[each.server, each.tool]) for each in self._named)
-        if [tool.spec for tool in tools] != [tool.spec for tool in self._tools]:
-            self._tools = tools
+        made = tuple(listed[each.server, each.tool] for each in self._named)
+        if made != self._listed or [tool.spec for tool in tools] != [tool.spec for tool in self._tools]:
+            self._tools, self._listed = tools, made
 
     def _tool(self, named: Named, listed: ListedTool) -> Tool:
         server = self._servers[named.server]
@@ -119,7 +125,13 @@ class McpServers:
         async def run(run: ToolRun, sent: Mapping[str, Any]) -> ToolOutput:
             return await server.call(named.tool, sent)
 
-        return Tool(ToolSpec(named.name, listed.description, listed.parameters), run, outside=True)
+        async def prepare(on: ToolRun, sent: Mapping[str, Any]) -> Prepared:
+            plan = Plan(named.name, named.name, arguments=dict(sent))
+            ask = await why_ask(on, urls_among(sent)) if listed.read_only else CHANGES
+            return Prepared(plan, lambda: run(on, sent), when_untrusted=ask, lasting=True)
+
+        spec = ToolSpec(named.name, listed.description, listed.parameters)
+        return Tool(spec, run, prepare, outside=True)
 
     def _standing(self, server: McpServer) -> ServerStanding:
         return server.standing(tuple(each.name for each in self._named if each.server == server.settings.name))

@@ -18,7 +18,7 @@ const SETTLED = {
 // is Alt and the letter, and the card says so.
 export const KEYS = { y: "allow-once", a: "allow-always", n: "deny" };
 
-export function drawApproval(item, { onAnswer, onWrite }) {
+export function drawApproval(item, { onAnswer, onWrite, session = "" }) {
   const heading = el("h3", { class: "approval-title", id: `approval-${item.id}` });
   const left = el("span", { class: "approval-left" });
   const buttons = el("div", { class: "approval-buttons" });
@@ -34,6 +34,7 @@ export function drawApproval(item, { onAnswer, onWrite }) {
     el("div", { class: "approval-head" }, icon("approve"), heading, left),
     command,
     facts(item),
+    trust({ ...item, sessionKey: session }),
     buttons,
     why,
   );
@@ -99,7 +100,7 @@ export function drawApproval(item, { onAnswer, onWrite }) {
 }
 
 /** What it could touch, in a few words each. */
-function facts({ plan, reason }) {
+function facts({ plan, reason, sources = [] }) {
   const programs = (plan.invocations ?? []).map((each) => each.resolved || each.name);
   const rows = [
     ["Where", { host: "on this machine, outside the sandbox", sandbox: "in the sandbox" }[plan.where]],
@@ -109,6 +110,7 @@ function facts({ plan, reason }) {
     ["Sees", (plan.env ?? []).length ? `the variables ${plan.env.join(", ")}` : ""],
     ["With", Object.keys(plan.arguments ?? {}).length ? JSON.stringify(plan.arguments, null, 2) : ""],
     ["Asked because", reason],
+    ["Read from outside", sources.map((source) => source.replace(/^(host|file):/, "")).join(", ")],
   ];
   return el(
     "dl",
@@ -120,6 +122,31 @@ function facts({ plan, reason }) {
         el("dd", { class: name === "With" || name === "In" || name === "Programs" ? "mono" : null }, words),
       ]),
   );
+}
+
+const TRUSTABLE = /^(host|file|mcp|skill):(.+)$/;
+
+/** Where the text from outside came from because of which it is asked, and a button for each to trust it from now on. */
+export function trust({ sources = [], sessionKey = "", status }) {
+  if (!sources.length || (status && status !== "pending")) return null;
+  const row = el("div", { class: "approval-sources", role: "group", "aria-label": "Read from outside" });
+  for (const source of sources) {
+    const [, , name] = TRUSTABLE.exec(source) ?? [];
+    if (!name) continue;
+    const button = el("button", { class: "button-quiet", type: "button" }, `Trust ${name}`);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        await wire.call("approvals.trust", { sources: [source], session: sessionKey });
+        button.textContent = `${name} is trusted`;
+      } catch (error) {
+        button.disabled = false;
+        button.textContent = `Not done: ${error.message}`;
+      }
+    });
+    row.append(button);
+  }
+  return row;
 }
 
 /** What `always` would let through, or why it is not to be had. */

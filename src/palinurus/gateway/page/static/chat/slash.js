@@ -11,6 +11,7 @@ let commands = [
   ["/stop", "stop what is running in this session"],
   ["/status", "model, tokens and state of this session"],
   ["/approve", "what waits for your yes; decide about it"],
+  ["/trust", "what is here from outside; what of it you trust"],
   ["/context", "what the prompt is made of and what it costs"],
   ["/models", "the models that can be chosen"],
   ["/whoami", "who you are to this session, and where you speak"],

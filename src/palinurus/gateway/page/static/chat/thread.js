@@ -299,10 +299,10 @@ export class Thread {
     if (item) this.#set(item, { result: { text, isError, seconds, where } });
   }
 
-  #asked(runId, run, { id, plan, digest, reason, deadline }) {
+  #asked(runId, run, { id, plan, digest, reason, deadline, sources }) {
     this.#close(run);
     if (this.tail.some((item) => item.type === "approval" && item.id === id)) return;
-    this.#push({ type: "approval", run: runId, id, plan, digest, reason, deadline, status: "pending" });
+    this.#push({ type: "approval", run: runId, id, plan, digest, reason, deadline, sources, status: "pending" });
   }
 
   #settled({ id, status, by }) {

@@ -255,6 +255,7 @@ class Conversation {
       onAgain: (item) => this.#again(item),
       mayAgain: (item) => this.#thread.failed(item) !== null,
       onWrite: () => this.composer.focus(),
+      session: this.#key,
       onWithdraw: (item) => {
         if (!wire.withdraw(item.key.replace("said-", ""))) notify("It has been sent already.");
         else if (item.left) this.#thread.withdraw(item);

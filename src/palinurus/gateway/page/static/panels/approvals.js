@@ -3,6 +3,7 @@
 
 import { el } from "../dom.js";
 import { twice } from "../dialog.js";
+import { trust } from "../chat/approval.js";
 import { sessionPath } from "../router.js";
 import { wire } from "../wire.js";
 import { drawAudit } from "./audit.js";
@@ -123,6 +124,7 @@ function card(view, approval, done) {
     ),
     el("pre", { class: "command mono" }, approval.plan.summary),
     el("p", {}, approval.reason),
+    trust(approval),
     more.node,
     el(
       "div",

@@ -1,0 +1,130 @@
+"""What a conversation holds from outside, and declaring its sources trusted: from any door, and by `/trust`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.provenance import OutsideText
+from palinurus.operations.approvals import OWNER, GrantList
+from palinurus.operations.bounds import Days
+from palinurus.operations.house import House
+from palinurus.operations.table import Operation
+from palinurus.tools.approvals.rendering import visible
+from palinurus.tools.grants.grants import Grant, Scope
+from palinurus.tools.grants.trust import FORMS, is_trustable, read_source, trust_draft, trust_in
+
+ALL = "all"
+USAGE = f"/trust SOURCE|NUMBER|all: {FORMS}"
+
+
+class ListOutside(Struct, frozen=True):
+    session: str = ""
+    agent: str = ""
+
+
+class ShownText(Struct, frozen=True, rename="camel"):
+    source: str  # empty: not known
+    digest: str
+    trusted: bool
+
+
+class OutsideList(Struct, frozen=True, rename="camel"):
+    session_key: str
+    texts: tuple[ShownText, ...]
+
+
+class DeclareTrust(Struct, frozen=True):
+    """`sources` as a person says them; `all`: every text that the conversation holds now, as it is."""
+
+    sources: tuple[str, ...]
+    session: str = ""
+    agent: str = ""
+    scope: Scope = "agent"
+    days: Days | None = None
+
+
+async def _outside(house: House, params: ListOutside) -> OutsideList:
+    key = await _key(house, params.session, params.agent)
+    return OutsideList(str(key), tuple(await _shown(house, key)))
+
+
+async def _trust(house: House, params: DeclareTrust) -> GrantList:
+    key = await _key(house, params.session, params.agent)
+    return GrantList(tuple(await _declare(house, key, params.sources, OWNER, params.scope, params.days)))
+
+
+async def trust_command(house: House, key: SessionKey, words: str, by: str, *, owner: bool) -> str:
+    """What `/trust` answers. Never raises a PalinurusError: who types gets told."""
+    if not owner:
+        return "Only the owner says what is trusted."
+    try:
+        if not words.strip():
+            return _listed(await _shown(house, key))
+        scope: Scope = "session" if words.split() == [ALL] else "agent"
+        given = await _declare(house, key, words.split(), by, scope)
+    except PalinurusError as error:
+        return str(error)
+    rules = [f"{grant.id}  {visible(grant.args[0])}" for grant in given]
+    return "\n".join(["Trusted from now on:", *rules, "`pal approvals revoke ID` takes it back."])
+
+
+async def _key(house: House, session: str, agent: str) -> SessionKey:
+    if session:
+        return await house.dispatcher.place(Inbound("", "", session_key=session, agent=agent))
+    key = SessionKey.main(agent or house.agents.default)
+    house.agents.get(key.agent)  # raises NotFound
+    return key
+
+
+async def _shown(house: House, key: SessionKey) -> list[ShownText]:
+    texts = (await house.turns.view_of(key)).outside_texts
+    trust = await trust_in(house.grants, key, house.clock.now_ms())
+    return [ShownText(text.source, text.digest, trust.covers(text)) for text in texts]
+
+
+async def _declare(
+    house: House, key: SessionKey, words: Sequence[str], by: str, scope: Scope, days: float | None = None
+) -> list[Grant]:
+    shown = await _shown(house, key)
+    known = [OutsideText(each.digest, each.source) for each in shown]
+    sources = dict.fromkeys(source for word in words for source in _meant(word, known))
+    if not sources:
+        raise BadRequest("there is nothing to trust", hint=f"name {FORMS}")
+    granting = house.approvals.granting
+    drafts = [trust_draft(source) for source in sources]
+    grants = await granting.drawn_up(drafts, session_key=str(key), by=by, scope=scope, days=days)
+    await granting.give(grants)
+    return grants
+
+
+def _meant(word: str, known: Sequence[OutsideText]) -> list[str]:
+    if word == ALL:
+        return [f"text:{text.digest}" for text in known if text.digest]
+    if word.isdecimal():
+        if not 0 < int(word) <= len(known):
+            raise BadRequest(f"there is no text {word} in this conversation", hint="/trust lists them")
+        text = known[int(word) - 1]
+        if not is_trustable(text.source) and not text.digest:
+            raise BadRequest(f"text {word} is not known well enough to be trusted", hint="/new begins without it")
+        return [text.source if is_trustable(text.source) else f"text:{text.digest}"]
+    return [read_source(word, known)]
+
+
+def _listed(shown: Sequence[ShownText]) -> str:
+    if not shown:
+        return "Nothing from outside is in this conversation."
+    lines = [
+        f"{number:>3}  {visible(each.source) or 'source not known'}{'  trusted' if each.trusted else ''}"
+        for number, each in enumerate(shown, start=1)
+    ]
+    return "\n".join(["From outside, in this conversation:", *lines, USAGE])
+
+
+OUTSIDE = Operation("approvals.outside", ListOutside, OutsideList, "read", _outside)
+TRUST = Operation("approvals.trust", DeclareTrust, GrantList, "approvals", _trust)
+OPERATIONS = (OUTSIDE, TRUST)
