@@ -144,7 +144,7 @@ def file(shell: Shell) -> None:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:  # as people write it in the file; a word by itself is text all the same
         return parse(text) if text.lstrip().startswith(("{", "[")) else text

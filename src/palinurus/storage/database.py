@@ -62,6 +62,7 @@ class Database:
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
+            _check_kind(path)
             if exclusive:
                 check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
@@ -265,11 +266,17 @@ def _open_writer(path: Path, folder: str, derived: bool) -> apsw.Connection:
     return connection
 
 
+def _check_kind(path: Path) -> None:
+    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+        raise StorageDamaged(f"{path} is no regular file", hint="move it away, and put the database or a backup there")
+
+
 def check_not_emptied(path: Path) -> None:
     """Raises StorageDamaged for a home that has been lived in and whose database holds nothing.
 
     To open it would make a new one, and everything that was said would seem never to have been.
     """
+    _check_kind(path)
     sign = next((name for name in SIGNS_OF_LIFE if (path.parent / name).exists()), "")
     if sign and _holds_nothing(path):
         raise StorageDamaged(
