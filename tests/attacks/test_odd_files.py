@@ -49,3 +49,27 @@ async def test_a_database_that_is_no_file_is_neither_waited_for_nor_a_traceback(
             assert done.returncode != 0, done
             assert "Traceback" not in done.stderr, done
             assert "is no regular file" in done.stdout + done.stderr, done
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+async def test_an_index_that_is_no_file_is_told_and_neither_waited_for_nor_a_traceback(
+    tmp_path: Path, kind: str
+) -> None:
+    async with WireServer() as server:
+        home = HostileHome(tmp_path, server)
+        await home.pal("agent", "-m", "the boat is green")
+        place = home.root / "derived" / "transcripts.sqlite"
+        for path in place.parent.glob("transcripts.sqlite*"):
+            path.unlink()
+        os.mkfifo(place) if kind == "pipe" else place.mkdir()
+        for command in (("sessions", "search", "boat"), ("agent", "-m", "hi"), ("doctor", "--no-model")):
+            done = await home.pal(*command)
+            assert "Traceback" not in done.stderr, done
+
+
+async def test_a_note_holds_no_sign_that_a_terminal_would_obey(tmp_path: Path) -> None:
+    async with WireServer() as server:
+        home = HostileHome(tmp_path, server)
+        await home.use(("memory_write", {"text": "the boat\x1b]52;c;ZXZpbA==\x07 is\x9b green"}))
+    [note] = (home.workspace / "memory").glob("*.md")
+    assert "- the boat ]52;c;ZXZpbA== is green" in note.read_text()

@@ -115,9 +115,9 @@ def run() -> None:
     except UnicodeEncodeError:
         if all(word == word.encode(errors="replace").decode() for word in sys.argv):
             raise
-        error = BadRequest("an argument is no text: it holds bytes that are not UTF-8", hint="write it in UTF-8")
-        report_error(error, as_json=as_json)
-        code = error.exit_code
+        no_text = BadRequest("an argument is no text: it holds bytes that are not UTF-8", hint="write it in UTF-8")
+        report_error(no_text, as_json=as_json)
+        code = no_text.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = 130
     except BrokenPipeError:

@@ -62,7 +62,7 @@ class Database:
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
-            _check_kind(path)
+            _check_kind(path, StorageDamaged if exclusive else StorageReadOnly)  # what is damaged is thrown away elsewhere
             if exclusive:
                 check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
@@ -266,9 +266,9 @@ def _open_writer(path: Path, folder: str, derived: bool) -> apsw.Connection:
     return connection
 
 
-def _check_kind(path: Path) -> None:
+def _check_kind(path: Path, error: type[StorageError] = StorageDamaged) -> None:
     if path.exists() and not path.is_file():  # a pipe would be waited for without end
-        raise StorageDamaged(f"{path} is no regular file", hint="move it away, and put the database or a backup there")
+        raise error(f"{path} is no regular file", hint="move it away; a database, or a backup of it, belongs there")
 
 
 def check_not_emptied(path: Path) -> None:
