@@ -62,7 +62,7 @@ class Database:
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
-            _check_kind(path, StorageDamaged if exclusive else StorageReadOnly)  # what is damaged is thrown away elsewhere
+            _check_kind(path, StorageDamaged if exclusive else StorageReadOnly)  # damaged indexes are thrown away
             if exclusive:
                 check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
