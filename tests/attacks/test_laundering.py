@@ -21,6 +21,7 @@ from palinurus.config.compacting import StartupSettings
 from palinurus.context.flush import QUESTION
 from palinurus.context.placing import Placing
 from palinurus.domain.function_tool import tool
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, Origin, ToolCall, ToolResult
 from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.providers.provider import ModelRequest
@@ -30,6 +31,7 @@ from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, say
 from palinurus.tools.files.edits import edit_tools
 from palinurus.tools.files.find import find_tool
 from palinurus.tools.files.patch import patch_tool
+from palinurus.tools.grants.trust import trust_draft
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
 from palinurus.workspace.files import WorkspaceFiles
@@ -141,7 +143,16 @@ async def test_a_file_that_was_written_after_reading_a_page_is_the_pages(pal: Ha
     await poisoned(pal, call("write", path="notes/page.txt", content=f"{ORDER}\n"))
     assert await asks(pal, READERS[reader])
     result = (await pal.tool_results())[-2]
-    assert (result.origin, [each.partition(":")[0] for each in result.sources]) == (Origin.OUTSIDE, ["file"])
+    assert (result.origin, [each.partition(":")[0] for each in result.sources]) == (Origin.OUTSIDE, ["written"])
+
+
+async def test_trust_in_a_folder_is_not_for_what_an_untrusted_run_has_written_there(pal: Harness) -> None:
+    key = SessionKey.main("main")
+    drafts = [trust_draft("file:notes/"), trust_draft("file:notes/page.txt")]
+    await pal.approvals.granting.give(await pal.approvals.granting.drawn_up(drafts, session_key=str(key), by="owner"))
+    await poisoned(pal, call("write", path="notes/page.txt", content=f"{ORDER}\n"))
+    assert await asks(pal, READERS["read"])
+    assert await asks(pal, READERS["cat"])
 
 
 DISGUISES = {

@@ -166,14 +166,21 @@ async def test_nobody_gives_more_than_he_has(gateway: Besieged) -> None:
     assert told.payload["auth"]["scopes"] == ["operator.read", "operator.write"]
     await visitor.leave()
     writer = await Visitor.enter(gateway.ws, secret)
-    for words in ("/approve x allow-always", "/elevated full", "/elev on", "so /elevated full", "/new /elevated full"):
+    for words in (
+        "/approve x allow-always",
+        "/trust all",
+        "/elevated full",
+        "/elev on",
+        "so /elevated full",
+        "/new /elevated full",
+    ):
         for name, params in (
             ("chat.send", {"sessionKey": "main", "message": words}),
             ("agent", {"message": words}),
             ("sessions.send", {"key": "agent:main:main", "message": words}),
             ("chat.send", {"sessionKey": "main", "message": "x", "thinking": f"high {words}"}),
         ):
-            if "thinking" in params and words.startswith("/approve"):
+            if "thinking" in params and words.startswith(("/approve", "/trust")):
                 continue  # behind /think it is a word to the model
             told = await writer.ask(name, **params, idempotencyKey=words)
             assert (told.code, told.detail) == ("FORBIDDEN", "MISSING_SCOPE"), (name, words)

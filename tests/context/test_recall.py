@@ -75,7 +75,7 @@ async def test_what_lies_in_a_file_from_outside_is_offered_as_that(tmp_path: Pat
     await files.origins.enter([FileOrigin(str(tmp_path / "memory" / "2026-11-14.md"))])
     [note] = await Recall(Memory(ANNA, BOB).search, ON, FakeClock(), files)(MAIN, "I will visit Anna")
     assert note.text == "memory/2026-11-14.md#L3: - Anna lives in Oslo (from outside)"
-    assert (note.origin, note.sources) == (Origin.OUTSIDE, ("file:memory/2026-11-14.md",))
+    assert (note.origin, note.sources) == (Origin.OUTSIDE, ("written:memory/2026-11-14.md",))
 
 
 @pytest.mark.parametrize("text", ["thanks!", "what is it?", "ok", "", "Zebulon is late"])

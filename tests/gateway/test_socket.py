@@ -143,7 +143,8 @@ async def test_a_client_may_ask_for_less_than_it_could_have(served: Running) -> 
 
 
 @pytest.mark.parametrize(
-    "words", ["/approve x allow-always", "/elevated full", "please /elevated on and go", "/new /elevated full"]
+    "words",
+    ["/approve x allow-always", "/trust all", "/elevated full", "please /elevated on and go", "/new /elevated full"],
 )
 async def test_who_may_only_talk_cannot_approve_by_talking(served: Running, words: str) -> None:
     _, secret = await served.register.make_token("talker", ["write"])

@@ -219,7 +219,7 @@ async def test_what_is_found_in_a_file_from_outside_is_from_outside(root: Path, 
     (root / "memory" / "page.md").write_text("the boat is red\n")
     settings = MemorySettings(collections=(Collection("harbour", tmp_path / "notes"),))
     page, mail = Result("memory/page.md", 1, 1, 0.5, "red"), Result("harbour/inbox/tide.md", 1, 1, 0.5, "six")
-    for found, source in ((page, "file:memory/page.md"), (mail, "file:harbour/inbox/tide.md")):
+    for found, source in ((page, "written:memory/page.md"), (mail, "file:harbour/inbox/tide.md")):
         hands = Hands(root, Remembered(found, settings=settings))
         await hands.origins.enter([FileOrigin(str(root / "memory" / "page.md"))])
         for told in (await hands.run("memory_search", query="x"), await hands.run("memory_get", path=found.path)):

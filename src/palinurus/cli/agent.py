@@ -40,7 +40,7 @@ def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool
       pal agent -m - --session-key holiday < question.txt
       pal agent -m hi --json
     """
-    text = sys.stdin.read() if message == "-" else message
+    text = sys.stdin.read() if message == "-" else message.encode(errors="replace").decode()
     if not text.strip():
         raise BadRequest("the message is empty", hint='pal agent --message "say something"')
     make_on_first_run(shell)

@@ -18,6 +18,7 @@ from palinurus.cli.approvals_text import (
     show_text,
 )
 from palinurus.cli.entrance import open_door
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest, NotConfirmed
 from palinurus.operations.approvals import (
@@ -242,6 +243,6 @@ def _ask_twice(shell: Shell, operation: Operation[P, R], params: P) -> R:
     except NotConfirmed as error:
         if shell.as_json or not sys.stdin.isatty():
             raise NotConfirmed(error.message, hint="--yes gives it all the same") from None
-        click.echo(error.message, err=True)
+        echo(error.message, err=True)
     click.confirm("Give it all the same?", abort=True, err=True)
     return _ask(shell, operation, msgspec.structs.replace(params, confirmed=True))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import click
-
 from palinurus.cli.approvals_text import trial_lines
 from palinurus.cli.lines import Lines
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell
 from palinurus.domain.errors import NotConfirmed, PalinurusError
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled
@@ -68,7 +67,7 @@ class Asking:
             return
         headline, plan = question(event)
         how = CHOICES if self._lines else f"answer with: pal approvals allow {event.id}, or deny {event.id}"
-        click.echo("\n".join([headline, *(f"  {line}" for line in plan), f"  {how}"]), err=True)
+        echo("\n".join([headline, *(f"  {line}" for line in plan), f"  {how}"]), err=True)
         if self._lines is not None:
             self._tasks[event.id] = asyncio.create_task(self._ask(event, self._lines))
 
@@ -76,7 +75,7 @@ class Asking:
         while (line := await lines.next()) is not None:
             said = meaning(line)
             if said is None:
-                click.echo(f"  {CHOICES}", err=True)
+                echo(f"  {CHOICES}", err=True)
                 continue
             try:
                 return await answer(self._caller, event, said, self._warned)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from palinurus.cli.entrance import ground_of
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, with_json
 from palinurus.config.include import read_text
 from palinurus.config.source import SyntaxFault, parse
@@ -34,7 +35,7 @@ def get(shell: Shell, path: str) -> None:
     """
     value = config_get(ground_of(shell), path)
     plain = isinstance(value, str) and not shell.as_json
-    click.echo(value if plain else json.dumps(value, indent=2, ensure_ascii=False))
+    echo(value if plain else json.dumps(value, indent=2, ensure_ascii=False))
 
 
 @config.command("set")
@@ -126,7 +127,7 @@ def schema() -> None:
     Example:
       pal config schema > palinurus.schema.json
     """
-    click.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+    echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
 
 
 @config.command("file")
@@ -138,13 +139,13 @@ def file(shell: Shell) -> None:
     Example:
       $EDITOR "$(pal config file)"
     """
-    click.echo(str(shell.home.config_path))
+    echo(str(shell.home.config_path))
 
 
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:  # as people write it in the file; a word by itself is text all the same
         return parse(text) if text.lstrip().startswith(("{", "[")) else text

@@ -11,6 +11,7 @@ import msgspec
 
 from palinurus.cli.entrance import open_door
 from palinurus.cli.gateway import standing_of
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.home import env_value
 from palinurus.config.listening import gateway_settings
@@ -48,7 +49,7 @@ def call(shell: Shell, method: str, params: str, url: str, token: str, timeout: 
     else:
         where, secret = run_async(_here(shell))
     found = run_async(call_gateway(where, secret, method, asked, timeout=timeout))
-    click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+    echo(msgspec.json.format(msgspec.json.encode(found)).decode())
 
 
 def _check_address(shell: Shell, url: str, secret: str) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 import click
 import msgspec
 
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, with_json
 from palinurus.operations.logs import LEVELS, LogLine, follow_logs, log_filter, read_logs
 
@@ -37,11 +38,11 @@ def logs(shell: Shell, follow: bool, level: str, run: str, lines: int) -> None:
     """
     wanted = log_filter(level, run)
     for line in read_logs(shell.home.root, wanted, lines) if lines else ():
-        click.echo(_shown(shell, line))
+        echo(_shown(shell, line))
     if follow:
         try:
             for line in follow_logs(shell.home.root, wanted, lambda: time.sleep(LOOK_SECONDS)):
-                click.echo(_shown(shell, line))
+                echo(_shown(shell, line))
         except KeyboardInterrupt:
             return
 

@@ -9,7 +9,7 @@ import sys
 import click
 
 from palinurus.cli.shell import COMMON_OPTIONS, Shell, report_error
-from palinurus.domain.errors import PalinurusError
+from palinurus.domain.errors import BadRequest, PalinurusError
 
 # Name -> where it is, and the line that `pal --help` shows without importing it.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -112,6 +112,12 @@ def run() -> None:
         else:
             error.show()
         code = error.exit_code
+    except UnicodeEncodeError:
+        if all(word == word.encode(errors="replace").decode() for word in sys.argv):
+            raise
+        no_text = BadRequest("an argument is no text: it holds bytes that are not UTF-8", hint="write it in UTF-8")
+        report_error(no_text, as_json=as_json)
+        code = no_text.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = 130
     except BrokenPipeError:

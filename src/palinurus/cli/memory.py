@@ -16,6 +16,7 @@ import msgspec
 
 from palinurus.cli.bar import Bar
 from palinurus.cli.memory_text import answer_text, report_text, status_text
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import PalinurusError
 from palinurus.memory.answer import Answer
@@ -178,9 +179,9 @@ def watch(shell: Shell, agent: str) -> None:
 async def _watch(shell: Shell, agent: str) -> None:
     async with _ordinary().asking(shell) as desk:
         if not shell.as_json:
-            click.echo("Watching. Ctrl-C ends it.")
+            echo("Watching. Ctrl-C ends it.")
         async for item in desk.watch(AskMemory(agent)):
-            click.echo(msgspec.json.encode(item) if shell.as_json else report_text(item.report))
+            echo(msgspec.json.encode(item).decode() if shell.as_json else report_text(item.report))
 
 
 async def _each_line(shell: Shell, options: dict[str, Any]) -> int:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from palinurus.cli.bar import Bar
 from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import HolderLost
 from palinurus.migrate.openclaw.places import find_openclaw, is_packed
@@ -99,7 +100,7 @@ def _ask(report: MigrationReport) -> list[str]:
     held = [each for each in report.config if each.outcome == "held"]
     allowed = []
     for each in held[:MOST_SETTINGS]:
-        click.echo(f"{each.path} = {each.value}\n  {each.reason}", err=True)
+        echo(f"{each.path} = {each.value}\n  {each.reason}", err=True)
         if click.confirm("  Take it?", default=False, err=True):
             allowed.append(each.path)
     return allowed

@@ -7,9 +7,8 @@ line, with `full` its result stands below; with `/reasoning on` the model's thin
 
 from __future__ import annotations
 
-import click
-
 from palinurus.cli.asking import Asking
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell
 from palinurus.cli.terminal.spans import harmless
 from palinurus.cli.terminal.told import argument, tool_line
@@ -135,5 +134,5 @@ class ReplyPrinter:
 
     def _echo(self, text: str) -> None:
         if not self._silent:
-            click.echo(text, nl=False)  # and flushed
+            echo(text, nl=False)  # and flushed
             self._open = not text.endswith("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest, StorageError
 from palinurus.operations.export import TRANSCRIPT_LINES, TranscriptLines
@@ -40,7 +42,12 @@ def export_session(shell: Shell, key: str, out: Path | None, form: Format) -> No
     if out is not None and os.path.lexists(out):
         raise BadRequest(f"{out} is there already", hint="name another file, or move it away")
     if out is None:
-        run_async(_write(shell, key, form, sys.stdout.buffer))
+        if not sys.stdout.isatty():
+            run_async(_write(shell, key, form, sys.stdout.buffer))
+            return
+        shown = io.BytesIO()
+        run_async(_write(shell, key, form, shown))
+        echo(shown.getvalue().decode(errors="replace"), nl=False)
         return
     beside = out.with_name(f".{out.name[:100]}.{os.urandom(6).hex()}.tmp")
     try:

@@ -12,6 +12,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from palinurus.cli.output import echo
 from palinurus.config.home import Home, find_home
 from palinurus.domain.errors import PalinurusError
 
@@ -39,12 +40,12 @@ class Shell(Struct, frozen=True):
         home = find_home(
             os.environ, profile=options["profile"], config=options["config"], workspace=options["workspace"]
         )
-        plain = options["no_color"] or bool(os.environ.get("NO_COLOR")) or not sys.stdout.isatty()
+        plain = options["no_color"] or bool(os.environ.get("NO_COLOR")) or sys.stdout is None or not sys.stdout.isatty()
         return cls(home, bool(options["as_json"]), not plain)
 
     def show(self, record: Any, text: Callable[[], str]) -> None:
         """The record as JSON for programs, or the text for people."""
-        click.echo(self.text(record, text))
+        echo(self.text(record, text))
 
     def text(self, record: Any, text: Callable[[], str]) -> str:
         return msgspec.json.format(msgspec.json.encode(record)).decode() if self.as_json else text()
@@ -53,7 +54,7 @@ class Shell(Struct, frozen=True):
         return click.style(text, dim=True) if self.color else text
 
     def warn(self, text: str) -> None:
-        click.echo(f"pal: {text}", err=True)
+        echo(f"pal: {text}", err=True)
 
 
 def with_json(command: F) -> F:
@@ -78,6 +79,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 def report_error(error: PalinurusError, *, as_json: bool) -> None:
     if as_json:
         body = {"ok": False, "error": {"type": type(error).__name__, **error.fields()}}
-        click.echo(msgspec.json.encode(body).decode())
+        echo(msgspec.json.encode(body).decode())
     for line in str(error).splitlines():
-        click.echo(f"pal: {line}", err=True)
+        echo(f"pal: {line}", err=True)

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from palinurus.cli.kept import keep_answer, kept_place, look
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, with_json
 from palinurus.cli.skills_text import check_text, info_text, list_text, plan_text
 from palinurus.config.atomic import make_directory, write_atomic
@@ -73,7 +74,7 @@ def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> Non
     if eligible:
         found = type(found)(tuple(s for s in found.skills if s.usable), found.shadowed, found.left_out, found.prompt)
     text = shell.text(found, lambda: list_text(found, shell.dim, verbose=verbose))
-    click.echo(text)
+    echo(text)
     _keep(shell, text, skills, config)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, with_json
 from palinurus.cli.skills_registry_text import arrival_text, publish_text, search_text, update_text, verify_text
 from palinurus.domain.errors import BadRequest
@@ -82,7 +83,7 @@ def install(
     arrival = operations.fetch_skill(ground, skill, address=registry, root=root, force=force, now_ms=_now(), **exactly)
     taken = _taken(ground, agent, arrival, root)
     if not shell.as_json:
-        click.echo(arrival_text(arrival, taken))
+        echo(arrival_text(arrival, taken))
     if arrival.suspicious and yes and not force:
         operations.reject(arrival)
         raise BadRequest(f"the registry has doubts about {arrival.pin.slug}: {arrival.suspicious}", hint="--force")
@@ -91,7 +92,7 @@ def install(
     if shell.as_json:
         shell.show(_told(arrival, folder), str)
     elif folder:
-        click.echo(f"Installed in {folder}, pinned as {arrival.pin.digest}.")
+        echo(f"Installed in {folder}, pinned as {arrival.pin.digest}.")
     return 0 if agreed else 1
 
 
@@ -119,7 +120,7 @@ def update(shell: Shell, names: tuple[str, ...], everything: bool, force: bool, 
     rows: list[dict[str, Any]] = []
     for each in operations.updates(ground, names, force=force, now_ms=_now()):
         if not shell.as_json:
-            click.echo(update_text(each))
+            echo(update_text(each))
         done = False
         if each.arrival is not None:
             wanted = not dry_run and (yes or _agreed(shell, f"Update {each.pin.slug}?"))
@@ -130,7 +131,7 @@ def update(shell: Shell, names: tuple[str, ...], everything: bool, force: bool, 
     if shell.as_json:
         shell.show({"skills": rows}, str)
     elif not rows:
-        click.echo("No skill was installed from a registry.")
+        echo("No skill was installed from a registry.")
     return 1 if any(row["failed"] for row in rows) else 0
 
 
@@ -188,7 +189,7 @@ def publish(shell: Shell, /, folder: Path, registry: str, force: bool, dry_run: 
     ground = _ground(shell)
     prepared = module.prepare_publication(ground, folder, address=registry, **about)
     if not shell.as_json:
-        click.echo(publish_text(prepared))
+        echo(publish_text(prepared))
     if prepared.report.secrets and not force:
         first = prepared.report.secrets[0]
         raise BadRequest(f"{first.path}:{first.line} looks like a secret", hint="take it out, or say --force")

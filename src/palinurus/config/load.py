@@ -193,6 +193,8 @@ def _secrets(config: Config, resolved: Any, env: Mapping[str, str]) -> tuple[tup
         named += [config.gateway.auth.token, config.gateway.auth.password]
     if config.diagnostics.otel is not None:
         named += config.diagnostics.otel.headers.values()
+    for server in config.mcp.servers.values():
+        named += [*server.env.values(), *server.headers.values()]
     named += skill_secrets(config.skills)
     for value in named:
         if isinstance(value, SecretRef):

@@ -24,6 +24,7 @@ class Risk(Struct, frozen=True):
     may_go: bool = False  # taking it away does no harm
     by_call: bool = True  # whether calls are kept from it, too
     only: tuple[Any, ...] = ()  # the values that are meant; empty: any
+    referring: bool = False  # of texts at the very place only those that name a variable of this machine
 
     @property
     def steps(self) -> Steps:
@@ -37,6 +38,7 @@ _ASKING = "it decides which commands run without asking"
 _TOOLS = "it decides which tools may be used, and by whom"
 _PLACE = "it decides which folder an agent can write to"
 _READ = "it decides which folders of the machine are read"
+_HANDS_ON = "it hands values of this machine to programs of a skill"
 _SKILLS = "skills bring programs"
 
 AGENTS = ("agent", "agents.defaults", "agents.entries.*", "agents.list.*")  # `agent` is the oldest form
@@ -85,7 +87,8 @@ RISKS = (
     Risk("skills.load", _SKILLS),
     Risk("skills.install", _SKILLS),
     Risk("skills.registry.url", _SKILLS, may_go=True),
-    Risk("skills.entries.*.env", "it hands values of this machine to programs of a skill", by_call=False),
+    Risk("skills.entries.*.env", _HANDS_ON, by_call=False),
+    Risk("skills.entries.*.apiKey", _HANDS_ON, by_call=False, referring=True),
     Risk("skills.entries.*.sandboxEnv", _WALLS, by_call=False),
     Risk("diagnostics.otel.endpoint", ADDRESS, by_call=False),
     Risk("logging", "it decides which file is written to"),
@@ -142,6 +145,8 @@ def risk_of(path: Iterable[object], value: Any) -> str:
         return ""
     for place, risk in _PLACES.get(steps[0], ()):
         if is_within(steps, place) and _is_one_of(value, risk.only):
+            if risk.referring and len(steps) == len(place) and isinstance(value, str) and "${" not in value:
+                continue
             return risk.reason
     return PROGRAM if PROGRAM_NAMES.fullmatch(steps[-1]) else ""
 

@@ -23,6 +23,13 @@ SECRET_NAME = re.compile(
 )
 POINTER_NAME = re.compile(r"(?:env|file|path|ref)$", re.IGNORECASE)  # tokenFile names a place, it holds no secret
 
+# Below these a name is anybody's choice: there a value is a secret by more names, and by looking like one.
+CONTAINERS = frozenset({"headers", "env", "vars"})
+_KEY_NAME = re.compile(r"key|pass|pwd|auth|credential|cookie|signature|(?:^|[-_])(?:pat|dsn)(?:$|[-_])", re.IGNORECASE)
+_PIECE = re.compile(r"[A-Za-z0-9+/=]{8,}")
+_LETTER_AND_DIGIT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])")
+_IN_ADDRESS = re.compile(r"(?<=://)([^/?#\s:@]{0,200}):([^/?#\s@]{1,500})(?=@)")  # user:password
+
 # A whole block; or, when its end was cut off, as many lines as look like key material.
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----"
@@ -96,27 +103,40 @@ def is_secret_name(name: str) -> bool:
     return bool(SECRET_NAME.search(name)) and not POINTER_NAME.search(name)
 
 
-def mask(value: Any, name: str = "") -> Any:
-    """Config data fit to be shown: what stands under a secret's name becomes `***`; `${NAME}` may be seen."""
+def mask(value: Any, name: str = "", container: str = "") -> Any:
+    """Config data fit to be shown: what is a secret becomes `***`; `${NAME}` may be seen."""
     if isinstance(value, dict):
-        return {key: mask(item, str(key)) for key, item in value.items()}
+        return {key: mask(item, str(key), name) for key, item in value.items()}
     if isinstance(value, list):
-        return [mask(item, name) for item in value]
-    if isinstance(value, str) and value and is_secret_name(name) and not is_reference(value):
-        return MASK
-    return value
+        return [mask(item, name, container) for item in value]
+    if not isinstance(value, str) or not value or is_reference(value):
+        return value
+    return MASK if _is_secret(value, name, container) else _IN_ADDRESS.sub(rf"\1:{MASK}", value)
 
 
-def secret_values(value: Any, name: str = "") -> Iterable[str]:
+def secret_values(value: Any, name: str = "", container: str = "") -> Iterable[str]:
     """Every string of the config data that must be redacted by value."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from secret_values(item, str(key))
+            yield from secret_values(item, str(key), name)
     elif isinstance(value, list):
         for item in value:
-            yield from secret_values(item, name)
-    elif isinstance(value, str) and is_secret_name(name) and not is_reference(value):
-        yield from worth_redacting(value)
+            yield from secret_values(item, name, container)
+    elif isinstance(value, str) and not is_reference(value):
+        for found in _IN_ADDRESS.finditer(value):
+            yield from worth_redacting(found[2])
+        if _is_secret(value, name, container):
+            yield from worth_redacting(value)
+
+
+def _is_secret(value: str, name: str, container: str) -> bool:
+    if is_secret_name(name):
+        return True
+    if container not in CONTAINERS or POINTER_NAME.search(name) or value.startswith(("/", "~", ".")) or "://" in value:
+        return False
+    return bool(_KEY_NAME.search(name)) or (
+        len(value) >= 16 and any(_LETTER_AND_DIGIT.match(piece) for piece in _PIECE.findall(value))
+    )
 
 
 def worth_redacting(value: str) -> Iterable[str]:

@@ -110,6 +110,8 @@ def parse_path(dotted: str) -> JsonPath:
         if not match:
             raise _bad_path(dotted)
         steps.append(_step(match, dotted))
+        if len(steps) > MAX_NESTING:
+            raise _bad_path(f"{dotted[:80]}…")
         at = match.end()
     if not steps or isinstance(steps[0], int):
         raise _bad_path(dotted)

@@ -84,7 +84,7 @@ class Recall:
             return frozenset()
         sources = MemorySources(self._files.origins, self._files.boundary, self._settings.collections)
         told = sources.of(Shown(each.path, each.snippet, each.start_line, each.end_line) for each in found)
-        return frozenset(source.removeprefix("file:") for source in told)
+        return frozenset(source.partition(":")[2] for source in told)
 
     def _today(self) -> date:
         return local_time(self._clock).date()
@@ -137,7 +137,7 @@ def news_of(notes: Sequence[ContextNote], view: View, shown: Collection[str]) ->
 
 def _note(lines: Sequence[str]) -> ContextNote:
     # A line that was noted after text from outside had been read is still words from outside (promise 18).
-    sources = tuple(dict.fromkeys(f"file:{_path(line)}" for line in lines if OUTSIDE_MARK in line))
+    sources = tuple(dict.fromkeys(f"written:{_path(line)}" for line in lines if OUTSIDE_MARK in line))
     origin = Origin.OUTSIDE if sources else Origin.OWNER
     return ContextNote(KIND, "\n".join(lines), NAME, origin=origin, sources=sources)
 

@@ -4,7 +4,8 @@
     agent:<id>:direct:<peer>
     agent:<id>:<channel>[:<account>]:direct|group|channel:<peer>[:thread|topic:<id>]
     agent:<id>:subagent:<uuid>      also cron, hook, boot, explicit, acp, dashboard
-    agent:<id>:<name>               a named session, as older OpenClaw homes have them
+    agent:<id>:<name>               a named session, as older OpenClaw homes have them; with more parts, or the word
+                                    of a shared place among two, it is private to nobody
 
 `dm` is read as `direct`. Keys without the `agent:` prefix, as old homes hold them, belong to the agent `main`.
 """
@@ -20,6 +21,10 @@ from palinurus.domain.errors import BadRequest
 AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 DEFAULT_AGENT = "main"
 PEER_KINDS = ("direct", "group", "channel")
+# Words for places where several people listen, in keys whose form nobody here knows (`matrix:room:!x`).
+SHARED = frozenset(
+    {"group", "groups", "supergroup", "channel", "channels", "room", "rooms", "space", "thread", "topic", "guild"}
+)
 RUN_KINDS = ("subagent", "cron", "hook", "boot", "explicit", "acp", "dashboard")
 
 
@@ -54,13 +59,23 @@ class SessionKey(Struct, frozen=True):
     @property
     def is_private(self) -> bool:
         """Whether only the owner listens: private memory is read in such sessions and in no other."""
+        if self.kind == "named" and self._may_be_shared:
+            return False
         return self.kind in ("main", "direct", "named", "explicit", "dashboard") and not self.thread
+
+    @property
+    def _may_be_shared(self) -> bool:
+        """Whether a name is rather a key of an unknown form: what cannot be told is taken for the worse."""
+        parts = self.peer.split(":")
+        return len(parts) > 2 or (len(parts) == 2 and not SHARED.isdisjoint(parts))
 
     @property
     def chat_type(self) -> str:
         """direct | group | channel | thread: what reset policies and memory scopes go by."""
         if self.thread:
             return "thread"
+        if self.kind == "named" and self._may_be_shared:
+            return "group"
         return self.kind if self.kind in ("group", "channel") else "direct"
 
     @classmethod

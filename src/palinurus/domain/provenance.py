@@ -20,7 +20,9 @@ MAX_CARRIED = 200  # texts that a summary names; more are one text of unknown so
 
 class OutsideText(Struct, frozen=True, omit_defaults=True):
     digest: str = ""  # of its words; empty: not known
-    source: str = ""  # host:example.org, file:inbox/1.eml, mcp:mail, skill:pdf, sender:telegram:42; empty: not known
+    source: str = ""
+    """host:example.org, file:inbox/1.eml, mcp:mail, skill:pdf, sender:telegram:42; written:notes.md for a file that an
+    untrusted run has written; empty: not known."""
 
 
 UNKNOWN = OutsideText()

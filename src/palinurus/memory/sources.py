@@ -34,10 +34,17 @@ class MemorySources(Struct, frozen=True):
 
     def of(self, shown: Iterable[Shown], said: Mapping[str, str] = {}) -> tuple[str, ...]:
         """Of what is shown, the paths that are from outside (promise 18). `said`: texts of conversations. Blocks."""
-        return tuple(dict.fromkeys(f"file:{each.path}" for each in shown if self._is_outside(each, said)))
+        return tuple(dict.fromkeys(source for each in shown if (source := self._source(each, said))))
 
-    def _is_outside(self, shown: Shown, said: Mapping[str, str]) -> bool:
-        if OUTSIDE_MARK in shown.text or self.origins.kinds.has(shown.path):
+    def _source(self, shown: Shown, said: Mapping[str, str]) -> str:
+        """Empty: it is the owner's."""
+        if self._is_held(shown, said):
+            return f"written:{shown.path}"
+        return f"file:{shown.path}" if self.origins.kinds.has(shown.path) else ""
+
+    def _is_held(self, shown: Shown, said: Mapping[str, str]) -> bool:
+        """Whether an untrusted run has written it."""
+        if OUTSIDE_MARK in shown.text:
             return True
         try:
             if is_said(shown.path):

@@ -7,6 +7,7 @@ character is paid for. A session that others listen to gets nothing, and a sente
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Protocol
 
@@ -31,6 +32,7 @@ from palinurus.workspace.file_origins import FileOrigins
 MAX_NOTE = 4_000
 MAX_RESULTS = 50
 OUTSIDE = NOTED_OUTSIDE  # the origin of a memory is part of it
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # a terminal that shows the note would obey them
 
 
 class Searched(Remembered, Protocol):
@@ -129,7 +131,7 @@ def memory_write_tool(writing: Writing, clock: Clock) -> Tool:
 
 def note_line(text: str) -> str:
     """The text as one list item, its line breaks folded to spaces."""
-    words = " ".join(text.encode("utf-8", "replace").decode().split()).removeprefix("- ")
+    words = " ".join(_CONTROLS.sub(" ", text.encode("utf-8", "replace").decode()).split()).removeprefix("- ")
     if not words:
         raise BadRequest("the note is empty", hint="say what to remember")
     if len(words) > MAX_NOTE:

@@ -39,6 +39,7 @@ class SkillFiles:
 
     def __init__(self, skills: Iterable[Skill], workspace: str, user_home: str) -> None:
         self._folders = {os.path.normpath(skill.folder): skill for skill in skills}
+        self._longest = max(map(len, self._folders), default=0)
         self._workspace = workspace
         self._home = user_home
 
@@ -51,7 +52,8 @@ class SkillFiles:
         if "\0" in path:
             return None
         whole = os.path.normpath(os.path.join(self._workspace, self._expanded(path)))  # noqa: PTH118
-        place = whole
+        whole = f"/{whole.lstrip('/')}"  # `//` is a root of its own to normpath, and above it comes nothing else
+        place = whole if len(whole) <= self._longest else whole[: whole.rfind("/", 0, self._longest + 1)]
         while len(place) > 1:
             if skill := self._folders.get(place):
                 return SkillPlace(skill, os.path.relpath(whole, place))

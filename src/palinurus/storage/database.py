@@ -72,6 +72,7 @@ class Database:
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
+            _check_kind(path, StorageDamaged if exclusive else StorageReadOnly)  # damaged indexes are thrown away
             if exclusive or readonly:
                 check_not_emptied(path)
             self._writer = None if readonly else _open_writer(path, folder, derived)
@@ -282,11 +283,17 @@ def _open_writer(path: Path, folder: str, derived: bool) -> apsw.Connection:
     return connection
 
 
+def _check_kind(path: Path, error: type[StorageError] = StorageDamaged) -> None:
+    if path.exists() and not path.is_file():  # a pipe would be waited for without end
+        raise error(f"{path} is no regular file", hint="move it away; a database, or a backup of it, belongs there")
+
+
 def check_not_emptied(path: Path) -> None:
     """Raises StorageDamaged for a home that has been lived in and whose database holds nothing.
 
     To open it would make a new one, and everything that was said would seem never to have been.
     """
+    _check_kind(path)
     sign = next((name for name in SIGNS_OF_LIFE if (path.parent / name).exists()), "")
     if sign and _holds_nothing(path):
         raise StorageDamaged(

@@ -109,7 +109,12 @@ class FileOrigins:
 
         `place` is where it really lies, links followed.
         """
-        return (f"file:{place}",) if self.is_outside(boundary, place) else ()
+        return (self.name_source(absolute(boundary, place), place),) if self.is_outside(boundary, place) else ()
+
+    def name_source(self, path: str, place: str) -> str:
+        """The source that such a file is. Trust in a folder is for what its owner puts there, and never for what an
+        untrusted run has written into it: that has a name of its own. Blocks."""
+        return f"{'written' if self.is_held_at(path) else 'file'}:{place}"
 
     def is_outside(self, boundary: Boundary, place: str) -> bool:
         return self.kinds.has(place) or self.is_held(boundary, place)

@@ -22,6 +22,7 @@ from palinurus.migrate.openclaw.places import config_of, is_state_folder
 from palinurus.migrate.report import Losses
 
 CALLED_DEFAULT = "default"
+_SIGNS = ("AGENTS.md", "SOUL.md", "IDENTITY.md")  # of a folder that some agent lives in
 
 
 class ForeignConfig(Struct, frozen=True):
@@ -61,7 +62,7 @@ def read_agents(root: Path, config: ForeignConfig, user_home: Path, losses: Loss
     base = _text(_object(section.get("defaults")).get("workspace")) or _text(
         _object(config.data.get("agent")).get("workspace")
     )
-    places = _Places(root, user_home, base, sole=len(ids) == 1)
+    places = _Places(root, user_home, base, config.file, losses, sole=len(ids) == 1)
     agents = []
     for agent_id in ids:
         own = settings.get(agent_id, {})
@@ -84,10 +85,12 @@ def read_agents(root: Path, config: ForeignConfig, user_home: Path, losses: Loss
 class _Places:
     """Finds workspaces as OpenClaw does, in the folder where the home is now."""
 
-    def __init__(self, root: Path, user_home: Path, base: str, *, sole: bool) -> None:
+    def __init__(self, root: Path, user_home: Path, base: str, file: str, losses: Losses, *, sole: bool) -> None:
         self._root = root
         self._user_home = user_home
         self._base = base
+        self._file = file
+        self._losses = losses
         self._sole = sole
 
     def of(self, agent_id: str, written: str, *, is_default: bool) -> Path | None:
@@ -102,7 +105,18 @@ class _Places:
         candidates.append(self._root / f"workspace-{agent_id}")
         if is_default:
             candidates.append(self._root / "workspace")
-        return next((path for path in candidates if path.is_dir() and not path.is_symlink()), None)
+        return next(
+            (path for path in candidates if path.is_dir() and not path.is_symlink() and self._may_come(path)), None
+        )
+
+    def _may_come(self, path: Path) -> bool:
+        """Somebody else's config may name any folder of this machine, and what is copied is the agent's to read."""
+        if path.resolve().is_relative_to(self._root.resolve()) or any((path / name).is_file() for name in _SIGNS):
+            return True
+        self._losses.add(
+            self._file, 0, f"the workspace {path} is outside this home and has no {', '.join(_SIGNS)}: copy it by hand"
+        )
+        return False
 
     def _where(self, written: str) -> list[Path]:
         path = self._root / expand_user(written, self._user_home)

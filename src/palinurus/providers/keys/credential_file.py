@@ -90,7 +90,7 @@ class CredentialFile:
     def _parsed(self, text: bytes) -> dict[str, Any]:
         try:
             content = json.loads(text)
-        except ValueError:  # its message would quote the file
+        except (ValueError, RecursionError):  # its message would quote the file
             raise ConfigError(f"{self.path} is not JSON", hint="mend it, or move it away") from None
         if not isinstance(content, dict):
             raise ConfigError(f"{self.path} should hold an object", hint="mend it, or move it away")

@@ -109,7 +109,7 @@ class CommandFiles:
                 yield from self._in_folder(path)
             elif os.path.lexists(path):
                 if self._is_outside(path):
-                    yield f"file:{self._place(path)}"
+                    yield self._source(path)
             elif glob.has_magic(word):
                 yield from self._matching(word)
             elif "/" in word or "." in word or not self._origins.is_empty:
@@ -123,12 +123,15 @@ class CommandFiles:
         while folder != self._root and not os.path.lexists(f"{folder}/.git") and len(folder) > len(self._root):
             folder = os.path.dirname(folder)  # noqa: PTH120
         for each in self._origins.below(folder)[:MAX_SOURCES]:
-            yield f"file:{self._place(each.path)}"
+            yield self._source(each.path)
 
     def _path(self, word: str) -> str:
         if word.startswith("~/") and os.path.lexists(home := f"{self._root}{word[1:]}"):  # in a sandbox it is home
             return os.path.realpath(home)
         return os.path.realpath(os.path.join(self._cwd, os.path.expanduser(word)))  # noqa: PTH111, PTH118
+
+    def _source(self, path: str) -> str:
+        return self._origins.name_source(path, self._place(path))
 
     def _is_outside(self, path: str) -> bool:
         place = self._place(path)
@@ -149,9 +152,9 @@ class CommandFiles:
         if path == self._root or self._root.startswith(f"{path.rstrip('/')}/"):
             return
         if self._origins.kinds.has_folder(place := self._place(path)) or self._origins.is_entered(path):
-            yield f"file:{place}/"
+            yield f"{self._source(path)}/"
         for each in self._origins.below(path)[:MAX_SOURCES]:
-            yield f"file:{self._place(each.path)}"
+            yield self._source(each.path)
         if f"{place}/".startswith("memory/"):
             yield from (f"file:{self._place(each)}" for each in self._notes())
 
@@ -163,7 +166,7 @@ class CommandFiles:
             place = self._place(path)
             names = (place, place.removeprefix(base), os.path.basename(place), path)  # noqa: PTH119
             if any(fnmatchcase(name, wanted) for name in names):
-                yield f"file:{place}"
+                yield self._source(path)
 
     def _elsewhere(self, word: str) -> Iterator[str]:
         """A name that is not here may be one in a folder that the command goes to first, or behind a variable."""
@@ -171,7 +174,7 @@ class CommandFiles:
         notes = self._notes() if name.casefold().endswith(".md") else ()
         for path in (*self.suspects, *notes) if name else ():
             if os.path.basename(path) == name:  # noqa: PTH119
-                yield f"file:{self._place(path)}"
+                yield self._source(path)
 
     @cached_property
     def suspects(self) -> tuple[str, ...]:
@@ -192,7 +195,7 @@ class CommandFiles:
             room -= len(data)
             held = (line.strip() for line in data.decode("utf-8", "replace").splitlines())
             if not lines.isdisjoint(line for line in held if len(line) >= SHORTEST_LINE):
-                yield f"file:{self._place(path)}"
+                yield self._source(path)
             elif self._has_told_name(path, lines):
                 yield f"file:{os.path.dirname(self._place(path))}/"  # noqa: PTH120
 

@@ -73,10 +73,10 @@ class FileLedger:
             await self._settle(fresh, before, moves)
             if not (shows and (before.outside or before.marked)):
                 raise
-            return _from(failed(str(error)), (*before.outside, *before.marked))
+            return _from(failed(str(error)), before, before.marked)
         await self._settle(fresh, before, moves)
         marked = [each.written.path for each in self._wrote if _shows_mark(each)]
-        return _from(output, (*before.outside, *marked)) if shows else output
+        return _from(output, before, marked) if shows else output
 
     def _look(self, places: tuple[str, ...]) -> Before:
         entered = {place for place in places if self._origins.is_held(self._boundary, place)}
@@ -139,8 +139,9 @@ class Before(Struct, frozen=True):
     marked: tuple[str, ...] = ()  # notes with lines that say they are from outside
 
 
-def _from(output: ToolOutput, places: Iterable[str]) -> ToolOutput:
-    sources = tuple(dict.fromkeys(f"file:{place}" for place in places))
+def _from(output: ToolOutput, before: Before, marked: Iterable[str]) -> ToolOutput:
+    shown = (f"{'written' if place in before.entered else 'file'}:{place}" for place in before.outside)
+    sources = tuple(dict.fromkeys((*shown, *(f"written:{place}" for place in marked))))
     return replace(output, origin=Origin.OUTSIDE, sources=sources) if sources else output
 
 

@@ -178,7 +178,7 @@ def _page(found: Lines, offset: int, limit: int, room: int) -> str:
 def _shown(found: Lines, page: str, lines: Sequence[str]) -> ToolOutput:
     """The lines are asked and not the page: of a long one the page shows the beginning, and the mark is at its end."""
     if found.origin != Origin.OUTSIDE and is_marked(found.name, lines):
-        return from_files(page, (f"file:{found.name}",))
+        return from_files(page, (f"written:{found.name}",))
     return ToolOutput(page, origin=found.origin, sources=found.sources)
 
 
@@ -219,7 +219,7 @@ def _sources_of_hits(
         if place in numbers:
             found |= dict.fromkeys(files.sources_of(place))
             if OUTSIDE_MARK in text and is_marked(place, _lines_at(text, numbers[place])):
-                found[f"file:{place}"] = None
+                found[f"written:{place}"] = None
     return tuple(found)
 
 

@@ -16,7 +16,9 @@ from itertools import islice
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, WorkspaceError
+from palinurus.workspace.boundary import MAX_BYTES
 
+MAX_EDITS = 1_000  # each reads the whole text
 MAX_OCCURRENCES = 1_000
 MAX_COMPARED = 10_000  # lines looked at for the nearest one
 MAX_CLOSE_LOOKS = 150
@@ -62,7 +64,10 @@ def line_break(text: str) -> str:
 
 
 def apply_edits(path: str, text: str, edits: Sequence[Edit]) -> str:
-    """All edits, each on what the one before has left. Raises BadRequest, which says what to mend, and then none."""
+    """All edits, each on what the one before has left. Raises BadRequest, which says what to mend, and then none;
+    WorkspaceError before a text is made that no file may hold."""
+    if len(edits) > MAX_EDITS:
+        raise BadRequest(f"{len(edits):,} edits are too many: {MAX_EDITS:,} are allowed", hint="send them in parts")
     for number, edit in enumerate(edits):
         text = _apply(path, text, edit, f"edits[{number}]: " if len(edits) > 1 else "")
     return text
@@ -83,8 +88,11 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
             hint="add lines around it to say which, or set all",
         )
     new = new.replace("\n", line_break(text))
-    parts, done = [], 0
+    parts, done, size = [], 0, len(text)
     for start, end in spots if not edit.all else _occurrences(text, old, overlapping=False):
+        size += len(new) - (end - start)
+        if size > MAX_BYTES:  # characters, of which none is less than a byte
+            raise WorkspaceError(f"{which}{path} would have more than {MAX_BYTES:,} bytes", hint="split it")
         parts += [text[done:start], new]
         done = end
     return "".join([*parts, text[done:]])

@@ -36,7 +36,7 @@ def sources_of_names(files: WorkspaceFiles, places: Sequence[str]) -> tuple[str,
         if files.origins.kinds.has_folder(above):
             found[f"file:{above}/"] = None
         elif not _is_plain(name) and files.origins.has_below(absolute(files.boundary, place.rstrip("/"))):
-            found[f"file:{place}"] = None
+            found[f"written:{place}"] = None
     return tuple(found)
 
 
