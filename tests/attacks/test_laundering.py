@@ -152,6 +152,7 @@ async def test_trust_in_a_folder_is_not_for_what_an_untrusted_run_has_written_th
     await pal.approvals.granting.give(await pal.approvals.granting.drawn_up(drafts, session_key=str(key), by="owner"))
     await poisoned(pal, call("write", path="notes/page.txt", content=f"{ORDER}\n"))
     assert await asks(pal, READERS["read"])
+    await pal.hears("/new")
     assert await asks(pal, READERS["cat"])
 
 
