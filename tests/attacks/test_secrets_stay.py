@@ -124,7 +124,7 @@ async def _ask_everything(owner: Listening) -> None:
         if name in STARTING or name in TOLD_ONCE:
             continue
         await owner.ask(name, **params)
-        for field in {"sessionKey", "session_key"} & {*texts(table.get(name).params)} if scope == "read" else ():
+        for field in {"session_key", "sessionKey"} & {*texts(table.get(name).params)} if scope == "read" else ():
             await owner.ask(name, **(params | {field: "agent:main:main"}))
     for name in ("sessions.show", "context.show", "status.session"):
         assert (await owner.ask(name, session_key="agent:main:main")).ok
