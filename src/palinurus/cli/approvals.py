@@ -21,6 +21,7 @@ from palinurus.cli.derived import ask, command_of
 from palinurus.cli.shell import Shell, with_json
 from palinurus.domain.errors import BadRequest, NotConfirmed
 from palinurus.operations.approvals import (
+    GrantList,
     answer_approval,
     list_approvals,
     list_grants,
@@ -93,21 +94,6 @@ def deny(shell: Shell, approval_id: str) -> None:
     """
     answered = ask(shell, answer_approval, answer_approval.params(id=approval_id, answer="deny"))
     shell.show(answered, lambda: answered_text(answered))
-
-
-@approvals.command()
-@click.option("--all", "ended", is_flag=True, help="Those that were revoked or have expired as well.")
-@with_json
-@click.pass_obj
-def grants(shell: Shell, ended: bool) -> None:
-    """List what is allowed for longer.
-
-    \b
-    Example:
-      pal approvals grants
-    """
-    listed = ask(shell, list_grants, list_grants.params(ended))
-    shell.show(listed, lambda: "\n".join((grants_text(listed.grants), *allowlist_lines(listed.allowlist))))
 
 
 @approvals.command()
@@ -191,10 +177,15 @@ def _ask_twice(shell: Shell, operation: Operation[P, R], params: P) -> R:
     return ask(shell, operation, msgspec.structs.replace(params, confirmed=True))
 
 
+def _held_text(_: Shell, listed: GrantList) -> str:
+    return "\n".join((grants_text(listed.grants), *allowlist_lines(listed.allowlist)))
+
+
 def _revoked_text(_: Shell, gone: Grant) -> str:
     return f"{gone.id} no longer holds: {visible(words(gone))}"
 
 
 approvals.add_command(command_of(list_approvals, list_text))
 approvals.add_command(command_of(show_approval, show_text))
+approvals.add_command(command_of(list_grants, _held_text))
 approvals.add_command(command_of(revoke_grant, _revoked_text))

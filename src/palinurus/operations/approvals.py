@@ -17,7 +17,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import PastCommand
 from palinurus.operations.bounds import Days
 from palinurus.operations.house import House
-from palinurus.operations.operation import operation
+from palinurus.operations.operation import Spelling, operation
 from palinurus.operations.trials import Trial, read_examples, try_rules
 from palinurus.tools.approvals.approval import Answer, Approval, must_be_confirmed
 from palinurus.tools.approvals.granting import rules_for
@@ -166,9 +166,13 @@ async def _past(house: House, rules: Sequence[GrantDraft], key: SessionKey) -> l
 
 @operation("approvals.grants", scope="read")
 async def list_grants(
-    house: House, ended: Annotated[bool, "Those that were revoked or have expired as well."] = False
+    house: House, ended: Annotated[bool, Spelling("--all"), "Those that were revoked or have expired as well."] = False
 ) -> GrantList:
-    """List what is allowed for longer."""
+    """List what is allowed for longer.
+
+    Example:
+      pal approvals grants
+    """
     now = house.clock.now_ms()
     known = await house.grants.all()
     held = [each for each in known if each.revoked_at is None and (each.expires_at is None or each.expires_at > now)]
