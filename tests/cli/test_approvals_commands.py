@@ -42,6 +42,8 @@ def test_a_rule_is_tried_given_listed_and_taken_back(pal_command: Pal, home: Hom
     assert f"{made['id']}  cat **" in pal_command("approvals", "grants").out
     assert pal_command("approvals", "revoke", made["id"]).out == f"{made['id']} no longer holds: cat **\n"
     assert pal_command("approvals", "revoke", "nothing").code == 1
+    assert pal_command("approvals", "grants").out == "Nothing is allowed for longer than once.\n"
+    assert f"{made['id']}  cat **" in pal_command("approvals", "grants", "--all").out
 
 
 def test_a_rule_that_would_have_touched_secrets_needs_a_yes(pal_command: Pal, home: Home) -> None:

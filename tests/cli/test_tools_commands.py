@@ -39,6 +39,13 @@ def test_before_the_first_run_the_configured_provider_decides_too(pal_command: P
     assert {tool["name"]: tool["allowed"] for tool in listed["tools"]}["exec"] is False
 
 
+def test_the_help_says_what_form_a_value_has(pal_command: Pal) -> None:
+    told = pal_command("tools", "explain", "--help").out
+    assert "pal tools explain [OPTIONS] NAME" in told
+    assert "--model PROVIDER/MODEL" in told
+    assert "--sender CHANNEL:ID" in told
+
+
 def test_a_tool_that_there_is_not_is_one_clear_line(pal_command: Pal) -> None:
     ended = pal_command("tools", "explain", "raed")
     assert (ended.code, ended.out) == (1, "")

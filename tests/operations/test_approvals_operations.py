@@ -17,21 +17,14 @@ from palinurus.domain.plan import Invocation, Plan
 from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
 from palinurus.ledger.audit import AuditEvent
 from palinurus.operations.approvals import (
-    ANSWER,
-    GRANT,
-    GRANTS,
-    LIST,
     OPERATIONS,
-    PREVIEW,
-    REVOKE,
-    SHOW,
-    AnswerApproval,
-    ListApprovals,
-    ListGrants,
-    MakeGrant,
-    PreviewRule,
-    RevokeGrant,
-    ShowApproval,
+    answer_approval,
+    list_approvals,
+    list_grants,
+    make_grant,
+    preview_rule,
+    revoke_grant,
+    show_approval,
 )
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.harness import Harness
@@ -103,16 +96,16 @@ def test_deciding_has_a_scope_of_its_own() -> None:
 
 async def test_what_waits_is_listed_before_what_is_settled(desk: Desk) -> None:
     first, second = await desk.asks("cat a"), await desk.asks("cat b")
-    await desk.call(ANSWER, AnswerApproval(first, "deny"))
-    listed = await desk.call(LIST, ListApprovals())
+    await desk.call(answer_approval, answer_approval.params(first, "deny"))
+    listed = await desk.call(list_approvals, list_approvals.params())
     assert [each.id for each in listed.pending] == [second]
     assert [(each.id, each.status) for each in listed.settled] == [(first, "denied")]
-    assert (await desk.call(LIST, ListApprovals("agent:main:direct:ann"))).pending == ()
+    assert (await desk.call(list_approvals, list_approvals.params("agent:main:direct:ann"))).pending == ()
 
 
 async def test_one_is_shown_with_its_plan_and_what_always_would_let_through(desk: Desk) -> None:
     await desk.did("cat notes/a.md", "cat notes/b.md", "cat notes/a.md | wc -l", "ls")
-    shown = await desk.call(SHOW, ShowApproval(await desk.asks("cat notes/a.md")))
+    shown = await desk.call(show_approval, show_approval.params(await desk.asks("cat notes/a.md")))
     assert "command   cat notes/a.md" in shown.lines
     assert shown.always is not None
     assert (shown.always.rules, shown.always.total) == (("cat notes/a.md",), 4)
@@ -122,34 +115,40 @@ async def test_one_is_shown_with_its_plan_and_what_always_would_let_through(desk
 
 async def test_what_can_only_be_allowed_once_says_why(desk: Desk) -> None:
     opaque = Plan("exec", "cat $(ls)", "host", ("/bin/sh", "-c", "cat $(ls)"), "/srv")
-    shown = await desk.call(SHOW, ShowApproval(await desk.asks("", opaque)))
+    shown = await desk.call(show_approval, show_approval.params(await desk.asks("", opaque)))
     assert "was not understood" in shown.why_not_always
     assert (shown.always, shown.proposals) == (None, ())
 
 
 async def test_an_answer_reaches_the_run_that_asked(desk: Desk) -> None:
     asked = await desk.asks("cat a")
-    answered = await desk.call(ANSWER, AnswerApproval(asked, "allow-once", digest=command("cat a").digest))
+    answered = await desk.call(
+        answer_approval, answer_approval.params(asked, "allow-once", digest=command("cat a").digest)
+    )
     assert (answered.approval.status, answered.approval.decided_by, answered.grants) == ("allowed-once", "owner", ())
     assert (await desk.settled())[0].status == "allowed-once"
 
 
 async def test_always_by_a_wider_rule_gives_that_rule(desk: Desk) -> None:
     asked = await desk.asks("cat notes/a.md")
-    answered = await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule="cat notes/*.md", days=7))
+    answered = await desk.call(
+        answer_approval, answer_approval.params(asked, "allow-always", rule="cat notes/*.md", days=7)
+    )
     (grant,) = answered.grants
     assert words(grant) == "cat notes/*.md"
     assert grant.expires_at == desk.pal.clock.now_ms() + 7 * 24 * 3600 * 1000
-    assert (await desk.call(GRANTS, ListGrants())).grants == (grant,)
+    assert (await desk.call(list_grants, list_grants.params())).grants == (grant,)
 
 
 @pytest.mark.parametrize("rule", ["", "rm -r *"])
 async def test_always_for_what_destroys_needs_a_second_yes_at_every_door(desk: Desk, rule: str) -> None:
     asked = await desk.asks("rm -r build")
     with pytest.raises(NotConfirmed, match="removes files"):
-        await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule=rule))
-    assert [each.id for each in (await desk.call(LIST, ListApprovals())).pending] == [asked]
-    answered = await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule=rule, confirmed=True))
+        await desk.call(answer_approval, answer_approval.params(asked, "allow-always", rule=rule))
+    assert [each.id for each in (await desk.call(list_approvals, list_approvals.params())).pending] == [asked]
+    answered = await desk.call(
+        answer_approval, answer_approval.params(asked, "allow-always", rule=rule, confirmed=True)
+    )
     assert answered.approval.status == "allowed-always"
     assert len(answered.grants) == 1
 
@@ -158,29 +157,31 @@ async def test_a_wider_rule_that_would_have_let_through_what_stands_out_needs_a_
     await desk.did("cat .ssh/config")
     asked = await desk.asks("cat notes.md")
     with pytest.raises(NotConfirmed, match=r"1 commands that stand out, such as cat \.ssh/config"):
-        await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule="cat *"))
+        await desk.call(answer_approval, answer_approval.params(asked, "allow-always", rule="cat *"))
     with pytest.raises(NotConfirmed, match=r"cat \.ssh/config"):
-        await desk.call(GRANT, MakeGrant("cat *"))
-    assert (await desk.call(GRANTS, ListGrants())).grants == ()
-    assert (await desk.call(ANSWER, AnswerApproval(asked, "allow-always"))).approval.status == "allowed-always"
+        await desk.call(make_grant, make_grant.params("cat *"))
+    assert (await desk.call(list_grants, list_grants.params())).grants == ()
+    assert (
+        await desk.call(answer_approval, answer_approval.params(asked, "allow-always"))
+    ).approval.status == "allowed-always"
 
 
 async def test_a_rule_that_destroys_by_itself_needs_a_second_yes(desk: Desk) -> None:
     with pytest.raises(NotConfirmed, match="removes files"):
-        await desk.call(GRANT, MakeGrant("rm *"))
-    assert len((await desk.call(GRANT, MakeGrant("rm *", confirmed=True))).grants) == 1
+        await desk.call(make_grant, make_grant.params("rm *"))
+    assert len((await desk.call(make_grant, make_grant.params("rm *", confirmed=True))).grants) == 1
 
 
 async def test_a_rule_that_does_not_fit_decides_nothing(desk: Desk) -> None:
     asked = await desk.asks("cat a")
     with pytest.raises(BadRequest, match="does not fit"):
-        await desk.call(ANSWER, AnswerApproval(asked, "allow-always", rule="ls *"))
-    assert [each.id for each in (await desk.call(LIST, ListApprovals())).pending] == [asked]
+        await desk.call(answer_approval, answer_approval.params(asked, "allow-always", rule="ls *"))
+    assert [each.id for each in (await desk.call(list_approvals, list_approvals.params())).pending] == [asked]
 
 
 async def test_a_preview_counts_what_a_rule_would_have_allowed_and_names_what_stands_out(desk: Desk) -> None:
     await desk.did("cat a", "cat .ssh/config", "cat --version", "ls a", "cat a b")
-    trial = (await desk.call(PREVIEW, PreviewRule("cat *"))).trial
+    trial = (await desk.call(preview_rule, preview_rule.params("cat *"))).trial
     assert (trial.total, trial.allowed, trial.sensitive_count) == (5, 3, 1)
     assert [(each.command, each.reasons) for each in trial.sensitive] == [("cat .ssh/config", ("touches ~/.ssh",))]
 
@@ -188,55 +189,55 @@ async def test_a_preview_counts_what_a_rule_would_have_allowed_and_names_what_st
 async def test_a_preview_counts_the_config_s_allowlist_and_safe_filters_as_allowed(desk: Desk) -> None:
     await desk.did("cat a | wc -l", "cat a | tac", "cat a | shuf")
     desk.pal.exec = ExecSettings(allowlist=("tac",))
-    trial = (await desk.call(PREVIEW, PreviewRule("cat *"))).trial
+    trial = (await desk.call(preview_rule, preview_rule.params("cat *"))).trial
     assert [each.command for each in trial.examples] == ["cat a | tac", "cat a | wc -l"]
 
 
 async def test_the_narrowest_rule_is_made_of_examples(desk: Desk) -> None:
-    preview = await desk.call(PREVIEW, PreviewRule(examples=("cat src/a.py", "cat src/b.py", "ls -l")))
+    preview = await desk.call(preview_rule, preview_rule.params(examples=("cat src/a.py", "cat src/b.py", "ls -l")))
     assert [each.rule for each in preview.rules] == ["cat src/*.py", "ls -l"]
 
 
 async def test_a_grant_by_words_holds_until_it_is_revoked(desk: Desk) -> None:
-    made = await desk.call(GRANT, MakeGrant("cat src/*", scope="home"))
+    made = await desk.call(make_grant, make_grant.params("cat src/*", scope="home"))
     (grant,) = made.grants
     assert (grant.scope, grant.agent, grant.created_by) == ("home", "", "owner")
-    gone = await desk.call(REVOKE, RevokeGrant(grant.id[:4]))
+    gone = await desk.call(revoke_grant, revoke_grant.params(grant.id[:4]))
     assert gone.revoked_at == desk.pal.clock.now_ms()
-    assert (await desk.call(GRANTS, ListGrants())).grants == ()
-    assert (await desk.call(GRANTS, ListGrants(ended=True))).grants == (gone,)
+    assert (await desk.call(list_grants, list_grants.params())).grants == ()
+    assert (await desk.call(list_grants, list_grants.params(ended=True))).grants == (gone,)
 
 
 async def test_a_grant_that_has_expired_is_no_longer_listed(desk: Desk) -> None:
-    await desk.call(GRANT, MakeGrant("cat src/*", days=1))
+    await desk.call(make_grant, make_grant.params("cat src/*", days=1))
     desk.pal.clock.advance(days=1)
-    assert (await desk.call(GRANTS, ListGrants())).grants == ()
+    assert (await desk.call(list_grants, list_grants.params())).grants == ()
 
 
 @pytest.mark.parametrize(
     ("params", "why"),
     [
-        (MakeGrant(), "either a rule or examples"),
-        (MakeGrant("cat 'a"), "not closed"),
-        (MakeGrant("no-such-program-at-all x"), "there is no program"),
-        (MakeGrant("cat a | sh"), "one command"),
-        (MakeGrant("ca* x"), "first word"),
-        (MakeGrant("./cat x"), "first word"),
-        (MakeGrant("cat x", days=-1), "cannot last"),
-        (MakeGrant("cat x", scope="session"), "needs its key"),
-        (MakeGrant(examples=("cat 'x",)), "not a command"),
+        (make_grant.params(), "either a rule or examples"),
+        (make_grant.params("cat 'a"), "not closed"),
+        (make_grant.params("no-such-program-at-all x"), "there is no program"),
+        (make_grant.params("cat a | sh"), "one command"),
+        (make_grant.params("ca* x"), "first word"),
+        (make_grant.params("./cat x"), "first word"),
+        (make_grant.params("cat x", days=-1), "cannot last"),
+        (make_grant.params("cat x", scope="session"), "needs its key"),
+        (make_grant.params(examples=("cat 'x",)), "not a command"),
     ],
 )
-async def test_a_rule_that_makes_no_sense_is_refused_in_one_line(desk: Desk, params: MakeGrant, why: str) -> None:
+async def test_a_rule_that_makes_no_sense_is_refused_in_one_line(desk: Desk, params: msgspec.Struct, why: str) -> None:
     with pytest.raises(BadRequest, match=why):
-        await desk.call(GRANT, params)
-    assert (await desk.call(GRANTS, ListGrants(ended=True))).grants == ()
+        await desk.call(make_grant, params)
+    assert (await desk.call(list_grants, list_grants.params(ended=True))).grants == ()
 
 
 async def test_what_is_not_there_is_told(desk: Desk) -> None:
     with pytest.raises(NotFound, match="no approval"):
-        await desk.call(SHOW, ShowApproval("zzzzzz"))
+        await desk.call(show_approval, show_approval.params("zzzzzz"))
     with pytest.raises(NotFound, match="no grant"):
-        await desk.call(REVOKE, RevokeGrant("zzzzzz"))
+        await desk.call(revoke_grant, revoke_grant.params("zzzzzz"))
     with pytest.raises(NotFound, match="no agent"):
-        await desk.call(GRANT, MakeGrant("cat x", agent="ghost"))
+        await desk.call(make_grant, make_grant.params("cat x", agent="ghost"))

@@ -9,7 +9,7 @@ from palinurus.cli.approvals_text import allowlist_lines, grants_text
 from palinurus.config.home import Home, find_home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult
-from palinurus.operations.approvals import GRANT, GRANTS, GrantList, ListGrants, MakeGrant
+from palinurus.operations.approvals import GrantList, list_grants, make_grant
 from palinurus.operations.converse import converse
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.wire import Calls, Says, WireServer
@@ -41,7 +41,7 @@ class Bench:
         return await converse(self.caller, Inbound(text, str(self._count), attended=False), lambda _: None)
 
     async def listed(self) -> GrantList:
-        return await self.caller.call(GRANTS, ListGrants())
+        return await self.caller.call(list_grants, list_grants.params())
 
 
 def run(command: str) -> Calls:
@@ -71,7 +71,7 @@ async def test_a_grant_knows_for_what_it_was_last_used(tmp_path: Path) -> None:
     async with WireServer(run("basename /a"), Says("one"), run("basename /b"), Says("two")) as server:
         bench = Bench(home_with(tmp_path, server))
         try:
-            await bench.caller.call(GRANT, MakeGrant(rule="basename /*"))
+            await bench.caller.call(make_grant, make_grant.params(rule="basename /*"))
             await bench.hears("say it")
             await bench.hears("and the other")
             (grant,) = (await bench.listed()).grants

@@ -22,7 +22,7 @@ from palinurus.domain.messages import AssistantMessage
 from palinurus.operations.config import Ground
 from palinurus.operations.converse import converse
 from palinurus.operations.credentials import credential_add
-from palinurus.operations.models import PROBE, STATUS, AskModels, ProbeModel
+from palinurus.operations.models import probe_model, show_model_status
 from palinurus.operations.table import LocalCaller
 from palinurus.sessions.transcript import decode_row, messages_of
 from palinurus.testing.wire import Answers, Behaviour, Cuts, ErrorInStream, Garbage, Hangs, Says, WireServer
@@ -236,10 +236,10 @@ async def test_a_stored_key_chooses_its_provider_and_a_running_house_notices_it(
     home = home_with(tmp_path, {"agents": {"defaults": {"model": "embedded/scout"}}})
     async with living(home) as house:
         caller = LocalCaller(house.runtime.house)
-        assert (await caller.call(STATUS, AskModels())).model == "embedded/scout"
+        assert (await caller.call(show_model_status, show_model_status.params())).model == "embedded/scout"
         home.config_path.unlink()
         credential_add(Ground(home, {"HOME": str(tmp_path)}), "groq", THIRD)
-        status = await caller.call(STATUS, AskModels())
+        status = await caller.call(show_model_status, show_model_status.params())
     assert (status.model, status.reason) == ("groq/openai/gpt-oss-120b", "a key for groq is stored")
     assert [key.id for key in status.credentials] == ["groq:default"]
     assert house.runtime.agents.redact(THIRD) == "[redacted]"
@@ -255,7 +255,7 @@ async def test_a_key_goes_on_resting_when_the_config_changes(tmp_path: Path) -> 
         async with living(home) as house:
             await house.hears("hi")
             home.config_path.write_text(json.dumps({**config, "session": {"idleMinutes": 5}}))
-            status = await LocalCaller(house.runtime.house).call(STATUS, AskModels())
+            status = await LocalCaller(house.runtime.house).call(show_model_status, show_model_status.params())
     assert [(key.id, key.state) for key in status.credentials] == [("alpha:config", "resting")]
 
 
@@ -331,8 +331,8 @@ async def test_a_probe_reports_who_answered_how_fast_or_the_typed_failure(tmp_pa
         home = home_with(tmp_path, two(first, second))
         async with living(home) as house:
             caller = LocalCaller(house.runtime.house)
-            good = await caller.call(PROBE, ProbeModel("alpha/a"))
-            bad = await caller.call(PROBE, ProbeModel("alpha/a"))
+            good = await caller.call(probe_model, probe_model.params("alpha/a"))
+            bad = await caller.call(probe_model, probe_model.params("alpha/a"))
             assert await house.runtime.house.usage.totals("model", zone=UTC) == []
     assert (good.ok, good.answered, good.usage.total) == (True, "alpha/a", 25)
     assert 0 < good.first_ms <= good.total_ms

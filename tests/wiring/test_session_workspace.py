@@ -17,7 +17,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunEvent, ToolFinished
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.converse import converse
-from palinurus.operations.sandbox import EXPLAIN, AskSandbox
+from palinurus.operations.sandbox import explain_sandbox
 from palinurus.operations.status import CONTEXT, AskContext, session_report
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.wire import Calls, Says, WireServer
@@ -233,7 +233,7 @@ async def test_prompt_status_context_and_explanation_say_the_same(
         place = home.runtime.house.hands.quarters(SessionKey.parse(MAIN))
         context = await home.caller.call(CONTEXT, AskContext())
         assert context.workspace.startswith(f"{place.workspace}, ")
-        explained = await home.caller.call(EXPLAIN, AskSandbox())
+        explained = await home.caller.call(explain_sandbox, explain_sandbox.params())
         if place.sandboxed == "no":
             assert explained.runs == "host"
             return

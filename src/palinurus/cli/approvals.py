@@ -17,31 +17,25 @@ from palinurus.cli.approvals_text import (
     preview_text,
     show_text,
 )
-from palinurus.cli.entrance import open_door
+from palinurus.cli.derived import ask, command_of
 from palinurus.cli.output import echo
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import Shell, with_json
 from palinurus.domain.errors import BadRequest, NotConfirmed
 from palinurus.operations.approvals import (
-    ANSWER,
-    GRANT,
-    GRANTS,
-    LIST,
-    PREVIEW,
-    REVOKE,
-    SHOW,
-    AnswerApproval,
-    ListApprovals,
-    ListGrants,
-    MakeGrant,
-    PreviewRule,
-    RevokeGrant,
-    ShowApproval,
+    GrantList,
+    answer_approval,
+    list_approvals,
+    list_grants,
+    make_grant,
+    preview_rule,
+    revoke_grant,
+    show_approval,
 )
 from palinurus.operations.table import Operation, P, R
-from palinurus.operations.trust import OUTSIDE, TRUST, DeclareTrust, ListOutside
+from palinurus.operations.trust import list_outside_texts, trust_sources
 from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.approvals.rendering import visible
-from palinurus.tools.grants.grants import Scope, words
+from palinurus.tools.grants.grants import Grant, Scope, words
 
 _scope = click.option(
     "--scope", type=click.Choice(get_args(Scope)), default="agent", show_default=True, help="Where the rule holds."
@@ -57,37 +51,6 @@ def approvals() -> None:
     A rule is a program and a pattern for each of its arguments; a last * stands for any that follow. A pattern never
     stands for a flag: rules name those.
     """
-
-
-@approvals.command("list")
-@click.option("--session", default="", help="Only those of this session.")
-@click.option("--limit", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many that are settled.")
-@with_json
-@click.pass_obj
-def list_(shell: Shell, session: str, limit: int) -> None:
-    """List what waits for an answer, and what became of the last ones.
-
-    \b
-    Example:
-      pal approvals list
-    """
-    listed = _ask(shell, LIST, ListApprovals(session, limit))
-    shell.show(listed, lambda: list_text(shell, listed))
-
-
-@approvals.command()
-@click.argument("approval_id", metavar="ID")
-@with_json
-@click.pass_obj
-def show(shell: Shell, approval_id: str) -> None:
-    """Show the exact plan, and what allowing it always would let through.
-
-    \b
-    Example:
-      pal approvals show k3m9xz
-    """
-    shown = _ask(shell, SHOW, ShowApproval(approval_id))
-    shell.show(shown, lambda: show_text(shown))
 
 
 @approvals.command()
@@ -110,11 +73,12 @@ def allow(shell: Shell, approval_id: str, always: bool, rule: str, scope: Scope,
     """
     if rule and not always:
         raise BadRequest("a rule goes with --always", hint=f"pal approvals allow {approval_id} --always --rule …")
-    shown = _ask(shell, SHOW, ShowApproval(approval_id))
+    shown = ask(shell, show_approval, show_approval.params(approval_id)).approval
     answer: Answer = "allow-always" if always else "allow-once"
-    digest = shown.approval.digest
-    asked = AnswerApproval(shown.approval.id, answer, "cli", digest, rule, scope, days, yes)
-    answered = _ask_twice(shell, ANSWER, asked)
+    asked = answer_approval.params(
+        id=shown.id, answer=answer, digest=shown.digest, rule=rule, scope=scope, days=days, confirmed=yes
+    )
+    answered = _ask_twice(shell, answer_approval, asked)
     shell.show(answered, lambda: answered_text(answered))
 
 
@@ -129,23 +93,8 @@ def deny(shell: Shell, approval_id: str) -> None:
     Example:
       pal approvals deny k3m9xz
     """
-    answered = _ask(shell, ANSWER, AnswerApproval(approval_id, "deny"))
+    answered = ask(shell, answer_approval, answer_approval.params(id=approval_id, answer="deny"))
     shell.show(answered, lambda: answered_text(answered))
-
-
-@approvals.command()
-@click.option("--all", "ended", is_flag=True, help="Those that were revoked or have expired as well.")
-@with_json
-@click.pass_obj
-def grants(shell: Shell, ended: bool) -> None:
-    """List what is allowed for longer.
-
-    \b
-    Example:
-      pal approvals grants
-    """
-    listed = _ask(shell, GRANTS, ListGrants(ended))
-    shell.show(listed, lambda: "\n".join((grants_text(listed.grants), *allowlist_lines(listed.allowlist))))
 
 
 @approvals.command()
@@ -168,10 +117,11 @@ def trust(shell: Shell, sources: tuple[str, ...], session: str, scope: Scope, da
       pal approvals trust all --scope session       # the texts that it holds now
     """
     if not sources:
-        held = _ask(shell, OUTSIDE, ListOutside(session))
+        held = ask(shell, list_outside_texts, list_outside_texts.params(session))
         shell.show(held, lambda: outside_text(held))
         return
-    given = _ask(shell, TRUST, DeclareTrust(sources, session, "", scope, days))
+    asked = trust_sources.params(sources=sources, session=session, scope=scope, days=days)
+    given = ask(shell, trust_sources, asked)
     shell.show(given, lambda: grants_text(given.grants))
 
 
@@ -206,43 +156,37 @@ def grant(
       pal approvals grant --like "cat src/a.py" --like "cat src/b.py"
     """
     if dry_run:
-        preview = _ask(shell, PREVIEW, PreviewRule(rule, like, agent))
+        preview = ask(shell, preview_rule, preview_rule.params(rule=rule, examples=like, agent=agent))
         shell.show(preview, lambda: preview_text(preview))
         return
-    made = _ask_twice(shell, GRANT, MakeGrant(rule, like, agent, session, scope, days, yes))
+    asked = make_grant.params(
+        rule=rule, examples=like, agent=agent, session=session, scope=scope, days=days, confirmed=yes
+    )
+    made = _ask_twice(shell, make_grant, asked)
     shell.show(made, lambda: grants_text(made.grants))
-
-
-@approvals.command()
-@click.argument("grant_id", metavar="ID")
-@with_json
-@click.pass_obj
-def revoke(shell: Shell, grant_id: str) -> None:
-    """Take a grant back. What it covered asks again.
-
-    \b
-    Example:
-      pal approvals revoke t7wq2c
-    """
-    gone = _ask(shell, REVOKE, RevokeGrant(grant_id))
-    shell.show(gone, lambda: f"{gone.id} no longer holds: {visible(words(gone))}")
-
-
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
 
 
 def _ask_twice(shell: Shell, operation: Operation[P, R], params: P) -> R:
     """A second time with a yes, where the house wants one and somebody sits there to give it."""
     try:
-        return _ask(shell, operation, params)
+        return ask(shell, operation, params)
     except NotConfirmed as error:
         if shell.as_json or not sys.stdin.isatty():
             raise NotConfirmed(error.message, hint="--yes gives it all the same") from None
         echo(error.message, err=True)
     click.confirm("Give it all the same?", abort=True, err=True)
-    return _ask(shell, operation, msgspec.structs.replace(params, confirmed=True))
+    return ask(shell, operation, msgspec.structs.replace(params, confirmed=True))
+
+
+def _held_text(_: Shell, listed: GrantList) -> str:
+    return "\n".join((grants_text(listed.grants), *allowlist_lines(listed.allowlist)))
+
+
+def _revoked_text(_: Shell, gone: Grant) -> str:
+    return f"{gone.id} no longer holds: {visible(words(gone))}"
+
+
+approvals.add_command(command_of(list_approvals, list_text))
+approvals.add_command(command_of(show_approval, show_text))
+approvals.add_command(command_of(list_grants, _held_text))
+approvals.add_command(command_of(revoke_grant, _revoked_text))

@@ -28,7 +28,7 @@ def _settled_line(each: Approval) -> str:
     return f"{each.id}  {_moment(each.asked_at)}  {outcome(each)}: {_short(each.plan.summary)}"
 
 
-def show_text(shown: ShownApproval) -> str:
+def show_text(_: Shell, shown: ShownApproval) -> str:
     lines = [asked(shown.approval), f"  session   {shown.approval.session_key}", f"  digest    {shown.approval.digest}"]
     if shown.why_not_always:
         lines.append(f"\nThis cannot be allowed always: {visible(shown.why_not_always)}.")

@@ -10,7 +10,7 @@ from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell
 from palinurus.domain.errors import NotConfirmed, PalinurusError
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled
-from palinurus.operations.approvals import ANSWER, SHOW, AnswerApproval, ShowApproval
+from palinurus.operations.approvals import answer_approval, show_approval
 from palinurus.operations.table import Caller
 from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.approvals.rendering import render_plan, visible
@@ -92,9 +92,10 @@ async def answer(caller: Caller, event: ApprovalAsked, said: Answer, warned: set
     """
     again = event.id in warned
     try:
-        await caller.call(ANSWER, AnswerApproval(event.id, said, "terminal", event.digest, confirmed=again))
+        asked = answer_approval.params(id=event.id, answer=said, where="terminal", digest=event.digest, confirmed=again)
+        await caller.call(answer_approval, asked)
     except NotConfirmed as error:
         warned.add(event.id)
-        trial = (await caller.call(SHOW, ShowApproval(event.id))).always
+        trial = (await caller.call(show_approval, show_approval.params(event.id))).always
         told = [error.message, *(trial_lines(trial) if trial else ())]
         raise NotConfirmed("\n".join(told), hint="say it again to allow it") from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from palinurus.cli.auth import auth
-from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
+from palinurus.cli.derived import command_of
+from palinurus.cli.entrance import ground_of, make_on_first_run
 from palinurus.cli.install import install
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.operations.catalog import (
@@ -20,7 +21,7 @@ from palinurus.operations.catalog import (
     models_here,
     models_set,
 )
-from palinurus.operations.models import PROBE, STATUS, AskModels, ModelStatus, ProbeModel, ProbeReport
+from palinurus.operations.models import ModelStatus, ProbeReport, probe_model, show_model_status
 from palinurus.providers.offers import Price
 
 
@@ -50,28 +51,6 @@ def list_models(shell: Shell, everything: bool) -> None:
     shell.show(listed, lambda: _list_text(listed, everything=everything))
 
 
-@models.command("status")
-@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
-@with_json
-@click.pass_obj
-def status(shell: Shell, agent_id: str) -> None:
-    """Show which model an agent asks, what it falls back to, and how its keys stand.
-
-    \b
-    Example:
-      pal models status --agent main
-    """
-
-    make_on_first_run(shell)
-
-    async def ask() -> ModelStatus:
-        async with open_door(shell) as door:
-            return await door.call(STATUS, AskModels(agent_id))
-
-    report = run_async(ask())
-    shell.show(report, lambda: _status_text(report))
-
-
 @models.command("set")
 @click.argument("model")
 @with_json
@@ -87,31 +66,6 @@ def set_(shell: Shell, model: str) -> None:
     make_on_first_run(shell)
     ref = models_set(ground_of(shell), model)
     shell.show({"model": ref}, lambda: f"{ref} is asked first.")
-
-
-@models.command("test")
-@click.argument("model", default="")
-@click.option("--agent", "agent_id", default="", help="With the keys of this agent.")
-@with_json
-@click.pass_obj
-def test(shell: Shell, model: str, agent_id: str) -> int:
-    """Send one tiny request and say how long the answer took, or why there was none.
-
-    \b
-    Examples:
-      pal models test
-      pal models test openai/gpt-6-luna
-    """
-
-    make_on_first_run(shell)
-
-    async def ask() -> ProbeReport:
-        async with open_door(shell) as door:
-            return await door.call(PROBE, ProbeModel(model, agent_id))
-
-    report = run_async(ask())
-    shell.show(report, lambda: _probe_text(report))
-    return 0 if report.ok else 1
 
 
 @models.group("aliases")
@@ -248,7 +202,7 @@ def _prices(price: Price | None) -> str:
     return "  ".join(f"{'-' if value is None else f'{value:g}':>7}" for value in values)
 
 
-def _status_text(report: ModelStatus) -> str:
+def _status_text(_: Shell, report: ModelStatus) -> str:
     rows = [
         ("agent", report.agent),
         ("model", f"{report.model} ({report.reason})" if report.reason else report.model),
@@ -264,7 +218,7 @@ def _status_text(report: ModelStatus) -> str:
     return "\n".join(f"{name:<10} {value}" for name, value in rows)
 
 
-def _probe_text(report: ProbeReport) -> str:
+def _probe_text(_: Shell, report: ProbeReport) -> str:
     if report.ok:
         tokens = f"{report.usage.total:,} tokens"
         other = "" if report.answered == report.asked else f" (asked was {report.asked})"
@@ -274,3 +228,9 @@ def _probe_text(report: ProbeReport) -> str:
         hint = f" ({report.hint})" if report.hint else ""
         last = f"{report.asked} does not answer: {report.error_kind}: {report.error}{hint}"
     return "\n".join((*report.notices, last))
+
+
+models.add_command(command_of(show_model_status, _status_text, makes_home=True))
+models.add_command(
+    command_of(probe_model, _probe_text, makes_home=True, exit_code=lambda report: 0 if report.ok else 1)
+)

@@ -8,13 +8,14 @@ import click
 import msgspec
 from msgspec import Struct
 
-from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
+from palinurus.cli.derived import ask
+from palinurus.cli.entrance import ground_of, make_on_first_run
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest
 from palinurus.operations.catalog import models_choice, models_set
 from palinurus.operations.config import Ground
 from palinurus.operations.credentials import credential_on_trial
-from palinurus.operations.models import PROBE, STATUS, AskModels, ModelStatus, ProbeModel, ProbeReport
+from palinurus.operations.models import ProbeReport, probe_model, show_model_status
 from palinurus.operations.onboarding import Surroundings, begin_with, look_around
 from palinurus.providers.scout.scout import SCOUT
 
@@ -129,22 +130,14 @@ def _tried_with(shell: Shell, ground: Ground, model: str, provider: str, secret:
 
 
 def _tried(shell: Shell, ground: Ground, model: str, credential: str = "") -> Onboarded:
-    async def ask() -> ProbeReport:
-        async with open_door(shell) as door:
-            return await door.call(PROBE, ProbeModel(model, credential=credential))
-
-    report = run_async(ask())
+    report = ask(shell, probe_model, probe_model.params(ref=model, credential=credential))
     if report.ok:
         return Onboarded(True, models_set(ground, model), report)
     return Onboarded(False, model, report)
 
 
 def _as_it_is(shell: Shell) -> Onboarded:
-    async def ask() -> ModelStatus:
-        async with open_door(shell) as door:
-            return await door.call(STATUS, AskModels())
-
-    found = run_async(ask())
+    found = ask(shell, show_model_status, show_model_status.params())
     return Onboarded(True, found.model, reason=found.reason)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.operations.sandbox import EXPLAIN, TEST, AskSandbox, Explained, Tested
-from palinurus.operations.table import Operation, P, R
+from palinurus.cli.derived import command_of
+from palinurus.cli.shell import Shell
+from palinurus.operations.sandbox import Explained, Tested, explain_sandbox, try_sandbox
 
 _RUNS = {
     "sandbox": "Commands run in a sandbox",
@@ -19,51 +18,6 @@ _RUNS = {
 @click.group()
 def sandbox() -> None:
     """Show where commands run, and try the walls."""
-
-
-@sandbox.command("explain")
-@click.option("--session-key", default="", help="Of this session. Default: the agent's main one.")
-@click.option("--agent", default="", help="Of this agent.")
-@with_json
-@click.pass_obj
-def explain(shell: Shell, session_key: str, agent: str) -> None:
-    """Show where the commands of a session run, what they see and may use, and why.
-
-    \b
-    Examples:
-      pal sandbox explain
-      pal sandbox explain --session-key agent:main:telegram:group:-1001
-    """
-    told = _ask(shell, EXPLAIN, AskSandbox(agent, session_key))
-    shell.show(told, lambda: _explained(shell, told))
-
-
-@sandbox.command("test")
-@click.option("--session-key", default="", help="With the sandbox of this session.")
-@click.option("--agent", default="", help="Of this agent.")
-@with_json
-@click.pass_obj
-def test(shell: Shell, session_key: str, agent: str) -> int:
-    """Try the walls with short commands. Exit code 1 when one does not hold.
-
-    Takes some seconds. Nothing is changed, and nothing is left running.
-
-    \b
-    Examples:
-      pal sandbox test
-      pal sandbox test --json
-    """
-    tested = _ask(shell, TEST, AskSandbox(agent, session_key))
-    shell.show(tested, lambda: _tested(shell, tested))
-    return 0 if tested.ok else 1
-
-
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
 
 
 def _explained(shell: Shell, told: Explained) -> str:
@@ -110,3 +64,7 @@ def _tested(shell: Shell, tested: Tested) -> str:
 def _sign(shell: Shell, passed: bool) -> str:
     sign = "✓" if passed else "✗"
     return click.style(sign, fg="green" if passed else "red") if shell.color else sign
+
+
+sandbox.add_command(command_of(explain_sandbox, _explained))
+sandbox.add_command(command_of(try_sandbox, _tested, exit_code=lambda tested: 0 if tested.ok else 1))

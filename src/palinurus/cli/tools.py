@@ -2,76 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.operations.table import Operation, P, R
-from palinurus.operations.tools import EXPLAIN, LIST, AskTools, ExplainTool, Explanation, ToolList
+from palinurus.cli.derived import command_of
+from palinurus.cli.shell import Shell
+from palinurus.operations.tools import Explanation, ToolList, explain_tool, list_tools
 from palinurus.tools.policy.names import BUILT_IN
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def where(command: F) -> F:
-    """The options that say where, with which model and for whom."""
-    for option in (
-        click.option("--sender", default="", metavar="CHANNEL:ID", help="As if this person asked, not the owner."),
-        click.option("--model", default="", metavar="PROVIDER/MODEL", help="With this model. Default: the session's."),
-        click.option("--session-key", default="", help="In this session. Default: the agent's main one."),
-        click.option("--agent", default="", help="Of this agent."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.group()
 def tools() -> None:
     """Show which tools there are and who may use them."""
-
-
-@tools.command("list")
-@where
-@with_json
-@click.pass_obj
-def list_tools(shell: Shell, agent: str, session_key: str, model: str, sender: str) -> None:
-    """List the tools, whether they may be used here, and what decided it.
-
-    \b
-    Examples:
-      pal tools list
-      pal tools list --session-key agent:main:telegram:group:-1001 --sender telegram:42
-    """
-    listed = _ask(shell, LIST, AskTools(agent, session_key, model, sender))
-    shell.show(listed, lambda: _list_text(shell, listed))
-
-
-@tools.command("explain")
-@click.argument("name")
-@where
-@with_json
-@click.pass_obj
-def explain_tool(shell: Shell, name: str, agent: str, session_key: str, model: str, sender: str) -> None:
-    """Show layer by layer why a tool may be used here or not.
-
-    \b
-    Examples:
-      pal tools explain exec
-      pal tools explain exec --session-key agent:main:telegram:group:-1001
-    """
-    told = _ask(shell, EXPLAIN, ExplainTool(name, agent, session_key, model, sender))
-    shell.show(told, lambda: _explain_text(shell, told))
-
-
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
 
 
 def _list_text(shell: Shell, listed: ToolList) -> str:
@@ -104,3 +45,7 @@ def _explain_text(shell: Shell, told: Explanation) -> str:
 
 def _headline(session_key: str, model: str, sandboxed: bool) -> str:
     return f"in {session_key}{f' with {model}' if model else ''}{', sandboxed' if sandboxed else ''}:"
+
+
+tools.add_command(command_of(list_tools, _list_text))
+tools.add_command(command_of(explain_tool, _explain_text))

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import PastCommand
-from palinurus.operations.bounds import Count, Days
+from palinurus.operations.bounds import Days
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Spelling, operation
 from palinurus.operations.trials import Trial, read_examples, try_rules
 from palinurus.tools.approvals.approval import Answer, Approval, must_be_confirmed
 from palinurus.tools.approvals.granting import rules_for
@@ -28,21 +29,13 @@ from palinurus.tools.grants.grants import EXEC, Grant, GrantDraft, Scope, words
 
 OWNER = "owner"
 MOST_OF_A_COMMAND = 500  # characters of the last one that a line of the config let through
+MOST_LISTED = 1_000
 EXAMPLES = 50  # of the past, that a proposal is made from
-
-
-class ListApprovals(Struct, frozen=True):
-    session: str = ""
-    limit: Count = 20  # of those that are settled
 
 
 class ApprovalList(Struct, frozen=True):
     pending: tuple[Approval, ...]  # oldest first
     settled: tuple[Approval, ...]  # newest first
-
-
-class ShowApproval(Struct, frozen=True):
-    id: str
 
 
 class Proposed(Struct, frozen=True, omit_defaults=True):
@@ -61,24 +54,9 @@ class ShownApproval(Struct, frozen=True, rename="camel"):
     proposals: tuple[Proposed, ...]  # wider rules, from commands like this one that were allowed before
 
 
-class AnswerApproval(Struct, frozen=True):
-    id: str
-    answer: Answer
-    where: str = "cli"  # by which door
-    digest: str = ""  # of the plan that was shown
-    rule: str = ""  # with allow-always: a wider one
-    scope: Scope = "agent"
-    days: Days | None = None
-    confirmed: bool = False  # a second yes, where always stands out: NotConfirmed asks for it
-
-
 class Answered(Struct, frozen=True):
     approval: Approval
     grants: tuple[Grant, ...] = ()
-
-
-class ListGrants(Struct, frozen=True):
-    ended: bool = False  # those that no longer hold as well
 
 
 class AllowedLine(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -95,42 +73,36 @@ class GrantList(Struct, frozen=True):
     allowlist: tuple[AllowedLine, ...] = ()  # what the config allows
 
 
-class PreviewRule(Struct, frozen=True):
-    """A rule, or commands from which the narrowest one is made."""
-
-    rule: str = ""
-    examples: tuple[str, ...] = ()
-    agent: str = ""
-
-
 class Preview(Struct, frozen=True):
     rules: tuple[Proposed, ...]
     trial: Trial
 
 
-class MakeGrant(Struct, frozen=True):
-    rule: str = ""
-    examples: tuple[str, ...] = ()
-    agent: str = ""
-    session: str = ""  # for scope session
-    scope: Scope = "agent"
-    days: Days | None = None
-    confirmed: bool = False
+@operation("approvals.list", scope="read")
+async def list_approvals(
+    house: House,
+    session: Annotated[str, "Only those of this session."] = "",
+    limit: Annotated[int, Meta(ge=0, le=MOST_LISTED), "How many that are settled."] = 10,
+) -> ApprovalList:
+    """List what waits for an answer, and what became of the last ones.
+
+    Example:
+      pal approvals list
+    """
+    pending = await house.approvals.pending(session)
+    recent = await house.approvals.recent(limit=limit + len(pending))
+    settled = [each for each in recent if each.status != "pending" and session in ("", each.session_key)]
+    return ApprovalList(tuple(pending), tuple(settled[:limit]))
 
 
-class RevokeGrant(Struct, frozen=True):
-    id: str
+@operation("approvals.show", scope="read")
+async def show_approval(house: House, id: str) -> ShownApproval:  # noqa: A002  as it is called on the wire
+    """Show the exact plan, and what allowing it always would let through.
 
-
-async def _list(house: House, params: ListApprovals) -> ApprovalList:
-    pending = await house.approvals.pending(params.session)
-    recent = await house.approvals.recent(limit=params.limit + len(pending))
-    settled = [each for each in recent if each.status != "pending" and params.session in ("", each.session_key)]
-    return ApprovalList(tuple(pending), tuple(settled[: params.limit]))
-
-
-async def _show(house: House, params: ShowApproval) -> ShownApproval:
-    approval = await house.approvals.find(params.id)
+    Example:
+      pal approvals show k3m9xz
+    """
+    approval = await house.approvals.find(id)
     plan = approval.plan
     why = house.approvals.why_not_always(approval)
     lines = tuple(render_plan(plan))
@@ -149,22 +121,34 @@ async def _wider(house: House, approval: Approval, exact: Sequence[GrantDraft]) 
     return [proposal for proposal in found if proposal.examples > 1 and proposal.draft not in exact]
 
 
-async def _answer(house: House, params: AnswerApproval) -> Answered:
-    approval = await house.approvals.find(params.id)
+@operation("approvals.answer", scope="approvals")
+async def answer_approval(
+    house: House,
+    id: str,  # noqa: A002
+    answer: Answer,
+    where: Annotated[str, "By which door."] = "cli",
+    digest: Annotated[str, "Of the plan that was shown."] = "",
+    rule: Annotated[str, "With allow-always: a wider one."] = "",
+    scope: Scope = "agent",
+    days: Days | None = None,
+    confirmed: Annotated[bool, "A second yes, where always stands out: NotConfirmed asks for it."] = False,
+) -> Answered:
+    """Decide about an approval, if need be for good and by a wider rule."""
+    approval = await house.approvals.find(id)
     agent = SessionKey.parse(approval.session_key).agent
-    drafts = [await asyncio.to_thread(house.approvals.granting.read, params.rule, agent)] if params.rule else []
-    if drafts and not params.confirmed:
+    drafts = [await asyncio.to_thread(house.approvals.granting.read, rule, agent)] if rule else []
+    if drafts and not confirmed:
         must_be_confirmed(await _past(house, rules_for(approval.plan, drafts), SessionKey.parse(approval.session_key)))
     settled = await house.approvals.answer(
         approval.id,
-        params.answer,
+        answer,
         by=OWNER,
-        where=params.where,
-        digest=params.digest,
+        where=where,
+        digest=digest,
         drafts=drafts,
-        scope=params.scope,
-        days=params.days,
-        confirmed=params.confirmed,
+        scope=scope,
+        days=days,
+        confirmed=confirmed,
     )
     given = settled.grant_id.split(",")
     return Answered(settled, tuple(grant for grant in await house.grants.all() if grant.id in given))
@@ -180,11 +164,19 @@ async def _past(house: House, rules: Sequence[GrantDraft], key: SessionKey) -> l
     return [f"{trial.sensitive_count:,} commands that stand out, such as {such}"]
 
 
-async def _grants(house: House, params: ListGrants) -> GrantList:
+@operation("approvals.grants", scope="read")
+async def list_grants(
+    house: House, ended: Annotated[bool, Spelling("--all"), "Those that were revoked or have expired as well."] = False
+) -> GrantList:
+    """List what is allowed for longer.
+
+    Example:
+      pal approvals grants
+    """
     now = house.clock.now_ms()
     known = await house.grants.all()
     held = [each for each in known if each.revoked_at is None and (each.expires_at is None or each.expires_at > now)]
-    return GrantList(tuple(known if params.ended else held), tuple(await _allowed_lines(house)))
+    return GrantList(tuple(known if ended else held), tuple(await _allowed_lines(house)))
 
 
 async def _allowed_lines(house: House) -> list[AllowedLine]:
@@ -202,24 +194,39 @@ async def _allowed_lines(house: House) -> list[AllowedLine]:
     return found
 
 
-async def _preview(house: House, params: PreviewRule) -> Preview:
-    key = SessionKey.main(params.agent or house.agents.default)
-    return await _previewed(house, await _rules(house, params.rule, params.examples, key), key)
+@operation("approvals.preview", scope="read")
+async def preview_rule(house: House, rule: str = "", examples: tuple[str, ...] = (), agent: str = "") -> Preview:
+    """What a rule would have let through, or the narrowest one that is made of examples of commands."""
+    key = SessionKey.main(agent or house.agents.default)
+    rules = await _rules(house, rule, examples, key)
+    trial = await try_rules(house, [each.draft for each in rules], key)
+    return Preview(tuple(map(_proposed, rules)), trial)
 
 
-async def _grant(house: House, params: MakeGrant) -> GrantList:
-    key = SessionKey.main(params.agent or house.agents.default)
-    if params.session:
-        key = await house.dispatcher.place(Inbound("", "", session_key=params.session, agent=params.agent))
-    elif params.scope == "session":
+@operation("approvals.grant", scope="approvals")
+async def make_grant(
+    house: House,
+    rule: str = "",
+    examples: tuple[str, ...] = (),
+    agent: str = "",
+    session: Annotated[str, "For scope session."] = "",
+    scope: Scope = "agent",
+    days: Days | None = None,
+    confirmed: bool = False,
+) -> GrantList:
+    """Allow commands for longer, by a rule or by examples of them."""
+    key = SessionKey.main(agent or house.agents.default)
+    if session:
+        key = await house.dispatcher.place(Inbound("", "", session_key=session, agent=agent))
+    elif scope == "session":
         raise BadRequest("a grant for a session needs its key", hint="--session agent:main:main")
     house.agents.get(key.agent)  # raises NotFound
-    rules = await _rules(house, params.rule, params.examples, key)
+    rules = await _rules(house, rule, examples, key)
     granting = house.approvals.granting
     drafts = [each.draft for each in rules]
-    if not params.confirmed:
+    if not confirmed:
         must_be_confirmed((*warnings(drafts, programs=False), *await _past(house, drafts, key)))
-    grants = await granting.drawn_up(drafts, session_key=str(key), by=OWNER, scope=params.scope, days=params.days)
+    grants = await granting.drawn_up(drafts, session_key=str(key), by=OWNER, scope=scope, days=days)
     await granting.give(grants)
     return GrantList(tuple(grants))
 
@@ -232,24 +239,26 @@ async def _rules(house: House, rule: str, examples: Sequence[str], key: SessionK
     return [Proposal(await asyncio.to_thread(house.approvals.granting.read, rule, key.agent), 0)]
 
 
-async def _previewed(house: House, rules: Sequence[Proposal], key: SessionKey) -> Preview:
-    trial = await try_rules(house, [each.draft for each in rules], key)
-    return Preview(tuple(map(_proposed, rules)), trial)
+@operation("approvals.revoke", scope="approvals")
+async def revoke_grant(house: House, id: str) -> Grant:  # noqa: A002
+    """Take a grant back. What it covered asks again.
 
-
-async def _revoke(house: House, params: RevokeGrant) -> Grant:
-    return await house.approvals.granting.revoke(params.id)
+    Example:
+      pal approvals revoke t7wq2c
+    """
+    return await house.approvals.granting.revoke(id)
 
 
 def _proposed(proposal: Proposal) -> Proposed:
     return Proposed(words(proposal.draft), proposal.examples, proposal.remark)
 
 
-LIST = Operation("approvals.list", ListApprovals, ApprovalList, "read", _list)
-SHOW = Operation("approvals.show", ShowApproval, ShownApproval, "read", _show)
-ANSWER = Operation("approvals.answer", AnswerApproval, Answered, "approvals", _answer)
-GRANTS = Operation("approvals.grants", ListGrants, GrantList, "read", _grants)
-PREVIEW = Operation("approvals.preview", PreviewRule, Preview, "read", _preview)
-GRANT = Operation("approvals.grant", MakeGrant, GrantList, "approvals", _grant)
-REVOKE = Operation("approvals.revoke", RevokeGrant, Grant, "approvals", _revoke)
-OPERATIONS = (LIST, SHOW, ANSWER, GRANTS, PREVIEW, GRANT, REVOKE)
+OPERATIONS = (
+    list_approvals,
+    show_approval,
+    answer_approval,
+    list_grants,
+    preview_rule,
+    make_grant,
+    revoke_grant,
+)

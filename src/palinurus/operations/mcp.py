@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 from palinurus.tools.mcp.server import ServerStanding
 
-
-class AskMcp(Struct, frozen=True):
-    agent: str = ""
-
-
-class TryMcp(Struct, frozen=True):
-    name: str
-    agent: str = ""
+OfAgent = Annotated[str, "Of this agent."]
 
 
 class McpReport(Struct, frozen=True):
@@ -28,17 +23,28 @@ class McpTested(Struct, frozen=True):
     seconds: float
 
 
-async def _list(house: House, params: AskMcp) -> McpReport:
-    servers = house.mcp(params.agent or house.agents.default)
+@operation("mcp.list", scope="read")
+async def list_mcp_servers(house: House, agent: OfAgent = "") -> McpReport:
+    """List the servers with what is known of them; none is started.
+
+    Examples:
+      pal mcp list
+      pal mcp list --json
+    """
+    servers = house.mcp(agent or house.agents.default)
     return McpReport(await servers.standings(), servers.warnings())
 
 
-async def _test(house: House, params: TryMcp) -> McpTested:
+@operation("mcp.test", scope="write")  # it starts a program
+async def try_mcp_server(house: House, name: str, agent: OfAgent = "") -> McpTested:
+    """Reach a server now and ask for its tools.
+
+    Examples:
+      pal mcp test files
+    """
     began = house.clock.now_ms()
-    standing = await house.mcp(params.agent or house.agents.default).test(params.name)
+    standing = await house.mcp(agent or house.agents.default).test(name)
     return McpTested(standing, (house.clock.now_ms() - began) / 1000)
 
 
-LIST = Operation("mcp.list", AskMcp, McpReport, "read", _list)
-TEST = Operation("mcp.test", TryMcp, McpTested, "write", _test)  # it starts a program
-OPERATIONS = (LIST, TEST)
+OPERATIONS = (list_mcp_servers, try_mcp_server)

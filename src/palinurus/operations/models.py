@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import Annotated
 
 from msgspec import Struct
 
 from palinurus.context.epoch import Route
 from palinurus.domain.messages import Usage, UserMessage
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Metavar, Positional, Private, operation
 from palinurus.providers.keys.pool import CredentialState
 from palinurus.providers.provider import Head, ModelRequest, Notice, Provider, ReplyDone, ReplyFailed
 
 PROBE_HEAD = Head("You are being tested. Answer with the single word ok.")
 PROBE_TOKENS = 512  # a model that thinks spends some before it says a word
-
-
-class AskModels(Struct, frozen=True):
-    agent: str = ""
 
 
 class ModelStatus(Struct, frozen=True, rename="camel"):
@@ -31,12 +28,6 @@ class ModelStatus(Struct, frozen=True, rename="camel"):
     fallbacks: tuple[str, ...]
     credentials: tuple[CredentialState, ...]
     warnings: tuple[str, ...]
-
-
-class ProbeModel(Struct, frozen=True):
-    ref: str = ""  # provider/model or a short name; empty: what the agent would ask
-    agent: str = ""
-    credential: str = ""  # ask with this key alone
 
 
 class ProbeReport(Struct, frozen=True, rename="camel"):
@@ -52,8 +43,16 @@ class ProbeReport(Struct, frozen=True, rename="camel"):
     hint: str = ""
 
 
-async def _status(house: House, params: AskModels) -> ModelStatus:
-    agent_id = params.agent or house.agents.default
+@operation("models.status", scope="read")
+async def show_model_status(
+    house: House, agent: Annotated[str, "Which agent; the default one when left out."] = ""
+) -> ModelStatus:
+    """Show which model an agent asks, what it falls back to, and how its keys stand.
+
+    Example:
+      pal models status --agent main
+    """
+    agent_id = agent or house.agents.default
     provider, route = await house.models.choose(agent_id)
     return ModelStatus(
         agent=agent_id,
@@ -67,9 +66,23 @@ async def _status(house: House, params: AskModels) -> ModelStatus:
     )
 
 
-async def _probe(house: House, params: ProbeModel) -> ProbeReport:
-    agent_id = params.agent or house.agents.default
-    return await probe(lambda ref: house.models.choose(agent_id, ref, params.credential), params.ref)
+@operation("models.test", scope="write")
+async def probe_model(
+    house: House,
+    ref: Annotated[
+        str, Positional, Metavar("MODEL"), "provider/model or a short name; none: what the agent would ask."
+    ] = "",
+    agent: Annotated[str, "With the keys of this agent."] = "",
+    credential: Annotated[str, Private, "Ask with this key alone."] = "",
+) -> ProbeReport:
+    """Send one tiny request and say how long the answer took, or why there was none.
+
+    Examples:
+      pal models test
+      pal models test openai/gpt-6-luna
+    """
+    agent_id = agent or house.agents.default
+    return await probe(lambda name: house.models.choose(agent_id, name, credential), ref)
 
 
 async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref: str = "") -> ProbeReport:
@@ -108,6 +121,4 @@ def _ms(began: float) -> int:
     return max(1, round((time.monotonic() - began) * 1000))
 
 
-STATUS = Operation("models.status", AskModels, ModelStatus, "read", _status)
-PROBE = Operation("models.test", ProbeModel, ProbeReport, "write", _probe)
-OPERATIONS = (STATUS, PROBE)
+OPERATIONS = (show_model_status, probe_model)

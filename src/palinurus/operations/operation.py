@@ -5,8 +5,8 @@
         "Give a session a name."
 
 The parameters behind the first are those of the operation; the parameters' record and the checks are made from the
-signature, and are camelCase on the wire. A function that gives an AsyncIterator is a feed. What the command line makes
-of it is in cli/derived.py.
+signature, and are camelCase on the wire. A record that is handed on as a whole may be the only parameter. A function
+that gives an AsyncIterator is a feed. What the command line makes of it is in cli/derived.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,19 @@ class Private:
     """Beside a parameter: programs may set it, the command line does not offer it."""
 
 
+class Metavar(Struct, frozen=True):
+    """Beside a parameter: what help and messages of the command line call its value."""
+
+    word: str
+
+
+class Spelling:
+    """Beside a parameter: its options on the command line, where they are not its name."""
+
+    def __init__(self, *options: str) -> None:
+        self.options = options
+
+
 class Decorator(Protocol):
     @overload
     def __call__(self, function: Callable[..., AsyncIterator[R]], /) -> Feed[Any, R]: ...
@@ -47,11 +60,14 @@ def operation(name: str, *, scope: Scope, local: bool = False) -> Decorator:
 
     def make(function: Callable[..., Any], /) -> Any:
         hints = typing.get_type_hints(function, include_extras=True)
-        params = _params_type(name, function, hints)
+        record = _record_type(function, hints)
+        params = record or _params_type(name, function, hints)
         fields = params.__struct_fields__
 
-        def handler(services: Any, sent: Struct) -> Any:
+        def spread(services: Any, sent: Struct) -> Any:
             return function(services, **{field: getattr(sent, field) for field in fields})
+
+        handler = function if record else spread
 
         result = hints["return"]
         if typing.get_origin(result) is AsyncIterator:
@@ -59,6 +75,13 @@ def operation(name: str, *, scope: Scope, local: bool = False) -> Decorator:
         return Operation(name, params, result, scope, handler, local, function)
 
     return make
+
+
+def _record_type(function: Callable[..., Any], hints: dict[str, Any]) -> type[Struct] | None:
+    """That of the only parameter, when it is a whole record."""
+    names = list(inspect.signature(function).parameters)[1:]
+    kind = hints[names[0]] if len(names) == 1 else None
+    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
 
 
 def _params_type(name: str, function: Callable[..., Any], hints: dict[str, Any]) -> type[Struct]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.config.handling import SandboxSettings
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 from palinurus.sandbox.description import MEMORY_IS_REAL, Runs, where_commands_run
 from palinurus.sandbox.probes import Probe, Probing
 from palinurus.sandbox.quarters import AGENT_PLACE, Quarters
@@ -28,11 +29,6 @@ _ACCESS = {
     "none": "a private workspace, a copy of the agent's files and skills",
 }
 _NOT_PRIVATE = "others may listen: MEMORY.md, USER.md, memory/, .git and .pal of the workspace are not shown"
-
-
-class AskSandbox(Struct, frozen=True):
-    agent: str = ""
-    session_key: str = ""  # the agent's main session when left out
 
 
 class Seen(Struct, frozen=True):
@@ -67,8 +63,19 @@ class Tested(Struct, frozen=True):
     probes: tuple[Probe, ...] = ()
 
 
-async def _explain(house: House, params: AskSandbox) -> Explained:
-    key = await _key(house, params)
+@operation("sandbox.explain", scope="read")
+async def explain_sandbox(
+    house: House,
+    session_key: Annotated[str, "Of this session. Default: the agent's main one."] = "",
+    agent: Annotated[str, "Of this agent."] = "",
+) -> Explained:
+    """Show where the commands of a session run, what they see and may use, and why.
+
+    Examples:
+      pal sandbox explain
+      pal sandbox explain --session-key agent:main:telegram:group:-1001
+    """
+    key = await house.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
     settings, place = house.hands.settings(key.agent).sandbox, house.hands.quarters(key)
     walls = await house.hands.sandbox(key.agent).check()
     runs = where_commands_run(place, walls)
@@ -91,8 +98,21 @@ async def _explain(house: House, params: AskSandbox) -> Explained:
     )
 
 
-async def _test(house: House, params: AskSandbox) -> Tested:
-    key = await _key(house, params)
+@operation("sandbox.test", scope="write")
+async def try_sandbox(
+    house: House,
+    session_key: Annotated[str, "With the sandbox of this session."] = "",
+    agent: Annotated[str, "Of this agent."] = "",
+) -> Tested:
+    """Try the walls with short commands. Exit code 1 when one does not hold.
+
+    Takes some seconds. Nothing is changed, and nothing is left running.
+
+    Examples:
+      pal sandbox test
+      pal sandbox test --json
+    """
+    key = await house.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
     sandbox, place = house.hands.sandbox(key.agent), house.hands.quarters(key)
     walls = await sandbox.check()
     if not walls.works or walls.name == "host":  # a host has no walls to try
@@ -103,11 +123,6 @@ async def _test(house: House, params: AskSandbox) -> Tested:
             place = replace(place, workspace=spare, network=False)
         probes = tuple([probe async for probe in Probing(sandbox, place, house.home.root).run()])
     return Tested(all(probe.passed for probe in probes), walls, probes)
-
-
-async def _key(house: House, params: AskSandbox) -> SessionKey:
-    inbound = Inbound("", "", session_key=params.session_key, agent=params.agent)
-    return await house.dispatcher.place(inbound)
 
 
 def _reasons(settings: SandboxSettings, place: Quarters, walls: Walls) -> list[str]:
@@ -136,6 +151,4 @@ def _seen(settings: SandboxSettings, place: Quarters) -> tuple[Seen, ...]:
     return (*found, Seen("/tmp", True, "empty, in memory, gone with the command"))  # noqa: S108  the sandbox's
 
 
-EXPLAIN = Operation("sandbox.explain", AskSandbox, Explained, "read", _explain)
-TEST = Operation("sandbox.test", AskSandbox, Tested, "write", _test)
-OPERATIONS = (EXPLAIN, TEST)
+OPERATIONS = (explain_sandbox, try_sandbox)

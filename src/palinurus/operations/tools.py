@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 from msgspec import Struct
 
@@ -10,26 +12,14 @@ from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Metavar, operation
 from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, explain
 from palinurus.tools.policy.names import BUILT_IN, canonical, group_of, is_known, members
 
-
-class AskTools(Struct, frozen=True):
-    """Where, with which model and for whom. Unset: the main session, its last model, the owner."""
-
-    agent: str = ""
-    session_key: str = ""
-    model: str = ""  # provider/model
-    sender: str = ""  # channel:id of somebody who is not the owner
-
-
-class ExplainTool(Struct, frozen=True):
-    name: str
-    agent: str = ""
-    session_key: str = ""
-    model: str = ""
-    sender: str = ""
+OfAgent = Annotated[str, "Of this agent."]
+InSession = Annotated[str, "In this session. Default: the agent's main one."]
+WithModel = Annotated[str, Metavar("PROVIDER/MODEL"), "With this model. Default: the session's."]
+ForSender = Annotated[str, Metavar("CHANNEL:ID"), "As if this person asked, not the owner."]
 
 
 class ListedTool(Struct, frozen=True):
@@ -75,24 +65,47 @@ class _Place(Struct, frozen=True):
         return f"{self.asked.provider}/{self.asked.model}" if self.asked.provider else ""
 
 
-async def _list(house: House, params: AskTools) -> ToolList:
-    place = await _place(house, params)
+@operation("tools.list", scope="read")
+async def list_tools(
+    house: House, agent: OfAgent = "", session_key: InSession = "", model: WithModel = "", sender: ForSender = ""
+) -> ToolList:
+    """List the tools, whether they may be used here, and what decided it.
+
+    Examples:
+      pal tools list
+      pal tools list --session-key agent:main:telegram:group:-1001 --sender telegram:42
+    """
+    place = await _place(house, agent, session_key, model, sender)
     listed = tuple(_listed(tool, decide(place.policy, place.about(tool))) for tool in place.tools)
     return ToolList(str(place.asked.key), place.model, place.asked.sandboxed, listed)
 
 
-async def _explain(house: House, params: ExplainTool) -> Explanation:
-    place = await _place(house, AskTools(params.agent, params.session_key, params.model, params.sender))
-    name = canonical(params.name)
-    tool = next((tool for tool in place.tools if canonical(tool.spec.name) == name), None)
-    if (group := members(name.removeprefix("group:")) if name.startswith("group:") else None) is not None:
-        raise NotFound(f"{name} is a group: {', '.join(group)}", hint=_of_group(group))
-    if tool is None and (not is_known(name) or "*" in name or ":" in name):
-        raise NotFound(f"there is no tool {params.name!r}", hint="`pal tools list` shows them")
-    verdict = explain(place.policy, place.about(tool, name))
+@operation("tools.explain", scope="read")
+async def explain_tool(
+    house: House,
+    name: str,
+    agent: OfAgent = "",
+    session_key: InSession = "",
+    model: WithModel = "",
+    sender: ForSender = "",
+) -> Explanation:
+    """Show layer by layer why a tool may be used here or not.
+
+    Examples:
+      pal tools explain exec
+      pal tools explain exec --session-key agent:main:telegram:group:-1001
+    """
+    place = await _place(house, agent, session_key, model, sender)
+    plain = canonical(name)
+    tool = next((tool for tool in place.tools if canonical(tool.spec.name) == plain), None)
+    if (group := members(plain.removeprefix("group:")) if plain.startswith("group:") else None) is not None:
+        raise NotFound(f"{plain} is a group: {', '.join(group)}", hint=_of_group(group))
+    if tool is None and (not is_known(plain) or "*" in plain or ":" in plain):
+        raise NotFound(f"there is no tool {name!r}", hint="`pal tools list` shows them")
+    verdict = explain(place.policy, place.about(tool, plain))
     asked = place.asked
-    shown = tool.spec.name if tool else name
-    return Explanation(shown, group_of(name), str(asked.key), place.model, asked.sandboxed, tool is not None, verdict)
+    shown = tool.spec.name if tool else plain
+    return Explanation(shown, group_of(plain), str(asked.key), place.model, asked.sandboxed, tool is not None, verdict)
 
 
 def _of_group(group: tuple[str, ...]) -> str:
@@ -100,19 +113,18 @@ def _of_group(group: tuple[str, ...]) -> str:
     return f"name one of them, such as {here[0]}" if here else "this version has no such tool"
 
 
-async def _place(house: House, params: AskTools) -> _Place:
-    inbound = Inbound("", "", session_key=params.session_key, agent=params.agent)
-    key = await house.dispatcher.place(inbound)
-    provider, _, model = (params.model or await _next_model(house, key)).partition("/")
-    channel, _, sender = params.sender.partition(":") if params.sender else ("cli", "", "owner")
+async def _place(house: House, agent: str, session_key: str, model: str, sender: str) -> _Place:
+    key = await house.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
+    provider, _, name = (model or await _next_model(house, key)).partition("/")
+    channel, _, person = sender.partition(":") if sender else ("cli", "", "owner")
     asked = Asked(
         "",
         key,
-        owner=not params.sender,
+        owner=not sender,
         channel=channel,
-        sender=sender or channel,
+        sender=person or channel,
         provider=provider,
-        model=model,
+        model=name,
         sandboxed=house.hands.quarters(key).sandboxed == "required",
         elevated_allowed=house.hands.settings(key.agent).elevated.enabled,
     )
@@ -130,6 +142,4 @@ def _listed(tool: Tool, verdict: Verdict) -> ListedTool:
     return ListedTool(name, group_of(name), verdict.allowed, verdict.layer, verdict.why, tool.spec.description)
 
 
-LIST = Operation("tools.list", AskTools, ToolList, "read", _list)
-EXPLAIN = Operation("tools.explain", ExplainTool, Explanation, "read", _explain)
-OPERATIONS = (LIST, EXPLAIN)
+OPERATIONS = (list_tools, explain_tool)

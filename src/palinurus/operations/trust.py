@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from msgspec import Struct
 
@@ -13,18 +14,13 @@ from palinurus.domain.provenance import OutsideText
 from palinurus.operations.approvals import OWNER, GrantList
 from palinurus.operations.bounds import Days
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 from palinurus.tools.approvals.rendering import visible
 from palinurus.tools.grants.grants import Grant, Scope
 from palinurus.tools.grants.trust import FORMS, is_trustable, read_source, trust_draft, trust_in
 
 ALL = "all"
 USAGE = f"/trust SOURCE|NUMBER|all: {FORMS}"
-
-
-class ListOutside(Struct, frozen=True):
-    session: str = ""
-    agent: str = ""
 
 
 class ShownText(Struct, frozen=True, rename="camel"):
@@ -38,24 +34,25 @@ class OutsideList(Struct, frozen=True, rename="camel"):
     texts: tuple[ShownText, ...]
 
 
-class DeclareTrust(Struct, frozen=True):
-    """`sources` as a person says them; `all`: every text that the conversation holds now, as it is."""
-
-    sources: tuple[str, ...]
-    session: str = ""
-    agent: str = ""
-    scope: Scope = "agent"
-    days: Days | None = None
-
-
-async def _outside(house: House, params: ListOutside) -> OutsideList:
-    key = await _key(house, params.session, params.agent)
+@operation("approvals.outside", scope="read")
+async def list_outside_texts(house: House, session: str = "", agent: str = "") -> OutsideList:
+    """What a conversation holds from outside, and what of it is trusted."""
+    key = await _key(house, session, agent)
     return OutsideList(str(key), tuple(await _shown(house, key)))
 
 
-async def _trust(house: House, params: DeclareTrust) -> GrantList:
-    key = await _key(house, params.session, params.agent)
-    return GrantList(tuple(await _declare(house, key, params.sources, OWNER, params.scope, params.days)))
+@operation("approvals.trust", scope="approvals")
+async def trust_sources(
+    house: House,
+    sources: Annotated[tuple[str, ...], "As a person says them; `all`: every text that it holds now, as it is."],
+    session: str = "",
+    agent: str = "",
+    scope: Scope = "agent",
+    days: Days | None = None,
+) -> GrantList:
+    """Declare sources of a conversation's text from outside trusted."""
+    key = await _key(house, session, agent)
+    return GrantList(tuple(await _declare(house, key, sources, OWNER, scope, days)))
 
 
 async def trust_command(house: House, key: SessionKey, words: str, by: str, *, owner: bool) -> str:
@@ -125,6 +122,4 @@ def _listed(shown: Sequence[ShownText]) -> str:
     return "\n".join(["From outside, in this conversation:", *lines, USAGE])
 
 
-OUTSIDE = Operation("approvals.outside", ListOutside, OutsideList, "read", _outside)
-TRUST = Operation("approvals.trust", DeclareTrust, GrantList, "approvals", _trust)
-OPERATIONS = (OUTSIDE, TRUST)
+OPERATIONS = (list_outside_texts, trust_sources)

@@ -103,6 +103,12 @@ async def test_a_decision_for_another_plan_releases_nothing(asks: Asking) -> Non
     await run.wait(WAIT)
 
 
+async def test_more_than_a_thousand_settled_ones_are_not_listed_at_once(asks: Asking) -> None:
+    assert (await asks("approvals.list", limit=1_000))["settled"] == []
+    with pytest.raises(BadRequest, match=r"limit"):
+        await asks("approvals.list", limit=1_001)
+
+
 async def test_what_may_run_unasked_is_shown_and_not_set(asks: Asking) -> None:
     told = await asks("exec.approvals.get")
     main = told["file"]["agents"]["main"]

@@ -53,6 +53,14 @@ async def test_the_tools_of_a_session_are_those_that_its_policy_lets_it_use(work
         assert not any(group["groups"])
 
 
+async def test_the_page_asks_for_the_tools_of_a_session_by_its_key(workspace: Path, home: Home) -> None:
+    async with Harness(workspace) as pal:
+        ask = Asking(pal, home)
+        group = "agent:main:telegram:group:1"
+        assert (await ask("tools.list", sessionKey=group))["sessionKey"] == group
+        assert (await ask("tools.explain", name="read", sessionKey=group))["sessionKey"] == group
+
+
 async def test_costs_are_told_by_day_and_in_all(ask: Asking) -> None:
     await ask.pal.hears("one")
     ask.pal.clock.advance(hours=24)

@@ -123,6 +123,9 @@ def test_the_record_is_shown_and_verified_and_leads_to_the_run(start: Any, enter
     page.goto(f"{house.url}/approvals?tab=audit")
     press(page, "Verify the chain")
     expect(page.get_by_text("The chain is whole")).to_be_visible()
+    page.get_by_label("Session", exact=True).fill("agent:main:direct:nobody")
+    expect(page.get_by_text("Nothing has been done yet.")).to_be_visible()
+    page.get_by_label("Session", exact=True).fill("")
     page.locator("td a[href^='/runs?id=']").first.click()
     expect(page.get_by_role("img", name=re.compile("Step by step"))).to_be_visible()
     page.get_by_text("Show as a table").click()
@@ -136,6 +139,8 @@ def test_why_somebody_may_not_use_a_tool_is_told_layer_by_layer(start: Any, ente
     expect(page.get_by_text("not allowed").first).to_be_visible()
     page.locator("td summary").first.click()
     expect(page.locator(".chain li").first).to_contain_text("profile")
+    page.get_by_label("Session", exact=True).fill("agent:main:telegram:group:-1001")
+    expect(page.get_by_text("In agent:main:telegram:group:-1001")).to_be_visible()
 
 
 def test_a_setting_is_checked_and_shown_before_it_is_written(start: Any, enter: Any) -> None:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from palinurus.domain.errors import NotOffered
 from palinurus.domain.keys import SessionKey
 from palinurus.gateway.talk.methods import Method, Talk
-from palinurus.operations import approvals
+from palinurus.operations.approvals import Answered, answer_approval, list_grants
 from palinurus.sessions.names import name_key
 from palinurus.tools.approvals.approval import Approval
 from palinurus.tools.grants.grants import words
@@ -158,21 +158,21 @@ async def _get(talk: Talk, params: AskApproval) -> OneApproval:
     )
 
 
-async def _answer(talk: Talk, params: approvals.AnswerApproval) -> approvals.Answered:
+async def _answer(talk: Talk, params: Struct) -> Answered:
     """By which door it came is not for the caller to say."""
-    return await approvals.ANSWER.handler(talk.desk.house, msgspec.structs.replace(params, where="gateway"))
+    return await answer_approval.handler(talk.desk.house, msgspec.structs.replace(params, where="gateway"))
 
 
 async def _resolve(talk: Talk, params: Resolve) -> Resolved:
-    answer = approvals.AnswerApproval(
-        params.id,
-        params.decision,
+    await answer_approval(
+        talk.desk.house,
+        id=params.id,
+        answer=params.decision,
         where="gateway",
         digest=params.digest,
         days=params.grant_expires_in_days,
         confirmed=params.confirmed,
     )
-    await approvals.ANSWER.handler(talk.desk.house, answer)
     return Resolved()
 
 
@@ -215,7 +215,7 @@ class _Ear:
 
 async def _policy(talk: Talk, _: AskPolicy) -> PolicySnapshot:
     house = talk.desk.house
-    known = await approvals.GRANTS.handler(house, approvals.ListGrants())
+    known = await list_grants(house)
     agents: dict[str, AgentPolicy] = {}
     for agent in house.agents.ids:
         settings = house.hands.settings(agent).exec
@@ -272,8 +272,8 @@ METHODS = (
     Method("exec.approval.get", AskApproval, OneApproval, "approvals", _get, about="One approval, by its id."),
     Method(
         "approvals.answer",
-        approvals.AnswerApproval,
-        approvals.Answered,
+        answer_approval.params,
+        Answered,
         "approvals",
         _answer,
         about="Decide about an approval, if need be for good and by a wider rule.",

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from palinurus.domain.errors import BadRequest
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations.credentials import CredentialList, credential_add, credential_remove, credentials_list
-from palinurus.operations.models import PROBE, ProbeModel, ProbeReport
+from palinurus.operations.models import ProbeReport, probe_model
 from palinurus.operations.onboarding import begin_with, look_around
 
 Secret = Annotated[str, Meta(min_length=1, max_length=8192)]
@@ -89,7 +89,7 @@ async def _test(talk: Talk, params: TryCredential) -> ProbeReport:
         raise BadRequest(f"not a provider's id: {params.provider[:80]!r}", hint="for example openai or anthropic")
     model = params.model.strip() or begin_with(await look_around(talk.desk.ground), provider)
     wanted = model if model.startswith(f"{provider}/") else f"{provider}/{model}"
-    return await PROBE.handler(talk.desk.house, ProbeModel(wanted, params.agent_id))
+    return await probe_model(talk.desk.house, ref=wanted, agent=params.agent_id)
 
 
 METHODS = (

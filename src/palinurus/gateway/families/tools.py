@@ -11,7 +11,7 @@ from msgspec import Struct
 from palinurus.domain.tool import Tool
 from palinurus.gateway.invoke.invoking import Invocations, Invoke
 from palinurus.gateway.talk.methods import Method, Talk
-from palinurus.operations import tools
+from palinurus.operations.tools import ListedTool, list_tools
 from palinurus.tools.policy.names import PROFILES, allowed_by, group_of
 
 Source = Literal["core", "mcp"]
@@ -110,8 +110,8 @@ def _in_catalog(tool: Tool) -> CatalogTool:
 
 
 async def _effective(talk: Talk, params: AskEffective) -> EffectiveTools:
-    asked = tools.AskTools(params.agent_id.strip().lower(), params.session_key)
-    listed = await tools.LIST.handler(talk.desk.house, asked)
+    agent = params.agent_id.strip().lower()
+    listed = await list_tools(talk.desk.house, agent=agent, session_key=params.session_key)
     allowed = [tool for tool in listed.tools if tool.allowed]
     groups = (_effective_group("core", "Built in", allowed), _effective_group("mcp", "MCP servers", allowed))
     agent = listed.session_key.split(":")[1]
@@ -128,7 +128,7 @@ async def _invoke(talk: Talk, params: Invoke) -> ToolInvoked:
     return ToolInvoked(False, name, _source(name), error=ToolFailure(told["code"], told["detail"]))
 
 
-def _effective_group(source: Source, label: str, allowed: Iterable[tools.ListedTool]) -> EffectiveGroup:
+def _effective_group(source: Source, label: str, allowed: Iterable[ListedTool]) -> EffectiveGroup:
     own = (tool for tool in allowed if _source(tool.name) == source)
     rows = (
         EffectiveTool(tool.name, _label(tool.name), _first_line(tool.description), tool.description, source)

@@ -290,8 +290,8 @@ OFFERS: tuple[Offer, ...] = (
         "approvals_list",
         "List what agents want to do and wait to be allowed, the oldest first.",
         ListApprovals,
-        approvals.LIST,
-        lambda asked: approvals.ListApprovals(asked.session_key, 0),
+        approvals.list_approvals,
+        lambda asked: approvals.list_approvals.params(session=asked.session_key, limit=0),
         lambda _, found: WaitingList(tuple(map(_waiting, found.pending))),
         approving=True,
     ),
@@ -299,8 +299,10 @@ OFFERS: tuple[Offer, ...] = (
         "approvals_answer",
         "Allow once, or deny, what an agent waits for. Only what the owner of this home wants.",
         AnswerApproval,
-        approvals.ANSWER,
-        lambda asked: approvals.AnswerApproval(asked.id, asked.answer, "mcp", asked.digest),
+        approvals.answer_approval,
+        lambda asked: approvals.answer_approval.params(
+            id=asked.id, answer=asked.answer, where="mcp", digest=asked.digest
+        ),
         lambda _, settled: Settled(settled.approval.id, settled.approval.status),
         destructive=True,
         approving=True,

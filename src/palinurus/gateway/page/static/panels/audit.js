@@ -77,7 +77,7 @@ export function drawAudit(view, page) {
       { class: "fields fields-4" },
       field("Tool", box("tool", "exec")),
       field("Run", box("run", "its id or the beginning of it")),
-      field("Session", box("session_key", "agent:main:main")),
+      field("Session", box("sessionKey", "agent:main:main")),
       el("div", { class: "labelled labelled-end" }, worker("Verify the chain", verify)),
     ),
     told,

@@ -7,7 +7,7 @@ import { chip, field, input, table } from "./parts.js";
 
 /** @param {import("./kit.js").View} view @param {HTMLElement} page */
 export function drawTools(view, page) {
-  const asked = { session_key: view.session, sender: "", model: "", agent: view.agent };
+  const asked = { sessionKey: view.session, sender: "", model: "", agent: view.agent };
   const list = place(view, "tools");
   const later = settled(view, load, 350);
   const box = (name, placeholder) =>
@@ -43,7 +43,7 @@ export function drawTools(view, page) {
       el(
         "div",
         { class: "fields fields-3" },
-        field("Session", box("session_key", "agent:main:main"), "Unset: the main session."),
+        field("Session", box("sessionKey", "agent:main:main"), "Unset: the main session."),
         field("Somebody else", box("sender", "telegram:42"), "Unset: you."),
         field("Model", box("model", "provider/model"), "Unset: its last one."),
       ),
