@@ -31,6 +31,14 @@ class Private:
     """Beside a parameter: programs may set it, the command line does not offer it."""
 
 
+class Spelling:
+    """Beside a parameter: its options on the command line and what help writes for its value, where they differ."""
+
+    def __init__(self, *options: str, metavar: str = "") -> None:
+        self.options = options
+        self.metavar = metavar
+
+
 class Decorator(Protocol):
     @overload
     def __call__(self, function: Callable[..., AsyncIterator[R]], /) -> Feed[Any, R]: ...
