@@ -20,7 +20,7 @@ from msgspec import Meta
 from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
-from palinurus.operations.operation import Positional, Private, Spelling
+from palinurus.operations.operation import Metavar, Positional, Private, Spelling
 from palinurus.operations.table import Operation, P, R
 
 IDEMPOTENCY_KEY = "idempotency_key"  # made once per invocation: should the holder die, the next one is asked with it
@@ -89,8 +89,9 @@ class _Parameter:
         self.is_offered = not self.is_key and Private not in notes
         self._kind = kind
         self._about = next((note for note in notes if isinstance(note, str)), "")
-        self._spelling = next((note for note in notes if isinstance(note, Spelling)), Spelling())
         self._bounds = next((note for note in notes if isinstance(note, Meta)), Meta())
+        self._metavar = next((note.word for note in notes if isinstance(note, Metavar)), "")
+        self._spelling = next((note.options for note in notes if isinstance(note, Spelling)), ())
         self._required = parameter.default is inspect.Parameter.empty
         self._default = None if self._required else parameter.default
         self._positional = self._required or Positional in notes
@@ -104,19 +105,19 @@ class _Parameter:
     def option(self) -> click.Parameter:
         flag = self.name.rstrip("_").replace("_", "-")
         if self._positional:
-            word = self._spelling.metavar or flag.upper()
+            word = self._metavar or flag.upper()
             metavar = word if self._required else f"[{word}]"
             count = {"nargs": -1, "metavar": f"{metavar}..."} if self._several else {"metavar": metavar}
             return click.Argument(
                 [self.name], type=self._type(), required=self._required, default=self._default, **count
             )
-        names = [*(self._spelling.options or (f"--{flag}",)), self.name]
+        names = [*(self._spelling or (f"--{flag}",)), self.name]
         if self._kind is bool:
             return click.Option(names, is_flag=True, default=self._default, help=self._about)
         return click.Option(
             names,
             type=self._type(),
-            metavar=self._spelling.metavar or None,
+            metavar=self._metavar or None,
             default=self._default,
             multiple=self._several,
             show_default=bool(self._default) and not self._several,

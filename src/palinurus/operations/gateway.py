@@ -16,12 +16,12 @@ from palinurus.operations.access import PairedDevice, Token
 from palinurus.operations.bounds import Days
 from palinurus.operations.holder import GatewayStanding, PageLink
 from palinurus.operations.house import House
-from palinurus.operations.operation import Spelling, operation
+from palinurus.operations.operation import Metavar, operation
 from palinurus.operations.register import Register
 from palinurus.operations.scopes import SCOPES, Scope
 
-TokenName = Annotated[str, Spelling(metavar="NAME"), "Its id or its name."]
-DeviceName = Annotated[str, Spelling(metavar="ID"), "Its id, the beginning of that, or the code it was told."]
+TokenName = Annotated[str, Metavar("NAME"), "Its id or its name."]
+DeviceName = Annotated[str, Metavar("ID"), "Its id, the beginning of that, or the code it was told."]
 
 
 class TokenShown(Struct, frozen=True, rename="camel", omit_defaults=True):

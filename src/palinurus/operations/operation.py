@@ -31,12 +31,17 @@ class Private:
     """Beside a parameter: programs may set it, the command line does not offer it."""
 
 
-class Spelling:
-    """Beside a parameter: its options on the command line and what help writes for its value, where they differ."""
+class Metavar(Struct, frozen=True):
+    """Beside a parameter: what help and messages of the command line call its value."""
 
-    def __init__(self, *options: str, metavar: str = "") -> None:
+    word: str
+
+
+class Spelling:
+    """Beside a parameter: its options on the command line, where they are not its name."""
+
+    def __init__(self, *options: str) -> None:
         self.options = options
-        self.metavar = metavar
 
 
 class Decorator(Protocol):

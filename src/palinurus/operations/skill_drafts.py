@@ -20,7 +20,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage
 from palinurus.ledger.usage import UsageRow
 from palinurus.operations.house import House
-from palinurus.operations.operation import Spelling, operation
+from palinurus.operations.operation import Metavar, operation
 from palinurus.providers.provider import Head, ModelRequest
 from palinurus.sessions.names import require_session
 from palinurus.sessions.session import Session
@@ -51,7 +51,7 @@ class Drafted(Struct, frozen=True, rename="camel"):
 @operation("skills.draft", scope="write")
 async def draft_skill(
     house: House,
-    session_key: Annotated[str, Spelling(metavar="SESSION")],
+    session_key: Annotated[str, Metavar("SESSION")],
     name: Annotated[str, Meta(max_length=200), "What to call it. Default: the first words of what was asked for."] = "",
     polish: Annotated[bool, "Have the agent's model word it better. That is one call of the model."] = False,
 ) -> Drafted:
