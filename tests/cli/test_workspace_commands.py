@@ -27,6 +27,8 @@ def test_a_change_is_listed_shown_and_taken_back(pal_command: Pal, workspace: Pa
     assert "1 file(s) changed" in listed
     commit = kept["commit"]["id"]
     assert "+Curious and calm." in pal_command("workspace", "diff", commit, "--path", "SOUL.md").out
+    assert "+Spoilt." in pal_command("workspace", "diff", commit, "--now", "--agent", "main").out
+    assert pal_command("workspace", "log", "--agent", "nobody").code == 1
     back = pal_command("workspace", "restore", "SOUL.md", commit[:8])
     assert (back.code, back.err) == (0, "")
     assert "What it held lies in .pal/backups/SOUL.md/" in back.out

@@ -13,7 +13,7 @@ from wikis import make_wiki, snapshot, texts
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, Failure
 from palinurus.migrate.ingest.prose import Asked
-from palinurus.operations.ingest import INGEST_ASK, AskForWiki
+from palinurus.operations.ingest import ask_for_wiki
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import fails
@@ -110,12 +110,12 @@ async def test_a_question_for_a_wiki_is_answered_beside_all_conversations_and_pa
 ) -> None:
     caller = LocalCaller(pal.house(Home(tmp_path, tmp_path / "palinurus.json")))
     pal.model.says("Argo is a boat [1].", fails(Failure.AUTH, "the key was refused"))
-    answer = await asyncio.wait_for(caller.call(INGEST_ASK, AskForWiki("rules", "[1] a boat")), 5)
+    answer = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "[1] a boat")), 5)
     assert answer.text == "Argo is a boat [1]."
     assert re.fullmatch(r"[\w-]+/model-1", answer.model)
-    failed = await asyncio.wait_for(caller.call(INGEST_ASK, AskForWiki("rules", "again")), 5)
+    failed = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "again")), 5)
     assert (failed.text, "the key was refused" in failed.error) == ("", True)
     assert [request.head.tools for request in pal.model.requests] == [(), ()]
     assert await pal.transcript() == []
     with pytest.raises(BadRequest):
-        await caller.call(INGEST_ASK, AskForWiki("rules", "x" * 200_000))
+        await caller.call(ask_for_wiki, ask_for_wiki.params("rules", "x" * 200_000))

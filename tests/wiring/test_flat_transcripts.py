@@ -11,7 +11,7 @@ import pytest
 from palinurus.config.home import find_home
 from palinurus.domain.envelope import Inbound
 from palinurus.operations.converse import converse
-from palinurus.operations.migrate import MIGRATE_OPENCLAW, MigrateOpenClaw
+from palinurus.operations.migrate import MigrateHome, migrate_home
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.wire import Says, WireServer
 from palinurus.wiring.runtime import Runtime
@@ -47,8 +47,8 @@ async def sent_after(tmp_path: Path, lines: list[Line]) -> list[dict[str, Any]]:
         runtime = Runtime(find_home({"PALINURUS_HOME": str(root), "HOME": str(tmp_path)}), {"HOME": str(tmp_path)})
         try:
             caller = LocalCaller(runtime.house)
-            params = MigrateOpenClaw(str(tmp_path / ".openclaw"), apply=True)
-            assert [step.report async for step in caller.follow(MIGRATE_OPENCLAW, params)][-1]
+            params = MigrateHome(str(tmp_path / ".openclaw"), apply=True)
+            assert [step.report async for step in caller.follow(migrate_home, params)][-1]
             inbound = Inbound("and now?", "1", session_key="agent:main:explicit:abc123")
             assert (await converse(caller, inbound, lambda _: None)).text == "yes"
         finally:
@@ -74,8 +74,8 @@ async def test_a_house_that_is_open_knows_the_agents_that_have_come(tmp_path: Pa
     runtime = Runtime(find_home({"PALINURUS_HOME": str(root), "HOME": str(tmp_path)}), {"HOME": str(tmp_path)})
     try:
         caller = LocalCaller(runtime.house)
-        params = MigrateOpenClaw(str(tmp_path / ".openclaw"), apply=True)
-        assert [step.report async for step in caller.follow(MIGRATE_OPENCLAW, params)][-1]
+        params = MigrateHome(str(tmp_path / ".openclaw"), apply=True)
+        assert [step.report async for step in caller.follow(migrate_home, params)][-1]
         replied = await converse(caller, Inbound("hello", "1"), lambda _: None)
     finally:
         await runtime.close()

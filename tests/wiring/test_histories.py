@@ -17,7 +17,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.operations.agent_files import SET, SetFile
 from palinurus.operations.converse import converse
 from palinurus.operations.table import LocalCaller
-from palinurus.operations.workspace import RESTORE, RestoreFile
+from palinurus.operations.workspace import restore_file
 from palinurus.testing.wire import Calls, Says, WireServer
 from palinurus.wiring.runtime import Runtime
 from palinurus.workspace.history import History
@@ -102,7 +102,7 @@ async def test_what_the_owner_edits_by_a_door_is_kept_as_theirs(tmp_path: Path) 
     async with living(tmp_path) as runtime:
         await SET.handler(runtime.house, SetFile("SOUL.md", "Spoilt.\n"))
         await asyncio.to_thread(History(tmp_path / "home" / "workspace").commit)
-        await RESTORE.handler(runtime.house, RestoreFile("SOUL.md", commit.id))
+        await restore_file(runtime.house, path="SOUL.md", commit=commit.id)
     newest = History(tmp_path / "home" / "workspace").log("SOUL.md").commits[0]
     assert newest.body == f"SOUL.md edited\nSOUL.md as it was at {commit.id[:10]}"
 

@@ -12,13 +12,12 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.messages import AssistantMessage
 from palinurus.operations.converse import converse
 from palinurus.operations.sessions import SHOW, ShowSession
-from palinurus.operations.skill_drafts import DRAFT, DraftSkill
-from palinurus.operations.skills import CHECK, INFO, LIST
+from palinurus.operations.skill_drafts import draft_skill
+from palinurus.operations.skills import check_skills, list_skills, show_skill
 from palinurus.operations.table import LocalCaller
 from palinurus.operations.usage import usage_totals
 from palinurus.sessions.transcript import messages_of
 from palinurus.skills.drafting.drafts import accept
-from palinurus.skills.report import AskSkill, AskSkills
 from palinurus.testing.wire import Calls, Json, Says
 
 TIDES = """---
@@ -183,16 +182,16 @@ async def test_a_session_becomes_a_draft_that_is_no_skill_before_it_is_accepted(
         (house.home / "workspace" / "log.md").write_text("Wind from the west.\n")
         await house.hears("sum up log.md")
         caller = LocalCaller(house.runtime.house)
-        drafted = await caller.call(DRAFT, DraftSkill("main"))
+        drafted = await caller.call(draft_skill, draft_skill.params("main"))
         assert (drafted.name, drafted.made_by) == ("sum-up-log-md", "rules")
         assert "`read` with path `<path>`" in drafted.text
         assert "no file" in drafted.text
         assert KEY not in drafted.text
         assert "Wind from the west" not in drafted.text
-        better = await caller.call(DRAFT, DraftSkill("main", "log-sums", polish=True))
+        better = await caller.call(draft_skill, draft_skill.params("main", "log-sums", polish=True))
         assert better.made_by == "model"
         assert 'description: "Sums a log up."' in better.text
-        refused = await caller.call(DRAFT, DraftSkill("main", "log-sums", polish=True))
+        refused = await caller.call(draft_skill, draft_skill.params("main", "log-sums", polish=True))
         assert (refused.name, refused.made_by) == ("log-sums-2", "rules")
         assert "evil.example" in refused.notes[-1]
         assert "evil.example" not in refused.text
@@ -202,18 +201,18 @@ async def test_a_session_becomes_a_draft_that_is_no_skill_before_it_is_accepted(
         accept(house.runtime.house.home, "log-sums")
         skills._catalog._looked = -1.0
         assert "log-sums" in skills.offer().text
-        assert (await caller.call(INFO, AskSkill("log-sums"))).may_use.startswith("only exec, read")
+        assert (await caller.call(show_skill, show_skill.params("log-sums"))).may_use.startswith("only exec, read")
 
 
 async def test_skills_are_shown_at_the_door(tmp_path: Path) -> None:
     async with living(tmp_path) as house:
         house.write("tides", TIDES)
         caller = LocalCaller(house.runtime.house)
-        listed = await caller.call(LIST, AskSkills())
+        listed = await caller.call(list_skills, list_skills.params())
         assert {skill.name: skill.command for skill in listed.skills}["tides"] == "tides"
-        shown = await caller.call(INFO, AskSkill("tides"))
+        shown = await caller.call(show_skill, show_skill.params("tides"))
         assert shown.may_use.startswith("only web_fetch; hosts: tides.example.org")
-        assert (await caller.call(CHECK, AskSkills())).left_out == ()
+        assert (await caller.call(check_skills, check_skills.params())).left_out == ()
 
 
 async def test_a_host_that_a_skill_names_cannot_lead_to_one_that_it_does_not(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from palinurus.cli.entrance import open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.atomic import write_atomic
 from palinurus.domain.errors import HolderLost, NotFound, PalinurusError, UnknownOperation
-from palinurus.operations.gateway import LINK
-from palinurus.operations.holder import AskLink, PageLink
+from palinurus.operations.gateway import make_page_link
+from palinurus.operations.holder import PageLink
 from palinurus.wiring.door import Door
 
 FILE = "login.html"
@@ -54,7 +54,7 @@ async def link_of(door: Door, *, lan: bool = False) -> PageLink:
     """A new link, of the gateway that holds the home. Raises NotFound when none does; never starts one."""
     while (holder := await door.reach()) is not None:
         try:
-            return await holder.call(LINK, AskLink(lan))
+            return await holder.call(make_page_link, make_page_link.params(lan))
         except UnknownOperation:
             break  # of another release
         except HolderLost:

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import click
 
-from palinurus.cli.gateway_tokens import ask, day, parse_scopes
+from palinurus.cli.derived import ask, command_of
+from palinurus.cli.gateway_tokens import day, parse_scopes
 from palinurus.cli.shell import Shell, with_json
 from palinurus.operations.access import PairedDevice
-from palinurus.operations.gateway import (
-    APPROVE_DEVICE,
-    DEVICES,
-    REVOKE_DEVICE,
-    ApproveDevice,
-    AskGateway,
-    DeviceList,
-    NameDevice,
-)
+from palinurus.operations.gateway import DeviceList, approve_device, list_devices, revoke_device
 
 
 @click.group()
@@ -25,20 +18,6 @@ def devices() -> None:
     A device proves by a key of its own who it is. One on this machine that has a valid token is paired at once; others
     wait here until you approve them.
     """
-
-
-@devices.command("list")
-@with_json
-@click.pass_obj
-def list_(shell: Shell) -> None:
-    """List the devices, those that wait first.
-
-    \b
-    Example:
-      pal devices list
-    """
-    listed = ask(shell, DEVICES, AskGateway())
-    shell.show(listed, lambda: _list_text(listed))
 
 
 @devices.command()
@@ -54,26 +33,11 @@ def approve(shell: Shell, device: str, scopes: str) -> None:
       pal devices approve 3f9c21aa
       pal devices approve 3f9c21aa --scope read
     """
-    paired = ask(shell, APPROVE_DEVICE, ApproveDevice(device, parse_scopes(scopes)))
+    paired = ask(shell, approve_device, approve_device.params(device, parse_scopes(scopes)))
     shell.show(paired, lambda: f"{_name(paired)} is paired ({', '.join(paired.scopes)}).")
 
 
-@devices.command()
-@click.argument("device", metavar="ID")
-@with_json
-@click.pass_obj
-def revoke(shell: Shell, device: str) -> None:
-    """Take a device and its token away. Both are dead at once.
-
-    \b
-    Example:
-      pal devices revoke 3f9c21aa
-    """
-    gone = ask(shell, REVOKE_DEVICE, NameDevice(device))
-    shell.show(gone, lambda: f"{_name(gone)} is revoked.")
-
-
-def _list_text(listed: DeviceList) -> str:
+def _list_text(_: Shell, listed: DeviceList) -> str:
     if not listed.devices:
         return "There are no devices."
     return "\n".join(f"{each.code or each.id[:8]}  {each.status:<7}  {_line(each)}" for each in listed.devices)
@@ -87,3 +51,7 @@ def _line(device: PairedDevice) -> str:
 def _name(device: PairedDevice) -> str:
     name = device.name or device.id[:16]
     return f"{name} ({device.platform})" if device.platform else name
+
+
+devices.add_command(command_of(list_devices, _list_text))
+devices.add_command(command_of(revoke_device, lambda _, gone: f"{_name(gone)} is revoked."))

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from palinurus.cli.bar import Bar
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.domain.errors import BadRequest, HolderLost
-from palinurus.operations.export import EXPORT_HOME, PACKED, ExportHome, ExportReport
+from palinurus.cli.progress import follow_to_report
+from palinurus.cli.shell import Shell, with_json
+from palinurus.domain.errors import BadRequest
+from palinurus.operations.export import PACKED, ExportReport, export_home
 
 
 @click.command("export")
@@ -30,22 +29,9 @@ def export(shell: Shell, into: Path) -> None:
     """
     if not (shell.home.root / "home.sqlite").exists():
         raise BadRequest(f"there is no home in {shell.home.root} yet", hint="`pal chat` makes one")
-    report = run_async(_follow(shell, ExportHome(str(into.absolute()))))
+    params = export_home.params(str(into.absolute()))
+    report: ExportReport = follow_to_report(shell, export_home, params, lambda _: "writing conversations")
     shell.show(report, lambda: _text(report))
-
-
-async def _follow(shell: Shell, params: ExportHome) -> ExportReport:
-    bar = Bar()
-    try:
-        async with open_door(shell) as door:
-            async for told in door.follow(EXPORT_HOME, params):
-                if told.progress is not None:
-                    bar.show("writing conversations", told.progress.done, told.progress.total)
-                if told.report is not None:
-                    return told.report
-    finally:
-        bar.close()
-    raise HolderLost("whoever holds the home went away in the middle", hint="try again")
 
 
 def _text(report: ExportReport) -> str:

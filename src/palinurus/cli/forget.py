@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from palinurus.cli.bar import Bar
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.domain.errors import HolderLost
+from palinurus.cli.progress import follow_to_report
+from palinurus.cli.shell import Shell, with_json
 from palinurus.migrate.forgetting.report import ForgetReport, Spot
-from palinurus.operations.forget import FORGET
+from palinurus.operations.forget import forget_words
 from palinurus.operations.forgetting import Forget
 
 MOST = 40
@@ -46,22 +44,9 @@ def forget(shell: Shell, session: str | None, query: str | None, agent: str | No
     if agent and session:
         raise click.UsageError("--agent goes with --query.")
     wanted = Forget(session or "", query or "", agent or "", files, apply)
-    report = run_async(_ask(shell, wanted))
+    again = "do it again: it goes on where it was"
+    report: ForgetReport = follow_to_report(shell, forget_words, wanted, lambda at: str(at.stage), hint=again)
     shell.show(report, lambda: report_text(report))
-
-
-async def _ask(shell: Shell, wanted: Forget) -> ForgetReport:
-    bar = Bar()
-    try:
-        async with open_door(shell) as door:
-            async for told in door.follow(FORGET, wanted):
-                if told.progress is not None and not shell.as_json:
-                    bar.show(told.progress.stage, told.progress.done, told.progress.total)
-                if told.report is not None:
-                    return told.report
-    finally:
-        bar.close()
-    raise HolderLost("whoever holds the home went away in the middle", hint="do it again: it goes on where it was")
 
 
 def report_text(report: ForgetReport) -> str:

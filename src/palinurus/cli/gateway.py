@@ -13,7 +13,7 @@ from palinurus.cli.gateway_tokens import token
 from palinurus.cli.gateway_unit import install, uninstall
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import HolderLost, UnknownOperation, WaitTimeout
-from palinurus.operations.gateway import STATUS, STOP, AskGateway
+from palinurus.operations.gateway import show_gateway, stop_gateway
 from palinurus.operations.holder import GatewayStanding
 from palinurus.wiring.door import Door
 
@@ -57,7 +57,7 @@ async def standing_of(door: Door) -> GatewayStanding:
     """How the gateway of this home stands, whoever holds it. Never comes in itself."""
     while (holder := await door.reach()) is not None:
         try:
-            return await holder.call(STATUS, AskGateway())
+            return await holder.call(show_gateway, show_gateway.params())
         except UnknownOperation:
             return GatewayStanding(running=False, pid=holder.holder.pid)
         except HolderLost:
@@ -141,7 +141,7 @@ async def _stop(shell: Shell, door: Door, timeout: float) -> GatewayStanding:
     if holder is None:
         return was
     try:
-        ending = await holder.call(STOP, AskGateway())
+        ending = await holder.call(stop_gateway, stop_gateway.params())
     except HolderLost:
         return was  # it was leaving already
     finally:

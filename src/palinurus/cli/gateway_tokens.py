@@ -6,35 +6,23 @@ from datetime import datetime
 
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.derived import ask, command_of
+from palinurus.cli.shell import Shell, with_json
 from palinurus.domain.errors import BadRequest
 from palinurus.operations.gateway import (
-    MAKE_TOKEN,
-    REVOKE_TOKEN,
-    ROTATE_TOKEN,
-    TOKENS,
-    AskGateway,
-    MakeToken,
-    NameToken,
     TokenList,
     TokenShown,
+    create_token,
+    list_tokens,
+    revoke_token,
+    rotate_token,
 )
 from palinurus.operations.scopes import SCOPES, Scope
-from palinurus.operations.table import Operation, P, R
 
 
 @click.group()
 def token() -> None:
     """Make and take away tokens for programs that may do less than everything."""
-
-
-def ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def asked() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(asked())
 
 
 def parse_scopes(text: str) -> tuple[Scope, ...]:
@@ -61,60 +49,16 @@ def create(shell: Shell, name: str, scopes: str, days: float | None) -> None:
       pal gateway token create --name phone
       pal gateway token create --name dashboard --scope read --days 90
     """
-    made = ask(shell, MAKE_TOKEN, MakeToken(name, parse_scopes(scopes), days))
-    shell.show(made, lambda: _secret_text(made))
+    made = ask(shell, create_token, create_token.params(name, parse_scopes(scopes), days))
+    shell.show(made, lambda: _secret_text(shell, made))
 
 
-@token.command("list")
-@with_json
-@click.pass_obj
-def list_(shell: Shell) -> None:
-    """List the tokens, without their secrets.
-
-    \b
-    Example:
-      pal gateway token list --json
-    """
-    listed = ask(shell, TOKENS, AskGateway())
-    shell.show(listed, lambda: _list_text(listed))
-
-
-@token.command()
-@click.argument("name")
-@with_json
-@click.pass_obj
-def rotate(shell: Shell, name: str) -> None:
-    """Give a token a new secret. The old one is dead at once.
-
-    \b
-    Example:
-      pal gateway token rotate phone
-    """
-    made = ask(shell, ROTATE_TOKEN, NameToken(name))
-    shell.show(made, lambda: _secret_text(made))
-
-
-@token.command()
-@click.argument("name")
-@with_json
-@click.pass_obj
-def revoke(shell: Shell, name: str) -> None:
-    """Take a token away. It is dead at once.
-
-    \b
-    Example:
-      pal gateway token revoke phone
-    """
-    gone = ask(shell, REVOKE_TOKEN, NameToken(name))
-    shell.show(gone, lambda: f"The token {gone.name} is dead.")
-
-
-def _secret_text(made: TokenShown) -> str:
+def _secret_text(_: Shell, made: TokenShown) -> str:
     until = f", until {day(made.expires_at)}" if made.expires_at else ""
     return f"{made.secret}\n{made.name} ({', '.join(made.scopes)}{until}). It is not shown again."
 
 
-def _list_text(listed: TokenList) -> str:
+def _list_text(_: Shell, listed: TokenList) -> str:
     if not listed.tokens:
         return "There are no tokens besides the owner's."
     rows = [(each.name, ", ".join(each.scopes), _state(each)) for each in listed.tokens]
@@ -131,3 +75,8 @@ def _state(each: TokenShown) -> str:
 
 def day(milliseconds: int | None) -> str:
     return datetime.fromtimestamp((milliseconds or 0) / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+token.add_command(command_of(list_tokens, _list_text))
+token.add_command(command_of(rotate_token, _secret_text))
+token.add_command(command_of(revoke_token, lambda _, gone: f"The token {gone.name} is dead."))

@@ -19,7 +19,7 @@ from palinurus.migrate.ingest.homes import Opened, open_source
 from palinurus.migrate.ingest.ingest import Ingest, Order
 from palinurus.migrate.ingest.prose import Ask, Asked
 from palinurus.migrate.ingest.report import IngestProgress, IngestReport
-from palinurus.operations.ingest import INGEST_ASK, AskForWiki
+from palinurus.operations.ingest import ask_for_wiki
 from palinurus.operations.table import Caller
 from palinurus.wiring.redaction import redactor_of
 
@@ -95,7 +95,7 @@ async def _made(shell: Shell, opened: Opened, order: Order, model: str) -> Inges
 
 def _asking(door: Caller, model: str) -> Ask:
     async def ask(system: str, question: str) -> Asked:
-        answer = await door.call(INGEST_ASK, AskForWiki(system, question, model))
+        answer = await door.call(ask_for_wiki, ask_for_wiki.params(system, question, model))
         return Asked(answer.text, answer.model, answer.error)
 
     return ask

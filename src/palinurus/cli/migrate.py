@@ -11,15 +11,14 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from palinurus.cli.bar import Bar
-from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.entrance import make_on_first_run
 from palinurus.cli.output import echo
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.domain.errors import HolderLost
+from palinurus.cli.progress import follow_to_report
+from palinurus.cli.shell import Shell, with_json
 from palinurus.migrate.openclaw.places import find_openclaw, is_packed
 from palinurus.migrate.others.home import Program, find_other
 from palinurus.migrate.report import FoundSession, MigrationReport
-from palinurus.operations.migrate import MIGRATE_OPENCLAW, MigrateOpenClaw
+from palinurus.operations.migrate import MigrateHome, migrate_home
 
 STAGES = {"sessions": "reading conversations", "files": "looking at files"}
 INCOMPLETE = 4  # exit code: something could not be read and is missing
@@ -87,15 +86,21 @@ def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys
     root = given if given is not None and packed else find_openclaw(os.environ, shell.home.user_home, given)
     if apply:
         make_on_first_run(shell)
-    params = MigrateOpenClaw(str(root), apply, keys, allow=allow)
+    params = MigrateHome(str(root), apply, keys, allow=allow)
     if apply and not shell.as_json and sys.stdin.isatty() and sys.stderr.isatty():
-        params = replace(params, allow=(*allow, *_ask(run_async(_follow(shell, replace(params, settings=True))))))
-    report = run_async(_follow(shell, params))
+        params = replace(params, allow=(*allow, *_choose(_migrated(shell, replace(params, settings=True)))))
+    report = _migrated(shell, params)
     shell.show(report, lambda: report_text(report))
     _fail_if_incomplete(report)
 
 
-def _ask(report: MigrationReport) -> list[str]:
+def _migrated(shell: Shell, params: MigrateHome) -> MigrationReport:
+    again = "try again; it goes on where it was"
+    report: MigrationReport = follow_to_report(shell, migrate_home, params, lambda at: STAGES[at.stage], hint=again)
+    return report
+
+
+def _choose(report: MigrationReport) -> list[str]:
     """The settings among those that can do harm that a person at the terminal wants."""
     held = [each for each in report.config if each.outcome == "held"]
     allowed = []
@@ -129,7 +134,7 @@ def _other(program: Program, where: str, what: str) -> click.Command:
         root = find_other(program, os.environ, shell.home.user_home, folder)
         if apply:
             make_on_first_run(shell)
-        report = run_async(_follow(shell, MigrateOpenClaw(str(root), apply, program=program)))
+        report = _migrated(shell, MigrateHome(str(root), apply, program=program))
         shell.show(report, lambda: report_text(report, program))
         _fail_if_incomplete(report)
 
@@ -143,20 +148,6 @@ for _command in (
     _other("hermes", "~/.hermes", "Transcripts in JSONL, SOUL.md and memories/ come over; its database does not."),
 ):
     migrate.add_command(_command)
-
-
-async def _follow(shell: Shell, params: MigrateOpenClaw) -> MigrationReport:
-    bar = Bar()
-    try:
-        async with open_door(shell) as door:
-            async for told in door.follow(MIGRATE_OPENCLAW, params):
-                if told.progress is not None:
-                    bar.show(STAGES[told.progress.stage], told.progress.done, told.progress.total)
-                if told.report is not None:
-                    return told.report
-    finally:
-        bar.close()
-    raise HolderLost("whoever holds the home went away in the middle", hint="try again; it goes on where it was")
 
 
 def report_text(report: MigrationReport, program: str = "openclaw") -> str:

@@ -14,7 +14,7 @@ from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest, StorageError
-from palinurus.operations.export import TRANSCRIPT_LINES, TranscriptLines
+from palinurus.operations.export import write_lines
 from palinurus.operations.session_export import EXPORT, ExportSession, Format
 from palinurus.operations.session_import import IMPORT, ImportedSession, ImportSession
 
@@ -63,7 +63,7 @@ def export_session(shell: Shell, key: str, out: Path | None, form: Format) -> No
 async def _write(shell: Shell, key: str, form: Format, file: BinaryIO) -> None:
     async with open_door(shell) as door:
         if form == "jsonl":
-            async for lines in door.follow(TRANSCRIPT_LINES, TranscriptLines(key)):
+            async for lines in door.follow(write_lines, write_lines.params(key)):
                 file.write(lines.text.encode())
         else:
             file.write((await door.call(EXPORT, ExportSession(key, form))).content.encode())

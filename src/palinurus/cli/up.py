@@ -26,8 +26,8 @@ from palinurus.config.listening import DEFAULT_PORT, GatewaySettings, gateway_se
 from palinurus.config.load import load_config
 from palinurus.domain.envelope import Inbound
 from palinurus.gateway.http.serving import can_listen
-from palinurus.operations.gateway import LINK
-from palinurus.operations.holder import AskLink, PageLink
+from palinurus.operations.gateway import make_page_link
+from palinurus.operations.holder import PageLink
 from palinurus.wiring.door import Door
 from palinurus.wiring.gateway import Gateway
 
@@ -74,7 +74,7 @@ async def _served(shell: Shell, door: Door, tell: Tell, port: int | None) -> Asy
     """A gateway for as long as this lasts, ours or one that was there."""
     if (await standing_of(door)).running:
         await door.enter()
-        yield await door.call(LINK, AskLink())
+        yield await door.call(make_page_link, make_page_link.params())
         return
     settings = _settings(shell, tell, port)
     allow_files()
@@ -87,7 +87,7 @@ async def _served(shell: Shell, door: Door, tell: Tell, port: int | None) -> Asy
         if sys.stdin.isatty():  # who only pipes a line in would wait for it
             beside.append(asyncio.create_task(asyncio.to_thread(load)))
             runtime.keep_up()
-        yield gateway.link(AskLink())
+        yield gateway.link()
     finally:
         for task in beside[:1]:
             task.cancel()

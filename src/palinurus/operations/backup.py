@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 from msgspec import Struct
 
@@ -29,7 +30,8 @@ from palinurus.migrate.backup.register import Backups
 from palinurus.migrate.backup.restoring import Examine, restore, verify
 from palinurus.operations.config import Ground
 from palinurus.operations.house import House
-from palinurus.operations.table import Caller, Feed
+from palinurus.operations.operation import operation
+from palinurus.operations.table import Caller
 
 TELL_SECONDS = 0.1
 SUFFIX, SEALED_SUFFIX = ".tar.gz", ".tar.gz.sealed"
@@ -38,22 +40,21 @@ Stage = Callable[[str, int, int], None]
 """What is being done, and how far it is. Called in threads too; neither blocks nor raises."""
 
 
-class CopyDatabase(Struct, frozen=True):
-    to: str  # a file that is not there yet, as a whole path
-
-
 class Copying(Struct, frozen=True):
     done: int
     total: int
     finished: bool = False
 
 
-async def _copy(house: House, params: CopyDatabase) -> AsyncIterator[Copying]:
-    """Whoever stops listening stops the work."""
+@operation("backup.copy", scope="admin", local=True)
+async def copy_database(
+    house: House, to: Annotated[str, "A file that is not there yet, as a whole path."]
+) -> AsyncIterator[Copying]:
+    """Copy the database as it stands. Whoever stops listening stops the work."""
     if house.snapshots is None:
         raise NotOffered("this house keeps nothing that could be copied")
     at = [(0, 0)]
-    work = asyncio.create_task(house.snapshots.copy(Path(params.to), lambda done, total: at.append((done, total))))
+    work = asyncio.create_task(house.snapshots.copy(Path(to), lambda done, total: at.append((done, total))))
     try:
         while not work.done():
             with suppress(TimeoutError):
@@ -67,8 +68,7 @@ async def _copy(house: House, params: CopyDatabase) -> AsyncIterator[Copying]:
         await asyncio.wait([work])
 
 
-COPY_DATABASE = Feed("backup.copy", CopyDatabase, Copying, "admin", _copy, local=True)
-OPERATIONS = (COPY_DATABASE,)
+OPERATIONS = (copy_database,)
 
 
 class CreateBackup(Struct, frozen=True):
@@ -106,7 +106,7 @@ def restore_backup(ground: Ground, which: str, to: Path, passphrase: str, examin
 
 
 async def _copied(caller: Caller, to: Path, stage: Stage) -> None:
-    async for at in caller.follow(COPY_DATABASE, CopyDatabase(str(to))):
+    async for at in caller.follow(copy_database, copy_database.params(str(to))):
         stage("copying the database", at.done, at.total)
         if at.finished:
             return

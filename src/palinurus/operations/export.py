@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct
 
@@ -26,16 +26,12 @@ from palinurus.migrate.forgetting.copies import Copies, Copy
 from palinurus.migrate.report import Skipped
 from palinurus.operations.following import follow
 from palinurus.operations.house import House
-from palinurus.operations.table import Feed
+from palinurus.operations.operation import operation
 from palinurus.sessions.names import LISTED, require_session
 
 PIECE = 200  # entries of a conversation that are handed over at a time
 ROOM = "palinurus.migrate.export"
 PACKED = ".pal"
-
-
-class ExportHome(Struct, frozen=True):
-    into: str  # a folder that is not there yet, or a file that ends in .pal; as a whole path
 
 
 class ExportProgress(Struct, frozen=True):
@@ -60,18 +56,17 @@ class Exporting(Struct, frozen=True, omit_defaults=True):
     report: ExportReport | None = None
 
 
-class TranscriptLines(Struct, frozen=True, rename="camel"):
-    session: str  # a key, or the id of a conversation, which may have ended
-
-
 class Lines(Struct, frozen=True):
     text: str  # whole lines
 
 
-async def _home(house: House, params: ExportHome) -> AsyncIterator[Exporting]:
-    """Whoever stops listening stops the work, and nothing is left behind."""
+@operation("home.export", scope="admin", local=True)
+async def export_home(
+    house: House, into: Annotated[str, "A folder that is not there yet, or a file that ends in .pal; as a whole path."]
+) -> AsyncIterator[Exporting]:
+    """Write the whole home. Whoever stops listening stops the work, and nothing is left behind."""
     latest: list[ExportProgress] = []
-    steps = follow(_exported(house, Path(params.into), latest), latest)
+    steps = follow(_exported(house, Path(into), latest), latest)
     async with aclosing(steps):
         async for progress, report in steps:
             yield Exporting(progress, report)
@@ -108,9 +103,13 @@ def _agents(house: House, make: Any) -> list[Any]:
     return [make(each.agent_id, each.workspace, each.name, each.identity, each.agent_id == main) for each in found]
 
 
-async def _lines(house: House, params: TranscriptLines) -> AsyncIterator[Lines]:
+@operation("sessions.lines", scope="read", local=True)
+async def write_lines(
+    house: House, session: Annotated[str, "A key, or the id of a conversation, which may have ended."]
+) -> AsyncIterator[Lines]:
+    """The transcript of one conversation, piece by piece."""
     exporter = _exporter(house)
-    kept = await _kept(house, exporter, params.session)
+    kept = await _kept(house, exporter, session)
     room = await asyncio.to_thread(importlib.import_module, f"{ROOM}.transcripts")
     writing = room.Writing(kept, await asyncio.to_thread(_workspace, house, kept.session.agent))
     position = 0
@@ -144,6 +143,4 @@ def _exporter(house: House) -> SessionExporter:
     return house.exporter
 
 
-EXPORT_HOME = Feed("home.export", ExportHome, Exporting, "admin", _home, local=True)
-TRANSCRIPT_LINES = Feed("sessions.lines", TranscriptLines, Lines, "read", _lines, local=True)
-OPERATIONS = (EXPORT_HOME, TRANSCRIPT_LINES)
+OPERATIONS = (export_home, write_lines)

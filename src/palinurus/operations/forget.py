@@ -16,7 +16,7 @@ from palinurus.migrate.forgetting.words import SHORTEST
 from palinurus.operations.following import follow
 from palinurus.operations.forgetting import Forget, TellStage, forget_all
 from palinurus.operations.house import House
-from palinurus.operations.table import Feed
+from palinurus.operations.operation import operation
 
 
 class Forgetting(Struct, frozen=True, omit_defaults=True):
@@ -24,8 +24,12 @@ class Forgetting(Struct, frozen=True, omit_defaults=True):
     report: ForgetReport | None = None
 
 
-async def _forget(house: House, params: Forget) -> AsyncIterator[Forgetting]:
-    """What has begun to take words out goes on to its end, also when nobody listens any more."""
+@operation("forget", scope="admin", local=True)
+async def forget_words(house: House, params: Forget) -> AsyncIterator[Forgetting]:
+    """Take words, or a whole conversation, out of everything that holds them.
+
+    What has begun to take words out goes on to its end, also when nobody listens any more.
+    """
     latest: list[ForgetProgress] = []
 
     def tell(stage: str, done: int, total: int) -> None:
@@ -53,5 +57,4 @@ def _check(params: Forget) -> None:
         raise BadRequest(f"{params.query!r} stands everywhere", hint=f"at least {SHORTEST} letters")
 
 
-FORGET = Feed("forget", Forget, Forgetting, "admin", _forget, local=True)
-OPERATIONS = (FORGET,)
+OPERATIONS = (forget_words,)

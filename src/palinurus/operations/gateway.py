@@ -7,21 +7,21 @@ handing the home over) is asked on the unix socket only: nobody can do it from a
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, HomeHeld, NotFound
 from palinurus.operations.access import PairedDevice, Token
 from palinurus.operations.bounds import Days
-from palinurus.operations.holder import AskLink, GatewayStanding, PageLink
+from palinurus.operations.holder import GatewayStanding, PageLink
 from palinurus.operations.house import House
+from palinurus.operations.operation import Metavar, operation
 from palinurus.operations.register import Register
-from palinurus.operations.scopes import Scope
-from palinurus.operations.table import Operation
+from palinurus.operations.scopes import SCOPES, Scope
 
-
-class AskGateway(Struct, frozen=True):
-    """Nothing to say."""
+TokenName = Annotated[str, Metavar("NAME"), "Its id or its name."]
+DeviceName = Annotated[str, Metavar("ID"), "Its id, the beginning of that, or the code it was told."]
 
 
 class TokenShown(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -42,31 +42,8 @@ class TokenList(Struct, frozen=True):
     tokens: tuple[TokenShown, ...]
 
 
-class MakeToken(Struct, frozen=True):
-    name: str
-    scopes: tuple[Scope, ...] = ("read", "write")
-    days: Days | None = None
-
-
-class NameToken(Struct, frozen=True):
-    """By its id or its name."""
-
-    token: str
-
-
 class DeviceList(Struct, frozen=True):
     devices: tuple[PairedDevice, ...]
-
-
-class ApproveDevice(Struct, frozen=True):
-    """By its id, the beginning of that, or the code it was told. Without scopes it gets those it asked for."""
-
-    device: str
-    scopes: tuple[Scope, ...] = ()
-
-
-class NameDevice(Struct, frozen=True):
-    device: str
 
 
 class HandingOver(Struct, frozen=True):
@@ -79,19 +56,25 @@ class Ending(Struct, frozen=True):
     busy: int
 
 
-async def _status(house: House, _: AskGateway) -> GatewayStanding:
+@operation("gateway.status", scope="admin")
+async def show_gateway(house: House) -> GatewayStanding:
+    """How the gateway stands."""
     asked = house.holder.gateway
     return asked() if asked is not None else GatewayStanding(running=False, busy=house.dispatcher.busy)
 
 
-async def _stop(house: House, _: AskGateway) -> Ending:
+@operation("gateway.stop", scope="admin", local=True)
+async def stop_gateway(house: House) -> Ending:
+    """Let it finish what runs, and end it."""
     if house.holder.end is None:
         raise BadRequest("no gateway is running", hint="`pal gateway run` starts one")
     house.holder.end()
     return Ending(os.getpid(), house.dispatcher.busy)
 
 
-async def _hand_over(house: House, _: AskGateway) -> HandingOver:
+@operation("house.hand_over", scope="admin", local=True)
+async def hand_over_home(house: House) -> HandingOver:
+    """Give the home to whoever asks, once what runs is finished."""
     if house.holder.gateway is not None:
         raise HomeHeld(
             f"a gateway holds this home: pid {os.getpid()}, {house.holder.gateway().url}",
@@ -102,10 +85,80 @@ async def _hand_over(house: House, _: AskGateway) -> HandingOver:
     return HandingOver(os.getpid(), await house.holder.hand_over())
 
 
-async def _link(house: House, params: AskLink) -> PageLink:
+@operation("page.link", scope="admin", local=True)
+async def make_page_link(
+    house: House,
+    lan: Annotated[bool, "For another machine in the network."] = False,
+    scopes: tuple[Scope, ...] = SCOPES,
+) -> PageLink:
+    """An address that lets one browser in, once."""
     if house.holder.link is None:
         raise NotFound("no gateway is running", hint="`pal up` or `pal gateway run` starts one")
-    return house.holder.link(params)
+    return house.holder.link(lan, scopes)
+
+
+@operation("gateway.tokens.list", scope="admin")
+async def list_tokens(house: House) -> TokenList:
+    """List the tokens, without their secrets.
+
+    Example:
+      pal gateway token list --json
+    """
+    return TokenList(tuple(_shown(token) for token in (await _register(house)).tokens()))
+
+
+@operation("gateway.tokens.create", scope="admin")
+async def create_token(
+    house: House, name: str, scopes: tuple[Scope, ...] = ("read", "write"), days: Days | None = None
+) -> TokenShown:
+    """Make a token; without days it lives until it is revoked."""
+    return _shown(*await (await _register(house)).make_token(name, scopes, days=days))
+
+
+@operation("gateway.tokens.rotate", scope="admin")
+async def rotate_token(house: House, token: TokenName) -> TokenShown:
+    """Give a token a new secret. The old one is dead at once.
+
+    Example:
+      pal gateway token rotate phone
+    """
+    return _shown(*await (await _register(house)).rotate_token(token))
+
+
+@operation("gateway.tokens.revoke", scope="admin")
+async def revoke_token(house: House, token: TokenName) -> TokenShown:
+    """Take a token away. It is dead at once.
+
+    Example:
+      pal gateway token revoke phone
+    """
+    return _shown(await (await _register(house)).revoke_token(token))
+
+
+@operation("devices.list", scope="admin")
+async def list_devices(house: House) -> DeviceList:
+    """List the devices, those that wait first.
+
+    Example:
+      pal devices list
+    """
+    return DeviceList(tuple((await _register(house)).devices()))
+
+
+@operation("devices.approve", scope="admin")
+async def approve_device(house: House, device: DeviceName, scopes: tuple[Scope, ...] = ()) -> PairedDevice:
+    """Let a device in from now on; without scopes it gets those that it asked for."""
+    return await (await _register(house)).approve_device(device, scopes)
+
+
+@operation("devices.revoke", scope="admin")
+async def revoke_device(house: House, device: DeviceName) -> PairedDevice:
+    """Take a device and its token away. Both are dead at once.
+
+    Example:
+      pal devices revoke 3f9c21aa
+    """
+    return await (await _register(house)).revoke_device(device)
 
 
 async def _register(house: House) -> Register:
@@ -129,55 +182,16 @@ def _shown(token: Token, secret: str = "") -> TokenShown:
     )
 
 
-async def _tokens(house: House, _: AskGateway) -> TokenList:
-    return TokenList(tuple(_shown(token) for token in (await _register(house)).tokens()))
-
-
-async def _make_token(house: House, params: MakeToken) -> TokenShown:
-    return _shown(*await (await _register(house)).make_token(params.name, params.scopes, days=params.days))
-
-
-async def _rotate_token(house: House, params: NameToken) -> TokenShown:
-    return _shown(*await (await _register(house)).rotate_token(params.token))
-
-
-async def _revoke_token(house: House, params: NameToken) -> TokenShown:
-    return _shown(await (await _register(house)).revoke_token(params.token))
-
-
-async def _devices(house: House, _: AskGateway) -> DeviceList:
-    return DeviceList(tuple((await _register(house)).devices()))
-
-
-async def _approve(house: House, params: ApproveDevice) -> PairedDevice:
-    return await (await _register(house)).approve_device(params.device, params.scopes)
-
-
-async def _revoke_device(house: House, params: NameDevice) -> PairedDevice:
-    return await (await _register(house)).revoke_device(params.device)
-
-
-STATUS = Operation("gateway.status", AskGateway, GatewayStanding, "admin", _status)
-STOP = Operation("gateway.stop", AskGateway, Ending, "admin", _stop, local=True)
-HAND_OVER = Operation("house.hand_over", AskGateway, HandingOver, "admin", _hand_over, local=True)
-LINK = Operation("page.link", AskLink, PageLink, "admin", _link, local=True)
-TOKENS = Operation("gateway.tokens.list", AskGateway, TokenList, "admin", _tokens)
-MAKE_TOKEN = Operation("gateway.tokens.create", MakeToken, TokenShown, "admin", _make_token)
-ROTATE_TOKEN = Operation("gateway.tokens.rotate", NameToken, TokenShown, "admin", _rotate_token)
-REVOKE_TOKEN = Operation("gateway.tokens.revoke", NameToken, TokenShown, "admin", _revoke_token)
-DEVICES = Operation("devices.list", AskGateway, DeviceList, "admin", _devices)
-APPROVE_DEVICE = Operation("devices.approve", ApproveDevice, PairedDevice, "admin", _approve)
-REVOKE_DEVICE = Operation("devices.revoke", NameDevice, PairedDevice, "admin", _revoke_device)
 OPERATIONS = (
-    STATUS,
-    STOP,
-    HAND_OVER,
-    LINK,
-    TOKENS,
-    MAKE_TOKEN,
-    ROTATE_TOKEN,
-    REVOKE_TOKEN,
-    DEVICES,
-    APPROVE_DEVICE,
-    REVOKE_DEVICE,
+    show_gateway,
+    stop_gateway,
+    hand_over_home,
+    make_page_link,
+    list_tokens,
+    create_token,
+    rotate_token,
+    revoke_token,
+    list_devices,
+    approve_device,
+    revoke_device,
 )

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from palinurus.operations.scopes import SCOPES, Scope
+from palinurus.operations.scopes import Scope
 
 
 class GatewayStanding(Struct, frozen=True, rename="camel"):
@@ -28,11 +28,6 @@ class GatewayStanding(Struct, frozen=True, rename="camel"):
     fingerprint: str = ""  # of its certificate
 
 
-class AskLink(Struct, frozen=True):
-    lan: bool = False  # for another machine in the network
-    scopes: tuple[Scope, ...] = SCOPES
-
-
 class PageLink(Struct, frozen=True, rename="camel"):
     """An address that lets one browser in, once. `url` holds the code: it is for the owner's eyes."""
 
@@ -48,7 +43,7 @@ class Holder:
         self.gateway: Callable[[], GatewayStanding] | None = None
         self.end: Callable[[], None] | None = None
         """Ends the gateway in peace, once it has finished what it accepted. Must not block."""
-        self.link: Callable[[AskLink], PageLink] | None = None
-        """Makes a link to the page. Raises BadRequest when there is none of the kind."""
+        self.link: Callable[[bool, tuple[Scope, ...]], PageLink] | None = None
+        """Makes a link to the page, by the network or not. Raises BadRequest when there is none of the kind."""
         self.hand_over: Callable[[], Awaitable[int]] | None = None
         """Gives the home to whoever asked for it, once what runs is finished; returns at once with how many run."""

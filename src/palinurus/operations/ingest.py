@@ -6,6 +6,7 @@ The wiki itself is made by whoever wants it, in their own process: only the keys
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 from msgspec import Struct
 
@@ -13,19 +14,12 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.messages import AssistantMessage, UserMessage
 from palinurus.ledger.usage import UsageRow
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 from palinurus.providers.offers import EMBEDDED
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone, ReplyFailed
 
 PATIENCE_SECONDS = 180.0
 MAX_TEXT = 100_000
-
-
-class AskForWiki(Struct, frozen=True):
-    system: str
-    text: str
-    model: str = ""  # provider/model or a short name; empty: what the agent would ask
-    agent: str = ""
 
 
 class WikiAnswer(Struct, frozen=True):
@@ -34,15 +28,22 @@ class WikiAnswer(Struct, frozen=True):
     error: str = ""  # in one line, with what to do
 
 
-async def _ask(house: House, params: AskForWiki) -> WikiAnswer:
+@operation("ingest.ask", scope="write", local=True)
+async def ask_for_wiki(
+    house: House,
+    system: str,
+    text: str,
+    model: Annotated[str, "Provider/model or a short name; without it what the agent would ask."] = "",
+    agent: str = "",
+) -> WikiAnswer:
     """One request that is no part of any conversation. It is paid for, so it is in the ledger."""
-    if len(params.system) + len(params.text) > MAX_TEXT:
+    if len(system) + len(text) > MAX_TEXT:
         raise BadRequest("the question is too long")
-    agent = house.agents.get(params.agent or house.agents.default)
-    provider, route = await agent.choose_model(params.model)
+    asked = house.agents.get(agent or house.agents.default)
+    provider, route = await asked.choose_model(model)
     if route.provider == EMBEDDED:
         raise BadRequest("no model is set up that could write", hint="`pal onboard` sets one up; or leave out --model")
-    request = ModelRequest(route.model, Head(params.system), (UserMessage(params.text),))
+    request = ModelRequest(route.model, Head(system), (UserMessage(text),))
     reply: AssistantMessage | None = None
     error = "the model did not answer in time"
     try:
@@ -56,7 +57,7 @@ async def _ask(house: House, params: AskForWiki) -> WikiAnswer:
         pass
     if reply is None:
         return WikiAnswer("", f"{route.provider}/{route.model}", error)
-    await _pay(house, agent.id, reply, agent.cost(reply.provider, reply.model, reply.usage))
+    await _pay(house, asked.id, reply, asked.cost(reply.provider, reply.model, reply.usage))
     return WikiAnswer(reply.text, f"{reply.provider}/{reply.model}")
 
 
@@ -75,5 +76,4 @@ async def _pay(house: House, agent: str, reply: AssistantMessage, cost: float | 
     await house.usage.append(row)
 
 
-INGEST_ASK = Operation("ingest.ask", AskForWiki, WikiAnswer, "write", _ask, local=True)
-OPERATIONS = (INGEST_ASK,)
+OPERATIONS = (ask_for_wiki,)

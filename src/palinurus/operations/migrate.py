@@ -30,7 +30,7 @@ from palinurus.operations.config import Ground, setup
 from palinurus.operations.config_changes import config_edit
 from palinurus.operations.following import follow
 from palinurus.operations.house import House
-from palinurus.operations.table import Feed
+from palinurus.operations.operation import operation
 from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
 from palinurus.providers.keys.sealed import PASSPHRASE_ENV
 
@@ -46,7 +46,7 @@ HOW = "`--allow KEY` takes one, or all below a key"
 Program = Literal["openclaw", "claude-code", "codex", "nanobot", "hermes"]
 
 
-class MigrateOpenClaw(Struct, frozen=True, omit_defaults=True):
+class MigrateHome(Struct, frozen=True, omit_defaults=True):
     source: str  # the folder, as a whole path
     apply: bool = False
     keys: bool = False  # also the stored keys of model providers, and the secrets that stand in the config
@@ -62,8 +62,12 @@ class Migrating(Struct, frozen=True, omit_defaults=True):
     report: MigrationReport | None = None
 
 
-async def _openclaw(house: House, params: MigrateOpenClaw) -> AsyncIterator[Migrating]:
-    """Whoever stops listening stops the work; what was not shown yet goes on with the next try."""
+@operation("migrate.openclaw", scope="admin", local=True)
+async def migrate_home(house: House, params: MigrateHome) -> AsyncIterator[Migrating]:
+    """Bring another home into this one.
+
+    Whoever stops listening stops the work; what was not shown yet goes on with the next try.
+    """
     if house.importer is None:
         raise NotOffered("this house takes nothing in")
     latest: list[MigrationProgress] = []
@@ -73,7 +77,7 @@ async def _openclaw(house: House, params: MigrateOpenClaw) -> AsyncIterator[Migr
             yield Migrating(progress, report)
 
 
-async def _migrated(house: House, params: MigrateOpenClaw, latest: list[MigrationProgress]) -> MigrationReport:
+async def _migrated(house: House, params: MigrateHome, latest: list[MigrationProgress]) -> MigrationReport:
     if params.program != "openclaw":
         return await _carried(house, params, Path(params.source), latest)
     if is_packed(Path(params.source)):
@@ -87,9 +91,7 @@ def _unpack(path: Path, folder: Path) -> None:
     importlib.import_module(UNPACKER).unpack(path, folder)
 
 
-async def _carried(
-    house: House, params: MigrateOpenClaw, root: Path, latest: list[MigrationProgress]
-) -> MigrationReport:
+async def _carried(house: House, params: MigrateHome, root: Path, latest: list[MigrationProgress]) -> MigrationReport:
     if await asyncio.to_thread(os.path.samefile, root, house.home.root):
         raise BadRequest(f"{root} is this home itself", hint="name the folder of the other one")
     assert house.importer is not None  # noqa: S101  # asked by the caller
@@ -144,7 +146,7 @@ async def _heir(house: House, ground: Ground, agents: list[ForeignAgent]) -> str
     return "" if await house.sessions.recent(agent=default_agent(config), limit=1, archived=True) else marked
 
 
-def _take_config(ground: Ground, home: ForeignHome, heir: str, params: MigrateOpenClaw) -> tuple[FoundSetting, ...]:
+def _take_config(ground: Ground, home: ForeignHome, heir: str, params: MigrateHome) -> tuple[FoundSetting, ...]:
     """Let our config say what the other one says, as far as it does not speak for itself. Names agents, too."""
     planner = importlib.import_module(PLANNER)
     to = _destination(ground, home.agents, heir)
@@ -227,5 +229,4 @@ def _take_keys(ground: Ground, found: list[ForeignSecrets], allow: tuple[str, ..
     return [f"{added} stored keys were taken over", *([f"{len(held)} stored keys {why}"] if held else [])]
 
 
-MIGRATE_OPENCLAW = Feed("migrate.openclaw", MigrateOpenClaw, Migrating, "admin", _openclaw, local=True)
-OPERATIONS = (MIGRATE_OPENCLAW,)
+OPERATIONS = (migrate_home,)

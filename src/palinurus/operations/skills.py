@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Annotated
 
 from palinurus.config.load import Loaded, load_config
 from palinurus.config.settings import agent_ids, agent_settings, default_agent
@@ -19,27 +20,20 @@ from palinurus.config.skill_settings import skill_variables, skills_settings
 from palinurus.domain.errors import NotFound, PalinurusError
 from palinurus.operations.config import Ground
 from palinurus.operations.house import House
-from palinurus.operations.skill_drafts import DRAFT
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
+from palinurus.operations.skill_drafts import draft_skill
+from palinurus.skills import report
 from palinurus.skills.fetching import Fetch, fetch, install_download
 from palinurus.skills.installing import Plan, Step, Ways, install_plan
 from palinurus.skills.opening import Known, open_skills, tools_folders, write_note
-from palinurus.skills.report import (
-    AskSkill,
-    AskSkills,
-    SkillCheck,
-    SkillInfo,
-    SkillList,
-    check_skills,
-    list_skills,
-    show_skill,
-    standing_of,
-)
+from palinurus.skills.report import SkillCheck, SkillInfo, SkillList, standing_of
 from palinurus.skills.requirements import Programs
 from palinurus.skills.skill import Skill
 from palinurus.skills.skills import Skills
 
 INSTALL_SECONDS = 1_800.0
+
+OfAgent = Annotated[str, "Whose skills; the default agent's without it."]
 
 Run = Callable[[Sequence[str], float], int]
 """Runs a command with the person's terminal and gives its exit code. Raises TimeoutExpired or OSError."""
@@ -107,23 +101,26 @@ def _run(argv: Sequence[str], seconds: float) -> int:
     return subprocess.run(argv, check=False, timeout=seconds).returncode  # no shell, and shown before
 
 
-async def _list(house: House, params: AskSkills) -> SkillList:
-    return await asyncio.to_thread(list_skills, _of(house, params.agent))
+@operation("skills.list", scope="read")
+async def list_skills(house: House, agent: OfAgent = "") -> SkillList:
+    """The skills, where they come from, and whether they can be used."""
+    return await asyncio.to_thread(report.list_skills, _of(house, agent))
 
 
-async def _info(house: House, params: AskSkill) -> SkillInfo:
-    return await asyncio.to_thread(show_skill, _of(house, params.agent), params.name)
+@operation("skills.info", scope="read")
+async def show_skill(house: House, name: str, agent: OfAgent = "") -> SkillInfo:
+    """All that is known about one skill, and what it may use."""
+    return await asyncio.to_thread(report.show_skill, _of(house, agent), name)
 
 
-async def _check(house: House, params: AskSkills) -> SkillCheck:
-    return await asyncio.to_thread(check_skills, _of(house, params.agent))
+@operation("skills.check", scope="read")
+async def check_skills(house: House, agent: OfAgent = "") -> SkillCheck:
+    """Which skills cannot be used, and why."""
+    return await asyncio.to_thread(report.check_skills, _of(house, agent))
 
 
 def _of(house: House, agent: str) -> Skills:
     return house.skills(agent.strip().lower() or house.agents.default)
 
 
-LIST = Operation("skills.list", AskSkills, SkillList, "read", _list)
-INFO = Operation("skills.info", AskSkill, SkillInfo, "read", _info)
-CHECK = Operation("skills.check", AskSkills, SkillCheck, "read", _check)
-OPERATIONS = (LIST, INFO, CHECK, DRAFT)
+OPERATIONS = (list_skills, show_skill, check_skills, draft_skill)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, Stale, WorkspaceError
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Positional, Private, Spelling, operation
 from palinurus.workspace.backups import keep_backup, loses
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import is_private
@@ -28,11 +28,7 @@ MAX_MESSAGE = 2_000
 _CLOSED = {".git", ".pal"}
 
 FilePath = Annotated[str, Meta(max_length=4096)]
-
-
-class ListFolder(Struct, frozen=True, rename="camel"):
-    agent_id: str = ""
-    path: FilePath = "."
+OfAgent = Annotated[str, Spelling("--agent"), "Whose workspace; the default agent's without it."]
 
 
 class FolderEntry(Struct, frozen=True, rename="camel"):
@@ -51,11 +47,6 @@ class Folder(Struct, frozen=True, rename="camel"):
     more: bool = False  # there are more than are listed
 
 
-class ReadText(Struct, frozen=True, rename="camel"):
-    path: FilePath
-    agent_id: str = ""
-
-
 class FileText(Struct, frozen=True, rename="camel"):
     agent_id: str
     path: str
@@ -65,13 +56,6 @@ class FileText(Struct, frozen=True, rename="camel"):
     text: str = ""
     binary: bool = False
     truncated: bool = False
-
-
-class AskLog(Struct, frozen=True, rename="camel"):
-    agent_id: str = ""
-    path: FilePath = ""
-    limit: Annotated[int, Meta(ge=1, le=500)] = 50
-    before: str = ""  # the id of a commit: only what is older
 
 
 class WorkspaceLog(Struct, frozen=True, rename="camel"):
@@ -85,29 +69,12 @@ class WorkspaceLog(Struct, frozen=True, rename="camel"):
     has_more: bool = False
 
 
-class AskDiff(Struct, frozen=True, rename="camel"):
-    """What a commit changed, or (`to` now) what has changed since it; without a commit, what is not committed yet."""
-
-    agent_id: str = ""
-    commit: str = ""
-    path: FilePath = ""
-    to: Literal["parent", "now"] = "parent"
-
-
 class WorkspaceDiff(Struct, frozen=True, rename="camel"):
     agent_id: str
     commit: str
     to: str
     text: str
     truncated: bool = False
-
-
-class RestoreFile(Struct, frozen=True, rename="camel", omit_defaults=True):
-    path: FilePath
-    commit: str
-    agent_id: str = ""
-    expected_hash: str = ""  # of what the file holds now; "" takes whatever it is
-    idempotency_key: str = ""
 
 
 class RestoredFile(Struct, frozen=True, rename="camel"):
@@ -119,73 +86,116 @@ class RestoredFile(Struct, frozen=True, rename="camel"):
     backup: str = ""  # where a copy of what it held lies
 
 
-class CommitFiles(Struct, frozen=True, rename="camel", omit_defaults=True):
-    agent_id: str = ""
-    message: str = ""
-    idempotency_key: str = ""
-
-
 class CommittedFiles(Struct, frozen=True, rename="camel"):
     agent_id: str
     commit: Commit | None  # null: nothing had changed
     left_out: tuple[LeftOut, ...] = ()
 
 
-async def _list(house: House, params: ListFolder) -> Folder:
-    agent, boundary = _place(house, params.agent_id)
-    path, entries, more = await asyncio.to_thread(_folder, boundary, _inside(params.path or "."))
-    return Folder(agent, str(boundary.root), path, entries, more)
+@operation("workspace.list", scope="read")
+async def list_folder(house: House, agent_id: OfAgent = "", path: FilePath = ".") -> Folder:
+    """What a folder of the workspace holds."""
+    agent, boundary = _place(house, agent_id)
+    place, entries, more = await asyncio.to_thread(_folder, boundary, _inside(path or "."))
+    return Folder(agent, str(boundary.root), place, entries, more)
 
 
-async def _read(house: House, params: ReadText) -> FileText:
-    agent, boundary = _place(house, params.agent_id)
-    return await asyncio.to_thread(_text, agent, boundary, _inside(params.path))
+@operation("workspace.read", scope="read")
+async def read_text(house: House, path: FilePath, agent_id: OfAgent = "") -> FileText:
+    """What a file of the workspace holds, when it is text."""
+    agent, boundary = _place(house, agent_id)
+    return await asyncio.to_thread(_text, agent, boundary, _inside(path))
 
 
-async def _log(house: House, params: AskLog) -> WorkspaceLog:
-    agent, boundary = _place(house, params.agent_id)
-    path = _inside(params.path) if params.path else ""
+@operation("workspace.log", scope="read")
+async def show_log(
+    house: House,
+    path: Annotated[FilePath, Positional] = "",
+    limit: Annotated[int, Meta(ge=1, le=500)] = 20,
+    before: Annotated[str, Private, "The id of a commit: only what is older."] = "",
+    agent_id: OfAgent = "",
+) -> WorkspaceLog:
+    """List what was changed, the newest first; with PATH, of this file only.
+
+    Examples:
+      pal workspace log
+      pal workspace log SOUL.md --limit 5
+    """
+    agent, boundary = _place(house, agent_id)
+    place = _inside(path) if path else ""
 
     def look() -> WorkspaceLog:
         history = History(boundary.root)
         if why := history.why_not():
             return WorkspaceLog(agent, git=False, why=why)
-        log = history.log(path, limit=params.limit, before=params.before)
-        changed = [each for each in history.changed() if path in ("", each)]
+        log = history.log(place, limit=limit, before=before)
+        changed = [each for each in history.changed() if place in ("", each)]
         return WorkspaceLog(agent, True, "", len(changed), log.commits, log.has_more)
 
     return await asyncio.to_thread(look)
 
 
-async def _diff(house: House, params: AskDiff) -> WorkspaceDiff:
-    agent, boundary = _place(house, params.agent_id)
-    path = _inside(params.path) if params.path else ""
-    now = params.to == "now"
-    told = await asyncio.to_thread(History(boundary.root).diff, params.commit, path, now=now)
-    return WorkspaceDiff(
-        agent, params.commit, "now" if now or not params.commit else "parent", told.text, told.truncated
-    )
+@operation("workspace.diff", scope="read")
+async def show_diff(
+    house: House,
+    commit: Annotated[str, Positional] = "",
+    path: Annotated[FilePath, "Of this file only."] = "",
+    now: Annotated[bool, "From that commit to the files as they are."] = False,
+    agent_id: OfAgent = "",
+) -> WorkspaceDiff:
+    """Show what a commit changed; without COMMIT, what is in none yet.
+
+    Examples:
+      pal workspace diff 3f2a9c1
+      pal workspace diff 3f2a9c1 --now --path SOUL.md
+    """
+    agent, boundary = _place(house, agent_id)
+    told = await asyncio.to_thread(History(boundary.root).diff, commit, _inside(path) if path else "", now=now)
+    return WorkspaceDiff(agent, commit, "now" if now or not commit else "parent", told.text, told.truncated)
 
 
-async def _restore(house: House, params: RestoreFile) -> RestoredFile:
-    agent, boundary = _place(house, params.agent_id)
-    path, now = _inside(params.path), house.clock.now_ms()
+@operation("workspace.restore", scope="admin")
+async def restore_file(
+    house: House,
+    path: FilePath,
+    commit: str,
+    agent_id: OfAgent = "",
+    expected_hash: Annotated[str, Private, "Of what the file holds now; none takes whatever it is."] = "",
+    idempotency_key: str = "",
+) -> RestoredFile:
+    """Put PATH back as it was at COMMIT. A copy of what it holds now is kept.
+
+    Example:
+      pal workspace restore SOUL.md 3f2a9c1
+    """
+    agent, boundary = _place(house, agent_id)
+    place, now = _inside(path), house.clock.now_ms()
 
     def put_back() -> RestoredFile:
-        data = History(boundary.root).content(params.commit, path)
-        backup, changed = _put(boundary, path, data, params.expected_hash.lower(), now)
-        return RestoredFile(agent, path, params.commit, _hash(data), changed, backup)
+        data = History(boundary.root).content(commit, place)
+        backup, changed = _put(boundary, place, data, expected_hash.lower(), now)
+        return RestoredFile(agent, place, commit, _hash(data), changed, backup)
 
     done = await asyncio.to_thread(put_back)
     if done.changed:
-        house.edited(agent, f"{path} as it was at {params.commit[:10]}")
+        house.edited(agent, f"{place} as it was at {commit[:10]}")
     return done
 
 
-async def _commit(house: House, params: CommitFiles) -> CommittedFiles:
-    agent, boundary = _place(house, params.agent_id)
-    message = " ".join(params.message.split())[:MAX_MESSAGE]
-    done = await asyncio.to_thread(History(boundary.root).commit, message)
+@operation("workspace.commit", scope="admin")
+async def commit_files(
+    house: House,
+    message: Annotated[str, Spelling("--message", "-m"), "What it is about; without it the files are named."] = "",
+    agent_id: OfAgent = "",
+    idempotency_key: str = "",
+) -> CommittedFiles:
+    """Keep the files as they are now as a point of the history.
+
+    Example:
+      pal workspace commit -m "Before the big tidy-up"
+    """
+    agent, boundary = _place(house, agent_id)
+    done = await asyncio.to_thread(History(boundary.root).commit, " ".join(message.split())[:MAX_MESSAGE])
     return CommittedFiles(agent, done.commit, done.left_out)
 
 
@@ -274,10 +284,4 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-LIST = Operation("workspace.list", ListFolder, Folder, "read", _list)
-READ = Operation("workspace.read", ReadText, FileText, "read", _read)
-LOG = Operation("workspace.log", AskLog, WorkspaceLog, "read", _log)
-DIFF = Operation("workspace.diff", AskDiff, WorkspaceDiff, "read", _diff)
-RESTORE = Operation("workspace.restore", RestoreFile, RestoredFile, "admin", _restore)
-COMMIT = Operation("workspace.commit", CommitFiles, CommittedFiles, "admin", _commit)
-OPERATIONS = (LIST, READ, LOG, DIFF, RESTORE, COMMIT)
+OPERATIONS = (list_folder, read_text, show_log, show_diff, restore_file, commit_files)

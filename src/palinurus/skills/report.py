@@ -13,15 +13,6 @@ from palinurus.skills.skill import Install, LeftOut, Manifest, Shadowed, Tier
 from palinurus.skills.skills import Skills, Standing
 
 
-class AskSkills(Struct, frozen=True):
-    agent: str = ""  # empty: the default one
-
-
-class AskSkill(Struct, frozen=True):
-    name: str
-    agent: str = ""
-
-
 class ListedSkill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     name: str
     description: str

@@ -26,7 +26,7 @@ from palinurus.domain.errors import (
     StorageReadOnly,
     UnknownOperation,
 )
-from palinurus.operations.gateway import HAND_OVER, AskGateway
+from palinurus.operations.gateway import hand_over_home
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Feed, LocalCaller, Operation, P, R
 from palinurus.wiring.lock import HomeLock
@@ -251,7 +251,7 @@ class Door:
             return False
         try:
             async with asyncio.timeout(self._reach_seconds):
-                told = await holder.call(HAND_OVER, AskGateway())
+                told = await holder.call(hand_over_home, hand_over_home.params())
         except (HolderLost, TimeoutError):
             return True  # it is leaving already
         except UnknownOperation:

@@ -44,8 +44,9 @@ from palinurus.gateway.talk.methods import Method, Methods
 from palinurus.gateway.talk.socket import EVENTS, Sockets
 from palinurus.gateway.watch import metrics
 from palinurus.operations.config import Ground
-from palinurus.operations.holder import AskLink, GatewayStanding, PageLink
+from palinurus.operations.holder import GatewayStanding, PageLink
 from palinurus.operations.register import Register
+from palinurus.operations.scopes import SCOPES, Scope
 from palinurus.wiring.runtime import TABLE, Runtime
 from palinurus.wiring.secret import SHORT, OwnerSecret
 from palinurus.wiring.watching import Watching
@@ -176,22 +177,22 @@ class Gateway:
             fingerprint=self._lan.fingerprint if self._lan is not None else "",
         )
 
-    def link(self, asked: AskLink) -> PageLink:
+    def link(self, lan: bool = False, scopes: tuple[Scope, ...] = SCOPES) -> PageLink:
         """Implements operations.Holder.link."""
-        if asked.lan:
-            return self._lan_link(asked)
+        if lan:
+            return self._lan_link(scopes)
         if self._guard.open_door:
             return PageLink(f"{self.url}/")
-        code, until = self._codes.make(asked.scopes)
+        code, until = self._codes.make(scopes)
         return PageLink(f"{self.url}/login#code={code}", until)
 
-    def _lan_link(self, asked: AskLink) -> PageLink:
+    def _lan_link(self, scopes: tuple[Scope, ...]) -> PageLink:
         if self._lan is None:
             raise BadRequest("the network does not reach this gateway", hint="`pal gateway run --lan` opens it by TLS")
         self._lan.keep()  # this machine may have another address by now
         if not (url := self._lan.url(self._listening.secure_port)):
             raise BadRequest("this machine is in no network", hint="connect it, then ask again")
-        code, until = self._codes.make(asked.scopes)
+        code, until = self._codes.make(scopes)
         return PageLink(f"{url}/login#code={code}", until, self._lan.fingerprint)
 
     def _forget_codes(self, died: str) -> None:

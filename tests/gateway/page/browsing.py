@@ -7,8 +7,6 @@ from typing import Any
 
 from serving import Answer, Running, Visitor, request
 
-from palinurus.operations.holder import AskLink
-
 JSON = {"Content_Type": "application/json"}
 
 
@@ -20,7 +18,7 @@ class Browser:
         self.key = ""
 
     def code(self) -> str:
-        return self.here.gateway.link(AskLink()).url.partition("#code=")[2]
+        return self.here.gateway.link().url.partition("#code=")[2]
 
     async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         said = {"Origin": self.origin, "Cookie": self.cookie or "-"} | JSON | headers

@@ -22,7 +22,6 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, ConfigError
 from palinurus.gateway.http import lan
 from palinurus.gateway.http.certificate import DAYS, OwnCertificate, make_certificate, parse_certificate
-from palinurus.operations.holder import AskLink
 from palinurus.wiring import gateway as wired
 
 NOW = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
@@ -62,7 +61,7 @@ async def ask(url: str, path: str, fingerprint: str, method: str = "GET", body: 
 
 
 async def test_a_phone_comes_in_by_the_link_and_sees_the_certificate_that_was_shown(far: Running) -> None:
-    link = far.gateway.link(AskLink(lan=True))
+    link = far.gateway.link(lan=True)
     url, _, code = link.url.partition("/login#code=")
     assert url == far.gateway.standing().secure_url
     assert url.startswith("https://127.0.0.7:")
@@ -108,7 +107,7 @@ def _public(pem: Path) -> str:
     "origin", ["", "http://{host}", "https://127.0.0.8:{port}", "https://evil.example", "https://localhost:{port}"]
 )
 async def test_over_tls_only_the_very_page_counts(far: Running, origin: str) -> None:
-    link = far.gateway.link(AskLink(lan=True))
+    link = far.gateway.link(lan=True)
     url, _, code = link.url.partition("/login#code=")
     host = url.removeprefix("https://")
     named = origin.replace("{host}", host).replace("{port}", host.rpartition(":")[2])
@@ -119,7 +118,7 @@ async def test_over_tls_only_the_very_page_counts(far: Running, origin: str) -> 
 
 
 async def test_a_name_that_was_made_to_point_here_is_refused_over_tls_too(far: Running) -> None:
-    link = far.gateway.link(AskLink(lan=True))
+    link = far.gateway.link(lan=True)
     url = link.url.partition("/login")[0]
     port = url.rpartition(":")[2]
     assert (await ask(url, "/", link.fingerprint, Host=f"evil.example:{port}")).status == 421
@@ -148,13 +147,13 @@ async def test_the_secret_key_is_for_this_user_alone(far: Running, home: Home) -
 async def test_a_gateway_without_the_network_makes_no_link_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(home) as here:
         with pytest.raises(BadRequest, match="does not reach"):
-            here.gateway.link(AskLink(lan=True))
+            here.gateway.link(lan=True)
         assert not (home.root / "tls").exists()
     monkeypatch.setattr(lan, "network_addresses", list)
     monkeypatch.setattr(wired, "EVERYWHERE", ("127.0.0.7",))
     async with running(home, lan=True) as here:
         with pytest.raises(BadRequest, match="in no network"):
-            here.gateway.link(AskLink(lan=True))
+            here.gateway.link(lan=True)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from palinurus.config.home import Home
 from palinurus.gateway.door.cookies import cookie_name, set_cookie
 from palinurus.gateway.door.guard import GUESSES
 from palinurus.gateway.page.codes import MOST, Codes
-from palinurus.operations.gateway import AskGateway
-from palinurus.operations.gateway import _devices as list_devices
-from palinurus.operations.holder import AskLink
+from palinurus.operations.gateway import list_devices
 from palinurus.testing.clock import FakeClock
 
 ALL = {"operator.read", "operator.write", "operator.approvals", "operator.admin"}
@@ -223,7 +221,7 @@ async def test_a_browser_that_comes_in_again_is_one_browser(browser: Browser) ->
     await browser.login()
     assert len(browser.here.register.devices()) == 1
     assert (await browser.open()).hello.ok  # type: ignore[union-attr]
-    assert len((await list_devices(browser.here.runtime.house, AskGateway())).devices) == 1
+    assert len((await list_devices(browser.here.runtime.house)).devices) == 1
 
 
 async def test_the_secret_of_a_browser_cannot_be_made_into_a_token(browser: Browser) -> None:
@@ -236,7 +234,7 @@ async def test_the_secret_of_a_browser_cannot_be_made_into_a_token(browser: Brow
 
 
 async def test_a_link_may_grant_less_than_everything(browser: Browser) -> None:
-    url = browser.here.gateway.link(AskLink(scopes=("read",))).url
+    url = browser.here.gateway.link(scopes=("read",)).url
     await browser.login(url.partition("#code=")[2])
     page = await browser.open()
     assert page.hello is not None
@@ -247,7 +245,7 @@ async def test_a_link_may_grant_less_than_everything(browser: Browser) -> None:
 async def test_with_an_open_door_nobody_needs_a_code(home: Home) -> None:
     configure(home, gateway={"auth": {"mode": "none"}})
     async with running(home) as here:
-        assert here.gateway.link(AskLink()).url == f"{here.gateway.url}/"
+        assert here.gateway.link().url == f"{here.gateway.url}/"
         assert (await Browser(here).open()).hello.ok  # type: ignore[union-attr]
         assert (await upgrade(here.port, Path="/ws", Origin="http://evil.example")).status == 403
 

@@ -91,7 +91,7 @@ export function history(view, { path, onRestored }) {
     }
     unfold.setAttribute("aria-expanded", "true");
     try {
-      const diff = await wire.call("workspace.diff", { agentId: view.agent, commit: commit.id, path, to: "parent" });
+      const diff = await wire.call("workspace.diff", { agentId: view.agent, commit: commit.id, path });
       told.replaceChildren(
         unifiedView(diff.text),
         ...(diff.truncated ? [el("p", { class: "quiet" }, "It is longer than is shown.")] : []),
