@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, Union
 import click
 from msgspec import Meta
 
-from palinurus.cli.entrance import open_door
+from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
-from palinurus.operations.operation import Positional, Private
+from palinurus.operations.operation import Metavar, Positional, Private
 from palinurus.operations.table import Operation, P, R
 
 IDEMPOTENCY_KEY = "idempotency_key"  # made once per invocation: should the holder die, the next one is asked with it
@@ -42,8 +42,9 @@ def command_of(
     *,
     exit_code: Callable[[R], int] = lambda _: 0,
     name: str = "",
+    makes_home: bool = False,
 ) -> click.Command:
-    """`text` is what people read of a result; programs get it as JSON."""
+    """`text` is what people read of a result; programs get it as JSON. `makes_home`: it may be the first command."""
     function = operation.function
     if function is None:
         raise TypeError(f"{operation.name} was not made by @operation")
@@ -52,6 +53,8 @@ def command_of(
     @click.pass_obj
     def run(shell: Shell, /, **given: Any) -> int:
         values = {each.name: each.value(given) for each in parameters if each.is_offered or each.is_key}
+        if makes_home:
+            make_on_first_run(shell)
         result = ask(shell, operation, operation.params(**values))
         if words := shell.text(result, lambda: text(shell, result)):
             click.echo(words)
@@ -90,6 +93,7 @@ class _Parameter:
         self._kind = kind
         self._about = next((note for note in notes if isinstance(note, str)), "")
         self._bounds = next((note for note in notes if isinstance(note, Meta)), Meta())
+        self._metavar = next((note.word for note in notes if isinstance(note, Metavar)), "")
         self._required = parameter.default is inspect.Parameter.empty
         self._default = None if self._required else parameter.default
         self._positional = self._required or Positional in notes
@@ -103,7 +107,8 @@ class _Parameter:
     def option(self) -> click.Parameter:
         flag = self.name.rstrip("_").replace("_", "-")
         if self._positional:
-            metavar = flag.upper() if self._required else f"[{flag.upper()}]"
+            word = self._metavar or flag.upper()
+            metavar = word if self._required else f"[{word}]"
             count = {"nargs": -1, "metavar": f"{metavar}..."} if self._several else {"metavar": metavar}
             return click.Argument(
                 [self.name], type=self._type(), required=self._required, default=self._default, **count
@@ -114,6 +119,7 @@ class _Parameter:
         return click.Option(
             names,
             type=self._type(),
+            metavar=self._metavar or None,
             default=self._default,
             multiple=self._several,
             show_default=bool(self._default) and not self._several,

@@ -31,6 +31,12 @@ class Private:
     """Beside a parameter: programs may set it, the command line does not offer it."""
 
 
+class Metavar(Struct, frozen=True):
+    """Beside a parameter: what help and messages of the command line call its value."""
+
+    word: str
+
+
 class Decorator(Protocol):
     @overload
     def __call__(self, function: Callable[..., AsyncIterator[R]], /) -> Feed[Any, R]: ...
