@@ -124,10 +124,10 @@ async def _ask_everything(owner: Listening) -> None:
         if name in STARTING or name in TOLD_ONCE:
             continue
         await owner.ask(name, **params)
-        if scope == "read" and "session_key" in {*texts(table.get(name).params)}:
-            await owner.ask(name, **(params | {"session_key": "agent:main:main"}))
+        for field in {"session_key", "sessionKey"} & {*texts(table.get(name).params)} if scope == "read" else ():
+            await owner.ask(name, **(params | {field: "agent:main:main"}))
     for name in ("sessions.show", "context.show", "status.session"):
-        assert (await owner.ask(name, session_key="agent:main:main")).ok
+        assert (await owner.ask(name, sessionKey="agent:main:main")).ok
     for name, params in (
         ("chat.history", {"sessionKey": "agent:main:main"}),
         ("logs.tail", {}),

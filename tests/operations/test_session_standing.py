@@ -6,7 +6,7 @@ import pytest
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import NotFound
-from palinurus.operations.sessions import SHOW, ShowSession
+from palinurus.operations.sessions import show_session
 from palinurus.operations.status import STANDING, AskContext
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.harness import Harness
@@ -44,6 +44,6 @@ async def test_only_the_last_entries_of_a_session_are_shown_when_so_many_are_ask
     await pal.hears("first")
     await pal.hears("second")
     caller = LocalCaller(pal.house(home))
-    whole = (await caller.call(SHOW, ShowSession("agent:main:main"))).entries
-    assert (await caller.call(SHOW, ShowSession("agent:main:main", last=2))).entries == whole[-2:]
-    assert (await caller.call(SHOW, ShowSession("agent:main:main", last=10_000))).entries == whole
+    whole = (await caller.call(show_session, show_session.params("agent:main:main"))).entries
+    assert (await caller.call(show_session, show_session.params("agent:main:main", last=2))).entries == whole[-2:]
+    assert (await caller.call(show_session, show_session.params("agent:main:main", last=10_000))).entries == whole
