@@ -13,9 +13,18 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.config.remembering import MemorySettings, Sync
 from palinurus.domain.errors import ConfigError, NotFound, OutsideWorkspace
-from palinurus.memory.asking import AskMemory, FindSaid, GetMemory, IndexMemory, SearchMemory
+from palinurus.memory.asking import IndexMemory, SearchMemory
 from palinurus.memory.report import SyncReport
-from palinurus.operations.memory import GET, INDEX, OPERATIONS, SAID, SEARCH, STATUS, WATCH, Watched
+from palinurus.operations.memory import (
+    INDEX,
+    OPERATIONS,
+    SEARCH,
+    Watched,
+    find_said,
+    get_memory,
+    show_memory_status,
+    watch_memory,
+)
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Caller, LocalCaller, Table
 from palinurus.testing.harness import Harness
@@ -105,21 +114,21 @@ async def test_indexing_tells_how_far_it_is_and_ends_with_a_report(caller: Calle
 
 async def test_the_state_is_what_the_disk_says(caller: Caller, workspace: Path) -> None:
     await caller.call(SEARCH, SearchMemory("x"))
-    assert (await caller.call(STATUS, AskMemory(deep=True))).difference_count == 0
+    assert (await caller.call(show_memory_status, show_memory_status.params(deep=True))).difference_count == 0
     (workspace / "USER.md").unlink()
-    status = await caller.call(STATUS, AskMemory())
+    status = await caller.call(show_memory_status, show_memory_status.params())
     assert [each.path for each in status.differences] == ["USER.md"]
 
 
 async def test_lines_are_read_and_nothing_else(caller: Caller) -> None:
-    found = await caller.call(GET, GetMemory("memory/2026-11-15.md#L4"))
+    found = await caller.call(get_memory, get_memory.params("memory/2026-11-15.md#L4"))
     assert (found.text, found.from_) == ("- Ann has the sail.", 4)
     with pytest.raises(OutsideWorkspace):
-        await caller.call(GET, GetMemory("../secret.md"))
+        await caller.call(get_memory, get_memory.params("../secret.md"))
 
 
 async def test_whoever_watches_hears_of_every_change(caller: Caller, workspace: Path) -> None:
-    feed = cast("AsyncGenerator[Watched]", caller.follow(WATCH, AskMemory()))
+    feed = cast("AsyncGenerator[Watched]", caller.follow(watch_memory, watch_memory.params()))
     async with asyncio.timeout(60):
         first = await anext(feed)
         assert first.report.added == 3
@@ -134,13 +143,13 @@ async def test_an_unknown_agent_and_a_memory_that_is_switched_off_are_said(opens
     with pytest.raises(ConfigError, match="switched off"):
         await off.call(SEARCH, SearchMemory("x"))
     with pytest.raises(NotFound):
-        await off.call(STATUS, AskMemory("nobody"))
-    assert not (await off.call(STATUS, AskMemory())).enabled
+        await off.call(show_memory_status, show_memory_status.params("nobody"))
+    assert not (await off.call(show_memory_status, show_memory_status.params())).enabled
 
 
 async def test_what_a_question_took_up_by_itself_is_told_to_those_who_watch(opens: Opens, workspace: Path) -> None:
     caller = await opens(MemorySettings(embedder="none", sync=Sync(watch=False, sweep_minutes=60)))
-    feed = cast("AsyncGenerator[Watched]", caller.follow(WATCH, AskMemory()))
+    feed = cast("AsyncGenerator[Watched]", caller.follow(watch_memory, watch_memory.params()))
     async with asyncio.timeout(60):
         assert (await anext(feed)).report.added == 2
         (workspace / "memory.md").write_text("- news\n")
@@ -154,12 +163,12 @@ async def test_a_cited_line_of_a_conversation_is_found_where_it_was_said(opens: 
     for words in ("good morning", "the heron stood in the reeds", "and then it flew"):
         await pal.hears(words)
     found = (await door.call(SEARCH, SearchMemory("heron reeds", sources=("sessions",)))).results[0]
-    lines = (await door.call(GET, GetMemory(found.path))).text.split("\n")
+    lines = (await door.call(get_memory, get_memory.params(found.path))).text.split("\n")
     at = next(number for number, line in enumerate(lines, 1) if "heron" in line and line.startswith("User"))
-    said = await door.call(SAID, FindSaid(found.path, at))
+    said = await door.call(find_said, find_said.params(found.path, at))
     (entry,) = [each for each in await pal.transcript() if each.id == said.entry_id]
     assert (said.session_key, entry.message.text) == ("agent:main:main", "the heron stood in the reeds")
     with pytest.raises(NotFound, match="no line"):
-        await door.call(SAID, FindSaid(found.path, 1_000))
+        await door.call(find_said, find_said.params(found.path, 1_000))
     with pytest.raises(NotFound, match="no conversation"):
-        await door.call(SAID, FindSaid("sessions/nobody.md", 1))
+        await door.call(find_said, find_said.params("sessions/nobody.md", 1))

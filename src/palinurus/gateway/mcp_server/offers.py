@@ -17,7 +17,7 @@ from palinurus.gateway.mcp_server import speaking
 from palinurus.gateway.mcp_server.reading import ReadMessages, Said, said
 from palinurus.gateway.mcp_server.remembering import GetLines, SearchNotes, lines_shown, remembered
 from palinurus.gateway.mcp_server.visit import Arguments, Options, Shown, Visit
-from palinurus.memory.asking import GetMemory, SearchMemory
+from palinurus.memory.asking import SearchMemory
 from palinurus.operations import agents, approvals, memory, sessions, status
 from palinurus.operations.scopes import Scope
 from palinurus.operations.table import Operation
@@ -247,8 +247,10 @@ OFFERS: tuple[Offer, ...] = (
         "memory_get",
         "Read lines of a memory file, by the path that memory_search tells.",
         GetLines,
-        memory.GET,
-        lambda asked: GetMemory(asked.path, asked.agent, asked.from_ or None, asked.lines or None, brief=True),
+        memory.get_memory,
+        lambda asked: memory.get_memory.params(
+            asked.path, asked.agent, asked.from_ or None, asked.lines or None, brief=True
+        ),
         lambda _, found: lines_shown(found),
         private=True,
     ),
