@@ -30,7 +30,7 @@ from palinurus.operations.converse import converse
 from palinurus.operations.house import House
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.sessions import list_sessions, search_sessions, show_session
-from palinurus.operations.status import CONTEXT, STATUS, AskContext, AskStatus
+from palinurus.operations.status import show_context, show_status
 from palinurus.operations.table import Caller, Feed, LocalCaller, Operation, Table
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
@@ -186,11 +186,11 @@ async def test_sessions_are_listed_shown_and_searched(caller: Caller) -> None:
 
 
 async def test_status_and_context_tell_how_things_stand(caller: Caller, home: Home) -> None:
-    status = await ask(caller, STATUS, AskStatus())
+    status = await ask(caller, show_status, show_status.params())
     assert (status.agent, status.model, status.home) == ("main", "scripted/model-1", str(home.root))
     accepted = await ask(caller, SUBMIT, Inbound("hi", "k1"))
     await ask(caller, WAIT, Wait(accepted.run_id))
-    report = await ask(caller, CONTEXT, AskContext())
+    report = await ask(caller, show_context, show_context.params())
     assert {"AGENTS.md", "tool read"} <= {part.name for part in report.parts}
     assert (report.messages, report.counted, report.total_tokens) == (2, True, 110)
 
@@ -203,7 +203,7 @@ async def test_status_and_context_tell_how_things_stand(caller: Caller, home: Ho
         (WAIT, Wait("ghost"), NotFound),
         (show_session, show_session.params("agent:main:direct:ghost"), NotFound),
         (show_session, show_session.params("a\nb"), BadRequest),
-        (CONTEXT, AskContext("agent:ghost:main"), NotFound),
+        (show_context, show_context.params("agent:ghost:main"), NotFound),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_the_same_error(

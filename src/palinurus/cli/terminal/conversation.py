@@ -28,7 +28,7 @@ from palinurus.domain.events import ApprovalAsked, RunEvent
 from palinurus.operations.agents import STOP, Accepted, StopRuns
 from palinurus.operations.converse import converse
 from palinurus.operations.sessions import list_sessions, show_session
-from palinurus.operations.status import STANDING, AskContext, SessionStanding
+from palinurus.operations.status import SessionStanding, show_session_status
 from palinurus.operations.table import Caller
 from palinurus.sessions.session import Session
 from palinurus.tools.approvals.approval import Answer
@@ -94,7 +94,7 @@ class Conversation:
     async def look(self) -> None:
         """Ask how the session stands. What cannot be answered now is asked again after the next run."""
         try:
-            self._standing = await self._caller.call(STANDING, AskContext(self.key))
+            self._standing = await self._caller.call(show_session_status, show_session_status.params(self.key))
             self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
         except PalinurusError as error:
             self._complain(error)

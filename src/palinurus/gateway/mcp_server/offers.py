@@ -284,8 +284,8 @@ OFFERS: tuple[Offer, ...] = (
         "status",
         "How this home stands: its agents, the model, how many runs go on, what is odd.",
         AskStatus,
-        status.STATUS,
-        lambda asked: status.AskStatus(asked.agent),
+        status.show_status,
+        lambda asked: status.show_status.params(asked.agent),
         _standing,
     ),
     _row(
