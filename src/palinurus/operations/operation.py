@@ -5,8 +5,8 @@
         "Give a session a name."
 
 The parameters behind the first are those of the operation; the parameters' record and the checks are made from the
-signature, and are camelCase on the wire. A function that gives an AsyncIterator is a feed. What the command line makes
-of it is in cli/derived.py.
+signature, and are camelCase on the wire. A record that is handed on as a whole may be the only parameter. A function
+that gives an AsyncIterator is a feed. What the command line makes of it is in cli/derived.py.
 """
 
 from __future__ import annotations
@@ -53,11 +53,14 @@ def operation(name: str, *, scope: Scope, local: bool = False) -> Decorator:
 
     def make(function: Callable[..., Any], /) -> Any:
         hints = typing.get_type_hints(function, include_extras=True)
-        params = _params_type(name, function, hints)
+        record = _record_type(function, hints)
+        params = record or _params_type(name, function, hints)
         fields = params.__struct_fields__
 
-        def handler(services: Any, sent: Struct) -> Any:
+        def spread(services: Any, sent: Struct) -> Any:
             return function(services, **{field: getattr(sent, field) for field in fields})
+
+        handler = function if record else spread
 
         result = hints["return"]
         if typing.get_origin(result) is AsyncIterator:
@@ -65,6 +68,13 @@ def operation(name: str, *, scope: Scope, local: bool = False) -> Decorator:
         return Operation(name, params, result, scope, handler, local, function)
 
     return make
+
+
+def _record_type(function: Callable[..., Any], hints: dict[str, Any]) -> type[Struct] | None:
+    """That of the only parameter, when it is a whole record."""
+    names = list(inspect.signature(function).parameters)[1:]
+    kind = hints[names[0]] if len(names) == 1 else None
+    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
 
 
 def _params_type(name: str, function: Callable[..., Any], hints: dict[str, Any]) -> type[Struct]:
