@@ -8,7 +8,7 @@ import pytest
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import NotFound
-from palinurus.operations.session_changes import PATCH, PatchSession
+from palinurus.operations.session_changes import patch_session
 from palinurus.operations.session_export import export_session
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
@@ -40,7 +40,7 @@ async def test_the_lines_are_the_very_ones_that_are_stored(pal: Harness, home: H
 async def test_a_file_name_is_harmless_whatever_the_session_is_called(pal: Harness, home: Home) -> None:
     await pal.hears("hello")
     house = pal.house(home)
-    await PATCH.handler(house, PatchSession(MAIN, label='../../<img src=x onerror=alert(1)>"'))
+    await patch_session(house, key=MAIN, label='../../<img src=x onerror=alert(1)>"')
     done = await export_session(house, session_key=MAIN)
     assert done.file_name == "img-src-x-onerror-alert-1.md"
 

@@ -14,7 +14,7 @@ from palinurus.domain.errors import HolderLost
 from palinurus.memory.answer import Answer
 from palinurus.memory.asking import IndexMemory, SearchMemory
 from palinurus.memory.report import OnProgress, SyncReport
-from palinurus.operations.memory import INDEX, SEARCH, Watched, watch_memory
+from palinurus.operations.memory import Watched, index_memory, search_memory, watch_memory
 from palinurus.wiring.door import Door
 
 
@@ -25,7 +25,7 @@ class Asking:
         self._door = door
 
     async def search(self, asked: SearchMemory) -> Answer:
-        return await self._door.call(SEARCH, asked)
+        return await self._door.call(search_memory, asked)
 
     async def watch(self, agent: str) -> AsyncIterator[Watched]:
         async for item in self._door.follow(watch_memory, watch_memory.params(agent)):
@@ -48,7 +48,7 @@ async def index(shell: Shell, asked: IndexMemory, progress: OnProgress) -> SyncR
     """Raises HolderLost when the one who indexes goes away; what it had indexed stays."""
     make_on_first_run(shell)
     async with open_door(shell) as door:
-        async for item in door.follow(INDEX, asked):
+        async for item in door.follow(index_memory, asked):
             if item.progress is not None:
                 progress(item.progress)
             if item.report is not None:

@@ -14,7 +14,7 @@ from palinurus.cli.terminal.spans import harmless
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from palinurus.operations.session_changes import PATCH, PatchSession, WasReset, delete_session, reset_session
+from palinurus.operations.session_changes import PatchSession, WasReset, delete_session, patch_session, reset_session
 from palinurus.operations.session_cleanup import CleanedUp, clean_up_sessions
 from palinurus.operations.session_compaction import WasCompacted, compact_session
 from palinurus.operations.sessions import (
@@ -45,7 +45,7 @@ def rename(shell: Shell, key: str, name: str) -> None:
     Example:
       pal sessions rename agent:main:main "The boat"
     """
-    done = ask(shell, PATCH, PatchSession(key, label=name, idempotency_key=random_id()))
+    done = ask(shell, patch_session, PatchSession(key, label=name, idempotency_key=random_id()))
     called = f"is called {done.entry.label!r}" if done.entry.label else "has no name"
     shell.show(done, lambda: f"{done.key} {called}.")
 

@@ -26,7 +26,6 @@ from palinurus.memory.report import MemoryStatus, Progress, SyncReport
 from palinurus.operations.following import follow
 from palinurus.operations.house import House
 from palinurus.operations.operation import Metavar, Private, operation
-from palinurus.operations.table import Feed, Operation
 from palinurus.sessions.transcript import decode_row
 
 MOST_REPORTS = 100  # that wait for whoever watches
@@ -64,9 +63,11 @@ def memory_of(house: House, agent: str) -> Memory:
     return memory
 
 
-async def _search(house: House, params: SearchMemory) -> Answer:
-    memory = memory_of(house, params.agent)
-    return await memory.search(question(memory.settings, params))
+@operation("memory.search", scope="read")
+async def search_memory(house: House, asked: SearchMemory) -> Answer:
+    """Search memory as the agent does, and say how fresh the answer is."""
+    memory = memory_of(house, asked.agent)
+    return await memory.search(question(memory.settings, asked))
 
 
 @operation("memory.status", scope="read")
@@ -124,15 +125,16 @@ async def find_said(house: House, path: str, line: Line = 1, agent: OfAgent = ""
     return Said(session.key, told[1])
 
 
-async def _index(house: House, params: IndexMemory) -> AsyncIterator[Indexing]:
-    """Whoever stops listening stops the work; what was indexed stays."""
+@operation("memory.index", scope="write")
+async def index_memory(house: House, asked: IndexMemory) -> AsyncIterator[Indexing]:
+    """Bring the index up to date. Whoever stops listening stops the work; what was indexed stays."""
     latest: list[Progress] = []
 
     def tell(progress: Progress) -> None:
         latest[:] = [progress]
 
     began = time.perf_counter()
-    work = memory_of(house, params.agent).sync(force=params.force, progress=tell)
+    work = memory_of(house, asked.agent).sync(force=asked.force, progress=tell)
     steps = follow(work, latest)
     async with aclosing(steps):
         async for progress, report in steps:
@@ -168,6 +170,4 @@ async def watch_memory(house: House, agent: OfAgent = "") -> AsyncIterator[Watch
         stop()
 
 
-SEARCH = Operation("memory.search", SearchMemory, Answer, "read", _search)
-INDEX = Feed("memory.index", IndexMemory, Indexing, "write", _index)
-OPERATIONS = (SEARCH, show_memory_status, get_memory, find_said, INDEX, watch_memory)
+OPERATIONS = (search_memory, show_memory_status, get_memory, find_said, index_memory, watch_memory)

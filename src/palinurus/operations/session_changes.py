@@ -21,7 +21,6 @@ from palinurus.domain.messages import AssistantMessage, Text
 from palinurus.operations.house import House
 from palinurus.operations.operation import Private, operation
 from palinurus.operations.sessions import SessionRef
-from palinurus.operations.table import Operation
 from palinurus.sessions.names import find_session, is_whole, likely_keys, require_session
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.transcript import SENT
@@ -86,7 +85,9 @@ class Injected(Struct, frozen=True, rename="camel"):
     ok: bool = True
 
 
-async def _patch(house: House, params: PatchSession) -> Patched:
+@operation("sessions.patch", scope="write")
+async def patch_session(house: House, params: PatchSession) -> Patched:
+    """Name a session, or choose how it is run. null goes back to what the config says."""
     label = _label(params.label)
     key = await _named(house, params.key, begin=_chooses(params))
     before = await house.turns.preferences(key)
@@ -308,5 +309,4 @@ def _words(message: str, label: str) -> str:
     return f"[{named}]\n\n{message}" if named else message
 
 
-PATCH = Operation("sessions.patch", PatchSession, Patched, "write", _patch)
-OPERATIONS = (PATCH, reset_session, delete_session, inject_message)
+OPERATIONS = (patch_session, reset_session, delete_session, inject_message)

@@ -162,7 +162,7 @@ async def _patch(talk: Talk, params: changes.PatchSession) -> PatchedRow:
     if lifted and not talk.principal.may("approvals"):
         details = {"code": "MISSING_SCOPE", "missingScope": "operator.approvals"}
         raise Refused(403, "FORBIDDEN", "elevatedLevel needs the scope approvals", details=details)
-    patched = await changes.PATCH.handler(talk.desk.house, params)
+    patched = await changes.patch_session.handler(talk.desk.house, params)
     _tell(talk, patched.key, "patch")
     row = await session_row(talk.desk.house, patched.entry, title=False, last=False)
     entry = msgspec.structs.replace(row, thinking_level=patched.resolved.thinking_level)

@@ -238,7 +238,7 @@ OFFERS: tuple[Offer, ...] = (
         "Search what an agent of this home has noted for its owner. Each result says where it stands; memory_get reads "
         "around it.",
         SearchNotes,
-        memory.SEARCH,
+        memory.search_memory,
         lambda asked: SearchMemory(asked.query, asked.agent, asked.max_results, asked.min_score),
         lambda _, answer: remembered(answer),
         private=True,
