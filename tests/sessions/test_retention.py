@@ -85,5 +85,11 @@ async def test_in_enforce_mode_they_are_archived_with_notes_and_still_listed_and
     assert (await clean_up_sessions(house, enforce=None)).stale == ()
 
 
+async def test_who_only_asks_is_shown_them_whatever_the_mode(silent: Harness, home: Home) -> None:
+    done = await clean_up_sessions(old(silent, home, "enforce"))
+    assert ([each.key for each in done.stale], done.enforced, done.archived) == ([BOB], False, ())
+    assert await silent.sessions.find(SessionKey.parse(BOB)) is not None
+
+
 async def test_a_person_may_have_it_done_once(silent: Harness, home: Home) -> None:
     assert (await clean_up_sessions(old(silent, home, "warn"), enforce=True)).archived == (BOB,)
