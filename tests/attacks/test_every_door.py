@@ -149,7 +149,7 @@ async def test_whose_words_they_are_is_said_by_the_server(playground: Besieged) 
     told = await guest.ask("chat.send", sessionKey="forged", message="ahoy", idempotencyKey="forged-1", **forged)
     waited = await guest.ask("agent.wait", runId=told.payload["runId"], timeoutMs=10_000)
     assert waited.payload["status"] == "ok"
-    shown = await guest.ask("sessions.show", session_key=told.payload["sessionKey"])
+    shown = await guest.ask("sessions.show", sessionKey=told.payload["sessionKey"])
     text = json.dumps(shown.payload)
     assert "ahoy" in text
     assert [word for word in ("mallory", "carrier-pigeon", '"mine"') if word in text] == []

@@ -127,7 +127,7 @@ async def _ask_everything(owner: Listening) -> None:
         for field in {"session_key", "sessionKey"} & {*texts(table.get(name).params)} if scope == "read" else ():
             await owner.ask(name, **(params | {field: "agent:main:main"}))
     for name in ("sessions.show", "context.show", "status.session"):
-        assert (await owner.ask(name, session_key="agent:main:main")).ok
+        assert (await owner.ask(name, sessionKey="agent:main:main")).ok
     for name, params in (
         ("chat.history", {"sessionKey": "agent:main:main"}),
         ("logs.tail", {}),

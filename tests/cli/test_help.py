@@ -42,6 +42,12 @@ def test_the_help_of_every_command_has_an_example_of_it(path: str) -> None:
     assert any(set(words) <= set(shlex.split(example)) for example in examples(LEAVES[path])), LEAVES[path].help
 
 
+def test_a_command_made_of_an_operation_names_its_values_in_its_own_words() -> None:
+    show, reset, get = (LEAVES[f"pal {name}"] for name in ("sessions show", "sessions reset", "memory get"))
+    assert [each.make_metavar(ROOT) for each in (show.params[0], reset.params[0])] == ["[KEY|NAME|ID]", "KEY|NAME|ID"]
+    assert [each.make_metavar(ROOT) for each in get.params if "--agent" in each.opts] == ["ID"]
+
+
 @pytest.mark.parametrize("path", ["pal", *LEAVES])
 def test_every_example_can_be_parsed(path: str) -> None:
     for example in examples(LEAVES.get(path, pal)):

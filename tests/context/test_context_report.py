@@ -9,13 +9,13 @@ from palinurus.context.budget import messages_tokens
 from palinurus.context.report import ContextReport, render
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Usage
-from palinurus.operations.status import CONTEXT, AskContext
+from palinurus.operations.status import show_context
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, fails
 
 
 async def report(pal: Harness, home: Home) -> ContextReport:
-    return await CONTEXT.handler(pal.house(home), AskContext())
+    return await show_context(pal.house(home))
 
 
 async def test_before_the_first_call_everything_is_estimated(pal: Harness, home: Home) -> None:

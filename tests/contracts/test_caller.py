@@ -29,8 +29,8 @@ from palinurus.operations.agents import EVENTS, STOP, SUBMIT, WAIT, Follow, Stop
 from palinurus.operations.converse import converse
 from palinurus.operations.house import House
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
-from palinurus.operations.sessions import LIST, SEARCH, SHOW, ListSessions, SearchSessions, ShowSession
-from palinurus.operations.status import CONTEXT, STATUS, AskContext, AskStatus
+from palinurus.operations.sessions import list_sessions, search_sessions, show_session
+from palinurus.operations.status import show_context, show_status
 from palinurus.operations.table import Caller, Feed, LocalCaller, Operation, Table
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
@@ -176,21 +176,21 @@ async def test_a_wait_ends_in_time_and_the_run_goes_on_until_it_is_stopped(calle
 async def test_sessions_are_listed_shown_and_searched(caller: Caller) -> None:
     accepted = await ask(caller, SUBMIT, Inbound("the anchor is rusty", "k1"))
     await ask(caller, WAIT, Wait(accepted.run_id))
-    listed = await ask(caller, LIST, ListSessions())
+    listed = await ask(caller, list_sessions, list_sessions.params())
     assert [session.key for session in listed.sessions] == ["agent:main:main"]
-    shown = await ask(caller, SHOW, ShowSession("agent:main:main"))
+    shown = await ask(caller, show_session, show_session.params("agent:main:main"))
     assert shown.session == listed.sessions[0]
     assert len(shown.entries) == shown.session.entry_count
-    found = await ask(caller, SEARCH, SearchSessions("anchor"))
+    found = await ask(caller, search_sessions, search_sessions.params("anchor"))
     assert {hit.role for hit in found.hits} == {"user", "assistant"}
 
 
 async def test_status_and_context_tell_how_things_stand(caller: Caller, home: Home) -> None:
-    status = await ask(caller, STATUS, AskStatus())
+    status = await ask(caller, show_status, show_status.params())
     assert (status.agent, status.model, status.home) == ("main", "scripted/model-1", str(home.root))
     accepted = await ask(caller, SUBMIT, Inbound("hi", "k1"))
     await ask(caller, WAIT, Wait(accepted.run_id))
-    report = await ask(caller, CONTEXT, AskContext())
+    report = await ask(caller, show_context, show_context.params())
     assert {"AGENTS.md", "tool read"} <= {part.name for part in report.parts}
     assert (report.messages, report.counted, report.total_tokens) == (2, True, 110)
 
@@ -201,9 +201,9 @@ async def test_status_and_context_tell_how_things_stand(caller: Caller, home: Ho
         (SUBMIT, Inbound("", "k"), BadRequest),
         (SUBMIT, Inbound("hi", "k", agent="ghost"), NotFound),
         (WAIT, Wait("ghost"), NotFound),
-        (SHOW, ShowSession("agent:main:direct:ghost"), NotFound),
-        (SHOW, ShowSession("a\nb"), BadRequest),
-        (CONTEXT, AskContext("agent:ghost:main"), NotFound),
+        (show_session, show_session.params("agent:main:direct:ghost"), NotFound),
+        (show_session, show_session.params("a\nb"), BadRequest),
+        (show_context, show_context.params("agent:ghost:main"), NotFound),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_the_same_error(
@@ -228,7 +228,7 @@ async def test_an_error_keeps_its_type_and_its_fields(caller: Caller, error: Pal
 async def test_a_bug_in_an_operation_is_an_error_and_not_silence(caller: Caller) -> None:
     with pytest.raises((ZeroDivisionError, PalinurusError), match="a bug of ours"):
         await ask(caller, BUG, Nothing())
-    assert (await ask(caller, LIST, ListSessions())).sessions == ()
+    assert (await ask(caller, list_sessions, list_sessions.params())).sessions == ()
 
 
 async def until(condition: Any) -> None:

@@ -12,7 +12,7 @@ from palinurus.config.home import find_home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import HomeHeld
 from palinurus.operations.agents import SUBMIT
-from palinurus.operations.sessions import LIST, ListSessions
+from palinurus.operations.sessions import list_sessions
 from palinurus.testing.behaviours import Says
 from palinurus.testing.wire import WireServer
 from palinurus.wiring.door import Door
@@ -112,7 +112,7 @@ async def test_behind_a_holder_that_does_not_answer_one_may_read_and_hears_who_h
         with stopped(chat):
             here = find_home(home.env)
             async with Door(here, home.env, "test", warn=warnings.append, reach_seconds=0.3) as door:
-                listed = await asyncio.wait_for(door.call(LIST, ListSessions()), PATIENCE)
+                listed = await asyncio.wait_for(door.call(list_sessions, list_sessions.params()), PATIENCE)
                 with pytest.raises(HomeHeld, match=f"pid {chat.pid} .pal chat. holds the home"):
                     await asyncio.wait_for(door.call(SUBMIT, Inbound("may I?", "key")), PATIENCE)
         assert [session.key for session in listed.sessions] == ["agent:main:main"]

@@ -13,9 +13,18 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.config.remembering import MemorySettings, Sync
 from palinurus.domain.errors import ConfigError, NotFound, OutsideWorkspace
-from palinurus.memory.asking import AskMemory, FindSaid, GetMemory, IndexMemory, SearchMemory
+from palinurus.memory.asking import IndexMemory, SearchMemory
 from palinurus.memory.report import SyncReport
-from palinurus.operations.memory import GET, INDEX, OPERATIONS, SAID, SEARCH, STATUS, WATCH, Watched
+from palinurus.operations.memory import (
+    OPERATIONS,
+    Watched,
+    find_said,
+    get_memory,
+    index_memory,
+    search_memory,
+    show_memory_status,
+    watch_memory,
+)
 from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
 from palinurus.operations.table import Caller, LocalCaller, Table
 from palinurus.testing.harness import Harness
@@ -66,7 +75,7 @@ async def caller(opens: Opens, workspace: Path) -> Caller:
 
 
 async def test_a_search_finds_cites_and_tells_how_fresh_it_is(caller: Caller) -> None:
-    answer = await caller.call(SEARCH, SearchMemory("which colour has the rudder?", max_results=1, explain=True))
+    answer = await caller.call(search_memory, SearchMemory("which colour has the rudder?", max_results=1, explain=True))
     (best,) = answer.results
     assert (best.path, best.start_line, best.citation) == ("memory/2026-11-15.md", 3, "memory/2026-11-15.md#L3")
     assert best.factors
@@ -79,47 +88,47 @@ async def test_a_search_finds_cites_and_tells_how_fresh_it_is(caller: Caller) ->
 async def test_any_text_is_a_question(caller: Caller, query: str) -> None:
     if "\ud800" in query and isinstance(caller, RemoteCaller):
         pytest.skip("half a character cannot be sent")
-    answer = await caller.call(SEARCH, SearchMemory(query))
+    answer = await caller.call(search_memory, SearchMemory(query))
     assert answer.freshness.state == "fresh"
 
 
 async def test_a_budget_of_tokens_takes_the_place_of_the_characters(caller: Caller, workspace: Path) -> None:
     (workspace / "memory" / "many.md").write_text("".join(f"- the anchor number {n} is heavy\n" for n in range(400)))
-    small = await caller.call(SEARCH, SearchMemory("anchor", budget_tokens=50))
-    large = await caller.call(SEARCH, SearchMemory("anchor", budget_tokens=2_000))
+    small = await caller.call(search_memory, SearchMemory("anchor", budget_tokens=50))
+    large = await caller.call(search_memory, SearchMemory("anchor", budget_tokens=2_000))
     assert 0 < sum(len(each.snippet) for each in small.results) <= 200
     assert 4_000 < sum(len(each.snippet) for each in large.results) <= 8_000
 
 
 async def test_indexing_tells_how_far_it_is_and_ends_with_a_report(caller: Caller, workspace: Path) -> None:
-    items = [item async for item in caller.follow(INDEX, IndexMemory())]
+    items = [item async for item in caller.follow(index_memory, IndexMemory())]
     report = items[-1].report
     assert report is not None
     assert report.added == 3
     assert all(item.progress is not None for item in items[:-1])
     (workspace / "memory" / "2026-11-15.md").write_text("- all new\n")
-    (*_, last) = [item async for item in caller.follow(INDEX, IndexMemory())]
+    (*_, last) = [item async for item in caller.follow(index_memory, IndexMemory())]
     assert last.report is not None
     assert (last.report.changed, last.report.added) == (1, 0)
 
 
 async def test_the_state_is_what_the_disk_says(caller: Caller, workspace: Path) -> None:
-    await caller.call(SEARCH, SearchMemory("x"))
-    assert (await caller.call(STATUS, AskMemory(deep=True))).difference_count == 0
+    await caller.call(search_memory, SearchMemory("x"))
+    assert (await caller.call(show_memory_status, show_memory_status.params(deep=True))).difference_count == 0
     (workspace / "USER.md").unlink()
-    status = await caller.call(STATUS, AskMemory())
+    status = await caller.call(show_memory_status, show_memory_status.params())
     assert [each.path for each in status.differences] == ["USER.md"]
 
 
 async def test_lines_are_read_and_nothing_else(caller: Caller) -> None:
-    found = await caller.call(GET, GetMemory("memory/2026-11-15.md#L4"))
+    found = await caller.call(get_memory, get_memory.params("memory/2026-11-15.md#L4"))
     assert (found.text, found.from_) == ("- Ann has the sail.", 4)
     with pytest.raises(OutsideWorkspace):
-        await caller.call(GET, GetMemory("../secret.md"))
+        await caller.call(get_memory, get_memory.params("../secret.md"))
 
 
 async def test_whoever_watches_hears_of_every_change(caller: Caller, workspace: Path) -> None:
-    feed = cast("AsyncGenerator[Watched]", caller.follow(WATCH, AskMemory()))
+    feed = cast("AsyncGenerator[Watched]", caller.follow(watch_memory, watch_memory.params()))
     async with asyncio.timeout(60):
         first = await anext(feed)
         assert first.report.added == 3
@@ -132,19 +141,19 @@ async def test_whoever_watches_hears_of_every_change(caller: Caller, workspace: 
 async def test_an_unknown_agent_and_a_memory_that_is_switched_off_are_said(opens: Opens) -> None:
     off = await opens(MemorySettings(enabled=False, embedder="none"))
     with pytest.raises(ConfigError, match="switched off"):
-        await off.call(SEARCH, SearchMemory("x"))
+        await off.call(search_memory, SearchMemory("x"))
     with pytest.raises(NotFound):
-        await off.call(STATUS, AskMemory("nobody"))
-    assert not (await off.call(STATUS, AskMemory())).enabled
+        await off.call(show_memory_status, show_memory_status.params("nobody"))
+    assert not (await off.call(show_memory_status, show_memory_status.params())).enabled
 
 
 async def test_what_a_question_took_up_by_itself_is_told_to_those_who_watch(opens: Opens, workspace: Path) -> None:
     caller = await opens(MemorySettings(embedder="none", sync=Sync(watch=False, sweep_minutes=60)))
-    feed = cast("AsyncGenerator[Watched]", caller.follow(WATCH, AskMemory()))
+    feed = cast("AsyncGenerator[Watched]", caller.follow(watch_memory, watch_memory.params()))
     async with asyncio.timeout(60):
         assert (await anext(feed)).report.added == 2
         (workspace / "memory.md").write_text("- news\n")
-        await caller.call(SEARCH, SearchMemory("news"))
+        await caller.call(search_memory, SearchMemory("news"))
         assert (await anext(feed)).report == SyncReport(3, changed=1)
     await feed.aclose()
 
@@ -153,13 +162,13 @@ async def test_a_cited_line_of_a_conversation_is_found_where_it_was_said(opens: 
     door = await opens(msgspec.structs.replace(SETTINGS, sources=("memory", "sessions")))
     for words in ("good morning", "the heron stood in the reeds", "and then it flew"):
         await pal.hears(words)
-    found = (await door.call(SEARCH, SearchMemory("heron reeds", sources=("sessions",)))).results[0]
-    lines = (await door.call(GET, GetMemory(found.path))).text.split("\n")
+    found = (await door.call(search_memory, SearchMemory("heron reeds", sources=("sessions",)))).results[0]
+    lines = (await door.call(get_memory, get_memory.params(found.path))).text.split("\n")
     at = next(number for number, line in enumerate(lines, 1) if "heron" in line and line.startswith("User"))
-    said = await door.call(SAID, FindSaid(found.path, at))
+    said = await door.call(find_said, find_said.params(found.path, at))
     (entry,) = [each for each in await pal.transcript() if each.id == said.entry_id]
     assert (said.session_key, entry.message.text) == ("agent:main:main", "the heron stood in the reeds")
     with pytest.raises(NotFound, match="no line"):
-        await door.call(SAID, FindSaid(found.path, 1_000))
+        await door.call(find_said, find_said.params(found.path, 1_000))
     with pytest.raises(NotFound, match="no conversation"):
-        await door.call(SAID, FindSaid("sessions/nobody.md", 1))
+        await door.call(find_said, find_said.params("sessions/nobody.md", 1))

@@ -19,7 +19,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.operations import remote
 from palinurus.operations.agents import EVENTS, SUBMIT, WAIT, Follow, Wait
 from palinurus.operations.remote import PROTOCOL, Hello, Identity, RemoteCaller, Server
-from palinurus.operations.sessions import LIST, ListSessions
+from palinurus.operations.sessions import list_sessions
 from palinurus.operations.table import Operation
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
@@ -90,7 +90,7 @@ async def test_a_home_however_deep_can_be_reached(server: Server, tmp_path: Path
     assert len(str(deep)) > 108
     await server.start(deep / "pal.sock")
     caller = await RemoteCaller.connect(deep / "pal.sock", OURS)
-    assert (await asyncio.wait_for(caller.call(LIST, ListSessions()), 30)).sessions == ()
+    assert (await asyncio.wait_for(caller.call(list_sessions, list_sessions.params()), 30)).sessions == ()
     await caller.close()
 
 
@@ -116,19 +116,19 @@ async def test_a_holder_that_says_nothing_is_lost_in_time(tmp_path: Path) -> Non
 
 async def test_an_operation_of_another_release_is_unknown(path: Path) -> None:
     caller = await RemoteCaller.connect(path, OURS)
-    future = Operation("sessions.dream", ListSessions, ListSessions, "read", LIST.handler)  # type: ignore[arg-type]
+    future = Operation("sessions.dream", list_sessions.params, list_sessions.params, "read", list_sessions.handler)  # type: ignore[arg-type]
     with pytest.raises(UnknownOperation, match=r"sessions\.dream"):
-        await asyncio.wait_for(caller.call(future, ListSessions()), 30)
+        await asyncio.wait_for(caller.call(future, list_sessions.params()), 30)
     await caller.close()
 
 
 async def test_parameters_of_the_wrong_shape_are_a_bad_request(path: Path) -> None:
     caller = await RemoteCaller.connect(path, OURS)
-    crooked = Operation(LIST.name, Wait, LIST.result, "read", LIST.handler)  # type: ignore[arg-type]
-    wrong = Operation("agent.wait", ListSessions, LIST.result, "read", LIST.handler)
+    crooked = Operation(list_sessions.name, Wait, list_sessions.result, "read", list_sessions.handler)  # type: ignore[arg-type]
+    wrong = Operation("agent.wait", list_sessions.params, list_sessions.result, "read", list_sessions.handler)
     assert (await asyncio.wait_for(caller.call(crooked, Wait("x")), 30)).sessions == ()  # unknown fields do no harm
     with pytest.raises(BadRequest, match="run_id"):
-        await asyncio.wait_for(caller.call(wrong, ListSessions()), 30)
+        await asyncio.wait_for(caller.call(wrong, list_sessions.params()), 30)
     await caller.close()
 
 
@@ -148,7 +148,7 @@ async def test_a_holder_that_goes_away_in_mid_call_is_lost_for_everybody_who_wai
     with pytest.raises(HolderLost):
         await asyncio.wait_for(_to_the_end(followed), 30)
     with pytest.raises(HolderLost):
-        await asyncio.wait_for(caller.call(LIST, ListSessions()), 30)
+        await asyncio.wait_for(caller.call(list_sessions, list_sessions.params()), 30)
     await caller.close()
     assert not path.exists()
 

@@ -8,7 +8,7 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, UnknownOperation
 from palinurus.operations.agents import STOP, StopRuns
-from palinurus.operations.sessions import LIST, ListSessions
+from palinurus.operations.sessions import list_sessions
 from palinurus.operations.table import Feed, LocalCaller, Operation, read_params
 from palinurus.testing.harness import Harness
 from palinurus.wiring.runtime import TABLE
@@ -36,9 +36,9 @@ def test_an_unknown_name_says_which() -> None:
 
 
 def test_parameters_are_checked_at_the_border() -> None:
-    assert read_params(LIST, b'{"limit": 5}') == ListSessions(limit=5)
+    assert read_params(list_sessions, b'{"limit": 5}') == list_sessions.params(limit=5)
     with pytest.raises(BadRequest, match=r"sessions\.list: .*limit"):
-        read_params(LIST, b'{"limit": "many"}')
+        read_params(list_sessions, b'{"limit": "many"}')
 
 
 async def test_stopping_needs_a_session_or_a_run(pal: Harness, home: Home) -> None:

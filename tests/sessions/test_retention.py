@@ -11,8 +11,8 @@ from palinurus.config.compacting import MaintenanceSettings
 from palinurus.config.home import Home
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
-from palinurus.operations.session_cleanup import CLEAN_UP, CleanUp
-from palinurus.operations.sessions import LIST, ListSessions
+from palinurus.operations.session_cleanup import clean_up_sessions
+from palinurus.operations.sessions import list_sessions
 from palinurus.sessions.retention import stale
 from palinurus.sessions.session import Session, new_session
 from palinurus.testing.harness import Harness
@@ -61,7 +61,7 @@ async def test_in_warn_mode_it_is_said_and_nothing_is_done(
     silent: Harness, home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        done = await CLEAN_UP.handler(old(silent, home, "warn"), CleanUp())
+        done = await clean_up_sessions(old(silent, home, "warn"), enforce=None)
     assert ([each.key for each in done.stale], done.archived) == ([BOB], ())
     assert "1 conversations could be archived" in caplog.text
     assert await silent.sessions.find(SessionKey.parse(BOB)) is not None
@@ -72,18 +72,24 @@ async def test_in_enforce_mode_they_are_archived_with_notes_and_still_listed_and
 ) -> None:
     house = old(silent, home, "enforce")
     with caplog.at_level(logging.INFO):
-        done = await CLEAN_UP.handler(house, CleanUp())
+        done = await clean_up_sessions(house, enforce=None)
     assert done.archived == (BOB,)
     assert f"{BOB} is archived: silent for 3 days" in caplog.text
     assert await silent.sessions.find(SessionKey.parse(BOB)) is None
-    listed = (await LIST.handler(house, ListSessions(archived=True))).sessions
+    listed = (await list_sessions(house, archived=True)).sessions
     (ended,) = [each for each in listed if each.archived_at is not None]
     assert ended.key == BOB
     assert "4471" in (await silent.sessions.extractions(ended.id))[0].notes
     assert any("4471" in hit.snippet for hit in await house.index.search("4471"))
-    assert BOB not in [each.key for each in (await LIST.handler(house, ListSessions())).sessions]
-    assert (await CLEAN_UP.handler(house, CleanUp())).stale == ()
+    assert BOB not in [each.key for each in (await list_sessions(house)).sessions]
+    assert (await clean_up_sessions(house, enforce=None)).stale == ()
+
+
+async def test_who_only_asks_is_shown_them_whatever_the_mode(silent: Harness, home: Home) -> None:
+    done = await clean_up_sessions(old(silent, home, "enforce"))
+    assert ([each.key for each in done.stale], done.enforced, done.archived) == ([BOB], False, ())
+    assert await silent.sessions.find(SessionKey.parse(BOB)) is not None
 
 
 async def test_a_person_may_have_it_done_once(silent: Harness, home: Home) -> None:
-    assert (await CLEAN_UP.handler(old(silent, home, "warn"), CleanUp(enforce=True))).archived == (BOB,)
+    assert (await clean_up_sessions(old(silent, home, "warn"), enforce=True)).archived == (BOB,)

@@ -14,7 +14,7 @@ from palinurus.context.engine import Assembly, ContextEngine, LegacyEngine
 from palinurus.context.summary import HEADINGS, Wanted
 from palinurus.domain.events import Notice
 from palinurus.domain.messages import AssistantMessage, Message, Text, UserMessage
-from palinurus.operations.status import STATUS
+from palinurus.operations.status import show_status
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import CompactionEntry
 from palinurus.testing.harness import Harness
@@ -78,7 +78,7 @@ async def test_an_engine_that_raises_in_any_of_its_steps_costs_no_turn(workspace
     async with Harness(workspace, model=model, engine=breaking(step)) as pal:
         heard = await talk(pal, 20)
         assert len([entry for entry in await pal.transcript() if isinstance(entry, CompactionEntry)]) >= 1
-        told = (await STATUS.handler(pal.house(home), STATUS.params())).warnings
+        told = (await show_status(pal.house(home))).warnings
         assert f"the context engine watching is set aside: {step} gave" in told[0]
         if step != "after_turn":  # nobody follows a run that has ended
             assert [event.text for event in heard] == [told[0]]

@@ -18,7 +18,7 @@ from palinurus.domain.events import RunEvent, ToolFinished
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.converse import converse
 from palinurus.operations.sandbox import explain_sandbox
-from palinurus.operations.status import CONTEXT, AskContext, session_report
+from palinurus.operations.status import session_report, show_context
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.wire import Calls, Says, WireServer
 from palinurus.wiring.runtime import Runtime
@@ -231,7 +231,7 @@ async def test_prompt_status_context_and_explanation_say_the_same(
     async with sandboxed(tmp_path, **sandbox) as home:
         assert words in await home.prompt()
         place = home.runtime.house.hands.quarters(SessionKey.parse(MAIN))
-        context = await home.caller.call(CONTEXT, AskContext())
+        context = await home.caller.call(show_context, show_context.params())
         assert context.workspace.startswith(f"{place.workspace}, ")
         explained = await home.caller.call(explain_sandbox, explain_sandbox.params())
         if place.sandboxed == "no":

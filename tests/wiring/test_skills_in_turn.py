@@ -11,7 +11,7 @@ from skilled_house import living
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.messages import AssistantMessage
 from palinurus.operations.converse import converse
-from palinurus.operations.sessions import SHOW, ShowSession
+from palinurus.operations.sessions import show_session
 from palinurus.operations.skill_drafts import draft_skill
 from palinurus.operations.skills import check_skills, list_skills, show_skill
 from palinurus.operations.table import LocalCaller
@@ -117,7 +117,7 @@ async def test_a_command_that_dispatches_to_a_tool_is_answered_by_the_tool_and_n
         assert "/looks log.md" in told
         assert told.count("Wind from the west.") == 2  # once for each command
         assert "Never read by anybody" not in told
-        shown = await caller.call(SHOW, ShowSession("agent:main:main"))
+        shown = await caller.call(show_session, show_session.params("agent:main:main"))
         lines = [message for message in messages_of(shown.entries) if "Wind" in message.text]
         assert [type(message) for message in lines] == [AssistantMessage, AssistantMessage]
         spent = await caller.call(usage_totals, usage_totals.params())

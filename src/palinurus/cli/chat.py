@@ -28,7 +28,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult
 from palinurus.operations.agents import STOP, Accepted, StoppedRuns, StopRuns
 from palinurus.operations.converse import converse
-from palinurus.operations.status import STANDING, STATUS, AskContext, AskStatus, Status
+from palinurus.operations.status import Status, show_session_status, show_status
 from palinurus.providers.scout.scout import SCOUT
 from palinurus.wiring.door import Door
 from palinurus.wiring.redaction import redactor_of
@@ -82,8 +82,9 @@ async def _in_terminal(shell: Shell, where: Inbound, entrance: Entrance, *, firs
         screen.print([[("notice", f"! {text}")]])
 
     async with open_door(shell, tell) as door, entrance(door, tell):
-        status = await door.call(STATUS, AskStatus(where.agent))
-        key = (await door.call(STANDING, AskContext(where.session_key, where.agent))).session_key
+        status = await door.call(show_status, show_status.params(where.agent))
+        asked = show_session_status.params(where.session_key, where.agent)
+        key = (await door.call(show_session_status, asked)).session_key
         files = Places(Path(status.workspace), Path.cwd(), shell.home.user_home)
         talk = Conversation(door, screen, Place(key, where.agent, files))
         _greet(screen, status, first=first)
@@ -124,7 +125,7 @@ async def _line_by_line(shell: Shell, session_key: str, agent_id: str, entrance:
     lines = Lines("you> " if terminal else "")
     failed = 0
     async with open_door(shell) as door, entrance(door, shell.warn):
-        status = await door.call(STATUS, AskStatus(agent_id))
+        status = await door.call(show_status, show_status.params(agent_id))
         for warning in status.warnings:
             shell.warn(warning)
         talk = _Talk(shell, door, Asking(shell, door, lines if terminal else None))

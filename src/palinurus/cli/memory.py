@@ -15,12 +15,12 @@ import click
 import msgspec
 
 from palinurus.cli.bar import Bar
-from palinurus.cli.memory_text import answer_text, report_text, status_text
+from palinurus.cli.memory_text import answer_text, report_text
 from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import PalinurusError
 from palinurus.memory.answer import Answer
-from palinurus.memory.asking import AskMemory, GetMemory, IndexMemory, SearchMemory
+from palinurus.memory.asking import IndexMemory, SearchMemory
 from palinurus.memory.report import Progress
 from palinurus.wiring.side_door import quick_index, quick_search
 
@@ -32,12 +32,14 @@ STAGES = {"scan": "looking at files", "text": "indexing words", "vectors": "maki
 FURTHER = {
     "collections": "palinurus.cli.memory_collections:collections",
     "eval": "palinurus.cli.memory_eval:evaluate",
+    "get": "palinurus.cli.memory_reading:get",
+    "status": "palinurus.cli.memory_reading:status",
 }
 
 
 class MemoryGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *FURTHER]
+        return sorted([*super().list_commands(ctx), *FURTHER])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in FURTHER:
@@ -120,47 +122,6 @@ def index(shell: Shell, agent: str, force: bool) -> int:
     return 1 if report.behind or report.trouble or report.embedder_trouble else 0
 
 
-@memory.command("status")
-@of_agent
-@click.option("--deep", is_flag=True, help="Read every file and compare it with the index.")
-@with_json
-@click.pass_obj
-def status(shell: Shell, agent: str, deep: bool) -> int:
-    """Show how the index stands beside the disk. Exit code 1 when they differ.
-
-    They are compared each time: by size and time of each file, or with --deep by what it says.
-
-    \b
-    Examples:
-      pal memory status
-      pal memory status --deep --json
-    """
-    found = _ask(shell, "status", AskMemory(agent, deep))
-    shell.show(found, lambda: status_text(found))
-    return 1 if found.difference_count or found.trouble else 0
-
-
-@memory.command("get")
-@click.argument("path")
-@of_agent
-@click.option("--from", "first", type=click.IntRange(1), help="The first line.")
-@click.option("--lines", type=click.IntRange(1), help="How many lines.")
-@with_json
-@click.pass_obj
-def get(shell: Shell, path: str, agent: str, first: int | None, lines: int | None) -> int:
-    """Print lines of a memory file, named as search names it. Exit code 1 when there is no such file.
-
-    \b
-    Examples:
-      pal memory get MEMORY.md
-      pal memory get memory/2026-11-15.md#L3-L9
-      pal memory get handbook/boats.md --from 10 --lines 5
-    """
-    found = _ask(shell, "get", GetMemory(path, agent, first, lines))
-    shell.show(found, lambda: found.text)
-    return 0 if found.lines else 1
-
-
 @memory.command("watch")
 @of_agent
 @with_json
@@ -180,7 +141,7 @@ async def _watch(shell: Shell, agent: str) -> None:
     async with _ordinary().asking(shell) as desk:
         if not shell.as_json:
             echo("Watching. Ctrl-C ends it.")
-        async for item in desk.watch(AskMemory(agent)):
+        async for item in desk.watch(agent):
             echo(msgspec.json.encode(item).decode() if shell.as_json else report_text(item.report))
 
 

@@ -12,10 +12,9 @@ from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.shell import Shell
 from palinurus.domain.errors import HolderLost
 from palinurus.memory.answer import Answer
-from palinurus.memory.asking import AskMemory, GetMemory, IndexMemory, SearchMemory
-from palinurus.memory.getting import MemoryText
-from palinurus.memory.report import MemoryStatus, OnProgress, SyncReport
-from palinurus.operations.memory import GET, INDEX, SEARCH, STATUS, WATCH, Watched
+from palinurus.memory.asking import IndexMemory, SearchMemory
+from palinurus.memory.report import OnProgress, SyncReport
+from palinurus.operations.memory import Watched, index_memory, search_memory, watch_memory
 from palinurus.wiring.door import Door
 
 
@@ -26,10 +25,10 @@ class Asking:
         self._door = door
 
     async def search(self, asked: SearchMemory) -> Answer:
-        return await self._door.call(SEARCH, asked)
+        return await self._door.call(search_memory, asked)
 
-    async def watch(self, asked: AskMemory) -> AsyncIterator[Watched]:
-        async for item in self._door.follow(WATCH, asked):
+    async def watch(self, agent: str) -> AsyncIterator[Watched]:
+        async for item in self._door.follow(watch_memory, watch_memory.params(agent)):
             yield item
 
 
@@ -45,22 +44,11 @@ async def search(shell: Shell, asked: SearchMemory) -> Answer:
         return await desk.search(asked)
 
 
-async def status(shell: Shell, asked: AskMemory) -> MemoryStatus:
-    make_on_first_run(shell)
-    async with open_door(shell) as door:
-        return await door.call(STATUS, asked)
-
-
-async def get(shell: Shell, asked: GetMemory) -> MemoryText:
-    async with open_door(shell) as door:
-        return await door.call(GET, asked)
-
-
 async def index(shell: Shell, asked: IndexMemory, progress: OnProgress) -> SyncReport:
     """Raises HolderLost when the one who indexes goes away; what it had indexed stays."""
     make_on_first_run(shell)
     async with open_door(shell) as door:
-        async for item in door.follow(INDEX, asked):
+        async for item in door.follow(index_memory, asked):
             if item.progress is not None:
                 progress(item.progress)
             if item.report is not None:

@@ -7,35 +7,24 @@ from datetime import datetime
 
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.sessions_moving import export_session, import_session
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.derived import ask, command_of
+from palinurus.cli.sessions_moving import export_command, import_command
+from palinurus.cli.shell import Shell, with_json
 from palinurus.cli.terminal.spans import harmless
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from palinurus.operations.session_changes import (
-    DELETE,
-    PATCH,
-    RESET,
-    DeleteSession,
-    PatchSession,
-    ResetSession,
-)
-from palinurus.operations.session_cleanup import CLEAN_UP, CleanedUp, CleanUp
-from palinurus.operations.session_compaction import COMPACT, CompactSession, WasCompacted
+from palinurus.operations.session_changes import PatchSession, WasReset, delete_session, patch_session, reset_session
+from palinurus.operations.session_cleanup import CleanedUp, clean_up_sessions
+from palinurus.operations.session_compaction import WasCompacted, compact_session
 from palinurus.operations.sessions import (
-    LIST,
-    SEARCH,
-    SHOW,
     Found,
-    ListSessions,
-    SearchSessions,
     SessionList,
-    ShowSession,
     Transcript,
+    list_sessions,
+    search_sessions,
+    show_session,
 )
-from palinurus.operations.table import Operation, P, R
 from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
 
 
@@ -44,122 +33,19 @@ def sessions() -> None:
     """List, show, search and tidy conversations."""
 
 
-@sessions.command("list")
-@click.option("--agent", default="", help="Only this agent's.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
-@click.option("--archived", is_flag=True, help="Those that have ended as well.")
-@with_json
-@click.pass_obj
-def list_sessions(shell: Shell, agent: str, limit: int, archived: bool) -> None:
-    """List conversations, the newest first.
-
-    \b
-    Example:
-      pal sessions list --limit 5
-    """
-    listed = _ask(shell, LIST, ListSessions(agent, limit, archived))
-    shell.show(listed, lambda: _list_text(listed))
-
-
-@sessions.command("show")
-@click.argument("key", default="", metavar="[KEY|NAME|ID]")
-@with_json
-@click.pass_obj
-def show_session(shell: Shell, key: str) -> None:
-    """Show what was said in a conversation, everything before a reset included; also in one that has ended.
-
-    It goes by its key, its name or its id. Without any, it is the main one.
-
-    \b
-    Examples:
-      pal sessions show agent:main:main
-      pal sessions show trip
-    """
-    transcript = _ask(shell, SHOW, ShowSession(key))
-    shell.show(transcript, lambda: _show_text(shell, transcript))
-
-
-@sessions.command("search")
-@click.argument("query")
-@click.option("--agent", default="", help="Only this agent's.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True)
-@with_json
-@click.pass_obj
-def search_sessions(shell: Shell, query: str, agent: str, limit: int) -> None:
-    """Search everything that was said.
-
-    \b
-    Example:
-      pal sessions search "green bicycle"
-    """
-    found = _ask(shell, SEARCH, SearchSessions(query, agent, limit))
-    shell.show(found, lambda: _found_text(shell, found))
-
-
-@sessions.command("reset")
-@click.argument("key", metavar="KEY|NAME|ID")
-@with_json
-@click.pass_obj
-def reset_session(shell: Shell, key: str) -> None:
-    """Start a conversation over, as /new does. What was said stays in the transcript.
-
-    \b
-    Example:
-      pal sessions reset agent:main:main
-    """
-    done = _ask(shell, RESET, ResetSession(key, idempotency_key=random_id()))
-    shell.show(done, lambda: f"{done.key} starts over with the next message.")
-
-
-@sessions.command("cleanup")
-@click.option("--enforce", is_flag=True, help="Archive them now, whatever the config says.")
-@with_json
-@click.pass_obj
-def clean_up_sessions(shell: Shell, enforce: bool) -> int:
-    """Show conversations that nobody uses any more, or archive them. Not a word is removed.
-
-    Which ones is said by session.maintenance: silent for pruneAfter, or more than maxEntries of them. With
-    mode enforce it happens by itself, while a gateway runs.
-
-    \b
-    Examples:
-      pal sessions cleanup
-      pal sessions cleanup --enforce
-    """
-    done = _ask(shell, CLEAN_UP, CleanUp(enforce))
-    shell.show(done, lambda: _cleaned_text(done))
-    return 1 if done.failed else 0
-
-
-@sessions.command("compact")
-@click.argument("key", metavar="KEY|NAME|ID")
-@click.option("--focus", default="", help="What the summary should look at above all.")
-@with_json
-@click.pass_obj
-def compact_session(shell: Shell, key: str, focus: str) -> None:
-    """Sum a conversation up, as /compact does. What was said stays in the transcript.
-
-    \b
-    Example:
-      pal sessions compact agent:main:main --focus "the boat"
-    """
-    done = _ask(shell, COMPACT, CompactSession(key, focus, random_id()))
-    shell.show(done, lambda: _compacted_text(done))
-
-
 @sessions.command("rename")
 @click.argument("key", metavar="KEY|NAME|ID")
 @click.argument("name")
 @with_json
 @click.pass_obj
-def rename_session(shell: Shell, key: str, name: str) -> None:
+def rename(shell: Shell, key: str, name: str) -> None:
     """Give a conversation a name; an empty one takes it away.
 
     \b
     Example:
       pal sessions rename agent:main:main "The boat"
     """
-    done = _ask(shell, PATCH, PatchSession(key, label=name, idempotency_key=random_id()))
+    done = ask(shell, patch_session, PatchSession(key, label=name, idempotency_key=random_id()))
     called = f"is called {done.entry.label!r}" if done.entry.label else "has no name"
     shell.show(done, lambda: f"{done.key} {called}.")
 
@@ -169,7 +55,7 @@ def rename_session(shell: Shell, key: str, name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask whether it is meant.")
 @with_json
 @click.pass_obj
-def delete_session(shell: Shell, key: str, yes: bool) -> None:
+def delete(shell: Shell, key: str, yes: bool) -> None:
     """End a conversation and stop what runs in it. Its words are archived; the key begins a new one.
 
     \b
@@ -180,32 +66,24 @@ def delete_session(shell: Shell, key: str, yes: bool) -> None:
         if not sys.stdin.isatty():
             raise BadRequest(f"nobody is here to be asked whether to end {key}", hint="say --yes")
         click.confirm(f"End {key}? What was said there stays, and can be searched.", abort=True, err=True)
-    done = _ask(shell, DELETE, DeleteSession(key, idempotency_key=random_id()))
+    done = ask(shell, delete_session, delete_session.params(key, idempotency_key=random_id()))
     if not done.deleted:
         raise NotFound(f"{done.key} had ended before", hint="`pal sessions list` shows those that go on")
     shell.show(done, lambda: f"{done.key} has ended; its words are archived.")
 
 
-sessions.add_command(export_session)
-sessions.add_command(import_session)
+def _reset_text(_: Shell, done: WasReset) -> str:
+    return f"{done.key} starts over with the next message."
 
 
-def _ask(shell: Shell, operation: Operation[P, R], params: P) -> R:
-    async def ask() -> R:
-        async with open_door(shell) as door:
-            return await door.call(operation, params)
-
-    return run_async(ask())
-
-
-def _compacted_text(done: WasCompacted) -> str:
+def _compacted_text(_: Shell, done: WasCompacted) -> str:
     if not done.compacted:
         return f"There is nothing to sum up in {done.key} yet."
     tokens = f"{done.tokens_before:,} → {done.tokens_after:,} tokens"
     return f"{done.messages} messages of {done.key} became a summary, {tokens}.\n\n{done.summary}"
 
 
-def _cleaned_text(done: CleanedUp) -> str:
+def _cleaned_text(_: Shell, done: CleanedUp) -> str:
     if not done.stale:
         return "No conversation is stale."
     lines = [f"{each.key}: {each.why}" for each in done.stale]
@@ -213,7 +91,7 @@ def _cleaned_text(done: CleanedUp) -> str:
     return "\n".join([*lines, *done.failed, told])
 
 
-def _list_text(listed: SessionList) -> str:
+def _list_text(_: Shell, listed: SessionList) -> str:
     if not listed.sessions:
         return "No conversation yet. `pal chat` starts one."
     width = max(len(session.key) for session in listed.sessions)
@@ -275,3 +153,13 @@ def _found_text(shell: Shell, found: Found) -> str:
         f"{shell.dim(hit.timestamp[:16].replace('T', ' '))}  {hit.session_key}  {hit.role}: {hit.snippet}"
         for hit in found.hits
     )
+
+
+sessions.add_command(command_of(list_sessions, _list_text))
+sessions.add_command(command_of(show_session, _show_text))
+sessions.add_command(command_of(search_sessions, _found_text))
+sessions.add_command(command_of(reset_session, _reset_text))
+sessions.add_command(command_of(clean_up_sessions, _cleaned_text, exit_code=lambda done: 1 if done.failed else 0))
+sessions.add_command(command_of(compact_session, _compacted_text))
+sessions.add_command(export_command)
+sessions.add_command(import_command)

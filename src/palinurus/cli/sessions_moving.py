@@ -10,13 +10,14 @@ from typing import BinaryIO
 
 import click
 
+from palinurus.cli.derived import ask
 from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.output import echo
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest, StorageError
 from palinurus.operations.export import write_lines
-from palinurus.operations.session_export import EXPORT, ExportSession, Format
-from palinurus.operations.session_import import IMPORT, ImportedSession, ImportSession
+from palinurus.operations.session_export import Format, export_session
+from palinurus.operations.session_import import ImportedSession, import_session
 
 
 @click.command("export")
@@ -31,7 +32,7 @@ from palinurus.operations.session_import import IMPORT, ImportedSession, ImportS
     help="jsonl is what `import` and OpenClaw read.",
 )
 @click.pass_obj
-def export_session(shell: Shell, key: str, out: Path | None, form: Format) -> None:
+def export_command(shell: Shell, key: str, out: Path | None, form: Format) -> None:
     """Write a conversation to standard output or into a file.
 
     \b
@@ -66,7 +67,7 @@ async def _write(shell: Shell, key: str, form: Format, file: BinaryIO) -> None:
             async for lines in door.follow(write_lines, write_lines.params(key)):
                 file.write(lines.text.encode())
         else:
-            file.write((await door.call(EXPORT, ExportSession(key, form))).content.encode())
+            file.write((await door.call(export_session, export_session.params(key, form))).content.encode())
     file.flush()
 
 
@@ -76,7 +77,7 @@ async def _write(shell: Shell, key: str, form: Format, file: BinaryIO) -> None:
 @click.option("--agent", default="", help="Whose it shall be. Default: as it was.")
 @with_json
 @click.pass_obj
-def import_session(shell: Shell, file: Path, key: str, agent: str) -> None:
+def import_command(shell: Shell, file: Path, key: str, agent: str) -> None:
     """Bring a conversation in that was exported, or a transcript of OpenClaw. Doing it twice changes nothing.
 
     \b
@@ -85,13 +86,7 @@ def import_session(shell: Shell, file: Path, key: str, agent: str) -> None:
       pal sessions import old.jsonl --key agent:main:explicit:old
     """
     make_on_first_run(shell)
-    params = ImportSession(str(file.absolute()), key, agent)
-
-    async def ask() -> ImportedSession:
-        async with open_door(shell) as door:
-            return await door.call(IMPORT, params)
-
-    done = run_async(ask())
+    done = ask(shell, import_session, import_session.params(str(file.absolute()), key, agent))
     shell.show(done, lambda: _text(done))
 
 

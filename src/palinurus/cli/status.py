@@ -6,11 +6,12 @@ import click
 
 from palinurus import __version__
 from palinurus.cli.delivery import standing_text
+from palinurus.cli.derived import command_of
 from palinurus.cli.entrance import make_on_first_run, open_door
 from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.context.report import ContextReport, render
+from palinurus.context.report import render
 from palinurus.domain.errors import ConfigError, HomeHeld, StorageError, WorkspaceError
-from palinurus.operations.status import CONTEXT, STATUS, AskContext, AskStatus, Status
+from palinurus.operations.status import Status, show_context, show_status
 
 
 @click.command()
@@ -27,7 +28,7 @@ def status(shell: Shell, agent_id: str) -> int:
 
     async def ask() -> tuple[Status, bool]:
         async with open_door(shell) as door:
-            return await door.call(STATUS, AskStatus(agent_id)), door.holds
+            return await door.call(show_status, show_status.params(agent_id)), door.holds
 
     try:
         make_on_first_run(shell)
@@ -41,26 +42,7 @@ def status(shell: Shell, agent_id: str) -> int:
     return code
 
 
-@click.command()
-@click.option("--session-key", default="", help="Which conversation; the main one when left out.")
-@with_json
-@click.pass_obj
-def context(shell: Shell, session_key: str) -> None:
-    """Show what the prompt is made of: size on disk, size as sent, tokens.
-
-    \b
-    Example:
-      pal context --session-key agent:main:main
-    """
-
-    make_on_first_run(shell)
-
-    async def ask() -> ContextReport:
-        async with open_door(shell) as door:
-            return await door.call(CONTEXT, AskContext(session_key))
-
-    report = run_async(ask())
-    shell.show(report, lambda: render(report))
+context = command_of(show_context, lambda _, report: render(report), name="context", makes_home=True)
 
 
 def _status_text(report: Status, *, held_here: bool) -> str:

@@ -1,4 +1,4 @@
-"""What doors ask of an agent's memory: plain records, cheap to import, the same for a shell, a socket and a page."""
+"""What doors ask of an agent's memory, where the side door may answer: plain records, cheap to import."""
 
 from __future__ import annotations
 
@@ -13,16 +13,10 @@ from palinurus.memory.question import MAX_QUERY, Question
 Score = Annotated[float, Meta(ge=0, le=1)]
 Results = Annotated[int, Meta(ge=1, le=1_000)]
 Tokens = Annotated[int, Meta(ge=1, le=1_000_000)]
-Line = Annotated[int, Meta(ge=1, le=2**31)]
-
-
-class AskMemory(Struct, frozen=True, omit_defaults=True):
-    agent: str = ""  # empty: the default one
-    deep: bool = False  # read every file and compare it, for a status
 
 
 class IndexMemory(Struct, frozen=True, omit_defaults=True):
-    agent: str = ""
+    agent: str = ""  # empty: the default one
     force: bool = False  # all anew; vectors that are known stay known
 
 
@@ -37,22 +31,6 @@ class SearchMemory(Struct, frozen=True, rename="camel", omit_defaults=True):
     sources: tuple[str, ...] = ()
     explain: bool = False
     keyword: bool = False  # by words alone
-
-
-class GetMemory(Struct, frozen=True, rename="camel", omit_defaults=True):
-    path: str
-    agent: str = ""
-    from_: Line | None = None
-    lines: Line | None = None
-    brief: bool = False  # no more than a session's tool would read
-
-
-class FindSaid(Struct, frozen=True, omit_defaults=True):
-    """A line of a past conversation, as a search cites it: `sessions/<id>.md`."""
-
-    path: str
-    line: Line = 1
-    agent: str = ""
 
 
 def question(settings: MemorySettings, asked: SearchMemory) -> Question:

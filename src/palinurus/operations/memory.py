@@ -11,24 +11,28 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import islice
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from palinurus.domain.errors import ConfigError, NotFound
 from palinurus.memory.answer import Answer
-from palinurus.memory.asking import AskMemory, FindSaid, GetMemory, IndexMemory, SearchMemory, question
+from palinurus.memory.asking import IndexMemory, SearchMemory, question
 from palinurus.memory.conversations import MANY, said_lines, session_of
 from palinurus.memory.getting import MAX_CHARACTERS, MAX_LINES, Asked, MemoryText, get_lines
 from palinurus.memory.memory import Memory
 from palinurus.memory.report import MemoryStatus, Progress, SyncReport
 from palinurus.operations.following import follow
 from palinurus.operations.house import House
-from palinurus.operations.table import Feed, Operation
+from palinurus.operations.operation import Metavar, Private, operation
 from palinurus.sessions.transcript import decode_row
 
 MOST_REPORTS = 100  # that wait for whoever watches
 MOST_LINES, MOST_CHARACTERS = 100_000, 2 * 1024 * 1024
+
+OfAgent = Annotated[str, Metavar("ID"), "Whose memory. Default: the default agent's."]
+Line = Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class Indexing(Struct, frozen=True, omit_defaults=True):
@@ -59,47 +63,78 @@ def memory_of(house: House, agent: str) -> Memory:
     return memory
 
 
-async def _search(house: House, params: SearchMemory) -> Answer:
-    memory = memory_of(house, params.agent)
-    return await memory.search(question(memory.settings, params))
+@operation("memory.search", scope="read")
+async def search_memory(house: House, asked: SearchMemory) -> Answer:
+    """Search memory as the agent does, and say how fresh the answer is."""
+    memory = memory_of(house, asked.agent)
+    return await memory.search(question(memory.settings, asked))
 
 
-async def _status(house: House, params: AskMemory) -> MemoryStatus:
-    memory = house.memory(params.agent.strip().lower() or house.agents.default)
-    return await memory.status(deep=params.deep)
+@operation("memory.status", scope="read")
+async def show_memory_status(
+    house: House, agent: OfAgent = "", deep: Annotated[bool, "Read every file and compare it with the index."] = False
+) -> MemoryStatus:
+    """Show how the index stands beside the disk. Exit code 1 when they differ.
+
+    They are compared each time: by size and time of each file, or with --deep by what it says.
+
+    Examples:
+      pal memory status
+      pal memory status --deep --json
+    """
+    memory = house.memory(agent.strip().lower() or house.agents.default)
+    return await memory.status(deep=deep)
 
 
-async def _get(house: House, params: GetMemory) -> MemoryText:
-    agent = house.agents.get(params.agent.strip().lower() or house.agents.default)
-    memory = house.memory(agent.id)
-    asked = Asked(params.path, params.from_, params.lines)
-    lines, room = (MAX_LINES, MAX_CHARACTERS) if params.brief else (MOST_LINES, MOST_CHARACTERS)
-    return await get_lines(memory, agent.files.boundary, asked, max_lines=lines, max_characters=room)
+@operation("memory.get", scope="read")
+async def get_memory(
+    house: House,
+    path: str,
+    agent: OfAgent = "",
+    from_: Annotated[Line | None, "The first line."] = None,
+    lines: Annotated[Line | None, "How many lines."] = None,
+    brief: Annotated[bool, Private, "No more than a session's tool would read."] = False,
+) -> MemoryText:
+    """Print lines of a memory file, named as search names it. Exit code 1 when there is no such file.
+
+    Examples:
+      pal memory get MEMORY.md
+      pal memory get memory/2026-11-15.md#L3-L9
+      pal memory get handbook/boats.md --from 10 --lines 5
+    """
+    whose = house.agents.get(agent.strip().lower() or house.agents.default)
+    memory = house.memory(whose.id)
+    most, room = (MAX_LINES, MAX_CHARACTERS) if brief else (MOST_LINES, MOST_CHARACTERS)
+    asked = Asked(path, from_, lines)
+    return await get_lines(memory, whose.files.boundary, asked, max_lines=most, max_characters=room)
 
 
-async def _said(house: House, params: FindSaid) -> Said:
-    agent = params.agent.strip().lower() or house.agents.default
-    wanted = session_of(params.path)
-    known = await house.sessions.recent(agent=agent, limit=MANY, archived=True)
+@operation("memory.said", scope="read")
+async def find_said(house: House, path: str, line: Line = 1, agent: OfAgent = "") -> Said:
+    """A line of a past conversation, as a search cites it: `sessions/<id>.md`."""
+    wanted = session_of(path)
+    whose = agent.strip().lower() or house.agents.default
+    known = await house.sessions.recent(agent=whose, limit=MANY, archived=True)
     session = next((each for each in known if each.id == wanted), None)
     if session is None:
-        raise NotFound(f"there is no conversation {params.path[:200]!r}", hint="take it as memory.search tells it")
+        raise NotFound(f"there is no conversation {path[:200]!r}", hint="take it as memory.search tells it")
     entries = map(decode_row, await house.sessions.rows(session.id))
-    told = next(islice(said_lines(entries, house.clock.zone), params.line - 1, None), None)
+    told = next(islice(said_lines(entries, house.clock.zone), line - 1, None), None)
     if told is None:
-        raise NotFound(f"{params.path[:200]!r} has no line {params.line}", hint="search again: it has changed since")
+        raise NotFound(f"{path[:200]!r} has no line {line}", hint="search again: it has changed since")
     return Said(session.key, told[1])
 
 
-async def _index(house: House, params: IndexMemory) -> AsyncIterator[Indexing]:
-    """Whoever stops listening stops the work; what was indexed stays."""
+@operation("memory.index", scope="write")
+async def index_memory(house: House, asked: IndexMemory) -> AsyncIterator[Indexing]:
+    """Bring the index up to date. Whoever stops listening stops the work; what was indexed stays."""
     latest: list[Progress] = []
 
     def tell(progress: Progress) -> None:
         latest[:] = [progress]
 
     began = time.perf_counter()
-    work = memory_of(house, params.agent).sync(force=params.force, progress=tell)
+    work = memory_of(house, asked.agent).sync(force=asked.force, progress=tell)
     steps = follow(work, latest)
     async with aclosing(steps):
         async for progress, report in steps:
@@ -107,9 +142,10 @@ async def _index(house: House, params: IndexMemory) -> AsyncIterator[Indexing]:
             yield Indexing(progress, msgspec.structs.replace(report, took_ms=took) if report else None)
 
 
-async def _watch(house: House, params: AskMemory) -> AsyncIterator[Watched]:
+@operation("memory.watch", scope="read", local=True)
+async def watch_memory(house: House, agent: OfAgent = "") -> AsyncIterator[Watched]:
     """Each change as it is indexed, without end. Files are watched from now on, if they were not before."""
-    memory = memory_of(house, params.agent)
+    memory = memory_of(house, agent)
     waiting: deque[SyncReport] = deque()
     came, missed = asyncio.Event(), 0
 
@@ -134,10 +170,4 @@ async def _watch(house: House, params: AskMemory) -> AsyncIterator[Watched]:
         stop()
 
 
-SEARCH = Operation("memory.search", SearchMemory, Answer, "read", _search)
-STATUS = Operation("memory.status", AskMemory, MemoryStatus, "read", _status)
-GET = Operation("memory.get", GetMemory, MemoryText, "read", _get)
-SAID = Operation("memory.said", FindSaid, Said, "read", _said)
-INDEX = Feed("memory.index", IndexMemory, Indexing, "write", _index)
-WATCH = Feed("memory.watch", AskMemory, Watched, "read", _watch, local=True)
-OPERATIONS = (SEARCH, STATUS, GET, SAID, INDEX, WATCH)
+OPERATIONS = (search_memory, show_memory_status, get_memory, find_said, index_memory, watch_memory)

@@ -7,7 +7,7 @@ also after a crash: what is written carries an id that is made of the key.
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -19,7 +19,8 @@ from palinurus.domain.errors import BadRequest, NotFound, Stale
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Private, operation
+from palinurus.operations.sessions import SessionRef
 from palinurus.sessions.names import find_session, is_whole, likely_keys, require_session
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.transcript import SENT
@@ -30,6 +31,7 @@ MAX_DEBOUNCE_MS = 600_000
 
 Choice = str | None | UnsetType
 """A value, None to go back to what the config says, or UNSET to leave it as it is."""
+Expected = Annotated[str, Private, "Only if the conversation still has this id."]
 
 
 class PatchSession(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -64,25 +66,10 @@ class Patched(Struct, frozen=True):
     ok: bool = True
 
 
-class ResetSession(Struct, frozen=True, rename="camel", omit_defaults=True):
-    key: str
-    reason: Literal["new", "reset"] = "reset"
-    expected_session_id: str = ""
-    idempotency_key: str = ""
-
-
 class WasReset(Struct, frozen=True):
     key: str
     entry: Session
     ok: bool = True
-
-
-class DeleteSession(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Its words are archived, never removed; the key is free for a new conversation."""
-
-    key: str
-    expected_session_id: str = ""
-    idempotency_key: str = ""
 
 
 class Deleted(Struct, frozen=True, rename="camel"):
@@ -92,20 +79,15 @@ class Deleted(Struct, frozen=True, rename="camel"):
     ok: bool = True
 
 
-class InjectMessage(Struct, frozen=True, rename="camel", omit_defaults=True):
-    session_key: str
-    message: str
-    label: str = ""
-    idempotency_key: str = ""
-
-
 class Injected(Struct, frozen=True, rename="camel"):
     message_id: str
     text: str  # as it was kept
     ok: bool = True
 
 
-async def _patch(house: House, params: PatchSession) -> Patched:
+@operation("sessions.patch", scope="write")
+async def patch_session(house: House, params: PatchSession) -> Patched:
+    """Name a session, or choose how it is run. null goes back to what the config says."""
     label = _label(params.label)
     key = await _named(house, params.key, begin=_chooses(params))
     before = await house.turns.preferences(key)
@@ -126,50 +108,70 @@ async def _patch(house: House, params: PatchSession) -> Patched:
     return Patched(str(key), entry, await what_answers(house, key))
 
 
-async def _reset(house: House, params: ResetSession) -> WasReset:
-    key = await _named(house, params.key)
-    mark = mark_of(house, "sessions.reset", params.idempotency_key)
+@operation("sessions.reset", scope="write")
+async def reset_session(
+    house: House,
+    key: SessionRef,
+    reason: Annotated[Literal["new", "reset"], Private] = "reset",
+    expected_session_id: Expected = "",
+    idempotency_key: str = "",
+) -> WasReset:
+    """Start a conversation over, as /new does. What was said stays in the transcript.
+
+    Example:
+      pal sessions reset agent:main:main
+    """
+    place = await _named(house, key)
+    mark = mark_of(house, "sessions.reset", idempotency_key)
 
     async def work() -> Session:
-        session = await _expected(house, key, params.expected_session_id)
+        session = await _expected(house, place, expected_session_id)
         if f"{mark}-reset" in {row.id for row in await house.sessions.rows(session.id)}:
             return session  # asked for again: what was said since then is not put away
-        await house.turns.reset(key, params.reason, mark, house.agents.get(key.agent))
-        return await house.sessions.open(key)
+        await house.turns.reset(place, reason, mark, house.agents.get(place.agent))
+        return await house.sessions.open(place)
 
-    return WasReset(str(key), await house.dispatcher.in_lane(key, work))
+    return WasReset(str(place), await house.dispatcher.in_lane(place, work))
 
 
-async def _delete(house: House, params: DeleteSession) -> Deleted:
+@operation("sessions.delete", scope="write")
+async def delete_session(
+    house: House, key: SessionRef, expected_session_id: Expected = "", idempotency_key: str = ""
+) -> Deleted:
+    """End a conversation and stop what runs in it. Its words are archived; the key begins a new one."""
     agent = house.agents.default
-    named = await find_session(house.sessions, params.key, agent=agent, archived=True)
-    key = SessionKey.parse(named.key) if named else likely_keys(params.key, agent)[0]
-    mark = mark_of(house, "sessions.delete", params.idempotency_key)
+    named = await find_session(house.sessions, key, agent=agent, archived=True)
+    place = SessionKey.parse(named.key) if named else likely_keys(key, agent)[0]
+    mark = mark_of(house, "sessions.delete", idempotency_key)
 
     async def work() -> Deleted:
-        if earlier := await _archived_as(house, key, mark):
+        if earlier := await _archived_as(house, place, mark):
             return earlier
-        session = await house.sessions.find(key)
+        session = await house.sessions.find(place)
         if session is None:
-            return Deleted(str(key), deleted=False)
-        _check_id(session, params.expected_session_id)
+            return Deleted(str(place), deleted=False)
+        _check_id(session, expected_session_id)
         return _ended(await house.sessions.archive(session.id, mark))
 
-    if earlier := await _archived_as(house, key, mark):
+    if earlier := await _archived_as(house, place, mark):
         return earlier  # before anything is stopped that belongs to the conversation after it
     if named is None:
-        await require_session(house.sessions, params.key, agent=agent)  # says what may have been meant
-    current = await house.sessions.find(key)
+        await require_session(house.sessions, key, agent=agent)  # says what may have been meant
+    current = await house.sessions.find(place)
     if current is not None:
-        _check_id(current, params.expected_session_id)
-    house.dispatcher.stop(key)
-    return await house.dispatcher.in_lane(key, work)
+        _check_id(current, expected_session_id)
+    house.dispatcher.stop(place)
+    return await house.dispatcher.in_lane(place, work)
 
 
-async def _inject(house: House, params: InjectMessage) -> Injected:
-    key = await _named(house, params.session_key)
-    text = _words(params)
-    entry_id = f"{mark_of(house, 'chat.inject', params.idempotency_key)}{SENT}inject"
+@operation("chat.inject", scope="write")
+async def inject_message(
+    house: House, session_key: str, message: str, label: str = "", idempotency_key: str = ""
+) -> Injected:
+    """Put words of the assistant's into a conversation, without a turn."""
+    key = await _named(house, session_key)
+    text = _words(message, label)
+    entry_id = f"{mark_of(house, 'chat.inject', idempotency_key)}{SENT}inject"
 
     async def work() -> str:
         session = await house.sessions.find(key)
@@ -298,17 +300,13 @@ def _label(wanted: Choice) -> str | None:
     return label
 
 
-def _words(params: InjectMessage) -> str:
-    if not params.message.strip():
+def _words(message: str, label: str) -> str:
+    if not message.strip():
         raise BadRequest("the message is empty", hint="say something")
-    if len(params.message) > MAX_TEXT:
-        raise BadRequest(f"the message has {len(params.message):,} characters, the limit is {MAX_TEXT:,}")
-    label = _label(params.label)
-    return f"[{label}]\n\n{params.message}" if label else params.message
+    if len(message) > MAX_TEXT:
+        raise BadRequest(f"the message has {len(message):,} characters, the limit is {MAX_TEXT:,}")
+    named = _label(label)
+    return f"[{named}]\n\n{message}" if named else message
 
 
-PATCH = Operation("sessions.patch", PatchSession, Patched, "write", _patch)
-RESET = Operation("sessions.reset", ResetSession, WasReset, "write", _reset)
-DELETE = Operation("sessions.delete", DeleteSession, Deleted, "write", _delete)
-INJECT = Operation("chat.inject", InjectMessage, Injected, "write", _inject)
-OPERATIONS = (PATCH, RESET, DELETE, INJECT)
+OPERATIONS = (patch_session, reset_session, delete_session, inject_message)

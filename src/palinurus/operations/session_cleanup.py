@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import logging
+from typing import Annotated
 
 from msgspec import Struct
 
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 from palinurus.sessions.retention import Stale, stale
 
 log = logging.getLogger(__name__)
 
 MANY = 100_000
 MARK = "maintenance"
-
-
-class CleanUp(Struct, frozen=True):
-    enforce: bool | None = None  # None: as the config says
 
 
 class CleanedUp(Struct, frozen=True):
@@ -29,11 +26,22 @@ class CleanedUp(Struct, frozen=True):
     failed: tuple[str, ...] = ()  # one line each
 
 
-async def _clean_up(house: House, params: CleanUp) -> CleanedUp:
+@operation("sessions.cleanup", scope="admin")
+async def clean_up_sessions(
+    house: House, enforce: Annotated[bool | None, "Archive them now, whatever the config says."] = False
+) -> CleanedUp:
+    """Show conversations that nobody uses any more, or archive them. Not a word is removed.
+
+    Which ones is said by session.maintenance: silent for pruneAfter, or more than maxEntries of them. With
+    mode enforce it happens by itself, while a gateway runs.
+
+    Examples:
+      pal sessions cleanup
+      pal sessions cleanup --enforce
+    """
     settings = house.maintenance()
     found = stale(await house.sessions.recent(limit=MANY), settings, house.clock.now_ms())
-    enforce = settings.mode == "enforce" if params.enforce is None else params.enforce
-    if not enforce:
+    if not (settings.mode == "enforce" if enforce is None else enforce):
         if found:
             log.info("%d conversations could be archived: `pal sessions cleanup` lists them", len(found))
         return CleanedUp(enforced=False, stale=tuple(found))
@@ -66,5 +74,4 @@ async def _archive(house: House, each: Stale) -> bool:
     return await house.dispatcher.in_lane(key, work)
 
 
-CLEAN_UP = Operation("sessions.cleanup", CleanUp, CleanedUp, "admin", _clean_up)
-OPERATIONS = (CLEAN_UP,)
+OPERATIONS = (clean_up_sessions,)

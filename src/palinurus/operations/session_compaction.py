@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
 
 from palinurus.dispatch.dispatcher import MAX_TEXT
@@ -9,17 +11,12 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
+from palinurus.operations.sessions import SessionRef
 from palinurus.sessions.names import require_session
 from palinurus.sessions.session import Session
 
 PATIENCE_SECONDS = 600.0
-
-
-class CompactSession(Struct, frozen=True, rename="camel", omit_defaults=True):
-    key: str
-    focus: str = ""  # what the summary should look at above all
-    idempotency_key: str = ""
 
 
 class WasCompacted(Struct, frozen=True, rename="camel"):
@@ -34,23 +31,34 @@ class WasCompacted(Struct, frozen=True, rename="camel"):
     ok: bool = True
 
 
-async def _compact(house: House, params: CompactSession) -> WasCompacted:
-    key = SessionKey.parse((await require_session(house.sessions, params.key, agent=house.agents.default)).key)
-    if len(params.focus) > MAX_TEXT // 2:
+@operation("sessions.compact", scope="write")
+async def compact_session(
+    house: House,
+    key: SessionRef,
+    focus: Annotated[str, "What the summary should look at above all."] = "",
+    idempotency_key: str = "",
+) -> WasCompacted:
+    """Sum a conversation up, as /compact does. What was said stays in the transcript.
+
+    Example:
+      pal sessions compact agent:main:main --focus "the boat"
+    """
+    place = SessionKey.parse((await require_session(house.sessions, key, agent=house.agents.default)).key)
+    if len(focus) > MAX_TEXT // 2:
         raise BadRequest("the focus is too long", hint="name it in a sentence")
-    if key.agent not in house.agents.ids:
-        raise NotFound(f"there is no session {str(key)!r}", hint="`pal sessions list` shows them")
-    text = f"/compact {params.focus}".strip()
-    run = await house.dispatcher.submit(Inbound(text, params.idempotency_key or house.new_id(), session_key=str(key)))
+    if place.agent not in house.agents.ids:
+        raise NotFound(f"there is no session {str(place)!r}", hint="`pal sessions list` shows them")
+    text = f"/compact {focus}".strip()
+    run = await house.dispatcher.submit(Inbound(text, idempotency_key or house.new_id(), session_key=str(place)))
     result = await run.wait(PATIENCE_SECONDS)
     if result.status != "ok":
-        raise BadRequest(f"{key} was not compacted: {result.error or result.status}")
-    session = await house.sessions.open(key)
+        raise BadRequest(f"{place} was not compacted: {result.error or result.status}")
+    session = await house.sessions.open(place)
     done = await house.turns.upkeep.compaction.done_before(session.id, f"{run.id}-compaction")
     if done is None:
-        return WasCompacted(str(key), compacted=False, entry=session)
+        return WasCompacted(str(place), compacted=False, entry=session)
     return WasCompacted(
-        str(key),
+        str(place),
         compacted=True,
         entry=session,
         messages=done.messages,
@@ -61,5 +69,4 @@ async def _compact(house: House, params: CompactSession) -> WasCompacted:
     )
 
 
-COMPACT = Operation("sessions.compact", CompactSession, WasCompacted, "write", _compact)
-OPERATIONS = (COMPACT,)
+OPERATIONS = (compact_session,)

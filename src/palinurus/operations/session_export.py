@@ -21,7 +21,7 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import operation
 from palinurus.sessions.names import require_session
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import (
@@ -47,11 +47,6 @@ _KINDS: dict[Format, tuple[str, str]] = {
 }
 
 
-class ExportSession(Struct, frozen=True, rename="camel"):
-    session_key: str
-    format: Format = "markdown"
-
-
 class ExportedSession(Struct, frozen=True, rename="camel"):
     session_key: str
     file_name: str
@@ -59,14 +54,16 @@ class ExportedSession(Struct, frozen=True, rename="camel"):
     content: str
 
 
-async def _export(house: House, params: ExportSession) -> ExportedSession:
-    session = await require_session(house.sessions, params.session_key, agent=house.agents.default, archived=True)
+@operation("sessions.export", scope="read")
+async def export_session(house: House, session_key: str, format: Format = "markdown") -> ExportedSession:  # noqa: A002
+    """A conversation as the text of a file."""
+    session = await require_session(house.sessions, session_key, agent=house.agents.default, archived=True)
     rows = await house.sessions.rows(session.id)
     size = sum(len(row.payload) for row in rows)
     if size > MAX_CHARACTERS:
         raise NotOffered(f"{size:,} characters are too many for one answer", hint="`pal sessions show KEY --json`")
-    ending, media = _KINDS[params.format]
-    content = {"markdown": _markdown, "json": _json, "jsonl": _lines}[params.format](session, rows)
+    ending, media = _KINDS[format]
+    content = {"markdown": _markdown, "json": _json, "jsonl": _lines}[format](session, rows)
     return ExportedSession(session.key, f"{_name(session)}.{ending}", media, content)
 
 
@@ -152,5 +149,4 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
-EXPORT = Operation("sessions.export", ExportSession, ExportedSession, "read", _export)
-OPERATIONS = (EXPORT,)
+OPERATIONS = (export_session,)

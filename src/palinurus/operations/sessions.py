@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from palinurus.domain.messages import ToolResult, UserMessage
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Metavar, Positional, Private, operation
 from palinurus.sessions.names import find_session, require_session
 from palinurus.sessions.session import Session
 from palinurus.sessions.store import Hit
@@ -18,40 +18,17 @@ from palinurus.sessions.transcript import Broken, Entry, MessageEntry, Row, deco
 
 MOST_PREVIEWS = 64
 
-Limit = Annotated[int, Meta(ge=1, le=10_000)]
-
-
-class ListSessions(Struct, frozen=True):
-    agent: str = ""
-    limit: Limit = 100
-    archived: bool = False  # those that have ended as well
+SessionRef = Annotated[str, Metavar("KEY|NAME|ID")]
 
 
 class SessionList(Struct, frozen=True):
     sessions: tuple[Session, ...]
 
 
-class ShowSession(Struct, frozen=True):
-    session_key: str  # or a name or an id; one that has ended is shown too
-    last: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # only so many entries, from the end; 0: all
-
-
 class Transcript(Struct, frozen=True):
     session: Session
     entries: tuple[Entry, ...]
     broken: tuple[Broken, ...] = ()  # rows that cannot be read, and why
-
-
-class SearchSessions(Struct, frozen=True):
-    query: str
-    agent: str = ""
-    limit: Limit = 20
-
-
-class PreviewSessions(Struct, frozen=True, rename="camel"):
-    keys: tuple[str, ...]
-    limit: Annotated[int, Meta(ge=1, le=200)] = 12  # of the last messages
-    max_chars: Annotated[int, Meta(ge=20, le=10_000)] = 240  # of each
 
 
 class Glimpse(Struct, frozen=True):
@@ -74,34 +51,75 @@ class Found(Struct, frozen=True):
     hits: tuple[Hit, ...]
 
 
-async def _list(house: House, params: ListSessions) -> SessionList:
-    found = await house.sessions.recent(agent=params.agent, limit=params.limit, archived=params.archived)
-    return SessionList(tuple(found))
+@operation("sessions.list", scope="read")
+async def list_sessions(
+    house: House,
+    agent: Annotated[str, "Only this agent's."] = "",
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 50,
+    archived: Annotated[bool, "Those that have ended as well."] = False,
+) -> SessionList:
+    """List conversations, the newest first.
+
+    Example:
+      pal sessions list --limit 5
+    """
+    return SessionList(tuple(await house.sessions.recent(agent=agent, limit=limit, archived=archived)))
 
 
-async def _show(house: House, params: ShowSession) -> Transcript:
-    session = await require_session(house.sessions, params.session_key, agent=house.agents.default, archived=True)
+@operation("sessions.show", scope="read")
+async def show_session(
+    house: House,
+    session_key: Annotated[SessionRef, Positional] = "",
+    last: Annotated[int, Private, Meta(ge=0, le=1_000_000), "Only so many entries, from the end; 0: all."] = 0,
+) -> Transcript:
+    """Show what was said in a conversation, everything before a reset included; also in one that has ended.
+
+    It goes by its key, its name or its id. Without any, it is the main one.
+
+    Examples:
+      pal sessions show agent:main:main
+      pal sessions show trip
+    """
+    session = await require_session(house.sessions, session_key, agent=house.agents.default, archived=True)
     rows = await house.sessions.rows(session.id)
-    read = [decode_row(row) for row in rows[-params.last if params.last else 0 :]]
+    read = [decode_row(row) for row in rows[-last if last else 0 :]]
     good = tuple(entry for entry in read if not isinstance(entry, Broken))
     return Transcript(session, good, tuple(entry for entry in read if isinstance(entry, Broken)))
 
 
-async def _search(house: House, params: SearchSessions) -> Found:
-    return Found(tuple(await house.index.search(params.query, agent=params.agent, limit=params.limit)))
+@operation("sessions.search", scope="read")
+async def search_sessions(
+    house: House,
+    query: str,
+    agent: Annotated[str, "Only this agent's."] = "",
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 10,
+) -> Found:
+    """Search everything that was said.
+
+    Example:
+      pal sessions search "green bicycle"
+    """
+    return Found(tuple(await house.index.search(query, agent=agent, limit=limit)))
 
 
-async def _preview(house: House, params: PreviewSessions) -> Previews:
-    wanted = [await _glance(house, text, params) for text in params.keys[:MOST_PREVIEWS]]
+@operation("sessions.preview", scope="read")
+async def preview_sessions(
+    house: House,
+    keys: tuple[str, ...],
+    limit: Annotated[int, Meta(ge=1, le=200), "Of the last messages."] = 12,
+    max_chars: Annotated[int, Meta(ge=20, le=10_000), "Of each."] = 240,
+) -> Previews:
+    """Glance at some conversations: what was said last."""
+    wanted = [await _glance(house, text, limit, max_chars) for text in keys[:MOST_PREVIEWS]]
     return Previews(house.clock.now_ms(), tuple(wanted))
 
 
-async def _glance(house: House, text: str, params: PreviewSessions) -> Preview:
+async def _glance(house: House, text: str, limit: int, max_chars: int) -> Preview:
     session = await find_session(house.sessions, text, agent=house.agents.default)
     if session is None:
         return Preview(text, "missing")
     rows = await house.sessions.rows(session.id)
-    said = tuple(islice(_glimpses(rows, params.max_chars), params.limit))
+    said = tuple(islice(_glimpses(rows, max_chars), limit))
     return Preview(text, "ok" if said else "empty", said[::-1])
 
 
@@ -121,8 +139,4 @@ def newest_first(rows: Sequence[Row]) -> Iterator[MessageEntry]:
             yield entry
 
 
-LIST = Operation("sessions.list", ListSessions, SessionList, "read", _list)
-SHOW = Operation("sessions.show", ShowSession, Transcript, "read", _show)
-SEARCH = Operation("sessions.search", SearchSessions, Found, "read", _search)
-PREVIEW = Operation("sessions.preview", PreviewSessions, Previews, "read", _preview)
-OPERATIONS = (LIST, SHOW, SEARCH, PREVIEW)
+OPERATIONS = (list_sessions, show_session, search_sessions, preview_sessions)

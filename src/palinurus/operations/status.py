@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -21,13 +22,12 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
 from palinurus.operations.house import House
-from palinurus.operations.table import Operation
+from palinurus.operations.operation import Private, operation
 from palinurus.sandbox.description import describe_access, where_commands_run
 from palinurus.sessions.session import Preferences, Session
 
-
-class AskStatus(Struct, frozen=True):
-    agent: str = ""
+OfSession = Annotated[str, "Which conversation; the main one when left out."]  # by its key or its name
+OfAgent = Annotated[str, Private, "Whose main conversation, when none is named."]
 
 
 class Status(Struct, frozen=True, rename="camel"):
@@ -50,11 +50,6 @@ class Status(Struct, frozen=True, rename="camel"):
     troubles: tuple[str, ...] = ()  # what keeps the agent from answering, one line each
 
 
-class AskContext(Struct, frozen=True):
-    session_key: str = ""  # or a name; empty: the agent's main one
-    agent: str = ""
-
-
 class SessionStanding(Struct, frozen=True, rename="camel"):
     """One session at a glance: what the status line of a chat is made of."""
 
@@ -68,8 +63,12 @@ class SessionStanding(Struct, frozen=True, rename="camel"):
     reasoning: str = ""  # off | on | stream
 
 
-async def _status(house: House, params: AskStatus) -> Status:
-    agent_id = params.agent or house.agents.default
+@operation("status", scope="read")
+async def show_status(
+    house: House, agent: Annotated[str, "Which agent; the default one when left out."] = ""
+) -> Status:
+    """Show how things stand: home, workspace, model, sessions."""
+    agent_id = agent or house.agents.default
     _, route = await house.models.choose(agent_id)
     workspace, identity, troubles = _lodging(house, agent_id)
     return Status(
@@ -100,17 +99,23 @@ def _lodging(house: House, agent_id: str) -> tuple[str, AgentIdentity, tuple[str
     return agent.context.prompt.workspace, agent_identity(agent), ()
 
 
-async def _context(house: House, params: AskContext) -> ContextReport:
-    key, agent = await _place(house, params)
-    agent = await in_session(agent, key)
+@operation("context.show", scope="read")
+async def show_context(house: House, session_key: OfSession = "", agent: OfAgent = "") -> ContextReport:
+    """Show what the prompt is made of: size on disk, size as sent, tokens.
+
+    Example:
+      pal context --session-key agent:main:main
+    """
+    key, found = await _place(house, session_key, agent)
+    there = await in_session(found, key)
     view = await house.turns.view_of(key)
-    provider, route = await agent.choose_model(view.model)
-    hands = await agent.hands(key, route, provider.context_window(route.model))
-    gathered = gather(agent, key, hands.specs(), route, house.clock)
+    provider, route = await there.choose_model(view.model)
+    hands = await there.hands(key, route, provider.context_window(route.model))
+    gathered = gather(there, key, hands.specs(), route, house.clock)
     window = provider.context_window(route.model)
-    report = context_report(str(key), view, gathered, context_for(agent, key), window)
-    workspace = f"{agent.context.prompt.workspace}, {describe_access(house.hands.quarters(key))}"
-    return msgspec.structs.replace(report, price=_price(agent, route.provider, route.model), workspace=workspace)
+    report = context_report(str(key), view, gathered, context_for(there, key), window)
+    workspace = f"{there.context.prompt.workspace}, {describe_access(house.hands.quarters(key))}"
+    return msgspec.structs.replace(report, price=_price(there, route.provider, route.model), workspace=workspace)
 
 
 def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
@@ -121,9 +126,11 @@ def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
     return TokenPrice(*prices) if len(prices) == len(kinds) else None
 
 
-async def _standing(house: House, params: AskContext) -> SessionStanding:
-    key, agent = await _place(house, params)
-    provider, route = await agent.choose_model((await house.turns.view_of(key)).model)
+@operation("status.session", scope="read")
+async def show_session_status(house: House, session_key: OfSession = "", agent: OfAgent = "") -> SessionStanding:
+    """Show one session at a glance: its model, how full it is, what it cost."""
+    key, found = await _place(house, session_key, agent)
+    provider, route = await found.choose_model((await house.turns.view_of(key)).model)
     session = await house.sessions.find(key)
     if session is None:
         return SessionStanding(str(key), f"{route.provider}/{route.model}", provider.context_window(route.model))
@@ -142,7 +149,7 @@ async def _standing(house: House, params: AskContext) -> SessionStanding:
 
 async def session_report(house: House, key: SessionKey) -> str:
     """A session at a glance: what `/status` says to a person, and session_status to a model."""
-    standing = await _standing(house, AskContext(str(key)))
+    standing = await show_session_status(house, session_key=str(key))
     session = await house.sessions.find(key)
     view = await house.turns.view_of(key)
     agent = house.agents.get(key.agent)
@@ -189,13 +196,10 @@ async def _where_commands_run(house: House, key: SessionKey) -> str:
     return f"in the sandbox ({walls.name}), workspace {describe_access(place)}, {network} network"
 
 
-async def _place(house: House, params: AskContext) -> tuple[SessionKey, Agent]:
+async def _place(house: House, session_key: str, agent: str) -> tuple[SessionKey, Agent]:
     """The session that is meant, the main one when none is named, and its agent. Raises NotFound."""
-    key = await house.dispatcher.place(Inbound("", "", session_key=params.session_key, agent=params.agent))
+    key = await house.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
     return key, house.agents.get(key.agent)
 
 
-STATUS = Operation("status", AskStatus, Status, "read", _status)
-CONTEXT = Operation("context.show", AskContext, ContextReport, "read", _context)
-STANDING = Operation("status.session", AskContext, SessionStanding, "read", _standing)
-OPERATIONS = (STATUS, CONTEXT, STANDING)
+OPERATIONS = (show_status, show_context, show_session_status)

@@ -269,7 +269,7 @@ class Runtime:
         return await status.session_report(self.house, key)
 
     async def _say_context(self, key: SessionKey, view: str, _: Inbound) -> str:
-        report = await status.CONTEXT.handler(self.house, status.AskContext(str(key)))
+        report = await status.show_context(self.house, session_key=str(key))
         if view.lower() == "json":
             return msgspec.json.format(msgspec.json.encode(report)).decode()
         return render(report, detail=view.lower() == "detail")

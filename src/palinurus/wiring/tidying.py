@@ -7,7 +7,7 @@ import logging
 
 from palinurus.domain.errors import PalinurusError
 from palinurus.operations.house import House
-from palinurus.operations.session_cleanup import CLEAN_UP, CleanUp
+from palinurus.operations.session_cleanup import clean_up_sessions
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Tidying:
         while True:
             await self._house.turns.upkeep.place_notes()
             try:
-                await CLEAN_UP.handler(self._house, CleanUp())
+                await clean_up_sessions(self._house, enforce=None)
             except PalinurusError as error:  # the next time
                 log.warning("could not tidy up: %s", error)
             await asyncio.sleep(EVERY_SECONDS)

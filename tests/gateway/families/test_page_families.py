@@ -182,7 +182,7 @@ async def test_use_is_told_by_day_and_model(ask: Asking) -> None:
 
 async def test_the_context_tells_what_is_cacheable_and_who_said_how_much(ask: Asking) -> None:
     await ask.pal.hears("hello there")
-    told = await ask("context.show", session_key=MAIN)
+    told = await ask("context.show", sessionKey=MAIN)
     assert {part["name"] for part in told["said"]} >= {"you", "agent"}
     assert told["cacheableTokens"] > 0
     assert told["price"] is None

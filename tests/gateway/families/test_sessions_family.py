@@ -83,6 +83,14 @@ async def test_a_session_that_runs_is_told_as_active(slow: Asking) -> None:
     await run.wait(WAIT)
 
 
+async def test_the_one_that_is_named_is_shown_and_the_main_one_when_none_is(ask: Asking) -> None:
+    await ask.pal.hears("one")
+    await ask.pal.hears("two", key=ANNA)
+    for method in ("sessions.show", "context.show", "status.session"):
+        told = [await ask(method, **named) for named in ({"sessionKey": ANNA}, {})]
+        assert [each.get("sessionKey") or each["session"]["key"] for each in told] == [ANNA, MAIN]
+
+
 async def test_previews_show_the_last_words_and_say_what_is_missing(ask: Asking) -> None:
     await ask.pal.hears("one")
     await ask.pal.hears("two " * 100)

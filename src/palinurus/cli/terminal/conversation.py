@@ -27,8 +27,8 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.domain.events import ApprovalAsked, RunEvent
 from palinurus.operations.agents import STOP, Accepted, StopRuns
 from palinurus.operations.converse import converse
-from palinurus.operations.sessions import LIST, SHOW, ListSessions, ShowSession
-from palinurus.operations.status import STANDING, AskContext, SessionStanding
+from palinurus.operations.sessions import list_sessions, show_session
+from palinurus.operations.status import SessionStanding, show_session_status
 from palinurus.operations.table import Caller
 from palinurus.sessions.session import Session
 from palinurus.tools.approvals.approval import Answer
@@ -94,8 +94,8 @@ class Conversation:
     async def look(self) -> None:
         """Ask how the session stands. What cannot be answered now is asked again after the next run."""
         try:
-            self._standing = await self._caller.call(STANDING, AskContext(self.key))
-            self._recent = (await self._caller.call(LIST, ListSessions(limit=RECENT))).sessions
+            self._standing = await self._caller.call(show_session_status, show_session_status.params(self.key))
+            self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
         except PalinurusError as error:
             self._complain(error)
         self._paper.refresh()
@@ -229,12 +229,12 @@ class Conversation:
 
     async def _resume(self, text: str, name: str) -> None:
         try:
-            self._recent = (await self._caller.call(LIST, ListSessions(limit=RECENT))).sessions
+            self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
             if not name:
                 self._paper.print([[], *session_lines(self._recent, self.key, self._paper.width)])
                 return
             key = wanted_session(name, self._recent)
-            shown = await self._caller.call(SHOW, ShowSession(key, last=PAST_ENTRIES))
+            shown = await self._caller.call(show_session, show_session.params(key, last=PAST_ENTRIES))
         except PalinurusError as error:
             self._complain(error)
             self._paper.restore(text)

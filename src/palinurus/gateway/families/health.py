@@ -122,8 +122,8 @@ async def _health(talk: Talk, _: AskHealth) -> Health:
 
 async def _status(talk: Talk, params: AskStatus) -> GatewayStatus:
     house = talk.desk.house
-    told = await status.STATUS.handler(house, status.AskStatus(params.agent_id.strip().lower()))
-    standing = await status.STANDING.handler(house, status.AskContext(str(SessionKey.main(told.agent))))
+    told = await status.show_status(house, agent=params.agent_id.strip().lower())
+    standing = await status.show_session_status(house, session_key=str(SessionKey.main(told.agent)))
     now = house.clock.now_ms()
     admin = talk.principal.may("admin")
     rows = tuple(_session(each, now) for each in told.sessions)

@@ -5,7 +5,7 @@ What changes a session is told to all who listen to it, as `sessions.changed`.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,7 +18,7 @@ from palinurus.gateway.talk import conversing
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import session_changes as changes
 from palinurus.operations.house import House
-from palinurus.operations.session_compaction import COMPACT, CompactSession
+from palinurus.operations.session_compaction import compact_session
 from palinurus.sessions.names import find_session
 from palinurus.sessions.session import Session
 
@@ -162,21 +162,21 @@ async def _patch(talk: Talk, params: changes.PatchSession) -> PatchedRow:
     if lifted and not talk.principal.may("approvals"):
         details = {"code": "MISSING_SCOPE", "missingScope": "operator.approvals"}
         raise Refused(403, "FORBIDDEN", "elevatedLevel needs the scope approvals", details=details)
-    patched = await changes.PATCH.handler(talk.desk.house, params)
+    patched = await changes.patch_session.handler(talk.desk.house, params)
     _tell(talk, patched.key, "patch")
     row = await session_row(talk.desk.house, patched.entry, title=False, last=False)
     entry = msgspec.structs.replace(row, thinking_level=patched.resolved.thinking_level)
     return PatchedRow(patched.key, entry, patched.resolved)
 
 
-async def _reset(talk: Talk, params: changes.ResetSession) -> ResetRow:
-    done = await changes.RESET.handler(talk.desk.house, params)
+async def _reset(talk: Talk, params: Any) -> ResetRow:
+    done = await changes.reset_session.handler(talk.desk.house, params)
     _tell(talk, done.key, params.reason)
     return ResetRow(done.key, await session_row(talk.desk.house, done.entry, title=False, last=False))
 
 
-async def _delete(talk: Talk, params: changes.DeleteSession) -> changes.Deleted:
-    done = await changes.DELETE.handler(talk.desk.house, params)
+async def _delete(talk: Talk, params: Any) -> changes.Deleted:
+    done = await changes.delete_session.handler(talk.desk.house, params)
     if done.deleted:
         _tell(talk, done.key, "delete")
     return done
@@ -185,8 +185,8 @@ async def _delete(talk: Talk, params: changes.DeleteSession) -> changes.Deleted:
 async def _compact(talk: Talk, params: Compact) -> CompactedRow:
     if params.max_lines is not None:
         raise NotOffered("a transcript is never cut to so many lines", hint="leave maxLines out: it is summed up")
-    asked = CompactSession(params.key, params.focus, params.idempotency_key)
-    done = await COMPACT.handler(talk.desk.house, asked)
+    house, key = talk.desk.house, params.idempotency_key
+    done = await compact_session(house, key=params.key, focus=params.focus, idempotency_key=key)
     if done.compacted:
         _tell(talk, done.key, "compact")
     row = await session_row(talk.desk.house, done.entry, title=False, last=False)
@@ -251,7 +251,7 @@ METHODS = (
     ),
     Method(
         "sessions.reset",
-        changes.ResetSession,
+        changes.reset_session.params,
         ResetRow,
         "write",
         _reset,
@@ -259,7 +259,7 @@ METHODS = (
     ),
     Method(
         "sessions.delete",
-        changes.DeleteSession,
+        changes.delete_session.params,
         changes.Deleted,
         "write",
         _delete,

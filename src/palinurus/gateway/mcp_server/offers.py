@@ -17,7 +17,7 @@ from palinurus.gateway.mcp_server import speaking
 from palinurus.gateway.mcp_server.reading import ReadMessages, Said, said
 from palinurus.gateway.mcp_server.remembering import GetLines, SearchNotes, lines_shown, remembered
 from palinurus.gateway.mcp_server.visit import Arguments, Options, Shown, Visit
-from palinurus.memory.asking import GetMemory, SearchMemory
+from palinurus.memory.asking import SearchMemory
 from palinurus.operations import agents, approvals, memory, sessions, status
 from palinurus.operations.scopes import Scope
 from palinurus.operations.table import Operation
@@ -213,24 +213,24 @@ OFFERS: tuple[Offer, ...] = (
         "conversations_list",
         "List the conversations that the agents of this home have had, the newest first.",
         ListConversations,
-        sessions.LIST,
-        lambda asked: sessions.ListSessions(asked.agent, asked.limit),
+        sessions.list_sessions,
+        lambda asked: sessions.list_sessions.params(asked.agent, asked.limit),
         lambda _, found: _show(found.sessions),
     ),
     _row(
         "messages_read",
         "Read what was said in a conversation, from its end; `skip` pages back to what is older.",
         ReadMessages,
-        sessions.SHOW,
-        lambda asked: sessions.ShowSession(asked.session_key, asked.limit + asked.skip),
+        sessions.show_session,
+        lambda asked: sessions.show_session.params(asked.session_key, asked.limit + asked.skip),
         _read,
     ),
     _row(
         "messages_search",
         "Search all conversations for words. Gives places; messages_read reads around them.",
         SearchMessages,
-        sessions.SEARCH,
-        lambda asked: sessions.SearchSessions(asked.query, asked.agent, asked.limit),
+        sessions.search_sessions,
+        lambda asked: sessions.search_sessions.params(asked.query, asked.agent, asked.limit),
         _matches,
     ),
     _row(
@@ -238,7 +238,7 @@ OFFERS: tuple[Offer, ...] = (
         "Search what an agent of this home has noted for its owner. Each result says where it stands; memory_get reads "
         "around it.",
         SearchNotes,
-        memory.SEARCH,
+        memory.search_memory,
         lambda asked: SearchMemory(asked.query, asked.agent, asked.max_results, asked.min_score),
         lambda _, answer: remembered(answer),
         private=True,
@@ -247,8 +247,10 @@ OFFERS: tuple[Offer, ...] = (
         "memory_get",
         "Read lines of a memory file, by the path that memory_search tells.",
         GetLines,
-        memory.GET,
-        lambda asked: GetMemory(asked.path, asked.agent, asked.from_ or None, asked.lines or None, brief=True),
+        memory.get_memory,
+        lambda asked: memory.get_memory.params(
+            asked.path, asked.agent, asked.from_ or None, asked.lines or None, brief=True
+        ),
         lambda _, found: lines_shown(found),
         private=True,
     ),
@@ -282,8 +284,8 @@ OFFERS: tuple[Offer, ...] = (
         "status",
         "How this home stands: its agents, the model, how many runs go on, what is odd.",
         AskStatus,
-        status.STATUS,
-        lambda asked: status.AskStatus(asked.agent),
+        status.show_status,
+        lambda asked: status.show_status.params(asked.agent),
         _standing,
     ),
     _row(

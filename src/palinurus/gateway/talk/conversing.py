@@ -16,7 +16,7 @@ from palinurus.gateway.door.words import check_words
 from palinurus.gateway.talk.history import AskHistory, History, history
 from palinurus.gateway.talk.methods import Method, Talk
 from palinurus.operations import agents
-from palinurus.operations.session_changes import INJECT, Injected, InjectMessage
+from palinurus.operations.session_changes import Injected, inject_message
 from palinurus.workspace.pictures import fit_image
 
 CHANNEL = "webchat"
@@ -132,8 +132,8 @@ async def _agent_wait(talk: Talk, params: AwaitRun) -> dict[str, Any]:
     return told
 
 
-async def _inject(talk: Talk, params: InjectMessage) -> Injected:
-    done = await INJECT.handler(talk.desk.house, params)
+async def _inject(talk: Talk, params: Any) -> Injected:
+    done = await inject_message.handler(talk.desk.house, params)
     key = await _key(talk, params.session_key)
     content = [{"type": "text", "text": done.text}]
     message = {"role": "assistant", "content": content, "timestamp": talk.desk.house.clock.now_ms()}
@@ -194,7 +194,7 @@ METHODS = (
     Method("chat.abort", Abort, Aborted, "write", abort, about="Stop what runs in a session."),
     Method(
         "chat.inject",
-        InjectMessage,
+        inject_message.params,
         Injected,
         "write",
         _inject,

@@ -18,7 +18,7 @@ export function mount(root, params) {
   const view = open(root, params, title, "What the model is sent with the next message, and what that costs.");
   let session = view.session || view.atHand;
   const shown = place(view, "context");
-  const load = () => shown.load(() => wire.call("context.show", { session_key: session }), draw);
+  const load = () => shown.load(() => wire.call("context.show", { sessionKey: session }), draw);
   if (!view.compact)
     chooser(view, session, (key) => {
       session = key;
