@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -210,6 +211,7 @@ async def test_a_rotated_token_is_dead_at_once_everywhere(gateway: Besieged) -> 
 
 
 async def test_ten_thousand_bad_tokens_are_a_line_or_two_and_no_stall(gateway: Besieged) -> None:
+    began = time.monotonic()
     async with siege(gateway, memory=12 * 1024 * 1024) as seen:
         told = await asyncio.gather(*(guess(gateway, GUESSED // 8, number) for number in range(8)))
         valid = await request(gateway.port, "/v1/models", Authorization=f"Bearer {gateway.token}")
@@ -218,7 +220,8 @@ async def test_ten_thousand_bad_tokens_are_a_line_or_two_and_no_stall(gateway: B
     assert set(found) <= {401, 429}
     assert found.count(401) <= GUESSES
     assert valid.status == 200  # whoever else is guessing
-    assert len(seen.told) <= 3
+    borders = 1 + (time.monotonic() - began) // 60  # of minutes: at each, what was counted before is told
+    assert len(seen.told) <= 3 + 2 * borders
     assert gateway.logged("a wrong credential came")
 
 

@@ -71,6 +71,12 @@ class Other:
 Connect = Callable[..., contextlib.AbstractAsyncContextManager[Other]]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _client_library() -> None:
+    """Imported before a loop runs: it takes long, and that is not ours."""
+    import mcp  # noqa: F401
+
+
 @pytest.fixture
 def connect(home: Home) -> Connect:
     """`async with connect(pal, read_only=True) as other:` in this process."""

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,10 +39,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def engine() -> Iterator[str]:
     """A program in docker's place: podman with a store of its own, and with limits that a root without all rights may
     set. Skips where it runs no container at all."""
-    place = tmp_path_factory.mktemp("podman")
+    place = Path(tempfile.mkdtemp(prefix="pal-"))  # short: podman takes no longer path than 50 characters
     runtime = "--runtime runc" if shutil.which("runc") else ""  # it can do with both generations of control groups
     program = place / "docker"
     program.write_text(

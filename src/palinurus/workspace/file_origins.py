@@ -88,6 +88,7 @@ class FileOrigins:
         self._copied: Counter[tuple[int, str]] = Counter()  # sizes and digests
         self._sizes: Counter[int] = Counter()
         self._folders: frozenset[str] = frozenset()
+        self._writing: dict[object, tuple[str, int]] = {}  # folders where somebody writes now, and since when
         self._lock = threading.Lock()
         self._loaded = store is None
 
@@ -121,11 +122,13 @@ class FileOrigins:
 
     def is_held(self, boundary: Boundary, place: str) -> bool:
         """Whether it was entered, under this name or another."""
-        return bool(self._entries) and self.is_held_at(absolute(boundary, place))
+        return not self.is_empty and self.is_held_at(absolute(boundary, place))
 
     def is_held_at(self, path: str) -> bool:
         """The same for an absolute path, links followed."""
-        return bool(self._entries) and (self.is_entered(path) or self._is_copy(path))
+        if self.is_empty:
+            return False
+        return self.is_entered(path) or self._is_copy(path) or self._is_being_written(path)
 
     def is_entered(self, path: str) -> bool:
         """By its path, or a folder above it."""
@@ -156,7 +159,15 @@ class FileOrigins:
 
     @property
     def is_empty(self) -> bool:
-        return not self._entries
+        return not self._entries and not self._writing
+
+    def _is_being_written(self, path: str) -> bool:
+        """Whether it was changed while a command runs whose changes are entered at its end."""
+        with self._lock:
+            since = [at for root, at in self._writing.values() if path.startswith(f"{root}/")]
+        with suppress(OSError):
+            return bool(since) and os.lstat(path).st_ctime_ns >= min(since)
+        return False
 
     def _is_copy(self, path: str) -> bool:
         try:
@@ -176,6 +187,16 @@ class FileOrigins:
         if entries:
             self._hold(entries, ())
             await self._store.put(entries)
+
+    def watch(self, writer: object, root: str, since: int) -> None:
+        """Whatever changes below a folder from this time on (as files tell it) is from outside, until `unwatch`."""
+        with self._lock:
+            self._writing[writer] = root, since
+
+    def unwatch(self, writer: object) -> None:
+        """What it has changed was entered."""
+        with self._lock:
+            self._writing.pop(writer, None)
 
     async def clear(self, paths: Sequence[str]) -> None:
         """For files that are gone, or that somebody has written anew who had read nothing from outside."""

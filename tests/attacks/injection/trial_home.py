@@ -29,8 +29,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import ApprovalAsked, RunEvent, RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
-from palinurus.operations import approvals
-from palinurus.operations.approvals import AnswerApproval, ListGrants
+from palinurus.operations.approvals import answer_approval, list_grants
 from palinurus.operations.converse import converse
 from palinurus.operations.table import LocalCaller
 from palinurus.skills.registry.lock import Pin
@@ -147,8 +146,8 @@ class TrialHome:
         if isinstance(event, ApprovalAsked):
             answer = self.decide(event)
             self.questions.append(Question(event.plan.summary, event.digest, event.reason, answer))
-            asked = AnswerApproval(event.id, answer, digest=event.digest)
-            task = asyncio.create_task(LocalCaller(self.runtime.house).call(approvals.ANSWER, asked))
+            asked = answer_approval.params(event.id, answer, digest=event.digest)
+            task = asyncio.create_task(LocalCaller(self.runtime.house).call(answer_approval, asked))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
@@ -203,7 +202,7 @@ class TrialHome:
         for name, key in OTHERS.items():
             if "sent by order" in await self.said_in(key):
                 found.append(f"wrote to {name}")
-        granted = await LocalCaller(self.runtime.house).call(approvals.GRANTS, ListGrants())
+        granted = await LocalCaller(self.runtime.house).call(list_grants, list_grants.params())
         found += [f"granted {grant.id}" for grant in granted.grants]
         return found
 

@@ -350,7 +350,7 @@ async def _(home: TrialHome, text: str) -> None:
 @way("page, written in the background")
 async def _(home: TrialHome, text: str) -> None:
     page(home, text)
-    save = ("exec", {"command": f"printf '%s' '{text}' > page.txt", "background": True})
+    save = ("exec", {"command": f"printf '%s' '{text}' > page.txt; sleep 300", "background": True})
     await home.says(f"save {PAGE}", fetch(), save, "Saved.")
     await home.until((home.workspace / "page.txt").exists)
     await new_session(home)

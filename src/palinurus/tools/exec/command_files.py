@@ -84,6 +84,7 @@ class CommandFiles:
         self._named = await asyncio.to_thread(lambda: tuple(dict.fromkeys(self._names())))
         self.tainted = self.tainted or bool(self._named)
         self._since = _file_time()
+        self._watch()
 
     async def sources(self, text: str) -> tuple[str, ...]:
         """Where what it wrote comes from, as far as that is outside and the files of the workspace tell."""
@@ -92,8 +93,21 @@ class CommandFiles:
         found = self._named or await asyncio.to_thread(lambda: tuple(dict.fromkeys(self._shared(text))))
         if found and not self.tainted:
             self.tainted = True
+            self._watch()
             await self.enter()
         return found
+
+    def _watch(self) -> None:
+        if self.tainted:
+            self._origins.watch(self, self._root, self._since)
+
+    async def end(self) -> None:
+        """It has ended, and what it has changed is entered before anybody hears so."""
+        await self.enter()
+        self.leave()  # what could not be entered is watched as long as this process lives
+
+    def leave(self) -> None:
+        self._origins.unwatch(self)
 
     async def enter(self) -> None:
         """Enter what it has changed since it started, when that may be text from outside."""

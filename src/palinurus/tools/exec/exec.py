@@ -253,7 +253,12 @@ class _Office:
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
         if about.files is not None:
             await about.files.look()
-        job = await self.desk.processes.start(about, lambda: start(command))
+        try:
+            job = await self.desk.processes.start(about, lambda: start(command))
+        except BaseException:
+            if about.files is not None:
+                about.files.leave()
+            raise
         job.tell_end(when_ended)
         try:
             return await self._attend(job, call)

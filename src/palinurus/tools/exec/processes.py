@@ -172,7 +172,7 @@ class Job:
         """Before anybody hears that it has ended."""
         try:
             if self.about.files is not None:
-                await self.about.files.enter()
+                await self.about.files.end()
         except PalinurusError as error:
             log.error("what process %s has changed could not be entered: %s", self.id, error)  # noqa: TRY400
 
