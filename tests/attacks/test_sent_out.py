@@ -253,3 +253,18 @@ def test_a_long_conversation_is_gone_through_once() -> None:
     many = tuple(ToolResult(f"c{at}", "web_fetch", f"http://a.example/{at}") for at in range(10_000))
     run = ToolRun(SessionKey.main(), "r", private=True, request=(*said, *many))
     assert "http://a.example/77" in find_addresses(run).exact
+
+
+@pytest.mark.parametrize(
+    ("said", "url", "standing"),
+    [
+        ("look at open.example", "https://open.example/x", "host"),
+        ("look at http://open.example:8001/page", "http://open.example:8001/x", "host"),
+        ("look at http://open.example:8001/page", "http://open.example:8002/exfil?d=1", ""),
+        ("look at http://open.example:8001/page", "http://open.example/x", ""),
+        ("look at open.example", "http://open.example:8002/x", ""),
+    ],
+)
+def test_a_host_is_named_with_its_port(said: str, url: str, standing: str) -> None:
+    run = ToolRun(SessionKey.main(), "r", private=True, request=(UserMessage(said),))
+    assert find_addresses(run).standing(url) == standing

@@ -49,6 +49,8 @@ def git(*args: str) -> Invocation:
         ("clone https://example.org/*", ("clone", "https://example.org/x.git")),
         ("tag v[0-9].?", ("tag", "v1.2")),
         ("config a=*", ("config", "a=b")),
+        ("show .git/*", ("show", ".git/hooks/pre-commit")),
+        ("show *", ("show", ".github/x.git")),
         (r"add '*.py' \*", ("add", "*.py", "*")),
     ],
 )
@@ -59,6 +61,9 @@ def test_a_grant_covers_what_its_patterns_name(pattern: str, args: tuple[str, ..
 @pytest.mark.parametrize(
     ("pattern", "args"),
     [
+        ("show **", ("show", ".git/hooks/pre-commit")),
+        ("show **", ("show", "sub/.git/config")),
+        ("show *", ("show", "--to=.pal/backups/x")),
         ("diff", ("diff", "x")),
         ("diff *", ("diff",)),
         ("diff *", ("diff", "a", "b")),

@@ -5,7 +5,7 @@ arguments rather than only look at them, a wildcard does not stand for what begi
 it: `-` (a flag, or `--`), `+` and `@` (options and response files of some programs), `|`, `!`, `<` and `>` (which some
 take for a command or a file to open, `|` also at the end), `NAME=` (an assignment), and the beginning of an absolute
 path or of a home, also behind `=`, `:`, `@` or `,`. An argument with `..` among its parts is matched only by the same
-words: `src/*` is no way out of src.
+words: `src/*` is no way out of src; one that leads through `.git` or `.pal`, only by a pattern that names it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,14 @@ def matches(pattern: str, argument: str) -> bool:
         and fnmatchcase(argument, pattern)
         and ".." not in re.split(r"[/=:@,]", argument)
         and not (_ends_piped(argument) and not _ends_piped(pattern))
+        and _ours(argument) <= _ours(pattern)
         and not _begins_unnamed(argument, len(head.text))
     )
+
+
+def _ours(text: str) -> set[str]:
+    """Folders of git and of pal that it leads through: what lies there is run or restored by others."""
+    return {".git", ".pal"}.intersection(re.split(r"[/=:@,]", text))
 
 
 def _ends_piped(text: str) -> bool:
