@@ -64,5 +64,5 @@ async def test_a_copy_of_a_letter_is_the_strangers_in_the_next_process_too(tmp_p
         assert first[1][0] == "write"
         assert await results(runtime, "second", "page.html") == [("read", Origin.OWNER, ())]
     async with living(root) as runtime:
-        assert await results(runtime, "third", "plain.txt") == [("read", Origin.OUTSIDE, ("file:plain.txt",))]
+        assert await results(runtime, "third", "plain.txt") == [("read", Origin.OUTSIDE, ("written:plain.txt",))]
         assert await results(runtime, "fourth", "page.html") == [("read", Origin.OUTSIDE, ("file:page.html",))]
