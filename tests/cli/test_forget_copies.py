@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from called import Pal
 
-from palinurus.cli import forget as command
+from palinurus.cli import progress
 from palinurus.config.home import Home
 from palinurus.migrate.forgetting.copies import Copies, Copy
 from palinurus.migrate.forgetting.words import Words
@@ -173,7 +173,7 @@ def test_progress_is_shown_where_a_person_looks_on(
         def close(self) -> None:
             shown.append(("closed", 0, 0))
 
-    monkeypatch.setattr(command, "Bar", Bar)
+    monkeypatch.setattr(progress, "Bar", Bar)
     monkeypatch.setattr(following, "TELL_SECONDS", 0.0)
     assert pal_command("forget", "--query", "Villa Ada", "--apply", *(["--json"] if as_json else [])).code == 0
     stages = {stage for stage, _, _ in shown}

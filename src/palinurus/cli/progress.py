@@ -22,7 +22,7 @@ def follow_to_report(
         try:
             async with open_door(shell) as door:
                 async for told in door.follow(feed, params):
-                    if told.progress is not None:
+                    if told.progress is not None and not shell.as_json:
                         bar.show(stage(told.progress), told.progress.done, told.progress.total)
                     if told.report is not None:
                         return told.report
