@@ -55,8 +55,9 @@ eval: setup  ## what memory search finds, with the data of EVAL_DATA
 
 soak: setup  ## the long runs of which `make test` has a sample
 	$(BIN)/python -m tests.soak
-	$(BIN)/python -m palinurus.testing.simulator --seeds 0-4999
-	$(BIN)/python -m palinurus.testing.simulator --seeds 0-199 --disk
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -q -n auto --dist loadfile $$(grep -rlE --include='test_*.py' 'from hypothesis|import SOAK' tests)
+	PYTHONPATH=tests $(BIN)/python -m support.simulator --seeds 0-4999
+	PYTHONPATH=tests $(BIN)/python -m support.simulator --seeds 0-199 --disk
 
 # Debian packages that real tests need, installed only by root on Debian; elsewhere those tests skip and say why.
 .PHONY: packages

@@ -26,7 +26,6 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.eval_baselines import Chunks
-from palinurus.config.remembering import Budget, MemorySettings
 from palinurus.domain.clock import SystemClock
 from palinurus.memory.embedder import Embedder
 from palinurus.memory.embedders.embedded import EmbeddedModel
@@ -35,7 +34,8 @@ from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.search import MemorySearch
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import MemorySettings, SearchLimits
+from palinurus.memory.store import MemoryStore
 
 TOKENS = 2_000
 MEASURES = ("any@1000", "all@1000", "any@2000", "all@2000")
@@ -78,7 +78,7 @@ class Ours:
 
     def __init__(self, workspace: Path, embedder: Embedder) -> None:
         settings, clock = MemorySettings(), SystemClock()
-        self._store = SqliteMemory(workspace / "index.sqlite")
+        self._store = MemoryStore(workspace / "index.sqlite")
         self._filler = VectorFiller(self._store, embedder)
         self._index = MemoryIndex(self._store, Scanner(workspace, (), sources=settings.sources), clock, settings)
         self._search = MemorySearch(self._index, self._store, embedder, settings, clock)
@@ -90,7 +90,7 @@ class Ours:
             raise SystemExit(f"no vectors: {filled.trouble}")
 
     async def ask(self, query: str, *, by_words: bool) -> Found:
-        answer = await self._search.ask(Question(query, Budget(tokens=TOKENS, seconds=30), keyword_only=by_words))
+        answer = await self._search.ask(Question(query, SearchLimits(tokens=TOKENS, seconds=30), keyword_only=by_words))
         if answer.freshness.vectors not in ("complete", "off"):
             raise SystemExit(f"vectors are {answer.freshness.vectors}: {answer.freshness.why}")
         return [(result.path, result.start_line, result.end_line) for result in answer.results]

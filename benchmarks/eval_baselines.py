@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from palinurus.memory.embedder import Embedder
-from palinurus.memory.words import word_query
+from palinurus.memory.terms import word_query
 
 CHARACTERS, OVERLAP = 1_600, 320
 CANDIDATES = 200

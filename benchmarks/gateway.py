@@ -138,12 +138,12 @@ class Gateways:
             figure("wall until ready", "ready wall"),
             figure("memory when idle", "MB idle", 80, unit="MB"),
             figure("memory afterwards", "MB afterwards", unit="MB"),
-            *(figure(f"CPU of a turn, {_sessions(level)}", f"CPU {level}", 8) for level in LEVELS),
+            *(figure(f"CPU of a turn, {_sessions(level)}", f"CPU {level}", 6) for level in LEVELS),
             *(
                 figure(
                     f"turns in a second, {_sessions(level)}",
                     f"turns {level}",
-                    12 if level == 32 else None,
+                    20 if level == 32 else None,
                     limit_is_ratio=True,
                     more_is_better=True,
                     against="nanobot",

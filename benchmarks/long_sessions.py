@@ -28,8 +28,9 @@ import msgspec
 from palinurus.domain.messages import AssistantMessage, Text, UserMessage
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
-from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, encode_entry
-from palinurus.storage.sqlite import SQL, add_extraction
+from palinurus.sessions.store import add_entry, add_extraction
+from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry
+from palinurus.storage.transaction import Transaction, encoded
 
 SIZES = (1_000, 10_000, 100_000)
 BETWEEN_CUTS = 200
@@ -59,8 +60,9 @@ def story(count: int, parent: str, kind: str) -> Iterator[Entry]:
 def write_story(home: Path, count: int, kind: str) -> None:
     """Behind what the session of a home holds already."""
     connection = apsw.Connection(str(home / "home.sqlite"))
+    tx = Transaction(connection)
     with connection:
-        row = connection.execute(SQL["session_by_key"], {"key": KEY}).get
+        row = tx.value("sessions.session_by_key", key=KEY)
         session = msgspec.json.decode(row, type=Session)
         last = "SELECT id FROM entries WHERE session_id = ? ORDER BY position DESC LIMIT 1"
         before, added = connection.execute(last, (session.id,)).get, 0
@@ -69,14 +71,11 @@ def write_story(home: Path, count: int, kind: str) -> None:
                 made = Extraction(
                     f"x-{entry.id}", session.id, entry.parent_id or "", "", "extractor", False, "", 0, KEY
                 )
-                add_extraction(connection, made)
-            values = {"session_id": session.id, "id": entry.id, "parent_id": entry.parent_id}
-            tag = type(entry).__struct_config__.tag
-            connection.execute(SQL["add_entry"], {**values, "type": tag, "payload": encode_entry(entry)})
+                add_extraction(tx, made)
+            add_entry(tx, session.id, entry)
             added += 1
         grown = msgspec.structs.replace(session, entry_count=session.entry_count + added)
-        values = {"id": session.id, "now": session.updated_at, "row": msgspec.json.encode(grown).decode()}
-        connection.execute(SQL["change_session"], values)
+        tx.run("sessions.change_session", id=session.id, now=session.updated_at, row=encoded(grown))
     connection.close()
 
 

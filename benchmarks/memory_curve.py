@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import memory_corpus
 from benchmarks.memory_plot import Panel, draw
-from benchmarks.warm_memory import Remembering
+from benchmarks.warm_memory import AgentMemories
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUESTIONS = 40
@@ -31,17 +31,17 @@ Row = dict[str, float]
 async def grow(folder: Path, lines: int) -> Row:
     corpus = memory_corpus.write_corpus(folder / "notes", lines)
     index = folder / "index.sqlite"
-    memory = Remembering(index, corpus.workspace)
+    memory = AgentMemories(index, corpus.workspace)
     row: Row = {"lines": corpus.lines, "text MB": corpus.characters / 1e6}
     row["made"] = await _spent(memory.index.sync)
     row["no change"] = await _spent(memory.index.sync)
     memory_corpus.change(corpus, 0.05, 1)
     row["5 % changed"] = await _spent(memory.index.sync)
     row["words MB"] = await _closed(memory, index)
-    memory = Remembering(index, corpus.workspace)
+    memory = AgentMemories(index, corpus.workspace)
     row["vectors filled"] = await _spent(memory.fill)
     row["words and vectors MB"] = await _closed(memory, index)
-    memory = Remembering(index, corpus.workspace)
+    memory = AgentMemories(index, corpus.workspace)
     await memory.load_model()
     questions = corpus.questions[:QUESTIONS]
     for kind, queries, by_words in (
@@ -64,7 +64,7 @@ async def _spent(work: Callable[[], Awaitable[Any]]) -> float:
     return time.process_time() - began
 
 
-async def _closed(memory: Remembering, index: Path) -> float:
+async def _closed(memory: AgentMemories, index: Path) -> float:
     """Megabytes on the disk, with nothing left in the log."""
     await memory.close()
     return index.stat().st_size / 1e6

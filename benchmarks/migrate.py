@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from palinurus.domain.clock import SystemClock
-from palinurus.migrate.export.sinks import FolderSink
-from palinurus.migrate.export.tree import ExportedAgent, TreeWriter
-from palinurus.migrate.importer import Destination
-from palinurus.migrate.migration import Migration
-from palinurus.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.export_tree import ExportedAgent, TreeWriter
+from palinurus.extensions.migrate.exporter import SessionExporter
+from palinurus.extensions.migrate.import_store import Destination, ImportStore
+from palinurus.extensions.migrate.migration import Migration
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.storage.database import Database
-from palinurus.storage.exporting import SqliteExporter
-from palinurus.storage.importing import SqliteImporter
 
 WORDS = tuple("the boat lies at the quay and waits for wind while we mend sails and count ropes".split())  # noqa: SIM905
 
@@ -81,7 +79,7 @@ def _write(file: object, name: str, share: int, rng: random.Random) -> tuple[int
 async def migrate(root: Path, home: Path, *, apply: bool) -> float:
     home.mkdir(exist_ok=True)
     database = Database(home / "home.sqlite", "home")
-    importer = SqliteImporter(database, SystemClock())
+    importer = ImportStore(database, SystemClock())
     began = time.perf_counter()
     with OpenClawHome(root, root) as foreign:
         to = Destination({"main": home / "workspace"}, home / "skills")
@@ -115,8 +113,8 @@ def by_a_short_script(root: Path, target: Path) -> float:
 async def export(home: Path, into: Path) -> float:
     database = Database(home / "home.sqlite", "home")
     began = time.perf_counter()
-    writer = TreeWriter(SqliteExporter(database), FolderSink(into), SystemClock())
-    done = await writer.write([ExportedAgent("main", home / "workspace", is_default=True)], home / "skills", str(into))
+    writer = TreeWriter(SessionExporter(database), into, SystemClock())
+    done = await writer.write([ExportedAgent("main", home / "workspace", is_default=True)], home / "skills")
     took = time.perf_counter() - began
     print(f"  {done.sessions} sessions, {done.entries:,} entries", end="")
     await database.close()

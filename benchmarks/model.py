@@ -14,8 +14,7 @@ import time
 from collections.abc import Iterator
 
 import msgspec
-
-from palinurus.testing.wire import Behaviour, Json, Says, WireServer
+from tests.support.wire import Behaviour, Json, Says, WireServer
 
 DELTAS = "deltas wanted: "
 _WANTED = re.compile(rf"{DELTAS}(\d+)")

@@ -17,16 +17,15 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.windowed import WindowedProvider
+
 from benchmarks.figures import Figure
-from palinurus.context.epoch import EPOCH
-from palinurus.context.pruned import PRUNED
-from palinurus.domain.function_tool import tool
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.context.epoch import EPOCH, PRUNED
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import CompactionEntry, CustomEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls
-from palinurus.testing.windowed import WindowedProvider
 
 TURNS = 100
 WINDOW = 32_000

@@ -6,7 +6,6 @@ python benchmarks/skills.py --skills 1000
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import statistics
@@ -18,11 +17,8 @@ from pathlib import Path
 
 from palinurus.config.home import find_home
 from palinurus.config.load import load_config
-from palinurus.operations.config import Ground
-from palinurus.operations.skills import skills_known
 from palinurus.skills import catalog
-from palinurus.skills.opening import open_skills
-from palinurus.skills.watch import SkillWatch
+from palinurus.skills.skills import AgentSkills
 
 IN_ONE_PLACE = 190  # of the 200 that one place may have
 TEXT = """---
@@ -56,31 +52,18 @@ def in_a_new_process(env: dict[str, str], times: int) -> list[float]:
     return took
 
 
-async def in_a_running_one(env: dict[str, str], times: int, *, watched: bool) -> list[float]:
-    """What is believed for a quarter of a second is not believed here. Unwatched, every file is looked at each time."""
+def in_a_running_one(env: dict[str, str], times: int) -> list[float]:
+    """Each time every file is looked at: what is believed for a quarter of a second is not believed here."""
     catalog.BELIEVED_SECONDS = 0.0
-    ground = Ground(find_home(env), env)
-    loaded = load_config(ground.home, env)
-    watch = SkillWatch()
-    skills = open_skills(ground.home, skills_known(loaded, ground)["main"], env, watch=watch)
+    home = find_home(env)
+    skills = AgentSkills(home, load_config(home, env)).of("main")
     skills.listing()
-    if watched:
-        watch.start()
-        await _seen(watch, next(Path(env["HOME"]).glob("place-*")))
-        skills.listing()
     took = []
     for _ in range(times):
         began = time.perf_counter()
         skills.listing()
         took.append((time.perf_counter() - began) * 1000)
-    await watch.close()
     return took
-
-
-async def _seen(watch: SkillWatch, root: Path) -> None:
-    async with asyncio.timeout(30):
-        while watch.stamp(str(root)) is None:
-            await asyncio.sleep(0.05)
 
 
 def main() -> None:
@@ -94,8 +77,7 @@ def main() -> None:
         print(f"{asked.skills} skills, nothing kept: {cold:.0f} ms")
         for what, took in (
             ("a new process", in_a_new_process(env, 15)),
-            ("a running one", asyncio.run(in_a_running_one(env, 100, watched=True))),
-            ("the same unwatched", asyncio.run(in_a_running_one(env, 100, watched=False))),
+            ("a running one", in_a_running_one(env, 100)),
         ):
             print(f"{what}: median {statistics.median(took):.1f} ms, best {min(took):.1f} ms")
 

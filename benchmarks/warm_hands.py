@@ -14,23 +14,23 @@ from statistics import median
 from typing import Any
 
 from benchmarks import warm
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.clock import SystemClock, random_id
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolCall
-from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.ledger.chain import random_salt
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
+from palinurus.ledger.audit import random_salt
+from palinurus.ledger.audit_log import AuditLog
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.host import HostSandbox
-from palinurus.sandbox.sandbox import Command, Mount, Sandbox
-from palinurus.storage.approvals import SqliteApprovals, SqliteGrants
-from palinurus.storage.audit import SqliteAudit
+from palinurus.sandbox.sandbox import Sandbox, SandboxCommand, SandboxMount
 from palinurus.storage.database import Database
-from palinurus.tools.approvals.approval import Approvals
-from palinurus.tools.gate import Gate, Watch
-from palinurus.tools.policy.decide import Policy
-from palinurus.tools.registry import Registry
+from palinurus.tools.approvals.approval import Approvals, ApprovalStore
+from palinurus.tools.approvals.issuer import GrantIssuer
+from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grants import GrantStore
+from palinurus.tools.policy import Policy
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.settings import ExecSettings
 
 CALLS = 100  # in one measurement; the median counts
 COMMANDS = 10
@@ -44,11 +44,13 @@ async def read(run: ToolRun, path: str = "") -> ToolOutput:
 class Hands:
     def __init__(self, home: Path) -> None:
         self._database = Database(home / "home.sqlite", "home")
-        clock, grants = SystemClock(), SqliteGrants(self._database)
-        approvals = Approvals(SqliteApprovals(self._database), grants, clock, random_id, lambda _: ExecSettings())
-        audit = SqliteAudit(self._database, clock, random_salt)
-        self._registry = Registry([read])
-        self._gate = Gate(self._registry, Policy(), Watch(approvals, grants, audit, clock, lambda text: text))
+        clock, grants = SystemClock(), GrantStore(self._database)
+        approvals = Approvals(
+            ApprovalStore(self._database), GrantIssuer(grants, clock, random_id, lambda _: ExecSettings())
+        )
+        audit = AuditLog(self._database, clock, random_salt)
+        self._registry = ToolRegistry([read])
+        self._gate = Gate(self._registry, Policy(), GateServices(approvals, grants, audit, clock, lambda text: text))
         self._run = ToolRun(SessionKey.main(), "run", private=True)
         self._home = home
         self._walls: Sandbox = BubblewrapSandbox()
@@ -67,8 +69,8 @@ class Hands:
         return figures
 
     async def _spawned(self, place: Sandbox) -> float:
-        mounts = (Mount(self._home, str(self._home), writable=True),) if place is self._walls else ()
-        command = Command(("true",), str(self._home), {"PATH": "/usr/bin:/bin"}, mounts)
+        mounts = (SandboxMount(self._home, str(self._home), writable=True),) if place is self._walls else ()
+        command = SandboxCommand(("true",), str(self._home), {"PATH": "/usr/bin:/bin"}, mounts)
 
         async def run() -> Any:
             process = await place.start(command)

@@ -19,7 +19,6 @@ from operator import mul
 from pathlib import Path
 
 from benchmarks import warm
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import SystemClock
 from palinurus.memory.embedder import Space
 from palinurus.memory.embedders.embedded import EmbeddedModel
@@ -27,16 +26,17 @@ from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.search import MemorySearch
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import MemorySettings
+from palinurus.memory.store import MemoryStore
 
 STEP = 4_000  # vectors that are put away at once
 ROW = 500_000  # random numbers
 
 
-class Remembering:
+class AgentMemories:
     def __init__(self, index_path: Path, workspace: Path) -> None:
         settings, clock = MemorySettings(), SystemClock()
-        self._store = SqliteMemory(index_path)
+        self._store = MemoryStore(index_path)
         self._model = EmbeddedModel(idle_seconds=3600)
         self.index = MemoryIndex(self._store, Scanner(workspace, sources=settings.sources), clock, settings)
         self._search = MemorySearch(self.index, self._store, self._model, settings, clock)
@@ -79,14 +79,14 @@ def unit_vectors(space: Space) -> Iterator[bytes]:
         yield struct.pack(f"<{size}f", *[number / length for number in numbers])
 
 
-async def started(home: Path, workspace: Path) -> tuple[Remembering, int]:
+async def started(home: Path, workspace: Path) -> tuple[AgentMemories, int]:
     """A memory that is complete and closed down to its file once, and the size of that file."""
-    memory = Remembering(home / "index.sqlite", workspace)
+    memory = AgentMemories(home / "index.sqlite", workspace)
     await memory.index.sync()
     await memory.fill()
     await memory.close()
     size = (home / "index.sqlite").stat().st_size
-    memory = Remembering(home / "index.sqlite", workspace)
+    memory = AgentMemories(home / "index.sqlite", workspace)
     await memory.load_model()
     return memory, size
 

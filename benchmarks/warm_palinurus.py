@@ -12,16 +12,16 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import AssistantDelta
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, UserMessage
-from palinurus.wiring.runtime import Runtime
+from palinurus.runtime.runtime import Runtime
 
 
 async def _with_history(runtime: Runtime) -> str:
     """A session in which 50 messages were said: two by a turn, which opens the epoch, the others written down."""
     name = f"agent:main:explicit:{random_id()}"
-    run = await runtime.house.dispatcher.submit(Inbound("hello", random_id(), session_key=name))
+    run = await runtime.services.dispatcher.submit(Inbound("hello", random_id(), session_key=name))
     await run.wait(30)
-    session = await runtime.house.sessions.open(SessionKey.parse(name))
-    journal = runtime.house.turns.journal(session, await runtime.house.turns.view(session))
+    session = await runtime.services.sessions.open(SessionKey.parse(name))
+    journal = runtime.services.turns.history.journal(session, await runtime.services.turns.history.view(session))
     said = [
         AssistantMessage((Text(line["content"]),)) if line["role"] == "assistant" else UserMessage(line["content"])
         for line in warm.history(warm.HISTORY - 2)
@@ -32,7 +32,7 @@ async def _with_history(runtime: Runtime) -> str:
 
 async def _turn(runtime: Runtime, session: str) -> dict[str, float]:
     watch = warm.Stopwatch()
-    run = await runtime.house.dispatcher.submit(Inbound(warm.QUESTION, random_id(), session_key=session))
+    run = await runtime.services.dispatcher.submit(Inbound(warm.QUESTION, random_id(), session_key=session))
     watch.accepted()
     async with asyncio.timeout(30):
         async for event in run.events():

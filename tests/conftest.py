@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +15,10 @@ from palinurus.config.home import Home, find_home
 from palinurus.testing.clock import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 
-settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True)
-settings.load_profile("suite")
+# `make test` tries the same examples each time; `make soak` looks for new ones.
+settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True, derandomize=True)
+settings.register_profile("soak", settings.get_profile("suite"), derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 # A shell that starts us in the background has us ignore Ctrl-C, and whatever we start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,12 +12,11 @@ from palinurus.context.assemble import NO_RESULT, violations
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import StorageError
 from palinurus.domain.events import RunResult
-from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
+from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec, tool
+from palinurus.storage.jobs import Job, JobQueue
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls
-from palinurus.testing.stores import MemoryInbox
 
 WAIT = 30.0
 WEATHER = ToolSpec("weather", "Look at the sky.", {"type": "object", "properties": {}})
@@ -70,30 +69,29 @@ async def test_a_result_that_nobody_waits_for_any_more_is_kept_and_told(pal: Har
     assert [each.text for each in await pal.tool_results()] == ["sunny"]
 
 
-class LosesResults(MemoryInbox):
+class LosesResults(JobQueue):
     """Cannot keep the first result."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lose = 1
+    lose = 1
 
-    async def finish(self, result: RunResult, *further: Any) -> Any:
+    async def finish(self, held: Job, outcome: Any, *further: Any) -> Any:
         if self.lose:
             self.lose -= 1
             raise StorageError("the disk is full")
-        return await super().finish(result, *further)
+        return await super().finish(held, outcome, *further)
 
 
 @pytest.mark.parametrize("ours", [(), (call("read", "r1", path="SOUL.md"),)], ids=["alone", "beside-ours"])
 async def test_a_turn_that_asked_and_was_cut_off_asks_the_same_again(workspace: Path, ours: Any) -> None:
-    async with Harness(workspace, model=ScriptedProvider(), inbox=LosesResults()) as pal:
+    async with Harness(workspace, model=ScriptedProvider(), queue=LosesResults) as pal:
         pal.model.says(calls(*ours, call("weather", "c1")))
         lost = await submit(pal, "weather?")
         assert lost.status == "error"
         await pal.crash()
         await pal.idle()
-        (record,) = pal.inbox.records.values()  # type: ignore[attr-defined]
-        assert [each.id for each in record.result.calls] == ["c1"]
+        result = await pal.result(lost.run_id)
+        assert result is not None
+        assert [each.id for each in result.calls] == ["c1"]
         assert len(pal.model.requests) == 1
 
 
@@ -101,15 +99,16 @@ async def test_a_turn_that_asked_and_was_cut_off_asks_the_same_again(workspace: 
 async def test_a_lost_question_is_not_answered_with_what_came_later(workspace: Path, ours: Any) -> None:
     """Its client has brought the result, or somebody else has spoken; the first run still only asked."""
     for later in ({"results": (sunny(),)}, {"text": "something else"}):
-        async with Harness(workspace, model=ScriptedProvider(), inbox=LosesResults()) as pal:
+        async with Harness(workspace, model=ScriptedProvider(), queue=LosesResults) as pal:
             pal.model.says(calls(*ours, call("weather", "c1")), "A later answer.")
-            await submit(pal, "weather?")
+            lost = await submit(pal, "weather?")
             assert (await submit(pal, **later)).text == "A later answer."
             await pal.crash()
             await pal.idle()
-            first, _ = pal.inbox.records.values()  # type: ignore[attr-defined]
-            assert first.result.text == ""
-            assert [each.id for each in first.result.calls] == ["c1"]
+            first = await pal.result(lost.run_id)
+            assert first is not None
+            assert first.text == ""
+            assert [each.id for each in first.calls] == ["c1"]
 
 
 async def test_a_stop_while_our_tool_runs_leaves_no_call_open(workspace: Path) -> None:

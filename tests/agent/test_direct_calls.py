@@ -5,26 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from palinurus.agent.called import fitting_arguments
-from palinurus.agent.direct import SEE_REPLY, Told, as_told
-from palinurus.agent.loop import DIRECT, STOPPED, Loop
-from palinurus.agent.stop import Stop
+from palinurus.agent.gather import fitting_arguments
+from palinurus.agent.loop import DIRECT, SEE_REPLY, STOPPED, DirectReply, Loop, direct_reply
+from palinurus.agent.reply import Stop
 from palinurus.domain.events import AssistantDelta, RunEvent, ToolFinished, ToolStarted
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Image, Origin, Text, ToolCall, ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
+from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec, tool
 from palinurus.providers.provider import Head, ModelRequest
-from palinurus.skills.commands import Invoked
-from palinurus.skills.skill import Manifest, Skill
+from palinurus.skills.offer import SkillCall
+from palinurus.skills.skill import Skill, SkillManifest
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.provider import ScriptedProvider
-from palinurus.tools.registry import Registry
+from palinurus.tools.registry import ToolRegistry
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
 CALL = ToolCall("direct-run-1", "sail", {"to": "Ithaca"})
 REQUEST = ModelRequest("m", Head(""), (UserMessage("/sail Ithaca"),))
-CALLED = Invoked(Skill(Manifest("sails", "Sails."), "/x", "managed", "0"), "sails", "to Ithaca")
+CALLED = SkillCall(Skill(SkillManifest("sails", "Sails."), "/x", "managed", "0"), "sails", "to Ithaca")
 
 
 @tool("sail", "Set sail.")
@@ -54,7 +52,7 @@ class Nobody:
 
 def make(heard: list[RunEvent], stop: Stop | None = None) -> Loop:
     return Loop(
-        ScriptedProvider(), Registry([sail]), RUN, stop or Stop(), heard.append, FakeClock(), AsItIs(), Nobody()
+        ScriptedProvider(), ToolRegistry([sail]), RUN, stop or Stop(), heard.append, FakeClock(), AsItIs(), Nobody()
     )  # fmt: skip
 
 
@@ -62,7 +60,9 @@ async def said(
     loop: Loop, call: ToolCall = CALL, request: ModelRequest = REQUEST
 ) -> list[AssistantMessage | ToolResult]:
     whole = [message async for message in loop.direct(call, request)]
-    return [each for message in whole for each in (message.messages if isinstance(message, Told) else (message,))]
+    return [
+        each for message in whole for each in (message.messages if isinstance(message, DirectReply) else (message,))
+    ]
 
 
 async def test_the_result_is_the_reply_and_no_model_is_asked() -> None:
@@ -86,9 +86,9 @@ async def test_words_from_outside_do_not_pass_for_our_own() -> None:
 
 def test_a_picture_stays_with_the_result() -> None:
     reply, moon = AssistantMessage((Text("the moon"),)), Image("AA==", "image/png")
-    told = as_told(ToolResult("1", "look", (Text("the moon"), moon)), reply)
+    told = direct_reply(ToolResult("1", "look", (Text("the moon"), moon)), reply)
     assert told.messages == (ToolResult("1", "look", (Text(SEE_REPLY), moon)), reply)
-    assert as_told(ToolResult("1", "look", (moon,)), reply).result.content == (moon,)
+    assert direct_reply(ToolResult("1", "look", (moon,)), reply).result.content == (moon,)
 
 
 async def test_a_tool_that_says_nothing_still_has_a_reply() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from palinurus.agent import loop as loop_module
 from palinurus.agent.loop import STOPPED, Loop
-from palinurus.agent.stop import Stop, Stopped
+from palinurus.agent.reply import Stop, Stopped
 from palinurus.context.assemble import violations
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.events import (
@@ -23,14 +23,21 @@ from palinurus.domain.events import (
     ToolFinished,
     ToolStarted,
 )
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, ToolResult, Usage, UserMessage
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyEvent, TextDelta, ThinkingTextDelta
+from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
+from palinurus.providers.provider import (
+    Head,
+    ModelRequest,
+    ReplyDone,
+    ReplyEvent,
+    ReplyNotice,
+    TextDelta,
+    ThinkingTextDelta,
+)
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, fails
-from palinurus.tools.registry import Registry
+from palinurus.tools.registry import ToolRegistry
 
 REQUEST = ModelRequest("m", Head("be kind"), (UserMessage("hi"),))
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
@@ -75,7 +82,7 @@ class Scene:
         self.stop = Stop()
         self.provider = provider
         self.clock = FakeClock()
-        self.loop = Loop(provider, Registry(tools), RUN, self.stop, self.events.append, self.clock, pen, Nobody())
+        self.loop = Loop(provider, ToolRegistry(tools), RUN, self.stop, self.events.append, self.clock, pen, Nobody())
         self.heard: list[AssistantMessage | ToolResult] = []
 
     async def play(self) -> list[AssistantMessage | ToolResult]:
@@ -102,7 +109,7 @@ async def test_a_model_call_is_told_with_who_answered_how_soon_and_for_how_much(
         async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
             scene.clock.advance(seconds=1)
             yield TextDelta("I beg")
-            yield Notice("overloaded; going on with local/small", discard=True)
+            yield ReplyNotice("overloaded; going on with local/small", discard=True)
             scene.clock.advance(seconds=2)
             yield ThinkingTextDelta("hm")
             scene.clock.advance(seconds=4)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.agent.streamed import LONGEST_WORD, Streamed
+from palinurus.agent.reply import LONGEST_WORD, ReplyText
 from palinurus.config.secrets import Redactor
 from palinurus.testing.harness import Harness
 
@@ -24,9 +24,9 @@ def redact(text: str) -> str:
 
 def shown(pieces: list[str]) -> list[str]:
     out: list[str] = []
-    streamed = Streamed(redact, out.append)
+    streamed = ReplyText(redact, out.append)
     for piece in pieces:
-        streamed.hear(piece)
+        streamed.add(piece)
     streamed.end()
     return out
 
@@ -37,8 +37,8 @@ def test_words_are_shown_as_they_become_whole() -> None:
 
 def test_scripts_without_spaces_are_not_held_back() -> None:
     out: list[str] = []
-    streamed = Streamed(redact, out.append)
-    streamed.hear("我的自行车")
+    streamed = ReplyText(redact, out.append)
+    streamed.add("我的自行车")
     assert out == ["我的自行车"]
 
 
@@ -53,10 +53,10 @@ def test_a_reply_that_only_begins_like_silence_is_shown_whole() -> None:
 
 def test_what_belongs_to_an_attempt_that_was_given_up_is_forgotten() -> None:
     out: list[str] = []
-    streamed = Streamed(redact, out.append)
-    streamed.hear("half a wo")
+    streamed = ReplyText(redact, out.append)
+    streamed.add("half a wo")
     streamed.discard()
-    streamed.hear("again")
+    streamed.add("again")
     streamed.end()
     assert out == ["half a ", "again"]
     assert streamed.text == "again"
@@ -92,9 +92,9 @@ def test_the_work_grows_with_the_text_however_it_is_cut(
     pieces = [text[at : at + size] for at in range(0, len(text), size)]
     out: list[str] = []
     with cpu_limit(15):
-        streamed = Streamed(Redactor(["a configured one"]).redact, out.append)
+        streamed = ReplyText(Redactor(["a configured one"]).redact, out.append)
         for piece in pieces:
-            streamed.hear(piece)
+            streamed.add(piece)
         streamed.end()
     assert streamed.text == text
     assert out or not text.strip() or text.strip() == "NO_REPLY"

@@ -27,6 +27,7 @@ from msgspec import Struct
 from serving import PATIENCE, Visitor
 
 from palinurus.testing.pytest_plugin import watched_child
+from support import TESTS
 
 PAL = Path(sys.executable).with_name("pal")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -209,8 +210,8 @@ def set_up(root: Path, base_url: str, gateway: dict[str, Any], more: dict[str, A
 
 @contextmanager
 def _model() -> Iterator[str]:
-    words = [sys.executable, "-m", "palinurus.testing.wire", "--reply", "aye"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    words = [sys.executable, "-m", "support.wire", "--reply", "aye"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=TESTS)
     try:
         assert process.stdout is not None
         yield process.stdout.readline().strip()

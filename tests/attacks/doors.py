@@ -57,16 +57,17 @@ METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
         chat.history
-        commands.list context.show delivery.list health logs.tail mcp.list memory.collections.list memory.get
+        commands.list context.show delivery.list health jobs.list logs.tail mcp.list memory.collections.list
+        memory.get
         memory.said memory.search memory.status models.list models.status runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list
         status status.session tools.catalog tools.effective tools.explain tools.list
         usage.cost usage.series usage.status usage.totals sessions.export workspace.diff workspace.list workspace.log
         workspace.read""",
-    "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry mcp.test memory.index
-        models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete sessions.patch
-        sessions.reset sessions.send skills.draft tools.invoke""",
+    "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry jobs.drop jobs.retry
+        mcp.test memory.index models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete
+        sessions.patch sessions.reset sessions.send skills.draft tools.invoke""",
     "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust exec.approval.get
         exec.approval.list
         exec.approval.resolve exec.approval.waitDecision""",

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from palinurus.testing.wire import Calls, Json, Says, WireServer
+from support.wire import Calls, Json, Says, WireServer
 
 PAL = Path(sys.executable).with_name("pal")
 PATIENCE = 60.0  # of every process here: only spent when something is wrong, or the machine is very busy

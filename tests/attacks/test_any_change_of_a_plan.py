@@ -26,10 +26,11 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import PATH, Bench, a_run
 
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.domain.tool import Prepared
-from palinurus.tools.exec.exec import exec_tools
+from palinurus.domain.tool import PreparedCall
+from palinurus.tools.exec.tools import exec_tools
+from palinurus.tools.settings import ExecSettings
+from support import SOAK
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a folder is compared by its name")
 
@@ -331,7 +332,7 @@ async def ask_change_and_start(asked: Asked, changes: list[Change], root: Path) 
     except BadRequest:
         event("there is no such program there")
         return
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     assert prepared.ask
     let_time_pass(world)
     made = [change for change in changes if apply(change, world)]
@@ -396,7 +397,7 @@ def test_after_any_change_what_was_shown_is_done_or_refused(plan: tuple[Asked, l
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(ANY, max_examples=600)
+@settings(ANY, max_examples=600 if SOAK else 120)
 @given(PLANS)
 def test_after_any_change_of_many_what_was_shown_is_done_or_refused(plan: tuple[Asked, list[Change]]) -> None:
     check(*plan)

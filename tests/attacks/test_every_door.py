@@ -13,10 +13,10 @@ from serving import Running, Visitor, request, running
 from starlette.routing import Route, WebSocketRoute
 
 from palinurus.config.home import Home
-from palinurus.gateway.talk.methods import Methods
+from palinurus.gateway.websocket.methods import Methods
 from palinurus.operations.scopes import SCOPES
-from palinurus.wiring.gateway import METHODS as OWN
-from palinurus.wiring.gateway import TABLE
+from palinurus.runtime.gateway import METHODS as OWN
+from palinurus.runtime.gateway import TABLE
 
 pytestmark = pytest.mark.slow
 

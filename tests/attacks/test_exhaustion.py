@@ -21,12 +21,12 @@ import pytest
 from besieged import Besieged, besieged
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "faults"))
-from homes import PalHome, parrot
 from serving import request
 from small_disk import SmallDisk, small_disk
 
-from palinurus.testing.behaviours import Calls
-from palinurus.testing.wire import WireServer
+from homes import PalHome, parrot
+from support.behaviours import Calls
+from support.wire import WireServer
 
 SECONDS = 60.0
 MIB = 1024 * 1024

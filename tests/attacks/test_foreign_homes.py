@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hostile_model import HostileHome
 
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 

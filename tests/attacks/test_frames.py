@@ -15,11 +15,11 @@ from rawsocket import BINARY, CLOSE, CONT, PING, PONG, RawSocket, asked, frame, 
 from serving import PATIENCE, Running, Visitor, running
 
 from palinurus.config.home import Home
-from palinurus.gateway.frames.hub import EVERYTHING, MOST_SESSIONS, Hub
-from palinurus.gateway.frames.protocol import MAX_FIRST_FRAME, MAX_FRAME
-from palinurus.gateway.talk import requests, socket
-from palinurus.gateway.talk.methods import Method, Talk
-from palinurus.wiring import gateway as wiring
+from palinurus.gateway.hub import EVERYTHING, MOST_SESSIONS, Hub
+from palinurus.gateway.protocol import MAX_FIRST_FRAME, MAX_FRAME
+from palinurus.gateway.websocket import requests, socket
+from palinurus.gateway.websocket.methods import ClientSession, Method
+from palinurus.runtime import gateway as wiring
 
 pytestmark = pytest.mark.slow
 
@@ -265,7 +265,7 @@ class Nothing(msgspec.Struct, frozen=True):
 async def served(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     go_on = asyncio.Event()
 
-    async def wait(_: Talk, __: Nothing) -> dict[str, int]:
+    async def wait(_: ClientSession, __: Nothing, ___: str) -> dict[str, int]:
         await asyncio.wait_for(go_on.wait(), PATIENCE)
         return {}
 
@@ -292,7 +292,7 @@ async def test_a_stranger_who_takes_his_time_is_shown_out(served: Running, monke
     monkeypatch.setattr(socket, "CONNECT_SECONDS", 0.2)
     raw = await RawSocket.open(served.port)
     slow = asyncio.create_task(_drip(raw, frame(asked("connect", auth={"token": served.token}))))
-    assert b"said nothing" in await raw.rest()
+    assert b"connect did not arrive in time" in await raw.rest()
     slow.cancel()
 
 
@@ -307,7 +307,7 @@ def test_who_listens_to_ever_more_sessions_is_not_remembered_for_all() -> None:
         def __init__(self) -> None:
             self.heard: list[str] = []
 
-        def hear(self, event: str, payload: msgspec.Raw) -> None:
+        def send_event(self, event: str, payload: msgspec.Raw) -> None:
             self.heard.append(event)
 
     hub, ear, other = Hub(), Ear(), Ear()

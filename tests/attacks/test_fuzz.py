@@ -96,7 +96,7 @@ async def one_life(here: Besieged, seed: int, rounds: int, until: float) -> int:
                 while (told := await raw.next()) is not None and told[0] != CLOSE:
                     heard += told[1]
         raw.close()
-        assert b"mistake of the gateway" not in heard, f"seed {seed}, connection {lived}: {data!r}"
+        assert b"error in the gateway" not in heard, f"seed {seed}, connection {lived}: {data!r}"
     return lived
 
 

@@ -16,10 +16,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import PATH, Bench, a_run, nothing_is_left, until, working_bubblewrap
 
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import NotFound, SandboxError
 from palinurus.sandbox.host import HostSandbox
-from palinurus.tools.grants.grants import Grant
+from palinurus.tools.grants import Grant
+from palinurus.tools.settings import ExecSettings
 
 __all__ = ["nothing_is_left"]
 
@@ -130,8 +130,8 @@ async def test_a_grant_that_is_withdrawn_meanwhile_covers_no_further_step(worksp
     [
         ("sh -c 'git add sub; git status'", "without `sh -c`"),
         ("nice sh -c 'git add sub && git status'", "without `sh -c`"),
-        ("git add sub | git status", "starts git twice at once"),
-        ("git add sub | nice git status", "starts git twice at once"),
+        ("git add sub | git status", "starts git twice at the same time"),
+        ("git add sub | nice git status", "starts git twice at the same time"),
     ],
 )
 async def test_what_nobody_can_look_at_in_between_asks(workspace: Path, command: str, why: str) -> None:
@@ -197,7 +197,7 @@ async def test_a_file_that_became_a_link_out_is_not_printed_because_it_once_was_
     assert not (await bench.prepare(command=command)).ask
     (workspace / "notes.md").unlink()
     (workspace / "notes.md").symlink_to("../id_rsa")
-    assert "leads out of the workspace by a link" in (await bench.prepare(command=command)).ask
+    assert "leads out of the workspace through a link" in (await bench.prepare(command=command)).ask
 
 
 async def test_of_several_arguments_none_becomes_a_link_out_unseen(workspace: Path) -> None:
@@ -208,7 +208,7 @@ async def test_of_several_arguments_none_becomes_a_link_out_unseen(workspace: Pa
     assert prepared.ask
     (workspace / "notes.md").unlink()
     (workspace / "notes.md").symlink_to(workspace.parent / "victim")
-    with pytest.raises(SandboxError, match="leads elsewhere by now"):
+    with pytest.raises(SandboxError, match="now leads elsewhere"):
         await prepared.run()
     assert not bench.started
 
@@ -221,7 +221,7 @@ async def test_a_step_that_makes_a_link_does_not_help_the_next_one(workspace: Pa
     subprocess.run(packed, check=True, timeout=20)
     bench = bench_of(workspace, ("tar xf a.tar", "cat *"))
     text = await bench.runs("tar xf a.tar && cat notes.md")
-    assert "not run from here on: notes.md leads out of the workspace by a link" in text
+    assert "not run from here on: notes.md leads out of the workspace through a link" in text
     assert "s3cret" not in text
 
 
@@ -239,7 +239,7 @@ async def test_a_folder_that_was_swapped_while_a_person_was_asked_is_not_entered
     assert prepared.ask
     (workspace / "build").rename(workspace / "old")
     (workspace / "build").symlink_to(photos)
-    with pytest.raises(SandboxError, match="build is another folder than the one that was looked at"):
+    with pytest.raises(SandboxError, match="build is not the folder that was inspected"):
         await prepared.run()
     assert (photos / "a").exists()
     assert not bench.started
@@ -255,7 +255,7 @@ async def test_the_folder_is_compared_once_more_where_the_command_starts(workspa
     command = bench.started[0]
     (workspace / "build").rmdir()
     (workspace / "build").symlink_to(photos)
-    with pytest.raises(SandboxError, match="another folder"):
+    with pytest.raises(SandboxError, match="not the folder that was inspected"):
         await HostSandbox().start(command)
     (workspace / "build").unlink()
     with pytest.raises(NotFound, match="there is no directory"):
@@ -272,7 +272,7 @@ async def test_between_two_steps_the_folder_stays_the_same_too(workspace: Path) 
     job = bench.processes.of(a_run().key)[0]
     assert await job.wait(60)
     assert "not run from here on" in (text := job.news())
-    assert "build is another folder" in text
+    assert "build is not the folder" in text
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_a_file_that_a_shell_string_names_is_part_of_what_was_seen(
         (workspace / name).write_text("echo evil\n")
     else:
         (workspace / name).symlink_to(workspace.parent / "victim")
-    with pytest.raises(SandboxError, match=f"{name} was changed since it was looked at"):
+    with pytest.raises(SandboxError, match=f"{name} has changed since it was inspected"):
         await prepared.run()
     assert not bench.started
 
@@ -353,8 +353,8 @@ async def test_two_granted_gits_run_one_after_the_other(workspace: Path, monkeyp
     await bench.use(bench.exec, command="git tag -a x -F gate", background=True)
     job = bench.processes.of(a_run().key)[0]
     with monkeypatch.context() as patience:
-        patience.setattr("palinurus.tools.exec.steps.PATIENCE_SECONDS", 0.05)
-        with pytest.raises(SandboxError, match="another granted command is still at work on a repository"):
+        patience.setattr("palinurus.tools.exec.exec.REPOSITORY_SECONDS", 0.05)
+        with pytest.raises(SandboxError, match="another granted command is still using a repository"):
             await bench.use(bench.exec, command="git status")
     assert "figs" in str((await bench.approved(command="cat notes.md")).content)  # others need not wait
     (workspace / "gate").write_text("a tag\n")

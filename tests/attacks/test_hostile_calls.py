@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hostile_model import HostileHome
 
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 

@@ -17,23 +17,21 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import Bench, nothing_is_left
 
-from palinurus.config.compacting import StartupSettings
+from palinurus.context.daily_notes import NoteFiles
 from palinurus.context.flush import QUESTION
-from palinurus.context.placing import Placing
-from palinurus.domain.function_tool import tool
+from palinurus.context.settings import StartupSettings
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, Origin, ToolCall, ToolResult
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
-from palinurus.testing.hands import MemoryFileOrigins
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, says
-from palinurus.tools.files.edits import edit_tools
-from palinurus.tools.files.find import find_tool
-from palinurus.tools.files.patch import patch_tool
-from palinurus.tools.grants.trust import trust_draft
+from palinurus.tools.approvals.issuer import GrantTerms
+from palinurus.tools.files.tools import edit_tools, find_tool, patch_tool
+from palinurus.tools.grants import trust_draft
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.file_origins import FileOrigins
+from palinurus.workspace.file_origins import FileOrigins, FileOriginStore
 from palinurus.workspace.files import WorkspaceFiles
 
 __all__ = ["nothing_is_left"]
@@ -53,7 +51,7 @@ async def adjust(run: ToolRun) -> ToolOutput:
     return ToolOutput("changed")
 
 
-def a_house(workspace: Path, store: MemoryFileOrigins) -> Harness:
+def a_house(workspace: Path, store: FileOriginStore) -> Harness:
     """One process on this workspace. Everything but the store ends with it."""
     origins = FileOrigins(store)
     files = WorkspaceFiles(Boundary(workspace), origins)
@@ -67,19 +65,19 @@ def a_house(workspace: Path, store: MemoryFileOrigins) -> Harness:
         bench.exec,
         bench.process,
     )
-    house = Harness(workspace, files=files, tools=tools)
-    agent = house.agents.agent
-    house.agents.agent = msgspec.structs.replace(agent, startup=StartupSettings())
-    return house
+    services = Harness(workspace, files=files, tools=tools)
+    agent = services.agents.agent
+    services.agents.agent = msgspec.structs.replace(agent, startup=StartupSettings())
+    return services
 
 
 @pytest.fixture
-def store() -> MemoryFileOrigins:
-    return MemoryFileOrigins()
+def store() -> FileOriginStore:
+    return FileOriginStore(MemoryDatabase())
 
 
 @pytest.fixture
-async def pal(workspace: Path, store: MemoryFileOrigins) -> AsyncIterator[Harness]:
+async def pal(workspace: Path, store: FileOriginStore) -> AsyncIterator[Harness]:
     async with a_house(workspace, store) as whole:
         yield whole
 
@@ -149,7 +147,7 @@ async def test_a_file_that_was_written_after_reading_a_page_is_the_pages(pal: Ha
 async def test_trust_in_a_folder_is_not_for_what_an_untrusted_run_has_written_there(pal: Harness) -> None:
     key = SessionKey.main("main")
     drafts = [trust_draft("file:notes/"), trust_draft("file:notes/page.txt")]
-    await pal.approvals.granting.give(await pal.approvals.granting.drawn_up(drafts, session_key=str(key), by="owner"))
+    await pal.approvals.issuer.issue(GrantTerms(drafts), session_key=str(key), by="owner")
     await poisoned(pal, call("write", path="notes/page.txt", content=f"{ORDER}\n"))
     assert await asks(pal, READERS["read"])
     await pal.hears("/new")
@@ -183,7 +181,7 @@ async def test_under_another_name_it_is_still_the_pages(pal: Harness, workspace:
     assert await asks(pal, call("read", path=place))
 
 
-async def test_after_a_restart_it_is_still_the_pages(workspace: Path, store: MemoryFileOrigins) -> None:
+async def test_after_a_restart_it_is_still_the_pages(workspace: Path, store: FileOriginStore) -> None:
     async with a_house(workspace, store) as first:
         await poisoned(first, call("write", path="page.txt", content=ORDER))
     async with a_house(workspace, store) as second:
@@ -378,7 +376,7 @@ async def test_a_models_notes_say_so_when_only_a_summary_still_holds_the_page(pa
         return Reply("- The owner moved the boat to pier 4" if asked else "I see.")
 
     pal.model = ScriptedProvider(otherwise=model)
-    pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+    pal.turns.maintenance.place_notes = NoteFiles(pal.sessions, lambda _: pal.files.boundary, pal.clock)
     await answered(pal, call("web_fetch"))
     await pal.hears("thank you")
     assert "ompacted" in (await pal.hears("/compact")).text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hostile_model import HostileHome
 
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ async def test_a_database_that_is_no_file_is_neither_waited_for_nor_a_traceback(
             done = await home.pal(*command)
             assert done.returncode != 0, done
             assert "Traceback" not in done.stderr, done
-            assert "is no regular file" in done.stdout + done.stderr, done
+            assert "is not a regular file" in done.stdout + done.stderr, done
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder"])

@@ -8,7 +8,8 @@ import pytest
 from besieged import Besieged, exchange, siege, statuses
 from serving import Visitor, request, upgrade
 
-from palinurus.gateway.door.guard import Refused, place_of
+from palinurus.gateway.auth.errors import Refused
+from palinurus.gateway.auth.guard import server_address
 
 pytestmark = pytest.mark.slow
 
@@ -195,14 +196,14 @@ async def test_what_a_page_elsewhere_draws_in_without_an_origin_is_refused(
 
 def test_on_a_network_names_stay_refused_and_addresses_are_welcome() -> None:
     """Bound to all addresses: any address is ours, and no name is that DNS could be made to say."""
-    place = place_of(8, ["pal.lan"], any_address=True)
+    place = server_address(8, ["pal.lan"], any_address=True)
     for host in ("192.168.1.5:8", "[fe80::1]:8", "127.0.0.1:8", "pal.lan", "pal.lan:8"):
         place.check({"host": host, "origin": f"http://{host}"})
     for host in ("rebound.example:8", "192.168.1.5.rebound.example:8", "192.168.1.5", "192.168.1.5:9", "localhost.:8"):
-        with pytest.raises(Refused, match="not called"):
+        with pytest.raises(Refused, match="does not have the name"):
             place.check({"host": host})
     for origin in ("http://192.168.1.6:8", "http://rebound.example:8", "https://192.168.1.5:8", "null"):
-        with pytest.raises(Refused, match="may not speak"):
+        with pytest.raises(Refused, match="may not use"):
             place.check({"host": "192.168.1.5:8", "origin": origin})
 
 

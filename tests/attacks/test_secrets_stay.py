@@ -17,9 +17,9 @@ from doors import methods, routes
 from serving import PATIENCE, Key, Visitor, request, upgrade
 from test_traversal import plain, texts
 
-from palinurus.gateway.talk.methods import Methods
-from palinurus.wiring.gateway import METHODS as OWN
-from palinurus.wiring.gateway import TABLE
+from palinurus.gateway.websocket.methods import Methods
+from palinurus.runtime.gateway import METHODS as OWN
+from palinurus.runtime.gateway import TABLE
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,14 @@ import httpcore2
 import msgspec
 import pytest
 
-from palinurus.config.handling import FetchSettings, SearchSettings
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls, says
-from palinurus.tools.files.edits import edit_tools
+from palinurus.tools.files.tools import edit_tools
+from palinurus.tools.settings import FetchSettings, SearchSettings
 from palinurus.tools.web.addresses import find_addresses
 from palinurus.tools.web.tools import web_tools
 from palinurus.workspace.boundary import Boundary
@@ -101,7 +100,7 @@ async def asked(pal: Harness) -> str:
         while not (pending := await pal.approvals.pending()):
             await asyncio.sleep(0)
     (approval,) = pending
-    assert "stands neither in your words nor in what was read" in approval.reason
+    assert "is neither in your messages nor in the text that was read" in approval.reason
     return approval.id
 
 
@@ -238,7 +237,7 @@ async def test_a_named_host_does_not_send_on_what_the_model_put_into_the_path(pa
     assert "http://mine.example/new" in net.asked  # the host's own word, with nothing of the model's in it
     refused = (await pal.tool_results())[1]
     assert refused.is_error
-    assert "stands neither in your words" in refused.text
+    assert "is neither in your messages" in refused.text
 
 
 async def test_where_others_listen_there_is_nothing_private_to_send(pal: Harness, net: Net) -> None:

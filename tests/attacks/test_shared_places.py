@@ -9,7 +9,7 @@ import pytest
 from hostile_model import HostileHome
 
 from palinurus.domain.keys import SessionKey
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 

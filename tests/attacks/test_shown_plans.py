@@ -16,19 +16,21 @@ from msgspec import structs
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools" / "exec"))
 from exec_bench import Bench, a_run, nothing_is_left
 
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.domain.events import ApprovalAsked, RunEvent
 from palinurus.domain.messages import ToolCall
-from palinurus.domain.tool import Prepared
-from palinurus.testing.hands import MemoryApprovals, MemoryAudit
-from palinurus.tools.approvals.approval import Approvals
+from palinurus.domain.tool import PreparedCall
+from palinurus.ledger.audit_log import AuditLog
+from palinurus.storage.database import MemoryDatabase
+from palinurus.tools.approvals.approval import Approvals, ApprovalStore
+from palinurus.tools.approvals.issuer import GrantIssuer
 from palinurus.tools.approvals.rendering import render_plan
-from palinurus.tools.exec.exec import exec_tools
 from palinurus.tools.exec.snapshot import MOST_HELD
-from palinurus.tools.gate import Gate, Watch
-from palinurus.tools.policy.decide import Policy, Rules
+from palinurus.tools.exec.tools import exec_tools
+from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.policy import Policy, Rules
+from palinurus.tools.settings import ExecSettings
 
 __all__ = ["nothing_is_left"]
 
@@ -89,7 +91,7 @@ async def test_whatever_a_command_names_is_part_of_what_was_seen(
             (workspace / name).symlink_to(workspace.parent / "victim")
         else:
             (workspace / name).write_text("evil\n")
-    with pytest.raises(SandboxError, match=f"{name} (was changed|leads elsewhere)"):
+    with pytest.raises(SandboxError, match=f"{name} (has changed|now leads elsewhere)"):
         await prepared.run()
     assert not bench.started
 
@@ -132,7 +134,7 @@ async def test_what_a_pattern_stands_for_is_part_of_what_was_seen(workspace: Pat
     (workspace.parent / "victim").write_text("1")
     bench = Bench(workspace, ASKS)
     prepared = await bench.prepare(command=command.format(root=workspace))
-    assert any("stands for 1: " in each and "a.log" in each for each in prepared.plan.patterns)
+    assert any("matches 1: " in each and "a.log" in each for each in prepared.plan.patterns)
     for place in places:
         if change == "new":
             (place / "b.log").write_text("")
@@ -145,7 +147,7 @@ async def test_what_a_pattern_stands_for_is_part_of_what_was_seen(workspace: Pat
             (place / "a.log").write_text("1")
         if change == "link":
             (place / "a.log").symlink_to(workspace.parent / "victim")
-    said = r"[ab]\.log (is new|is gone|was changed|leads elsewhere)"
+    said = r"[ab]\.log (is new|is gone|has changed|now leads elsewhere)"
     with pytest.raises(SandboxError, match=said):
         await prepared.run()
     assert not bench.started
@@ -166,7 +168,7 @@ async def test_a_program_that_a_shell_would_find_is_part_of_what_was_seen(
     exec_, _ = exec_tools(structs.replace(bench.desk, path=f"{first}:{second}:{bench.desk.path}"))
     assert exec_.prepare is not None
     prepared = await exec_.prepare(a_run(), {"command": command})
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     if change == "edited":
         let_time_pass(program)
         program.write_text("#!/bin/sh\necho evil\n")
@@ -176,7 +178,7 @@ async def test_a_program_that_a_shell_would_find_is_part_of_what_was_seen(
     else:
         (first / "prog").write_text("#!/bin/sh\necho evil\n")
         (first / "prog").chmod(0o755)
-    with pytest.raises(SandboxError, match="prog was changed since it was looked at"):
+    with pytest.raises(SandboxError, match="prog has changed since it was inspected"):
         await prepared.run()
     assert not bench.started
 
@@ -186,8 +188,8 @@ async def test_a_pattern_that_stands_for_the_same_files_is_done_and_was_shown(wo
         (workspace / name).write_text("")
     bench = Bench(workspace, ASKS)
     prepared = await bench.prepare(command="rm *.log")
-    assert prepared.plan.patterns == ("*.log stands for 2: a.log, b.log",)
-    assert "files     *.log stands for 2: a.log, b.log" in render_plan(prepared.plan)
+    assert prepared.plan.patterns == ("*.log matches 2: a.log, b.log",)
+    assert "files     *.log matches 2: a.log, b.log" in render_plan(prepared.plan)
     (workspace / "d.txt").write_text("")
     (workspace / ".e.log").write_text("")
     assert "[exit 0" in str((await prepared.run()).content)
@@ -204,7 +206,7 @@ async def test_a_file_that_comes_and_goes_never_hits_the_moment_in_which_a_patte
         with pytest.raises(SandboxError, match="--checkpoint-action=exec=x is new"):
             await prepared.run()
     (workspace / "--checkpoint-action=exec=x").unlink()
-    with pytest.raises(SandboxError, match="workspace, where a shell will look for files, was changed since"):
+    with pytest.raises(SandboxError, match="workspace, where a shell will look for files, has changed since"):
         await shell.run()
     assert "a.log\n[exit 0" in str((await plain.run()).content)
     assert bench.started[0].argv[1:] == ("a.log",)
@@ -216,7 +218,7 @@ async def test_the_shell_of_a_command_does_not_find_more_either(workspace: Path,
     prepared = await bench.prepare(command=command)
     (workspace / "a.log").write_text("")
     (workspace / "a.log").unlink()
-    with pytest.raises(SandboxError, match="where a shell will look for files, was changed since"):
+    with pytest.raises(SandboxError, match="where a shell will look for files, has changed since"):
         await prepared.run()
     assert not bench.started
 
@@ -272,7 +274,7 @@ async def test_a_pattern_for_more_than_can_be_watched_is_refused(
     bench = Bench(workspace, ASKS)
     for number in range(4):
         (workspace / f"{number}.log").write_text("")
-    with pytest.raises(BadRequest, match=r"\*\.log stands for too many files to watch"):
+    with pytest.raises(BadRequest, match=r"\*\.log matches too many files to watch"):
         await bench.prepare(command="rm *.log")
     assert (await bench.prepare(command="rm 1*.log")).ask
 
@@ -289,7 +291,7 @@ async def test_a_folder_that_was_made_anew_is_another_one_though_it_has_the_same
         (workspace / "build").rmdir()
         (workspace / "build").mkdir()
     (workspace / "build" / "a").write_text("")
-    with pytest.raises(SandboxError, match="build is another folder"):
+    with pytest.raises(SandboxError, match="build is not the folder"):
         await prepared.run()
     assert (workspace / "build" / "a").exists()
 
@@ -303,8 +305,12 @@ class Person:
         self.going: asyncio.Task[Any] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         settings = ExecSettings(approval_timeout_sec=0.01 if answer == "expire" else 60.0)
-        self.approvals = Approvals(MemoryApprovals(), bench.grants, bench.clock, random_id, lambda _: settings)
-        watch = Watch(self.approvals, bench.grants, MemoryAudit(bench.clock, random_id), bench.clock, str)
+        self.approvals = Approvals(
+            ApprovalStore(MemoryDatabase()), GrantIssuer(bench.grants, bench.clock, random_id, lambda _: settings)
+        )
+        watch = GateServices(
+            self.approvals, bench.grants, AuditLog(MemoryDatabase(), bench.clock, random_id), bench.clock, str
+        )
         self.gate = Gate(bench.registry, Policy(everybody=Rules(profile="full")), watch)
         self.workspace = bench.workspace
 
@@ -378,9 +384,9 @@ async def test_a_folder_that_went_away_and_came_back_is_not_trusted(
     [
         ("allow", "[exit 0"),
         ("deny", "the owner said no"),
-        ("expire", "nobody answered in time"),
+        ("expire", "not answered in time"),
         ("cancel", "cancelled"),
-        ("fail", "f0 was changed since it was looked at"),
+        ("fail", "f0 has changed since it was inspected"),
     ],
 )
 async def test_a_plan_holds_few_descriptors_and_only_until_its_question_is_settled(

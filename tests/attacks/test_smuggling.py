@@ -75,7 +75,7 @@ async def test_a_request_that_means_two_things_is_none_and_what_follows_is_not_r
             assert statuses(heard) == [400], (name, heard)
             told = json.loads(heard.rpartition(b"\r\n\r\n")[2])
             assert told["status"] == 400, name
-    assert gateway.logged("this is no HTTP request")
+    assert gateway.logged("this is not an HTTP request")
 
 
 async def test_a_head_that_is_too_long_is_refused(gateway: Besieged) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hostile_model import PAL, PATIENCE, HostileHome
 
-from palinurus.cli.output import harmless
-from palinurus.testing.wire import Answers, Says, WireServer
+from palinurus.cli.shell import harmless
+from support.wire import Answers, Says, WireServer
 
 pytestmark = pytest.mark.slow
 

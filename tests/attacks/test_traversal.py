@@ -13,9 +13,9 @@ from besieged import Besieged, siege
 from doors import methods
 from serving import request
 
-from palinurus.gateway.talk.methods import Methods
-from palinurus.wiring.gateway import METHODS as OWN
-from palinurus.wiring.gateway import TABLE
+from palinurus.gateway.websocket.methods import Methods
+from palinurus.runtime.gateway import METHODS as OWN
+from palinurus.runtime.gateway import TABLE
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from doors import routes
 from serving import PATIENCE, Key, Running, Visitor, request, running, upgrade
 
 from palinurus.config.home import Home
-from palinurus.gateway.door import guard
-from palinurus.gateway.door.guard import GUESSES
+from palinurus.gateway.auth import guard
+from palinurus.gateway.auth.guard import GUESSES
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +200,7 @@ async def test_a_rotated_token_is_dead_at_once_everywhere(gateway: Besieged) -> 
     async with siege(gateway):
         new = (await owner.ask("gateway.tokens.rotate", token="turning")).payload["secret"]
         assert (await request(gateway.port, "/v1/models", **said)).status in (401, 429)
-        assert await listening.closed() == (1008, "this credential is no longer good")
+        assert await listening.closed() == (1008, "this credential is no longer valid")
         late = await Visitor.arrive(gateway.ws)
         assert (await late.connect(old)).code in ("UNAUTHORIZED", "RATE_LIMITED")
         await late.closed()
@@ -222,7 +222,7 @@ async def test_ten_thousand_bad_tokens_are_a_line_or_two_and_no_stall(gateway: B
     assert valid.status == 200  # whoever else is guessing
     borders = 1 + (time.monotonic() - began) // 60  # of minutes: at each, what was counted before is told
     assert len(seen.told) <= 3 + 2 * borders
-    assert gateway.logged("a wrong credential came")
+    assert gateway.logged("a wrong credential")
 
 
 async def guess(gateway: Besieged, count: int, seed: int) -> list[int]:

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from palinurus.config.home import Home
-from palinurus.testing.wire import Behaviour, WireServer
+from support.wire import Behaviour, WireServer
 
 WAIT = 5.0
 

@@ -9,9 +9,9 @@ import msgspec
 from called import Pal
 
 from palinurus.config.home import Home
-from palinurus.domain.plan import Invocation, Plan
+from palinurus.domain.events import Invocation, Plan
 from palinurus.ledger.audit import AuditEvent
-from palinurus.wiring.runtime import Runtime
+from palinurus.runtime.runtime import Runtime
 
 CAT = f"{os.path.realpath('/bin')}/cat"
 
@@ -26,7 +26,7 @@ def did(home: Home, *lines: str) -> None:
             plan = Plan("exec", line, "host", tuple(line.split()), "/srv", invocations=(invocation,))
             details = {"plan": msgspec.to_builtins(plan)}
             event = AuditEvent("call", 1, "old", "agent:main:main", "exec", str(number), "allowed: profile", details)
-            await runtime.house.audit.record(event)
+            await runtime.services.audit.record(event)
         await runtime.close()
 
     asyncio.run(record())
@@ -36,13 +36,13 @@ def test_a_rule_is_tried_given_listed_and_taken_back(pal_command: Pal, home: Hom
     did(home, "cat a", "cat b", "cat --version")
     tried = pal_command("approvals", "grant", "cat *", "--dry-run")
     assert "It would have allowed 2 of 3 past commands." in tried.out
-    assert pal_command("approvals", "grants").out == "Nothing is allowed for longer than once.\n"
+    assert pal_command("approvals", "grants").out == "There are no grants.\n"
     made = pal_command("approvals", "grant", "cat *", "--days", "7", "--json").json["grants"][0]
     assert (made["args"], made["scope"], made["agent"]) == (["**"], "agent", "main")
     assert f"{made['id']}  cat **" in pal_command("approvals", "grants").out
     assert pal_command("approvals", "revoke", made["id"]).out == f"{made['id']} no longer holds: cat **\n"
     assert pal_command("approvals", "revoke", "nothing").code == 1
-    assert pal_command("approvals", "grants").out == "Nothing is allowed for longer than once.\n"
+    assert pal_command("approvals", "grants").out == "There are no grants.\n"
     assert f"{made['id']}  cat **" in pal_command("approvals", "grants", "--all").out
 
 
@@ -51,7 +51,7 @@ def test_a_rule_that_would_have_touched_secrets_needs_a_yes(pal_command: Pal, ho
     refused = pal_command("approvals", "grant", "cat *")
     assert refused.code == 2
     assert "1 commands that stand out, such as cat .ssh/config (touches ~/.ssh)" in refused.err
-    assert "Among them 1 that stand out" in pal_command("approvals", "grant", "cat *", "--dry-run").out
+    assert "Among them 1 that need a second look" in pal_command("approvals", "grant", "cat *", "--dry-run").out
     assert pal_command("approvals", "grant", "cat *", "--yes").code == 0
 
 
@@ -61,7 +61,7 @@ def test_the_narrowest_rule_is_made_of_commands(pal_command: Pal) -> None:
 
 
 def test_an_approval_that_is_not_there_is_one_line(pal_command: Pal) -> None:
-    assert pal_command("approvals", "list").out == "Nothing waits for an approval.\n"
+    assert pal_command("approvals", "list").out == "No approvals are waiting.\n"
     for command in (("show",), ("allow",), ("deny",)):
         ended = pal_command("approvals", *command, "zzzzzz")
         assert ended.code == 1

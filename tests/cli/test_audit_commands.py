@@ -10,9 +10,8 @@ import pytest
 from called import Pal
 
 from palinurus.config.home import Home
-from palinurus.ledger.audit import AuditEvent
-from palinurus.ledger.chain import BEGINNING, random_salt
-from palinurus.storage.audit import SqliteAudit
+from palinurus.ledger.audit import BEGINNING, AuditEvent, random_salt
+from palinurus.ledger.audit_log import AuditLog
 from palinurus.storage.database import Database
 from palinurus.testing.clock import FakeClock
 
@@ -28,7 +27,7 @@ DEEDS = (
 def deeds(home: Home) -> Home:
     async def keep() -> None:
         database = Database(home.root / "home.sqlite", "home")
-        log = SqliteAudit(database, FakeClock(), random_salt)
+        log = AuditLog(database, FakeClock(), random_salt)
         for event in DEEDS:
             await log.record(event)
         await database.close()
@@ -38,9 +37,9 @@ def deeds(home: Home) -> Home:
 
 
 def test_a_home_in_which_nothing_was_done_says_so_and_verifies(pal_command: Pal) -> None:
-    assert pal_command("audit", "show").out == "Nothing was done yet, or nothing that fits.\n"
+    assert pal_command("audit", "show").out == "No matching rows.\n"
     verified = pal_command("audit", "verify")
-    assert (verified.code, verified.out) == (0, f"The chain is whole: 0 rows.\nhead  {BEGINNING}\n")
+    assert (verified.code, verified.out) == (0, f"The chain is intact: 0 rows.\nhead  {BEGINNING}\n")
 
 
 def test_what_was_done_is_shown_the_newest_last_and_obeyed_by_no_terminal(pal_command: Pal, deeds: Home) -> None:
@@ -87,7 +86,7 @@ def test_a_log_that_was_tampered_with_is_told_in_one_line_and_by_the_exit_code(p
         connection.execute("DROP TRIGGER audit_is_never_changed; UPDATE audit SET outcome = 'allowed' WHERE seq = 1")
     told = pal_command("audit", "verify")
     assert (told.code, told.out) == (1, "")
-    assert told.err == "pal: the audit log is not what it was: row 1 was changed\n"
+    assert told.err == "pal: the audit log was changed: row 1 was changed\n"
     report = pal_command("audit", "verify", "--json")
     assert report.code == 1
     assert (report.json["ok"], report.json["broken"]) == (False, 1)
@@ -96,9 +95,9 @@ def test_a_log_that_was_tampered_with_is_told_in_one_line_and_by_the_exit_code(p
 def test_details_are_erased_when_it_is_meant_and_the_chain_stays_whole(pal_command: Pal, deeds: Home) -> None:
     refused = pal_command("audit", "erase", "1")
     assert (refused.code, refused.out) == (2, "")
-    assert "say --yes" in refused.err
+    assert "use --yes" in refused.err
     erased = pal_command("audit", "erase", "1-2", "77", "--yes")
-    assert erased.out == "Erased the details of 2 rows; the chain says so. 1 had none, or are no rows.\n"
+    assert erased.out == "Erased the details of 2 rows; the chain says so. 1 had none, or do not exist.\n"
     assert "(erased)" in pal_command("audit", "show").out
     assert "rm -rf build" not in pal_command("audit", "show", "--json").out
     assert "4 rows; the details of 2 are erased" in pal_command("audit", "verify").out

@@ -8,7 +8,7 @@ import pytest
 from called import Pal
 
 from palinurus.config.home import Home
-from palinurus.wiring.checks import backup as checking
+from palinurus.extensions.backup import backups as checking
 
 
 def test_a_backup_is_made_listed_verified_restored_and_lived_in(
@@ -60,7 +60,7 @@ def test_doctor_warns_when_there_is_something_to_lose_and_no_backup(
     pal_command: Pal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pal_command("agent", "-m", "hello")
-    monkeypatch.setattr(checking, "LITTLE", 0)
+    monkeypatch.setattr(checking, "FEW_ENTRIES", 0)
 
     def state() -> str:
         checks = pal_command("doctor", "--json", "--no-model").json["checks"]
@@ -81,7 +81,7 @@ def test_forget_shows_the_plan_first_and_then_does_it(pal_command: Pal, home: Ho
     assert "55-12-90" not in pal_command("sessions", "show", "agent:main:main").out
     files = [path for root in (home.root, workspace) for path in root.rglob("*") if path.is_file()]
     assert [path for path in files if b"55-12-90" in path.read_bytes()] == []
-    assert pal_command("forget", "--query", "55-12-90").out.startswith("Nothing of it is here")
+    assert pal_command("forget", "--query", "55-12-90").out.startswith("Nothing was found")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--query", "abc", "--session", "x"], ["--session", "x", "--agent", "main"]])

@@ -62,7 +62,7 @@ def test_setup_says_what_it_made_and_overwrites_nothing(pal_command: Pal, home: 
 
 
 def test_sessions_are_listed_newest_first_and_searched(pal_command: Pal) -> None:
-    assert "No conversation yet" in pal_command("sessions", "list").out
+    assert "No sessions yet" in pal_command("sessions", "list").out
     pal_command("agent", "-m", "remember the green bicycle")
     pal_command("agent", "-m", "我的自行车是绿色的", "--session-key", "agent:main:direct:alice")
     listed = pal_command("sessions", "list").out.splitlines()
@@ -70,7 +70,7 @@ def test_sessions_are_listed_newest_first_and_searched(pal_command: Pal) -> None
     assert "green bicycle" in pal_command("sessions", "search", "bicycle").out
     hits = pal_command("sessions", "search", "自行车", "--json").json["hits"]
     assert "agent:main:direct:alice" in {hit["sessionKey"] for hit in hits}
-    assert pal_command("sessions", "search", "submarine").out == "Nothing was said about that.\n"
+    assert pal_command("sessions", "search", "submarine").out == "No messages match.\n"
 
 
 def test_context_shows_what_each_part_costs(pal_command: Pal, workspace: Path) -> None:
@@ -120,7 +120,7 @@ def test_status_says_who_the_agent_is(pal_command: Pal, workspace: Path) -> None
 
 def test_the_config_is_checked_located_and_described(pal_command: Pal, home: Home) -> None:
     assert pal_command("config", "file").out == f"{home.config_path}\n"
-    assert "is good" in pal_command("config", "validate").out
+    assert "is valid" in pal_command("config", "validate").out
     assert json.loads(pal_command("config", "schema").out)["type"] == "object"
 
 

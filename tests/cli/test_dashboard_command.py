@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from called import Pal
 
-from palinurus.cli.dashboard import FILE, has_browser, open_link, qr_text
 from palinurus.cli.shell import Shell
 from palinurus.config.home import Home
-from palinurus.operations.holder import PageLink
+from palinurus.extensions.dashboard.commands import FILE, has_browser, open_link, qr_text
+from palinurus.operations.services import DashboardLink
 
-LINK = PageLink("http://127.0.0.1:18790/login#code=abc-_123", 1)
+LINK = DashboardLink("http://127.0.0.1:18790/login#code=abc-_123", 1)
 
 
 @pytest.mark.parametrize("words", [(), ("--qr",), ("--no-open",), ("--json",)])
@@ -23,7 +23,7 @@ def test_without_a_gateway_it_starts_nothing_and_says_how(pal_command: Pal, home
     ended = pal_command("dashboard", *words)
     assert ended.code == 1
     assert ended.err.splitlines() == [
-        "pal: no gateway is running (`pal up` starts one here, `pal gateway run` one that stays)"
+        "pal: no gateway is running (`pal up` starts one for this terminal, `pal gateway run` one that keeps running)"
     ]
     assert not (home.root / "home.sqlite").exists()
 
@@ -73,7 +73,7 @@ def test_the_code_is_not_among_the_arguments_of_the_browser(home: Home, monkeypa
 
 def test_the_qr_code_is_the_link_and_the_fingerprint_stands_below() -> None:
     url = "https://192.168.1.5:18791/login#code=xJ3_q2-Zt0vQ5m8LhK4RWw"
-    text = qr_text(PageLink(url, 1, "AB:CD"))
+    text = qr_text(DashboardLink(url, 1, "AB:CD"))
     code, _, rest = text.partition("\nhttps://")
     assert rest.splitlines()[0] == url.removeprefix("https://")
     assert rest.endswith("AB:CD")

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 from called import Pal
+from msgspec import Raw
 
 from palinurus.config.home import Home
-from palinurus.dispatch.parcel import Parcel
+from palinurus.dispatch.delivery import DeliveryJob, OutboundMessage
 from palinurus.domain.clock import SystemClock
 from palinurus.storage.database import Database
-from palinurus.storage.outbox import SqliteOutbox
+from palinurus.storage.jobs import Job, JobQueue
 
 NOW = SystemClock().now_ms()  # what was sent long ago is forgotten
 PARCELS = (
-    Parcel("a1", "k1", "telegram", "42", "It has come.", queued_at=NOW, state="sent", attempts=1),
-    Parcel("b1", "k2", "telegram", "42", "Has it\ncome?", queued_at=NOW, state="ambiguous", attempts=1, trouble="gone"),
-    Parcel("b2", "k3", "slack", "C1\x1b[31m", "x" * 300, queued_at=NOW, attempts=7, trouble="down"),
+    DeliveryJob("a1", "k1", "telegram", "42", "It has come.", queued_at=NOW, state="sent", attempts=1),
+    DeliveryJob(
+        "b1", "k2", "telegram", "42", "Has it\ncome?", queued_at=NOW, state="ambiguous", attempts=1, trouble="gone"
+    ),
+    DeliveryJob("b2", "k3", "slack", "C1\x1b[31m", "x" * 300, queued_at=NOW, attempts=7, trouble="down"),
 )
+
+
+def job_of(delivery: DeliveryJob) -> Job:
+    message = OutboundMessage(delivery.channel, delivery.to, delivery.text)
+    state: Any = {"sent": "done", "waiting": "retry"}.get(delivery.state, delivery.state)
+    return Job(
+        delivery.id, f"delivery:{delivery.channel}", delivery.to, delivery.idempotency_key,
+        Raw(msgspec.json.encode(message)), added_at=delivery.queued_at, state=state, attempts=delivery.attempts,
+        outcome=Raw('""') if state == "done" else None, trouble=delivery.trouble,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -26,7 +41,7 @@ def stuck(home: Home) -> Home:
     async def keep() -> None:
         database = Database(home.root / "home.sqlite", "home")
         for parcel in PARCELS:
-            await SqliteOutbox(database).add(parcel)
+            await JobQueue(database).add(job_of(parcel))
         await database.close()
 
     asyncio.run(keep())
@@ -34,7 +49,7 @@ def stuck(home: Home) -> Home:
 
 
 def test_a_home_without_parcels_says_so(pal_command: Pal) -> None:
-    assert pal_command("delivery", "list").out == "Everything has arrived.\n"
+    assert pal_command("delivery", "list").out == "There are no undelivered messages.\n"
     assert "delivery" not in pal_command("status").out
 
 
@@ -46,7 +61,7 @@ def test_what_has_not_arrived_is_listed_with_its_fate_and_obeyed_by_no_terminal(
     assert [line.strip() for line in lines[1:3]] == ["Has it come?", "gone"]
     assert lines[3].endswith("tried 7 times")
     assert len(lines[4]) == 102
-    assert lines[-1] == "In all: 1 waiting, 1 ambiguous (nobody carries 1 for slack)."
+    assert lines[-1] == "In all: 1 waiting, 1 ambiguous (no sender: 1 for slack)."
     assert "\x1b" not in shown
 
 
@@ -63,7 +78,7 @@ def test_states_and_json_for_programs(pal_command: Pal, stuck: Home) -> None:
 
 
 def test_status_tells_of_what_is_stuck(pal_command: Pal, stuck: Home) -> None:
-    assert "delivery   1 waiting, 1 ambiguous (nobody carries 1 for slack)\n" in pal_command("status").out
+    assert "delivery   1 waiting, 1 ambiguous (no sender: 1 for slack)\n" in pal_command("status").out
 
 
 def test_an_ambiguous_one_is_sent_again_or_dropped_when_a_person_says_so(pal_command: Pal, stuck: Home) -> None:
@@ -77,10 +92,10 @@ def test_an_ambiguous_one_is_sent_again_or_dropped_when_a_person_says_so(pal_com
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("retry", "zz"), "there is no parcel 'zz' (`pal delivery list` shows them)"),
-        (("retry", "b"), "more than one parcel begins with 'b' (`pal delivery list` shows them)"),
-        (("retry", "a1"), "parcel a1 was sent and cannot be sent again (say it anew)"),
-        (("drop", "a1"), "parcel a1 was sent and cannot be dropped"),
+        (("retry", "zz"), "there is no job 'zz' (`pal jobs list` shows them)"),
+        (("retry", "b"), "more than one job begins with 'b' (`pal jobs list` shows them)"),
+        (("retry", "a1"), "job a1 was done and cannot be done again (`pal jobs list` shows its state)"),
+        (("drop", "a1"), "job a1 was done and cannot be dropped (`pal jobs list` shows its state)"),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_line(

@@ -12,7 +12,7 @@ import pytest
 from called import Ended, Pal
 
 from palinurus.config.home import Home
-from palinurus.wiring.lock import HomeLock
+from palinurus.runtime.lock import HomeLock
 
 
 def checks(ended: Ended, state: str = "") -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def test_a_home_in_order_has_nothing_wrong(good: Pal) -> None:
     assert {"home", "config", "lock", "database", "index", "workspace", "keys", "model", "disk"} <= {
         check["name"] for check in checks(ended)
     }
-    assert "0 wrong" in good("doctor").out or "All is well" in good("doctor").out
+    assert "0 error(s)" in good("doctor").out or "No problems found" in good("doctor").out
 
 
 def test_files_that_others_may_read_are_found_and_mended(good: Pal, home: Home) -> None:
@@ -100,8 +100,7 @@ def test_an_index_that_is_behind_says_by_how_much(good: Pal) -> None:
 def test_messages_that_were_never_answered_are_told(good: Pal, home: Home) -> None:
     with sqlite3.connect(home.root / "home.sqlite") as database:
         database.execute(
-            "INSERT INTO runs (run_id, idempotency_key, session_key, inbound, accepted_at)"
-            " VALUES ('r', 'k', 's', '{}', 1)"
+            "INSERT INTO jobs VALUES (NULL, 'r', 'run', 's', 'k', '{}', 1, 1, 'running', 1, 0, 1, NULL, '', 0, 0, '')"
         )
     database.close()
     (pending,) = [check for check in checks(good("doctor", "--json"), "warning") if check["name"] == "messages"]
@@ -122,7 +121,7 @@ def test_a_holder_that_does_not_answer_is_named(good: Pal, home: Home) -> None:
 @pytest.mark.parametrize(
     ("model", "name", "why"),
     [
-        ("nobody/model", "provider", "nothing is known about the provider 'nobody'"),
+        ("nobody/model", "provider", "unknown provider 'nobody'"),
         ("openai/gpt-6-sol", "model", "auth: openai/gpt-6-sol needs a key"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_workspace_that_is_missing_before_the_first_word_is_made_and_said_to_b
     (new / "workspace").rename(new / "elsewhere")
     ended = newcomer("agent", "-m", "hi")
     assert ended.code == 0
-    assert f"one was made in {new / 'workspace'}" in ended.err
+    assert f"one was created in {new / 'workspace'}" in ended.err
     assert "made" not in newcomer("agent", "-m", "hi").err
 
 
@@ -171,7 +171,7 @@ def _fill(home: Home) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "told"),
-    [(_break_config, "palinurus.json:2"), (_damage, "is damaged"), (_fill, "is no folder")],
+    [(_break_config, "palinurus.json:2"), (_damage, "is damaged"), (_fill, "is not a folder")],
 )
 def test_status_and_doctor_tell_what_is_wrong_and_all_else(
     pal_command: Pal, home: Home, spoil: Callable[[Home], None], told: str

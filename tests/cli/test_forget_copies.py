@@ -12,10 +12,10 @@ from called import Pal
 
 from palinurus.cli import progress
 from palinurus.config.home import Home
-from palinurus.migrate.forgetting.copies import Copies, Copy
-from palinurus.migrate.forgetting.words import Words
-from palinurus.migrate.ingest.lock import wiki_lock
-from palinurus.operations import following
+from palinurus.domain.words import Words
+from palinurus.extensions.migrate.copies import Copies, Copy
+from palinurus.extensions.migrate.ingest.state import wiki_lock
+from palinurus.operations import progress as operation_progress
 
 WORDS = Words(["Villa Ada", "villa-ada"])
 TAIL = "the tail of the tale"
@@ -73,7 +73,7 @@ def test_a_wiki_loses_the_words_and_the_facts_whose_lines_went_and_keeps_the_res
     done = pal_command("forget", "--query", "villa ada", "--apply", "--json").json
     assert holding(wiki) == ["mine.md"]
     left = {spot["where"]: spot["why"] for spot in done["remains"]}
-    assert left[str(wiki / "mine.md")] == "a file in the wiki that we did not write"
+    assert left[str(wiki / "mine.md")] == "a file in the wiki that `pal ingest` did not write"
     pages = all_pages(wiki)
     assert TAIL not in pages
     assert "The roof is leaking" not in pages  # it hung under the name
@@ -122,7 +122,7 @@ def test_what_is_not_there_any_more_is_passed_over_and_told(pal_command: Pal, ho
     (copied / "home.pal").unlink()
     done = pal_command("forget", "--query", "Villa Ada", "--apply")
     assert done.code == 0
-    assert f"passed over, because it is not there any more: wiki {copied / 'wiki'}" in done.out
+    assert f"skipped, because it is missing: wiki {copied / 'wiki'}" in done.out
     assert not (copied / "wiki").exists()
     noted = (home.root / "copies.json").read_text()
     assert [each["kind"] for each in json.loads(noted)] == ["wiki", "export", "export"]
@@ -135,7 +135,7 @@ def test_a_wiki_that_is_being_written_is_named_and_left(pal_command: Pal, copied
         done = pal_command("forget", "--query", "Villa Ada", "--apply", "--json").json
     whys = [spot["why"] for spot in done["remains"] if spot["where"] == f"wiki {copied / 'wiki'}"]
     assert len(whys) == 1
-    assert "(pal ingest); try once more" in whys[0]
+    assert "(pal ingest); try again" in whys[0]
     pal_command("forget", "--query", "Villa Ada", "--apply")
     assert holding(copied / "wiki") == []
 
@@ -174,7 +174,7 @@ def test_progress_is_shown_where_a_person_looks_on(
             shown.append(("closed", 0, 0))
 
     monkeypatch.setattr(progress, "Bar", Bar)
-    monkeypatch.setattr(following, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(operation_progress, "TELL_SECONDS", 0.0)
     assert pal_command("forget", "--query", "Villa Ada", "--apply", *(["--json"] if as_json else [])).code == 0
     stages = {stage for stage, _, _ in shown}
     assert shown[-1][0] == "closed"
@@ -208,7 +208,7 @@ def test_a_wiki_of_other_notes_is_known_to_the_home_of_whoever_made_it(pal_comma
 
 def test_two_who_note_their_copies_at_once_lose_neither(home: Home) -> None:
     def note(number: int) -> None:
-        Copies(home.root).note(Copy("wiki", f"/wiki/{number}", str(home.root), number))
+        Copies(home.root).add(Copy("wiki", f"/wiki/{number}", str(home.root), number))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(note, range(24)))

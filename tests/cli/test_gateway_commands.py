@@ -16,12 +16,13 @@ import pytest
 from called import Pal
 
 from palinurus.config.home import Home
-from palinurus.testing.behaviours import Hangs, Says
-from palinurus.testing.wire import WireServer
+from support.behaviours import Hangs, Says
+from support.wire import WireServer
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "faults"), str(Path(__file__).parent.parent / "gateway")]
-from homes import PATIENCE, PalHome, Talk, parrot  # noqa: E402
 from serving import Visitor, free_port, request  # noqa: E402
+
+from homes import PATIENCE, PalHome, Talk, parrot  # noqa: E402
 
 
 def test_a_token_is_shown_once_listed_without_its_secret_renewed_and_taken_away(pal_command: Pal) -> None:
@@ -35,7 +36,7 @@ def test_a_token_is_shown_once_listed_without_its_secret_renewed_and_taken_away(
     renewed = pal_command("gateway", "token", "rotate", "phone", "--json").json
     assert renewed["secret"] != made["secret"]
     assert renewed["id"] == made["id"]
-    assert pal_command("gateway", "token", "revoke", "phone").out == "The token phone is dead.\n"
+    assert pal_command("gateway", "token", "revoke", "phone").out == "The token phone is revoked.\n"
     assert "revoked" in pal_command("gateway", "token", "list").out
 
 
@@ -46,9 +47,9 @@ def test_a_token_is_shown_once_listed_without_its_secret_renewed_and_taken_away(
         (("token", "create", "--name", "x", "--scope", ""), "which scopes?"),
         (("token", "revoke", "nobody"), "there is no token 'nobody'"),
         (("call", "health"), "no gateway is running"),
-        (("call", "health", "--params", "[1]"), "--params is no JSON object"),
+        (("call", "health", "--params", "[1]"), "--params is not a JSON object"),
         (("call", "health", "--url", "ws://127.0.0.1:1"), "--url needs --token"),
-        (("call", "health", "--url", "http://127.0.0.1:1", "--token", "x"), "is no address of a gateway"),
+        (("call", "health", "--url", "http://127.0.0.1:1", "--token", "x"), "is not the address of a gateway"),
         (("call", "health", "--url", "ws://127.0.0.1:1", "--token", "x"), "cannot be reached"),
         (("uninstall",), "there is no unit"),
     ],
@@ -135,9 +136,9 @@ async def wire() -> AsyncIterator[WireServer]:
 
 @pytest.fixture
 def place(tmp_path: Path, wire: WireServer) -> PalHome:
-    house = PalHome(tmp_path / "home")
-    house.set_up(wire.base_url)
-    return house
+    services = PalHome(tmp_path / "home")
+    services.set_up(wire.base_url)
+    return services
 
 
 @asynccontextmanager
@@ -169,7 +170,7 @@ async def test_a_gateway_says_where_it_is_answers_calls_and_is_stopped(place: Pa
         assert "FORBIDDEN" in refused.one_clear_line()
         second = await place.pal("gateway", "run", "--port", "0")
         assert f"a gateway holds this home: pid {talk.pid}" in second.one_clear_line()
-        assert (await place.pal("gateway", "stop")).out == "The gateway has ended.\n"
+        assert (await place.pal("gateway", "stop")).out == "The gateway has stopped.\n"
         ended = await talk.ended()
         assert (ended.code, ended.err) == (0, "")
     assert (await place.pal("gateway", "status")).code == 1
@@ -208,7 +209,7 @@ async def test_a_signal_ends_it_once_it_has_finished_what_runs(
         assert event["payload"]["message"]["content"][0]["text"] == "a reply that takes its time"
         await visitor.event("shutdown")
         ended = await talk.ended()
-        assert (ended.code, ended.err) == (0, "pal: finishing 1 run(s); once more stops them\n")
+        assert (ended.code, ended.err) == (0, "pal: finishing 1 run(s); Ctrl-C again stops them\n")
 
 
 @pytest.mark.slow
@@ -221,7 +222,7 @@ async def test_a_second_signal_stops_what_runs(place: PalHome, wire: WireServer)
         await wire.until(lambda server: len(server.requests) == 1, PATIENCE)
         talk.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE):
-            while "once more" not in talk.complaints:
+            while "again stops them" not in talk.complaints:
                 await asyncio.sleep(0.01)
         talk.process.send_signal(signal.SIGTERM)
         while (await visitor.event("chat"))["payload"]["state"] != "aborted":
@@ -313,4 +314,4 @@ def _spaced(certificate: bytes) -> str:
 
 def test_the_network_is_opened_in_one_way_at_a_time(pal_command: Pal) -> None:
     ended = pal_command("gateway", "run", "--lan", "--bind", "lan")
-    assert "--lan speaks TLS and --bind lan does not" in ended.err
+    assert "--lan uses TLS and --bind lan does not" in ended.err

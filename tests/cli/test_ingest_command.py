@@ -26,7 +26,7 @@ def test_a_wiki_is_made_and_the_second_time_there_is_nothing_to_do(
     assert not wiki.exists()
     made = pal_command("ingest", str(notes), "--into", str(wiki))
     assert "new      projects/argo  (2 facts)" in made.out
-    assert "1 secrets were taken out" in made.out
+    assert "1 secrets were removed" in made.out
     assert "hunter2" not in (wiki / "projects/argo.md").read_text()
     again = pal_command("ingest", str(notes), "--into", str(wiki), "--json").json
     assert not again["changed"]
@@ -42,7 +42,7 @@ def test_a_wiki_is_made_and_the_second_time_there_is_nothing_to_do(
         (("nowhere", "--into", "wiki"), "there is no folder"),
         (("notes", "--into", "notes"), "holds the home itself"),
         (("notes", "--into", "wiki", "--agent", "nobody"), "there is no agent 'nobody'"),
-        (("notes", "--into", "wiki", "--model"), "no model is set up that could write"),
+        (("notes", "--into", "wiki", "--model"), "no model is configured"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(

@@ -55,7 +55,7 @@ def test_a_config_that_is_changed_meanwhile_is_told_in_the_log(pal_command: Pal,
     assert chat.stdout.readline()
     pal_command("config", "set", "agents.defaults.maxConcurrent", "3")
     chat.communicate("hello\n", timeout=30)
-    assert "read anew" in pal_command("logs").out
+    assert "read again" in pal_command("logs").out
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_following_ends_with_ctrl_c_and_without_a_complaint(pal_command: Pal, ho
         text=True,
     )
     assert follower.stdout
-    assert "lets go" in follower.stdout.readline()
+    assert "releases the home" in follower.stdout.readline()
     pal_command("agent", "-m", "again")
     assert "holds the home" in follower.stdout.readline()
     follower.send_signal(signal.SIGINT)

@@ -103,7 +103,7 @@ def test_the_index_is_made_once_and_then_only_compared(pal_command: Pal) -> None
     first = pal_command("memory", "index", "--json")
     assert (first.code, first.json["added"]) == (0, 3)
     again = pal_command("memory", "index")
-    assert "nothing had changed" in again.out
+    assert "nothing has changed" in again.out
     assert pal_command("memory", "index", "--force", "--json").json["pieces"] == first.json["pieces"]
 
 
@@ -111,7 +111,7 @@ def test_the_state_is_compared_with_the_disk_each_time(pal_command: Pal, workspa
     pal_command("memory", "index")
     same = pal_command("memory", "status", "--deep")
     assert same.code == 0
-    assert "The index and the disk say the same (every file was read)." in same.out
+    assert "The index matches the disk (every file was read)." in same.out
     (workspace / "memory" / "new.md").write_text("- news\n")
     other = pal_command("memory", "status", "--json")
     assert other.code == 1
@@ -174,7 +174,7 @@ def test_an_agent_that_is_not_there_has_no_memory(pal_command: Pal) -> None:
 
 
 def test_the_command_itself_imports_nothing_heavy() -> None:
-    heavy = ("pydantic", "palinurus.wiring.door", "palinurus.operations.house", "numpy", "onnxruntime", "watchfiles")
+    heavy = ("palinurus.agent.turn", "palinurus.tools.gate", "numpy", "onnxruntime", "watchfiles")
     code = f"import sys, palinurus.cli.memory; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "[]\n"

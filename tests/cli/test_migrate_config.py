@@ -64,7 +64,7 @@ def test_the_plan_shows_what_becomes_of_each_setting_and_changes_nothing(
     assert told["models.providers.mock.apiKey"] == told["channels.telegram.botToken"] == "secret"
     assert told["session.reset.mode"] == "refused"
     assert all(each["reason"] for each in ended.json["config"] if each["outcome"] != "taken")
-    assert "night: 2 commands that were allowed for good are kept, and ask again here" in ended.json["notes"]
+    assert "night: 2 always-allowed commands are stored, and need approval again here" in ended.json["notes"]
     assert bare.read_bytes() == before
     shown = pal_command("migrate", "openclaw", str(theirs)).out
     assert "models.providers.mock.apiKey (secret)" in shown

@@ -237,7 +237,7 @@ def test_nothing_of_a_git_repository_is_copied_and_that_is_told(pal_command: Pal
         assert there >= came
         assert not [path for path in there if b"evil" in (folder / path).read_bytes()]
     notes = [note for note in report["notes"] if "git history" in note]
-    assert {note.split(" stays")[0] for note in notes if note.startswith("main")} == {
+    assert {note.split(" is not copied")[0] for note in notes if note.startswith("main")} == {
         f"main: the git history in {place}" for place in (".git", "project/.git", "other/.GIT", "bare")
     }
     assert len(notes) == 8

@@ -8,24 +8,24 @@ import stat
 import pytest
 from called import Pal
 
-from palinurus.cli.usage import chart
+from palinurus.cli.ledger import chart
 from palinurus.config.home import Home
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import UsageTotal, grand_total
-from palinurus.operations.usage import UsageReport
+from palinurus.operations.ledger import UsageReport
 
 SECRET = "sk-ABCDEF0123456789abcdef"
 
 
 def test_set_takes_a_short_name_and_writes_the_full_one(pal_command: Pal) -> None:
-    assert pal_command("models", "set", "sonnet", "--json").json == {"model": "anthropic/claude-sonnet-5-5"}
+    assert pal_command("models", "set", "sonnet", "--json").json == {"model": "anthropic/claude-sonnet-5-5", "ok": True}
     assert pal_command("config", "get", "agents.defaults.model").out.strip() == "anthropic/claude-sonnet-5-5"
 
 
 def test_set_refuses_a_provider_that_nothing_is_known_about(pal_command: Pal) -> None:
     ended = pal_command("models", "set", "nobody/model")
     assert ended.code == 2
-    assert "nothing is known about the provider" in ended.err
+    assert "unknown provider" in ended.err
 
 
 def test_fallbacks_are_added_listed_removed_and_cleared_and_the_primary_stays(pal_command: Pal) -> None:
@@ -98,7 +98,7 @@ def test_a_provider_with_one_key_names_it_and_one_with_several_is_asked_which(pa
     several = pal_command("models", "auth", "remove", "openai")
     assert (several.code, "openai:default, openai:work" in several.err) == (2, True)
     pal_command("models", "auth", "remove", "openai:work")
-    assert "openai:default is gone" in pal_command("models", "auth", "remove", "openai").out
+    assert "openai:default is removed" in pal_command("models", "auth", "remove", "openai").out
     assert SECRET not in (home.root / "credentials.json").read_text()
     assert pal_command("models", "auth", "remove", "openai").code == 1
 
@@ -138,7 +138,7 @@ def test_a_fallback_is_told_on_the_side_and_its_answer_is_the_output(pal_command
 
 
 def test_usage_counts_the_calls_that_were_made(pal_command: Pal) -> None:
-    assert pal_command("usage").out.strip() == "Nothing was used yet."
+    assert pal_command("usage").out.strip() == "No usage yet."
     pal_command("agent", "-m", "hello")
     report = pal_command("usage", "--by", "model", "--json").json
     assert [(total["name"], total["calls"]) for total in report["totals"]] == [("embedded/scout", 1)]

@@ -11,8 +11,8 @@ from called import Pal
 
 from palinurus.config.home import Home
 from palinurus.context.flush import QUESTION
-from palinurus.testing.behaviours import Behaviour, Json, Says
-from palinurus.testing.wire import WireServer
+from support.behaviours import Behaviour, Json, Says
+from support.wire import WireServer
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "faults")]
 from homes import PalHome  # noqa: E402
@@ -57,9 +57,9 @@ async def wire() -> AsyncIterator[WireServer]:
 
 @pytest.fixture
 def place(tmp_path: Path, wire: WireServer) -> PalHome:
-    house = PalHome(tmp_path / "home")
-    house.set_up(wire.base_url)
-    return house
+    services = PalHome(tmp_path / "home")
+    services.set_up(wire.base_url)
+    return services
 
 
 @pytest.mark.slow

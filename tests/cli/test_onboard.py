@@ -14,8 +14,9 @@ import pytest
 from called import Pal
 
 from palinurus.config.home import Home
-from palinurus.operations.config import Ground
-from palinurus.operations.onboarding import begin_with, look_around
+from palinurus.operations.models import find_model_options, first_model_of
+from palinurus.operations.services import Services
+from support import TESTS
 
 KEY = "sk-ABCDEF0123456789abcdef"
 GOOD = "sk-good-0123456789abcdef"
@@ -26,7 +27,7 @@ ANSWER = b'data: {"choices": [{"delta": {"content": "ok"}, "finish_reason": "sto
 def model_server() -> Iterator[str]:
     """A model server in a process of its own; its base URL."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "palinurus.testing.wire", "--reply", "ok"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "support.wire", "--reply", "ok"], stdout=subprocess.PIPE, text=True, cwd=TESTS
     )
     assert process.stdout
     yield process.stdout.readline().strip()
@@ -96,7 +97,7 @@ def test_a_key_that_is_refused_is_not_kept_and_nothing_is_switched(newcomer: Pal
     newcomer("config", "set", "models.providers.ollama.baseUrl", "http://127.0.0.1:9/v1")
     before = newcomer("status", "--json").json["model"]
     ended = newcomer("onboard", "--provider", "openai", "--key-stdin", stdin=f"{KEY}\n")
-    assert (ended.code, "The key was not kept, and nothing was changed." in ended.out) == (1, True)
+    assert (ended.code, "The key was not stored, and nothing was changed." in ended.out) == (1, True)
     assert newcomer("models", "auth", "list", "--json").json["credentials"] == []
     assert newcomer("status", "--json").json["model"] == before
     assert newcomer("agent", "-m", "hi").code == 0
@@ -136,14 +137,14 @@ def test_without_anything_scout_goes_on(newcomer: Pal) -> None:
     newcomer("config", "set", "models.providers.lmstudio.baseUrl", "http://127.0.0.1:9/v1")
     ended = newcomer("onboard", "--yes")
     assert ended.code == 0
-    assert "scout goes on" in ended.out
+    assert "Scout stays" in ended.out
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "nobody is there to be asked"),
-        (("--key-stdin",), "whose key is it?"),
+        ((), "needs a terminal (use --yes"),
+        (("--key-stdin",), "name the provider with --provider"),
         (("--provider", "unheard"), "no model of 'unheard' is known"),
         (("--provider", "openai", "--key-stdin"), "the key is empty"),
     ],
@@ -158,8 +159,10 @@ def test_a_key_goes_before_a_server_and_a_named_provider_before_both(home: Home)
     async def probe(base_url: str) -> tuple[str, ...]:
         return ("nomic-embed", "qwen3") if ":11434" in base_url else ()
 
-    around = asyncio.run(look_around(Ground(home, {"MISTRAL_API_KEY": "correct-horse-battery"}), probe))
-    assert [(server.name, server.models) for server in around.servers] == [("Ollama", ("qwen3",))]
-    assert [known.provider for known in around.providers if known.has_key] == ["mistral"]
-    assert around.first_model() == "mistral/mistral-medium-latest"
-    assert begin_with(around, "Ollama") == "ollama/qwen3"
+    options = asyncio.run(
+        find_model_options(Services(home=home, env={"MISTRAL_API_KEY": "correct-horse-battery"}), probe)
+    )
+    assert [(server.name, server.models) for server in options.servers] == [("Ollama", ("qwen3",))]
+    assert [known.provider for known in options.providers if known.has_key] == ["mistral"]
+    assert options.first_model == "mistral/mistral-medium-latest"
+    assert first_model_of(options, "Ollama") == "ollama/qwen3"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from called import Pal
 from served_model import ServedModel
 
-from palinurus.testing.wire import Calls, Says
+from support.wire import Calls, Says
 
 LOOK = Calls(("ls", {"path": "."}), text="let me look")
 DONE = Says("done now")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,10 +13,10 @@ from palinurus.cli.runs import duration, timeline
 from palinurus.config.home import Home
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.messages import Usage
-from palinurus.ledger.trace import ModelStep, RunTrace, ToolStep
+from palinurus.ledger.trace import ModelStep, RunTrace, ToolStep, TraceStore
 from palinurus.operations.table import LocalCaller
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
-from palinurus.testing.traces import MemoryTraces
 
 MAIN = "agent:main:main"
 SAILED = RunTrace(
@@ -49,20 +50,21 @@ FAILED = RunTrace(
 
 
 @pytest.fixture(autouse=True)
-def traces(workspace: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> MemoryTraces:
-    store = MemoryTraces()
+def traces(workspace: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> TraceStore:
+    database = MemoryDatabase()
+    store = TraceStore(database)
     for trace in (SAILED, FAILED):
-        store.note(trace)
+        database.look(partial(store._keep, trace=trace))
     pal = Harness(workspace)
-    house = msgspec.structs.replace(pal.house(home), traces=Tracer(store, pal.clock, pal.dispatcher.runs))
+    services = pal.services(home).replace(traces=Tracer(store, pal.clock, pal.dispatcher.runs))
 
     class Opened:
         async def __aenter__(self) -> LocalCaller:
-            return LocalCaller(house)
+            return LocalCaller(services)
 
         async def __aexit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr("palinurus.cli.derived.open_door", lambda _: Opened())
+    monkeypatch.setattr("palinurus.cli.command.open_home", lambda _: Opened())
     return store
 
 
@@ -90,7 +92,7 @@ def test_a_run_is_shown_as_a_timeline(pal_command: Pal) -> None:
         "session  agent:main:main · cli",
         "ended    ok · openai/gpt-5 · 1,200 in (200 cached), 50 out",
         "",
-        "    0 ms    40 ms █                     waited  in its lane",
+        "    0 ms    40 ms █                     waited  in the queue",
         "   45 ms   955 ms ████                  model   openai/gpt-5 · first token 340 ms · 500 in, 20 out · toolUse",
         "                                        ! overloaded; trying again",
         "  1.00 s   3.00 s     ████████████      tool    exec · sandbox · approval allowed-once after 2.50 s",
@@ -118,7 +120,7 @@ def test_what_goes_on_is_shown_as_going_on() -> None:
     *_, last = timeline(running, 100)
     assert last == "  1.00 s        …           ██████████  tool    exec · approval waiting"
     waiting = RunTrace("w", MAIN, "cli", 0, "waiting", ms=500)
-    assert timeline(waiting, 100)[-1] == "    0 ms        … ████████████████████  waited  in its lane"
+    assert timeline(waiting, 100)[-1] == "    0 ms        … ████████████████████  waited  in the queue"
 
 
 def test_no_terminal_obeys_what_a_run_brought(pal_command: Pal) -> None:
@@ -129,7 +131,7 @@ def test_no_terminal_obeys_what_a_run_brought(pal_command: Pal) -> None:
 
 def test_an_id_that_is_unknown_or_not_clear_is_told_in_one_line(pal_command: Pal) -> None:
     for beginning, complaint in (
-        ("zz", "there is no trace of a run 'zz'"),
+        ("zz", "there is no run 'zz'"),
         ("3f9", "more than one run begins with '3f9'"),
     ):
         ended = pal_command("runs", "show", beginning)
@@ -137,10 +139,10 @@ def test_an_id_that_is_unknown_or_not_clear_is_told_in_one_line(pal_command: Pal
         assert ended.err == f"pal: {complaint} (pal runs list)\n"
 
 
-def test_a_home_in_which_nothing_ran_says_so(pal_command: Pal, traces: MemoryTraces) -> None:
-    traces.traces.clear()
-    assert pal_command("runs", "list").out == "Nothing ran yet, or nothing that fits.\n"
-    assert pal_command("runs", "show").err == "pal: nothing ran yet (pal runs list)\n"
+def test_a_home_in_which_nothing_ran_says_so(pal_command: Pal, traces: TraceStore) -> None:
+    traces._database.look(lambda tx: tx.run("traces.forget", kept=0))  # type: ignore[attr-defined]
+    assert pal_command("runs", "list").out == "No matching runs.\n"
+    assert pal_command("runs", "show").err == "pal: there are no runs yet (pal runs list)\n"
 
 
 @pytest.mark.parametrize(("ms", "told"), [(0, "0 ms"), (999, "999 ms"), (1_500, "1.50 s"), (61_000, "1m 01s")])

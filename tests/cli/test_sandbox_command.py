@@ -29,7 +29,7 @@ def test_without_a_config_commands_run_in_a_sandbox_with_the_workspace(pal_comma
 def test_a_session_that_is_not_sandboxed_is_told_why(pal_command: Pal) -> None:
     pal_command("config", "set", "agents.defaults.sandbox.mode", "non-main")
     told = pal_command("sandbox", "explain").out
-    assert "on the host, without walls" in told
+    assert "on the host, without a sandbox" in told
     assert "this is the main session" in told
 
 
@@ -39,7 +39,7 @@ def test_a_sandbox_that_cannot_be_had_is_said_to_be_a_refusal(pal_command: Pal) 
     pal_command("config", "set", "agents.defaults.sandbox.docker.network", "host")
     told = pal_command("sandbox", "explain", "--session-key", "agent:main:telegram:group:-1", "--json").json
     assert (told["runs"], told["walls"]["works"]) == ("nowhere", False)
-    assert any("is a refusal" in reason for reason in told["why"])
+    assert any("no command runs" in reason for reason in told["why"])
 
 
 def test_only_the_names_of_variables_are_shown(pal_command: Pal) -> None:
@@ -54,7 +54,7 @@ def test_only_the_names_of_variables_are_shown(pal_command: Pal) -> None:
 def test_the_walls_are_tried_and_hold(pal_command: Pal, home: Home) -> None:
     told = pal_command("sandbox", "test")
     assert (told.code, told.out.count("✓"), "✗" in told.out) == (0, 11, False)
-    assert "All walls hold." in told.out
+    assert "All sandbox tests passed." in told.out
     assert not {path.name for path in home.root.iterdir() if "probe" in path.name or "trial" in path.name}
 
 
@@ -75,7 +75,7 @@ def test_doctor_says_what_lacks_and_when_that_is_wrong(pal_command: Pal, monkeyp
         return check["state"], check["what"]
 
     assert found()[0] == "warning"
-    assert "commands ask: bwrap is not installed" in found()[1]
+    assert "commands need approval: bwrap is not installed" in found()[1]
     pal_command("config", "set", "agents.defaults.sandbox.mode", "all")
     assert found()[0] == "bad"
     pal_command("config", "set", "agents.defaults.sandbox.mode", "off")

@@ -18,7 +18,7 @@ def keys(pal_command: Pal, *options: str) -> list[str]:
 
 def test_a_name_means_the_session_that_it_began(pal_command: Pal) -> None:
     pal_command("agent", "-m", "remember the red kayak", "--session-key", "trip")
-    assert pal_command("sessions", "rename", "trip", "To the lakes").out == f"{TRIP} is called 'To the lakes'.\n"
+    assert pal_command("sessions", "rename", "trip", "To the lakes").out == f"{TRIP} is now named 'To the lakes'.\n"
     assert "red kayak" in pal_command("sessions", "show", "trip").out
     assert "red kayak" in pal_command("sessions", "show", "to the LAKES").out
     assert "red kayak" in pal_command("sessions", "export", "trip", "--format", "markdown").out
@@ -27,8 +27,8 @@ def test_a_name_means_the_session_that_it_began(pal_command: Pal) -> None:
     assert TRIP in pal_command("tools", "list", "--session-key", "trip").out
     assert pal_command("runs", "list", "--session-key", "trip", "--json").json["runs"]
     assert pal_command("sessions", "compact", "trip").code == 0
-    assert pal_command("sessions", "reset", "trip").out == f"{TRIP} starts over with the next message.\n"
-    assert "a fresh start" in pal_command("sessions", "show", "trip").out
+    assert pal_command("sessions", "reset", "trip").out == f"{TRIP} is reset.\n"
+    assert "session reset" in pal_command("sessions", "show", "trip").out
     assert keys(pal_command) == [TRIP]
     assert pal_command("sessions", "delete", "trip", "--yes").out.startswith(f"{TRIP} has ended")
     assert keys(pal_command) == []

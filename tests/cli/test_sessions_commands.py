@@ -10,15 +10,15 @@ MAIN = "agent:main:main"
 def test_a_conversation_is_named_started_over_and_ended(pal_command: Pal) -> None:
     pal_command("agent", "--message", "hello there")
     named = pal_command("sessions", "rename", MAIN, "The  boat")
-    assert (named.code, named.out, named.err) == (0, f"{MAIN} is called 'The boat'.\n", "")
+    assert (named.code, named.out, named.err) == (0, f"{MAIN} is now named 'The boat'.\n", "")
     assert pal_command("sessions", "list", "--json").json["sessions"][0]["label"] == "The boat"
     assert pal_command("sessions", "rename", MAIN, "").out == f"{MAIN} has no name.\n"
 
     reset = pal_command("sessions", "reset", MAIN)
-    assert (reset.code, reset.out) == (0, f"{MAIN} starts over with the next message.\n")
+    assert (reset.code, reset.out) == (0, f"{MAIN} is reset.\n")
     shown = pal_command("sessions", "show", MAIN).out
     assert "hello there" in shown
-    assert "a fresh start" in shown
+    assert "session reset" in shown
 
     ended = pal_command("sessions", "delete", MAIN, "--yes", "--json").json
     assert (ended["ok"], ended["deleted"], len(ended["archived"])) == (True, True, 1)
@@ -32,7 +32,7 @@ def test_a_conversation_is_named_started_over_and_ended(pal_command: Pal) -> Non
 def test_nothing_is_deleted_unasked_and_wrong_keys_are_one_clear_line(pal_command: Pal) -> None:
     pal_command("agent", "--message", "hello")
     unasked = pal_command("sessions", "delete", MAIN)
-    assert (unasked.code, unasked.err) == (2, f"pal: nobody is here to be asked whether to end {MAIN} (say --yes)\n")
+    assert (unasked.code, unasked.err) == (2, "pal: pal sessions delete needs a terminal (use --yes)\n")
     assert len(pal_command("sessions", "list", "--json").json["sessions"]) == 1
     nobody = pal_command("sessions", "reset", "agent:nobody:main")
     assert (nobody.code, nobody.err) == (1, "pal: there is no agent 'nobody' (configured: main)\n")

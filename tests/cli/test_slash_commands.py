@@ -70,7 +70,7 @@ def test_a_model_without_a_key_is_not_confirmed(pal_command: Pal, served: Served
 def test_a_bare_name_means_the_one_provider_that_there_is(pal_command: Pal, home: Home, served: ServedModel) -> None:
     served.configure(home, "m2")
     assert pal_command("models", "status", "--json").json["model"] == "mock/m2"
-    assert "is no model" not in pal_command("doctor").out
+    assert "is not a model" not in pal_command("doctor").out
     assert "mock/m2" in pal_command("models", "list").out
     assert pal_command("config", "set", "agents.defaults.model", "m2").err == ""
     assert pal_command("agent", "-m", "hello").code == 0

@@ -13,17 +13,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from palinurus.testing.behaviours import Hangs, Says
-from palinurus.testing.wire import WireServer
+from support.behaviours import Hangs, Says
+from support.wire import WireServer
 
 sys.path[:0] = [str(Path(__file__).parent.parent / name) for name in ("faults", "gateway", "terminal")]
-from homes import PATIENCE, PalHome, Talk, parrot  # noqa: E402
 from pseudo_terminal import CTRL_D, ENTER, Terminal  # noqa: E402
 from serving import free_port, request  # noqa: E402
 
+from homes import PATIENCE, PalHome, Talk, parrot  # noqa: E402
+
 pytestmark = pytest.mark.slow
 
-LINK = re.compile(r"the page: (http://127\.0\.0\.1:(\d+)/login#code=[\w-]{22})")
+LINK = re.compile(r"dashboard: (http://127\.0\.0\.1:(\d+)/login#code=[\w-]{22})")
 
 
 @pytest.fixture
@@ -34,9 +35,9 @@ async def wire() -> AsyncIterator[WireServer]:
 
 @pytest.fixture
 def place(tmp_path: Path, wire: WireServer) -> PalHome:
-    house = PalHome(tmp_path / "home")
-    house.set_up(wire.base_url)
-    return house
+    services = PalHome(tmp_path / "home")
+    services.set_up(wire.base_url)
+    return services
 
 
 async def link_of(talk: Talk) -> tuple[str, int]:
@@ -144,7 +145,7 @@ async def _is_ready(place: PalHome) -> bool:
 
 async def test_in_a_terminal_it_shows_the_link_and_talks(place: PalHome) -> None:
     async with Terminal(place.env, "up", "--port", "0", columns=120) as terminal:
-        shown = await terminal.sees("the page: http://127.0.0.1:", "wire/test", "›")
+        shown = await terminal.sees("dashboard: http://127.0.0.1:", "wire/test", "›")
         found = LINK.search(shown)
         assert found is not None
         assert await log_in(found[1]) == 200
@@ -160,5 +161,5 @@ async def test_the_very_first_run_makes_a_home_and_a_page(tmp_path: Path) -> Non
     ended = await place.pal("up", "--port", "0", said="remember that my bicycle is green\nwhat colour is my bicycle?\n")
     assert ended.code == 0
     assert "my bicycle is green (memory/" in ended.out
-    assert "made a new home" in ended.err
+    assert "created a new home" in ended.err
     assert LINK.search(ended.err)

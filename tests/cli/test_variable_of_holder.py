@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "faults")]
 from homes import PalHome, parrot  # noqa: E402
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[PalHome]:
     async with WireServer(otherwise=parrot) as server:
-        house = PalHome(tmp_path / "home")
+        services = PalHome(tmp_path / "home")
         mine = {"baseUrl": server.base_url, "apiKey": "${MY_KEY}"}
-        house.configure("", models={"providers": {"wire": mine}})
-        yield house
+        services.configure("", models={"providers": {"wire": mine}})
+        yield services
 
 
 async def test_a_gateway_without_the_variable_is_named_with_what_to_do(place: PalHome) -> None:

@@ -31,16 +31,16 @@ def test_a_change_is_listed_shown_and_taken_back(pal_command: Pal, workspace: Pa
     assert pal_command("workspace", "log", "--agent", "nobody").code == 1
     back = pal_command("workspace", "restore", "SOUL.md", commit[:8])
     assert (back.code, back.err) == (0, "")
-    assert "What it held lies in .pal/backups/SOUL.md/" in back.out
+    assert "The previous version is in .pal/backups/SOUL.md/" in back.out
     assert (workspace / "SOUL.md").read_text() == "# Soul\nCurious and calm.\n"
-    assert pal_command("workspace", "commit").out.startswith("Nothing had changed.")
+    assert pal_command("workspace", "commit").out.startswith("Nothing has changed.")
 
 
 def test_without_a_history_the_reason_is_one_line(pal_command: Pal, home: Home) -> None:
     ended = pal_command("workspace", "log")
     assert (ended.code, ended.out) == (
         1,
-        "There is no history: the workspace is no git repository; `git init` in it begins a history.\n",
+        "There is no history: the workspace is not a git repository; `git init` in it begins a history.\n",
     )
     wrong = pal_command("workspace", "restore", "SOUL.md", "abcdef1")
     assert (wrong.code, wrong.err.startswith("pal: there is no history:")) == (1, True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from palinurus.config.agents import ResetRule, agent_ids, agent_settings, default_agent, reset_rule
+from palinurus.config.config import Config
 from palinurus.config.home import Home
-from palinurus.config.schema import Config, parse_config
-from palinurus.config.settings import ResetRule, agent_ids, agent_settings, default_agent, reset_rule
 from palinurus.domain.errors import NotFound
 
 OURS = Home(root=Path("/h"), config_path=Path("/h/palinurus.json"), user_home=Path("/u"))
@@ -18,7 +17,7 @@ FOREIGN = Home(root=Path("/h"), config_path=Path("/claw/openclaw.json"), ours=Fa
 
 
 def config(**sections: Any) -> Config:
-    return parse_config(json.dumps(sections).encode())
+    return Config(sections)
 
 
 def test_without_a_config_there_is_one_agent_called_main() -> None:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from palinurus.config.compacting import (
-    CompactionSettings,
-    FlushSettings,
-    MaintenanceSettings,
-    PruneSettings,
-    StartupSettings,
-)
-from palinurus.config.compacting_settings import (
-    compaction_settings,
-    maintenance_settings,
-    prune_settings,
-    startup_settings,
-)
-from palinurus.config.schema import Config, parse_config, unknown_keys
+from palinurus.config.config import Config
+from palinurus.config.load import check_data
+from palinurus.context.settings import CompactionSettings, FlushSettings, PruneSettings, StartupSettings
+from palinurus.sessions.settings import MaintenanceSettings
 
 
 def config(**sections: Any) -> Config:
-    return parse_config(json.dumps(sections).encode())
+    return Config(sections)
 
 
 def defaults(**options: Any) -> Config:
@@ -33,10 +21,10 @@ def defaults(**options: Any) -> Config:
 
 
 def test_an_empty_config_gives_the_defaults() -> None:
-    assert compaction_settings(Config(), "main") == CompactionSettings()
-    assert prune_settings(Config(), "main") == PruneSettings()
-    assert startup_settings(Config(), "main") == StartupSettings()
-    assert maintenance_settings(Config()) == MaintenanceSettings()
+    assert Config().section(CompactionSettings) == CompactionSettings()
+    assert Config().section(PruneSettings) == PruneSettings()
+    assert Config().section(StartupSettings) == StartupSettings()
+    assert Config().section(MaintenanceSettings) == MaintenanceSettings()
 
 
 def test_compaction_is_read_with_its_flush() -> None:
@@ -52,7 +40,7 @@ def test_compaction_is_read_with_its_flush() -> None:
             "memoryFlush": {"enabled": False, "softThresholdTokens": 1_000, "prompt": "and the weather"},
         }
     )
-    assert compaction_settings(said, "main") == CompactionSettings(
+    assert said.section(CompactionSettings, "main") == CompactionSettings(
         reserve=9_000,
         keep_recent=5_000,
         timeout_seconds=30,
@@ -60,7 +48,7 @@ def test_compaction_is_read_with_its_flush() -> None:
         notify=True,
         flush=FlushSettings(enabled=False, ahead=1_000, prompt="and the weather"),
     )
-    assert list(unknown_keys(said)) == []
+    assert said.findings().unknown == []
 
 
 def test_an_agent_says_more_than_the_defaults_field_by_field() -> None:
@@ -70,7 +58,7 @@ def test_an_agent_says_more_than_the_defaults_field_by_field() -> None:
             "entries": {"ada": {"compaction": {"enabled": False, "memoryFlush": {"softThresholdTokens": 7}}}},
         }
     )
-    ada = compaction_settings(both, "ada")
+    ada = both.section(CompactionSettings, "ada")
     assert (ada.enabled, ada.reserve, ada.flush) == (False, 1, FlushSettings(enabled=False, ahead=7))
 
 
@@ -89,7 +77,7 @@ def test_pruning_is_read_in_old_and_new_words(mode: str, ours: str) -> None:
             "tools": {"allow": ["exec"], "deny": ["read"]},
         }
     )
-    assert prune_settings(said, "main") == PruneSettings(
+    assert said.section(PruneSettings, "main") == PruneSettings(
         ours,
         3_600.0,
         2,
@@ -117,7 +105,7 @@ def test_startup_context_is_read() -> None:
             "maxTotalChars": 900,
         }
     )
-    assert startup_settings(said, "main") == StartupSettings(True, ("reset",), 3, 500, 900)
+    assert said.section(StartupSettings, "main") == StartupSettings(True, ("reset",), 3, 500, 900)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +115,8 @@ def test_maintenance_is_read_and_a_bare_number_is_days(text: str | int, seconds:
     said = config(
         session={"maintenance": {"mode": "enforce", "pruneAfter": text, "maxEntries": 9, "rotateBytes": "10mb"}}
     )
-    assert maintenance_settings(said) == MaintenanceSettings("enforce", seconds, 9)
-    assert list(unknown_keys(said)) == []
+    assert said.section(MaintenanceSettings) == MaintenanceSettings("enforce", seconds, 9)
+    assert said.findings().unknown == []
 
 
 @pytest.mark.parametrize(
@@ -141,5 +129,5 @@ def test_maintenance_is_read_and_a_bare_number_is_days(text: str | int, seconds:
     ],
 )
 def test_nonsense_is_told_and_not_taken(options: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        defaults(**options)
+    (place,) = check_data({"agents": {"defaults": options}}, {})
+    assert place[:2] == ("agents", "defaults")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palinurus.config.agents import SessionSettings
 from palinurus.config.edit import get_value, set_value, unset_value
 from palinurus.config.home import Home, find_home
 from palinurus.config.load import load_config
@@ -165,7 +166,7 @@ def test_what_an_included_file_says_must_be_changed_there(home: Home) -> None:
     with pytest.raises(ConfigError, match="included file"):
         set_value(home, {}, "session.resetTriggers", ["/b"])
     set_value(home, {}, "session.scope", "per-sender")
-    assert load_config(home, {}).config.session.scope == "per-sender"
+    assert load_config(home, {}).config.section(SessionSettings).scope == "per-sender"
     with pytest.raises(ConfigError, match="included file"):
         unset_value(home, {}, "session.scope")
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.config.hiding import hidden, hide, restore
-from palinurus.config.merging import with_values
-from palinurus.config.secrets import MASK, Redactor
+from palinurus.config.rewrite import with_values
+from palinurus.config.secrets import MASK, Redactor, hidden, hide, restore
 from palinurus.domain.errors import BadRequest
 
 REDACT = Redactor(["a-configured-secret"]).redact
@@ -64,7 +63,7 @@ def test_openclaw_s_mark_is_understood() -> None:
     ],
 )
 def test_a_mark_without_a_secret_of_its_own_is_refused(sent: Any) -> None:
-    with pytest.raises(BadRequest, match="nothing of before"):
+    with pytest.raises(BadRequest, match="no earlier value"):
         restored(sent)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.config.merging import DROP, apply_changes, changes, merged, with_values
+from palinurus.config.rewrite import DROP, apply_changes, changes, merged, with_values
 from palinurus.config.source import parse
 
 keys = st.text("abcxyz.\"'é -", min_size=0, max_size=4)

@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 
 from palinurus.config.home import Home, find_home
 from palinurus.config.load import load_config
-from palinurus.config.memory_settings import RESERVED, clean_name, free_name, memory_settings
-from palinurus.config.remembering import Budget, Collection, MemorySettings, Ranking, ScopeRule, Sync
 from palinurus.domain.errors import ConfigError, NotFound
+from palinurus.memory.settings import (
+    RESERVED,
+    Collection,
+    MemorySettings,
+    Ranking,
+    ScopeRule,
+    SearchLimits,
+    Sync,
+    clean_name,
+    free_name,
+    memory_settings,
+)
 
 
 class Written:
@@ -75,7 +85,7 @@ def test_the_section_means_the_same_wherever_openclaw_has_put_it(place: Home, co
     assert found.sources == ("memory", "sessions")
     assert found.passage_tokens == 300
     assert found.ranking == Ranking(words=0.3, vector=0.7, min_score=0.35, mmr_lambda=0.7, half_life_days=14)
-    assert found.budget == Budget(results=6)
+    assert found.budget == SearchLimits(results=6)
     assert found.sync == Sync(watch=False, debounce_seconds=0.5, sweep_minutes=2, session_bytes=9)
 
 
@@ -109,7 +119,7 @@ def test_the_section_of_qmd_gives_collections_retention_limits_scope_and_debounc
     found = Written(place, {"memory": {"backend": "qmd", "qmd": qmd}}).of()
     assert found.collections == (Collection("docs-co", place.user_home / "docs"),)
     assert found.sources == ("memory", "sessions")
-    assert found.budget == Budget(characters=3000, snippet=500, results=6, seconds=2.0)
+    assert found.budget == SearchLimits(characters=3000, snippet=500, results=6, seconds=2.0)
     assert found.scope == (ScopeRule("allow", channel="telegram"),)
     assert (found.sync.session_days, found.sync.settle_seconds, found.sync.sweep_minutes) == (30, 20.0, 10.0)
     assert Written(place, {"memory": {"backend": "builtin", "qmd": qmd}}).of() == MemorySettings()

@@ -98,8 +98,8 @@ def test_paths_are_read_or_refused(dotted: str, path: tuple[str | int, ...] | No
     [
         ('{\n  "a": 1\n  "b": 2\n}', (3, 3), "a comma should stand here"),
         ('{\n  "a" 1\n}', (2, 7), "a colon should stand here"),
-        ('{\n  "a": "x\n}', (2, 8), "the string that begins here has no proper end"),
-        ("{a: 1", (1, 1), "the object that begins here has no proper end"),
+        ('{\n  "a": "x\n}', (2, 8), "the string that begins here is not closed"),
+        ("{a: 1", (1, 1), "the object that begins here is not closed"),
         ("{a: }", (1, 5), "did not expect '}' here"),
         ("{}\n\n{}", (3, 1), "there is something after the end of the config"),
         ("  \n", (1, 1), "there is no config in the file"),

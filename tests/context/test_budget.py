@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.context.budget import IMAGE_TOKENS, estimate_tokens, message_tokens, rough_tokens
+from palinurus.context.budget import IMAGE_TOKENS, message_tokens, rough_tokens
 from palinurus.domain.messages import (
     AssistantMessage,
     ContextNote,
@@ -24,6 +24,7 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
+from palinurus.text.tokens import estimate_tokens
 
 PROSE = (
     "The harbour was quiet when we came in. Nobody had lit the lamps along the quay, and the water lay so still that "

@@ -15,7 +15,7 @@ from palinurus.testing.provider import Reply, fails
 
 
 async def report(pal: Harness, home: Home) -> ContextReport:
-    return await show_context(pal.house(home))
+    return await show_context(pal.services(home))
 
 
 async def test_before_the_first_call_everything_is_estimated(pal: Harness, home: Home) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.config.compacting import CompactionSettings
 from palinurus.context.assemble import NO_RESULT, assemble, violations
-from palinurus.context.cut import cut_points, divide, newest, plan_cut
+from palinurus.context.budget import cut_points, divide, newest, plan_cut
+from palinurus.context.settings import CompactionSettings
 from palinurus.context.view import Line
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 

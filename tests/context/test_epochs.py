@@ -11,16 +11,14 @@ import pytest
 
 from palinurus.context.assemble import violations
 from palinurus.context.epoch import EPOCH
-from palinurus.context.opening import ContextSettings
-from palinurus.context.prompt import PromptSettings
-from palinurus.domain.function_tool import tool
+from palinurus.context.prompt import ContextSettings, PromptSettings
 from palinurus.domain.messages import ContextNote, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import CustomEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
-from palinurus.tools.registry import Registry
+from palinurus.tools.registry import ToolRegistry
 
 
 async def epochs(pal: Harness, key: str = "agent:main:main") -> list[str]:
@@ -187,10 +185,10 @@ def another_wire(pal: Harness) -> None:
 
 
 def another_tool(pal: Harness) -> None:
-    async def hands(*_: object) -> Registry:
-        return Registry([sail])
+    async def hands(*_: object) -> ToolRegistry:
+        return ToolRegistry([sail])
 
-    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, hands=hands)
+    pal.agents.agent = msgspec.structs.replace(pal.agents.agent, tools=hands)
 
 
 def another_limit(pal: Harness) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from noted import NOON, model, result, user
 
 from palinurus.context.extract import AT_LEAST, SHARE, exact_of, extract
-from palinurus.context.identifiers import MOST, identifiers
 from palinurus.context.view import Line
 from palinurus.domain.messages import AssistantMessage, ContextNote, Origin, Text, ToolCall
+from palinurus.text.sentences import MOST, identifiers
 
 SMALL_TALK = (
     "Well, that sounds nice. It was quite a long day in the end, and everybody went home a little tired. "

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from noted import model, result, user
 
-from palinurus.config.compacting import CompactionSettings, FlushSettings
+from palinurus.context.daily_notes import NoteFiles, mark_of
 from palinurus.context.flush import QUESTION, Flush, check_notes
-from palinurus.context.placing import Placing, mark_of
+from palinurus.context.settings import CompactionSettings, FlushSettings
 from palinurus.domain.errors import Failure, StorageError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
@@ -21,8 +21,8 @@ from palinurus.sessions.session import SessionChange, new_session
 from palinurus.testing.clock import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls, fails
-from palinurus.testing.windowed import WindowedProvider
 from palinurus.workspace.boundary import Boundary
+from support.windowed import WindowedProvider
 
 MAIN = SessionKey.main()
 LINES = [
@@ -121,7 +121,7 @@ async def test_the_model_is_not_asked_where_others_listen() -> None:
 @pytest.fixture
 async def pal(workspace: Path) -> AsyncIterator[Harness]:
     async with Harness(workspace, model=WindowedProvider(otherwise=lambda _: Reply("I see."))) as whole:
-        whole.turns.upkeep.place_notes = Placing(whole.sessions, lambda _: whole.files.boundary, whole.clock)
+        whole.turns.maintenance.place_notes = NoteFiles(whole.sessions, lambda _: whole.files.boundary, whole.clock)
         yield whole
 
 
@@ -242,13 +242,13 @@ async def test_a_crash_between_the_file_and_its_mark_doubles_nothing(waiting: Ha
         async def set_place(self, extraction_id: str, place: str) -> None:
             raise StorageError("the process died here")
 
-    assert await Placing(Dies(), lambda _: boundary, waiting.clock)() == 0  # type: ignore[arg-type]
-    assert await Placing(waiting.sessions, lambda _: boundary, waiting.clock)() == 1
+    assert await NoteFiles(Dies(), lambda _: boundary, waiting.clock)() == 0  # type: ignore[arg-type]
+    assert await NoteFiles(waiting.sessions, lambda _: boundary, waiting.clock)() == 1
     text = daily(waiting, workspace)
     assert text.count("locker is number 4471") == text.count(mark_of(made)) == 1
     (placed,) = await waiting.sessions.extractions(made.session_id)
     assert placed.place == f"memory/{made.day}.md"
-    assert await Placing(waiting.sessions, lambda _: boundary, waiting.clock)() == 0
+    assert await NoteFiles(waiting.sessions, lambda _: boundary, waiting.clock)() == 0
 
 
 async def test_what_stands_in_the_file_already_stays_and_the_notes_come_behind_it(
@@ -257,7 +257,7 @@ async def test_what_stands_in_the_file_already_stays_and_the_notes_come_behind_i
     made = await noted(waiting)
     (workspace / "memory").mkdir(exist_ok=True)
     (workspace / "memory" / f"{made.day}.md").write_text("# My day\n\n- no newline at the end")
-    await Placing(waiting.sessions, lambda _: Boundary(workspace), waiting.clock)()
+    await NoteFiles(waiting.sessions, lambda _: Boundary(workspace), waiting.clock)()
     lines = (workspace / "memory" / f"{made.day}.md").read_text().splitlines()
     assert lines[:5] == ["# My day", "", "- no newline at the end", "", lines[4]]
     assert lines[4].startswith("## Notes from agent:main:main, ")
@@ -271,7 +271,7 @@ async def test_where_nothing_can_be_written_notes_wait_and_are_written_later(
     (workspace / "memory").mkdir(exist_ok=True)
     (workspace / "memory").rename(workspace / "elsewhere")
     (workspace / "memory").write_text("a file where the folder should be")
-    placing = Placing(waiting.sessions, lambda _: Boundary(workspace), waiting.clock)
+    placing = NoteFiles(waiting.sessions, lambda _: Boundary(workspace), waiting.clock)
     with caplog.at_level(logging.WARNING):
         assert await placing() == 0
         assert await placing() == 0
@@ -287,6 +287,6 @@ async def test_notes_of_an_agent_that_is_gone_wait(waiting: Harness) -> None:
     def gone(agent_id: str) -> Boundary:
         return waiting.agents.get("nobody").files.boundary
 
-    assert await Placing(waiting.sessions, gone, waiting.clock)() == 0
+    assert await NoteFiles(waiting.sessions, gone, waiting.clock)() == 0
     assert [each.id for each in await waiting.sessions.unplaced()] == [made.id]
     await waiting.sessions.append(made.session_id, (), SessionChange())

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from noted import NOON, model, result, user
 
-from palinurus.context.beside import MANY
-from palinurus.context.notes import AT_MOST, extract_notes, is_worth_asking, may_be_noted
-from palinurus.context.statements import Weight, weigh
+from palinurus.context.budget import MANY
+from palinurus.context.notes import AT_MOST, Weight, extract_notes, is_worth_asking, may_be_noted, weigh
 from palinurus.context.view import Line
 from palinurus.domain.messages import ContextNote, Origin, ToolCall
 from palinurus.sessions.transcript import MessageEntry, encode_entry

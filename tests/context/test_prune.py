@@ -11,19 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from noted import NOON, model, result, user
 
-from palinurus.config.compacting import PruneSettings
 from palinurus.context.assemble import violations
-from palinurus.context.epoch import EPOCH
-from palinurus.context.prune import is_cold, prune
-from palinurus.context.pruned import PRUNED, Form, project, pruning, read_pruning
+from palinurus.context.budget import is_cold, prune
+from palinurus.context.epoch import EPOCH, PRUNED, PrunedForm, project, pruning, read_pruning
+from palinurus.context.settings import PruneSettings
 from palinurus.context.view import Line, View, fold
-from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import Image, Text, ToolResult
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.sessions.transcript import CustomEntry, MessageEntry, timestamp
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls
-from palinurus.testing.windowed import WindowedProvider
+from support.windowed import WindowedProvider
 
 SETTINGS = PruneSettings()
 WINDOW = 20_000  # tokens: 80,000 characters, trimmed from 24,000 on, cleared from 40,000 on
@@ -37,7 +35,7 @@ def story(sizes: list[int], assistants: int = 3) -> list[Line]:
     return [*lines, *(model("done", entry_id=f"z{number}") for number in range(assistants))]
 
 
-def decide(lines: list[Line], pruned: dict[str, Form] | None = None, **changed: object) -> dict[str, str]:
+def decide(lines: list[Line], pruned: dict[str, PrunedForm] | None = None, **changed: object) -> dict[str, str]:
     return dict(prune(lines, pruned or {}, WINDOW, msgspec.structs.replace(SETTINGS, **changed)))
 
 
@@ -77,12 +75,12 @@ def test_pictures_and_tools_that_config_names_are_left_alone() -> None:
 
 def test_a_trimmed_result_keeps_both_ends_and_says_how_long_it_was() -> None:
     text = "A" * 1_500 + "-" * 4_000 + "Z" * 1_500
-    shown = project(result(text).message, Form("soft", 1_500, 1_500, "")).text
+    shown = project(result(text).message, PrunedForm("soft", 1_500, 1_500, "")).text
     assert shown.startswith("A" * 1_500 + "\n...\n")
     assert "Z" * 1_500 in shown
     assert "-" not in shown.split("[Tool")[0]
     assert "7,000 characters" in shown
-    assert project(result(text).message, Form("hard", 0, 0, "[gone]")).text == "[gone]"
+    assert project(result(text).message, PrunedForm("hard", 0, 0, "[gone]")).text == "[gone]"
 
 
 def test_a_cache_is_cold_when_nobody_was_answered_for_longer_than_it_lives() -> None:
@@ -94,7 +92,7 @@ def test_a_cache_is_cold_when_nobody_was_answered_for_longer_than_it_lives() -> 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 12_000), max_size=14), st.integers(500, 60_000))
 def test_deciding_again_finds_less_and_less_and_ends(sizes: list[int], window: int) -> None:
-    whole, pruned = story(sizes), dict[str, Form]()
+    whole, pruned = story(sizes), dict[str, PrunedForm]()
     lines = whole
     before = sum(len(line.message.text) for line in lines)
     for _ in range(4):

@@ -9,16 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palinurus.config.remembering import Collection, MemorySettings, ScopeRule
 from palinurus.context.recall import KIND, NAME, Recall, news_of, recalled
 from palinurus.context.view import Line, View
 from palinurus.domain.errors import StorageError
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, Origin, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.memory.answer import Answer, Freshness, Result
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
+from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.question import Question
+from palinurus.memory.settings import Collection, MemorySettings, ScopeRule
 from palinurus.providers.provider import ModelRequest
 from palinurus.providers.wires.rendering import render_note
 from palinurus.testing.clock import FakeClock
@@ -33,8 +32,8 @@ ON = MemorySettings(recall="on")
 OUTSIDE = "(noted in a turn that had read text from outside)"
 
 
-def result(path: str, line: int, snippet: str, score: float = 1.0) -> Result:
-    return Result(path, line, line, score, snippet)
+def result(path: str, line: int, snippet: str, score: float = 1.0) -> SearchResult:
+    return SearchResult(path, line, line, score, snippet)
 
 
 ANNA = result("memory/2026-11-14.md", 3, "- Anna lives in Oslo")
@@ -44,19 +43,19 @@ BOB = result("memory/2026-11-13.md", 5, "- Bob has a boat")
 class Memory:
     """Answers every question with the same results, and knows what it was asked."""
 
-    def __init__(self, *results: Result) -> None:
+    def __init__(self, *results: SearchResult) -> None:
         self.results = results
         self.questions: list[Question] = []
         self.failure: Exception | None = None
         self.hangs = False
 
-    async def search(self, question: Question) -> Answer:
+    async def search(self, question: Question) -> SearchAnswer:
         self.questions.append(question)
         if self.hangs:
             await asyncio.Event().wait()
         if self.failure:
             raise self.failure
-        return Answer(self.results, Freshness("fresh", 2))
+        return SearchAnswer(self.results, IndexFreshness("fresh", 2))
 
 
 def recall(memory: Memory, settings: MemorySettings = ON) -> Recall:

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palinurus.config.compacting import StartupSettings
+from palinurus.context.daily_notes import STARTUP, startup_notes
 from palinurus.context.extract import extract
-from palinurus.context.startup import KIND, startup_notes
+from palinurus.context.settings import StartupSettings
 from palinurus.context.view import Line
 from palinurus.domain.messages import ContextNote, UserMessage
 from palinurus.sessions.reset import ResetPolicy
@@ -81,7 +81,7 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 def carried(pal: Harness) -> list[ContextNote]:
     newest = pal.model.requests[-1].messages[-1]
     assert isinstance(newest, UserMessage)
-    return [note for note in newest.context if note.kind == KIND]
+    return [note for note in newest.context if note.kind == STARTUP]
 
 
 async def test_only_the_first_message_carries_them_and_the_first_after_a_reset(pal: Harness) -> None:

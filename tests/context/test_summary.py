@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.context.budget import estimate_tokens
 from palinurus.context.summary import (
     HEADINGS,
-    Wanted,
+    SummaryOrder,
     by_rule,
     completed,
     faults,
@@ -20,6 +19,7 @@ from palinurus.context.summary import (
 )
 from palinurus.context.view import Line
 from palinurus.domain.messages import AssistantMessage, ContextNote, Message, Text, ToolCall, ToolResult, UserMessage
+from palinurus.text.tokens import estimate_tokens
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300) | st.sampled_from(
     [
@@ -41,7 +41,7 @@ lines = st.lists(messages, min_size=1, max_size=25).map(
 )
 
 
-def asked(said: list[Line], previous: str = "", tokens: int = 1_000, characters: int = 16_000) -> Wanted:
+def asked(said: list[Line], previous: str = "", tokens: int = 1_000, characters: int = 16_000) -> SummaryOrder:
     return wanted(said, previous, tokens=tokens, characters=characters, focus="", strict=True)
 
 

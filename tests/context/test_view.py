@@ -11,12 +11,13 @@ from palinurus.domain.messages import (
     ContextNote,
     Message,
     Origin,
+    OutsideText,
     Text,
     ToolResult,
     Usage,
     UserMessage,
+    digest_of,
 )
-from palinurus.domain.provenance import OutsideText, digest_of
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -204,9 +205,9 @@ def test_what_the_model_was_told_is_the_head_and_every_note_since() -> None:
     story = Story()
     story.epoch({"SOUL.md": "d1", "USER.md": "d1"})
     story.said(UserMessage("hi", context=(ContextNote("file", "text", "SOUL.md", "d2"), ContextNote("time", "now"))))
-    assert story.view().told == {"SOUL.md": "d2", "USER.md": "d1"}
+    assert story.view().shown_files == {"SOUL.md": "d2", "USER.md": "d1"}
     story.epoch({"SOUL.md": "d3"})
-    assert story.view().told == {"SOUL.md": "d3"}
+    assert story.view().shown_files == {"SOUL.md": "d3"}
     assert story.view().epoch_start == 1
 
 
@@ -294,7 +295,7 @@ def test_views_that_read_on_are_the_same_as_views_from_the_start() -> None:
             story.add(CompactionEntry, summary="s", first_kept_entry_id=kept)
         told.append(views.view("s", story.entries))
         assert told[-1] == story.view()
-    assert told[0].told == {"SOUL.md": "e0"}  # an old one does not change any more
+    assert told[0].shown_files == {"SOUL.md": "e0"}  # an old one does not change any more
     story.entries.append(MessageEntry("branch", T, "e2", message=UserMessage("back again")))
     assert views.view("s", story.entries) == story.view()
     assert views.view("s", story.entries[:5]) == fold(story.entries[:5])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,19 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import BadRequest, StorageDamaged
-from palinurus.operations.access import AccessStore, PairedDevice, Token
-from palinurus.storage.access import SqliteAccess
+from palinurus.operations.access import AccessStore, AccessToken, PairedDevice
 from palinurus.storage.database import Database
-from palinurus.testing.access import MemoryAccess
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AccessStore]:
-    if request.param == "memory":
-        yield MemoryAccess()
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteAccess(database)
-    await database.close()
+@pytest.fixture
+def store(database: Database) -> AccessStore:
+    return AccessStore(database)
 
 
-def token(name: str, **changes: Any) -> Token:
-    return msgspec.structs.replace(Token(name, f"the {name}", f"digest-{name}", ("read", "write"), 1000), **changes)
+def token(name: str, **changes: Any) -> AccessToken:
+    return msgspec.structs.replace(
+        AccessToken(name, f"the {name}", f"digest-{name}", ("read", "write"), 1000), **changes
+    )
 
 
 def device(name: str, **changes: Any) -> PairedDevice:
@@ -85,5 +79,5 @@ async def test_a_row_that_is_none_is_told_as_damage(tmp_path: Path) -> None:
 
     await database.write(spoil)
     with pytest.raises(StorageDamaged, match="the row of a token cannot be read"):
-        await SqliteAccess(database).tokens()
+        await AccessStore(database).tokens()
     await database.close()

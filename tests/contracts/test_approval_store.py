@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.domain.plan import Invocation, Plan
-from palinurus.storage.approvals import SqliteApprovals
+from palinurus.domain.events import Invocation, Plan
 from palinurus.storage.database import Database
-from palinurus.testing.hands import MemoryApprovals
-from palinurus.tools.approvals.approval import Approval, ApprovalStore, Settlement
+from palinurus.tools.approvals.approval import Approval, ApprovalStore
 
 PLAN = Plan(
     "exec", "rm -rf build", "host", ("rm", "-rf", "build"), "/w", invocations=(Invocation("rm", "/bin/rm", ""),)
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ApprovalStore]:
-    if request.param == "memory":
-        yield MemoryApprovals()
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteApprovals(database)
-    await database.close()
+@pytest.fixture
+def store(database: Database) -> ApprovalStore:
+    return ApprovalStore(database)
 
 
 def approval(name: str, at: int = 1000, **changes: Any) -> Approval:
@@ -55,7 +46,7 @@ async def test_those_that_wait_come_oldest_first_and_all_of_them_newest_first(st
 
 async def test_a_decision_says_who_where_and_when_and_takes_it_off_the_list(store: ApprovalStore) -> None:
     await store.add(approval("a"))
-    decided = await store.settle("a", Settlement("allowed-always", 5000, "owner", "chat", "g1"))
+    decided = await store.settle("a", "allowed-always", 5000, by="owner", where="chat", grant_id="g1")
     assert decided == approval(
         "a", status="allowed-always", decided_at=5000, decided_by="owner", decided_where="chat", grant_id="g1"
     )
@@ -65,9 +56,9 @@ async def test_a_decision_says_who_where_and_when_and_takes_it_off_the_list(stor
 
 async def test_an_approval_is_decided_once(store: ApprovalStore) -> None:
     await store.add(approval("a"))
-    await store.settle("a", Settlement("denied", 5000, "owner", "chat"))
-    with pytest.raises(BadRequest, match="was decided before: denied by owner"):
-        await store.settle("a", Settlement("allowed-once", 6000, "owner", "page"))
+    await store.settle("a", "denied", 5000, by="owner", where="chat")
+    with pytest.raises(BadRequest, match="is already decided: denied by owner"):
+        await store.settle("a", "allowed-once", 6000, by="owner", where="page")
     kept = await store.get("a")
     assert kept is not None
     assert (kept.status, kept.decided_where) == ("denied", "chat")
@@ -75,7 +66,7 @@ async def test_an_approval_is_decided_once(store: ApprovalStore) -> None:
 
 async def test_of_many_who_decide_at_once_one_wins(store: ApprovalStore) -> None:
     await store.add(approval("a"))
-    answers = [store.settle("a", Settlement("allowed-once", 1, f"door {number}")) for number in range(20)]
+    answers = [store.settle("a", "allowed-once", 1, by=f"door {number}") for number in range(20)]
     outcomes = await asyncio.gather(*answers, return_exceptions=True)
     (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Approval)]
     assert all(isinstance(outcome, BadRequest | Approval) for outcome in outcomes)
@@ -84,7 +75,7 @@ async def test_of_many_who_decide_at_once_one_wins(store: ApprovalStore) -> None
 
 async def test_what_was_never_asked_cannot_be_decided(store: ApprovalStore) -> None:
     with pytest.raises(NotFound, match="there is no approval 'zz'"):
-        await store.settle("zz", Settlement("denied", 1))
+        await store.settle("zz", "denied", 1)
 
 
 async def test_an_id_is_not_used_twice(store: ApprovalStore) -> None:

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from palinurus.domain.plan import Invocation, Plan
-from palinurus.ledger.audit import AuditEvent, AuditLog, Kind
-from palinurus.ledger.chain import BEGINNING, ERASED_AT_ONCE, MAX_DETAILS
-from palinurus.storage.audit import SqliteAudit
+from palinurus.domain.events import Invocation, Plan
+from palinurus.ledger.audit import BEGINNING, ERASED_AT_ONCE, MAX_DETAILS, AuditEvent, Kind
+from palinurus.ledger.audit_log import AuditLog
 from palinurus.storage.database import Database
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.hands import MemoryAudit
 
 MAIN, CODER = "agent:main:main", "agent:coder:main"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AuditLog]:
-    if request.param == "memory":
-        yield MemoryAudit(FakeClock(), SeededIds())
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteAudit(database, FakeClock(), SeededIds())
-    await database.close()
+@pytest.fixture
+def log(database: Database) -> AuditLog:
+    return AuditLog(database, FakeClock(), SeededIds())
 
 
 def event(call_id: str = "c", kind: Kind = "call", **changes: Any) -> AuditEvent:

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from palinurus.memory.embedder import Embedder
-from palinurus.memory.embedders.checks import check_vectors
+from palinurus.memory.embedder import Embedder, check_vectors
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
 

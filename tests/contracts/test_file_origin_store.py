@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from palinurus.storage.database import Database
-from palinurus.storage.file_origins import SqliteFileOrigins
-from palinurus.testing.hands import MemoryFileOrigins
 from palinurus.workspace.file_origins import FileOrigin, FileOriginStore
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FileOriginStore]:
-    if request.param == "memory":
-        yield MemoryFileOrigins()
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteFileOrigins(database)
-    await database.close()
+@pytest.fixture
+def store(database: Database) -> FileOriginStore:
+    return FileOriginStore(database)
 
 
 def entry(path: str, at: int = 1, **fields: Any) -> FileOrigin:

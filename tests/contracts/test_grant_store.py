@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,22 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.storage.approvals import SqliteGrants
 from palinurus.storage.database import Database
-from palinurus.testing.hands import MemoryGrants
-from palinurus.tools.grants.grants import Grant, GrantStore, holds
+from palinurus.tools.grants import Grant, GrantStore, is_in_force
 
 MAIN, DIRECT, CODER = "agent:main:main", "agent:main:direct:ann", "agent:coder:main"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[GrantStore]:
-    if request.param == "memory":
-        yield MemoryGrants()
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteGrants(database)
-    await database.close()
+@pytest.fixture
+def store(database: Database) -> GrantStore:
+    return GrantStore(database)
 
 
 def grant(name: str, scope: Any = "home", **fields: Any) -> Grant:
@@ -112,7 +103,7 @@ def test_nothing_that_was_revoked_or_has_ended_ever_holds(
     scope: Any, revoked: int | None, expires: int | None, now: int, key: str
 ) -> None:
     one = grant("g", scope, agent="main", session_key=MAIN, revoked_at=revoked, expires_at=expires)
-    if holds(one, agent=key.split(":")[1], session_key=key, now=now):
+    if is_in_force(one, agent=key.split(":")[1], session_key=key, now=now):
         assert revoked is None
         assert expires is None or now < expires
         assert scope == "home" or key.startswith("agent:main:")

@@ -11,13 +11,18 @@ import pytest
 
 from palinurus.domain.errors import StorageError
 from palinurus.memory.chunk import chunk
-from palinurus.memory.document import Chunked, Place, Stamp
+from palinurus.memory.document import (
+    CandidateSet,
+    DocumentPieces,
+    DocumentRef,
+    FileRow,
+    SearchCandidate,
+    WordQuery,
+)
 from palinurus.memory.embedder import Space
-from palinurus.memory.store import Candidate, FileRow, Looked, MemoryStore, WordQuery
-from palinurus.memory.words import word_query
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.store import MemoryStore
+from palinurus.memory.terms import word_query
 from palinurus.testing.embedder import HashingEmbedder, vector_of
-from palinurus.testing.memory import VolatileMemory
 
 NOTES = "memory/notes.md"
 SPACE = HashingEmbedder().space
@@ -26,15 +31,15 @@ OTHER = HashingEmbedder(model="another").space
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MemoryStore]:
-    keeper: MemoryStore = VolatileMemory() if request.param == "memory" else SqliteMemory(tmp_path / "d" / "m.sqlite")
+    keeper: MemoryStore = MemoryStore(None if request.param == "memory" else tmp_path / "d" / "m.sqlite")
     yield keeper
     await keeper.close()
 
 
-def document(text: str, path: str = NOTES, source: str = "memory") -> tuple[FileRow, Chunked]:
+def document(text: str, path: str = NOTES, source: str = "memory") -> tuple[FileRow, DocumentPieces]:
     cut = chunk(text, path, 400)
     digest = sha256(text.encode()).digest()
-    return FileRow(Place(source, path), Stamp(len(text), 5, 6, 7), digest, 1_000, len(cut.pieces), "way"), cut
+    return FileRow(DocumentRef(source, path), (len(text), 5, 6, 7), digest, 1_000, len(cut.pieces), "way"), cut
 
 
 async def finds(store: MemoryStore, question: str, **more: object) -> list[str]:
@@ -50,12 +55,12 @@ async def embeds(store: MemoryStore, space: Space = SPACE, limit: int = 100) -> 
     return len(missing)
 
 
-async def looks(store: MemoryStore, question: str, space: Space = SPACE, **more: object) -> Looked:
+async def looks(store: MemoryStore, question: str, space: Space = SPACE, **more: object) -> CandidateSet:
     vector = vector_of(question, space.dimensions)
     return await store.look(WordQuery(()), vector, space, limit=3, **more)  # type: ignore[arg-type]
 
 
-def nearest(looked: Looked) -> Candidate:
+def nearest(looked: CandidateSet) -> SearchCandidate:
     return max(looked.candidates, key=lambda candidate: candidate.cosine if candidate.cosine is not None else -1)
 
 
@@ -63,7 +68,7 @@ async def test_what_was_put_is_found_with_its_place_and_lines(store: MemoryStore
     await store.put([document("# Boats\n\n- the anchor is in the shed\n- nothing else\n")])
     looked = await store.look(word_query("where is the anchor?"), None, None, limit=10)
     [found] = [candidate for candidate in looked.candidates if candidate.words > 0]
-    assert (found.place, found.start_line, found.end_line) == (Place("memory", NOTES), 3, 3)
+    assert (found.ref, found.start_line, found.end_line) == (DocumentRef("memory", NOTES), 3, 3)
     assert (found.text, found.context) == ("- the anchor is in the shed", "Boats")
     assert found.passage_words > 0
     assert found.cosine is None
@@ -76,7 +81,7 @@ async def test_a_look_that_was_prepared_sees_what_changed_since(store: MemorySto
     await store.prepare(asked, limit=20)
     before = await store.look(asked, None, None, limit=20)
     await store.put([document("- the anchor is in the boat\n")])
-    await store.drop([Place("memory", "memory/b.md")])
+    await store.drop([DocumentRef("memory", "memory/b.md")])
     assert len(before.candidates) == 2
     assert await finds(store, "where is the anchor?") == ["- the anchor is in the boat"]
 
@@ -110,23 +115,23 @@ async def test_a_document_that_is_put_again_replaces_the_one_before(store: Memor
 
 async def test_what_was_dropped_is_not_found(store: MemoryStore) -> None:
     await store.put([document("- an anchor\n"), document("- another anchor\n", "memory/b.md")])
-    await store.drop([Place("memory", NOTES), Place("memory", "memory/never-there.md")])
+    await store.drop([DocumentRef("memory", NOTES), DocumentRef("memory", "memory/never-there.md")])
     assert await finds(store, "anchor") == ["- another anchor"]
-    assert [row.place.path for row in (await store.files()).values()] == ["memory/b.md"]
+    assert [row.ref.path for row in (await store.files()).values()] == ["memory/b.md"]
 
 
 async def test_a_file_row_comes_back_as_it_was_given(store: MemoryStore) -> None:
     row, cut = document("- one\n- two\n")
     await store.put([(row, cut)])
-    assert await store.files() == {row.place: row}
+    assert await store.files() == {row.ref: row}
 
 
 async def test_a_touched_document_has_another_stamp_and_the_same_pieces(store: MemoryStore) -> None:
     row, cut = document("- one\n")
     await store.put([(row, cut)])
-    touched = FileRow(row.place, Stamp(1, 2, 3, 4), row.digest, 1_000, 1, "way")
-    await store.touch([touched, FileRow(Place("memory", "gone.md"), Stamp(1, 1), b"", 0)])
-    assert await store.files() == {row.place: touched}
+    touched = FileRow(row.ref, (1, 2, 3, 4), row.digest, 1_000, 1, "way")
+    await store.touch([touched, FileRow(DocumentRef("memory", "gone.md"), (1, 1, 0, 0), b"", 0)])
+    assert await store.files() == {row.ref: touched}
     assert await finds(store, "one") == ["- one"]
 
 
@@ -134,7 +139,7 @@ async def test_a_document_without_words_is_a_document_all_the_same(store: Memory
     await store.put([document("")])
     assert len(await store.files()) == 1
     assert (await store.totals()).pieces == 0
-    assert await store.pieces_of(Place("memory", NOTES)) == []
+    assert await store.pieces_of(DocumentRef("memory", NOTES)) == []
 
 
 async def test_the_two_pieces_on_either_side_come_along_but_never_those_of_another_document(store: MemoryStore) -> None:
@@ -144,7 +149,7 @@ async def test_the_two_pieces_on_either_side_come_along_but_never_those_of_anoth
         [document("- before\n", "memory/a.md"), document("\n".join(lines)), document("- z\n", "memory/z.md")]
     )
     looked = await store.look(WordQuery(("anchor",)), None, None, limit=10)
-    places = {candidate.place.path for candidate in looked.candidates}
+    places = {candidate.ref.path for candidate in looked.candidates}
     assert places == {NOTES}
     numbers = {candidate.start_line for candidate in looked.candidates}
     assert {1, 2, 3, 99, 100, 101, 102, 103} <= numbers
@@ -155,7 +160,7 @@ async def test_the_two_pieces_on_either_side_come_along_but_never_those_of_anoth
 
 async def test_the_pieces_of_a_document_come_in_the_order_of_their_lines(store: MemoryStore) -> None:
     await store.put([document("- one\n- two\n- three\n"), document("- other\n", "memory/b.md")])
-    pieces = await store.pieces_of(Place("memory", NOTES))
+    pieces = await store.pieces_of(DocumentRef("memory", NOTES))
     assert [(piece.text, piece.start_line) for piece in pieces] == [("- one", 1), ("- two", 2), ("- three", 3)]
 
 
@@ -166,11 +171,11 @@ async def test_only_the_sources_that_were_asked_for_are_looked_at(store: MemoryS
     many = [document("- the anchor, once more\n", f"memory/{number}.md") for number in range(9)]
     await store.put([*many, document("- nothing of it\n", "books/anchor.md", "books")])
     looked = await store.look(word_query("anchor"), None, None, limit=20, sources=("books",))
-    assert {candidate.place.path for candidate in looked.candidates} == {"books/a.md", "books/anchor.md"}
+    assert {candidate.ref.path for candidate in looked.candidates} == {"books/a.md", "books/anchor.md"}
     await store.use_space(SPACE)
     await embeds(store)
     looked = await looks(store, "anchor", sources=("books",))
-    assert {candidate.place.source for candidate in looked.candidates} == {"books"}
+    assert {candidate.ref.source for candidate in looked.candidates} == {"books"}
 
 
 async def test_a_date_that_only_the_passage_holds_brings_its_pieces(store: MemoryStore) -> None:
@@ -233,7 +238,7 @@ async def test_vectors_of_words_that_come_back_are_known_at_once(store: MemorySt
     await store.put([document("- the anchor\n- the sail\n")])
     await store.use_space(SPACE)
     await embeds(store)
-    await store.drop([Place("memory", NOTES)])
+    await store.drop([DocumentRef("memory", NOTES)])
     assert (await store.totals()).embedded.get(SPACE.id, 0) == 0
     await store.put([document("- the sail\n- the anchor\n- the mast\n", "memory/renamed.md")])
     assert [each.meaning for each in await store.unembedded(SPACE, 10)] == ["the mast"]
@@ -303,11 +308,11 @@ async def test_a_question_whose_vector_has_another_size_is_refused(store: Memory
 async def test_totals_are_right_whatever_came_and_went(store: MemoryStore) -> None:
     chance = random.Random(7)
     await store.use_space(SPACE)
-    here: dict[str, Chunked] = {}
+    here: dict[str, DocumentPieces] = {}
     for _ in range(40):
         path = f"memory/{chance.randrange(6)}.md"
         if chance.random() < 0.3:
-            await store.drop([Place("memory", path)])
+            await store.drop([DocumentRef("memory", path)])
             here.pop(path, None)
         else:
             row, cut = document("".join(f"- word{chance.randrange(12)}\n" for _ in range(chance.randrange(5))), path)
@@ -326,7 +331,7 @@ async def test_a_vector_whose_words_went_while_it_was_made_is_not_kept(store: Me
     await store.use_space(SPACE)
     await store.put([document("- the canary is zanzibar\n"), document("- the boat is called aster\n", "MEMORY.md")])
     missing = await store.unembedded(SPACE, 10)
-    await store.drop([Place("memory", NOTES)])
+    await store.drop([DocumentRef("memory", NOTES)])
     await store.scrub()
     await store.put_vectors(SPACE, [(each.digest, vector_of(each.meaning, SPACE.dimensions)) for each in missing])
     totals = await store.totals()
@@ -337,7 +342,7 @@ async def test_after_a_scrub_nothing_of_what_was_dropped_is_left(store: MemorySt
     await store.use_space(SPACE)
     await store.put([document("- the canary is zanzibar\n"), document("- the boat is called aster\n", "MEMORY.md")])
     await embeds(store)
-    await store.drop([Place("memory", NOTES)])
+    await store.drop([DocumentRef("memory", NOTES)])
     await store.scrub()
     totals = await store.totals()
     assert (totals.pieces, totals.cached_vectors) == (1, 1)

@@ -24,7 +24,7 @@ from palinurus.providers.scout.scout import Scout
 from palinurus.providers.wires.anthropic import AnthropicProvider
 from palinurus.providers.wires.google import GoogleProvider
 from palinurus.providers.wires.openai import OpenAIProvider
-from palinurus.testing.wire import Calls, Json, Says, WireServer, dialect_of
+from support.wire import Calls, Json, Says, WireServer, dialect_of
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("note", "grep", "ls", "read"))
 

@@ -16,7 +16,7 @@ from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.process import read_whole
-from palinurus.sandbox.sandbox import Command, Ended, Limits, Mount, Process, Sandbox
+from palinurus.sandbox.sandbox import CommandLimits, Process, ProcessEnd, Sandbox, SandboxCommand, SandboxMount
 
 ENV = {"PATH": "/usr/bin:/bin", "COLOUR": "green"}
 SECONDS = 60.0
@@ -43,11 +43,11 @@ async def start(sandbox: Sandbox, workspace: Path):
     """Starts a shell line or an argv in the workspace, and leaves nothing behind."""
     started: list[Process] = []
 
-    async def go(line: str | tuple[str, ...], *, pty: bool = False, limits: Limits | None = None) -> Process:
+    async def go(line: str | tuple[str, ...], *, pty: bool = False, limits: CommandLimits | None = None) -> Process:
         argv = line if isinstance(line, tuple) else ("/bin/sh", "-c", line)
-        mounts = (Mount(workspace, str(workspace), writable=True),)
-        allowed = limits or Limits(wall_seconds=SECONDS)
-        started.append(await sandbox.start(Command(argv, str(workspace), ENV, mounts, pty=pty, limits=allowed)))
+        mounts = (SandboxMount(workspace, str(workspace), writable=True),)
+        allowed = limits or CommandLimits(wall_seconds=SECONDS)
+        started.append(await sandbox.start(SandboxCommand(argv, str(workspace), ENV, mounts, pty=pty, limits=allowed)))
         return started[-1]
 
     yield go
@@ -55,7 +55,7 @@ async def start(sandbox: Sandbox, workspace: Path):
         await process.kill()
 
 
-async def told(process: Process) -> tuple[str, Ended]:
+async def told(process: Process) -> tuple[str, ProcessEnd]:
     async with asyncio.timeout(SECONDS):
         said = await read_whole(process)
         return said.decode().replace("\r\n", "\n"), await process.wait()
@@ -75,7 +75,7 @@ def alive(mark: str) -> list[str]:
 
 
 async def test_both_outputs_arrive_in_the_order_of_writing(start: Start) -> None:
-    assert await told(await start("echo one; echo two >&2; echo three")) == ("one\ntwo\nthree\n", Ended(0))
+    assert await told(await start("echo one; echo two >&2; echo three")) == ("one\ntwo\nthree\n", ProcessEnd(0))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_both_outputs_arrive_in_the_order_of_writing(start: Start) -> None
 )
 async def test_the_code_is_what_a_shell_would_say(start: Start, line: str, code: int) -> None:
     _, ended = await told(await start(line))
-    assert ended == Ended(code)
+    assert ended == ProcessEnd(code)
 
 
 async def test_it_runs_where_it_is_told_to_with_the_environment_it_is_given(start: Start, workspace: Path) -> None:
@@ -99,7 +99,7 @@ async def test_what_is_written_to_it_is_read_until_its_input_is_closed(start: St
     process = await start("cat; echo end")
     await process.write(b"a" * 30_000)
     await process.write(b"\n", close=True)
-    assert await told(process) == ("a" * 30_000 + "\nend\n", Ended(0))
+    assert await told(process) == ("a" * 30_000 + "\nend\n", ProcessEnd(0))
 
 
 async def test_writing_to_one_that_has_ended_is_refused(start: Start) -> None:
@@ -117,14 +117,14 @@ async def test_a_flood_waits_for_its_reader(start: Start) -> None:
     async with asyncio.timeout(SECONDS):
         while piece := await process.read():
             size += len(piece)
-    assert (size, await process.wait()) == (20_000_000, Ended(0))
+    assert (size, await process.wait()) == (20_000_000, ProcessEnd(0))
 
 
 async def test_a_terminal_is_one_that_the_command_controls(start: Start) -> None:
     said, ended = await told(
         await start("test -t 0 && test -t 1 && stty size && echo to the terminal > /dev/tty", pty=True)
     )
-    assert (said, ended) == ("24 80\nto the terminal\n", Ended(0))
+    assert (said, ended) == ("24 80\nto the terminal\n", ProcessEnd(0))
 
 
 async def test_ctrl_c_reaches_what_runs_in_a_terminal(start: Start) -> None:
@@ -134,18 +134,18 @@ async def test_ctrl_c_reaches_what_runs_in_a_terminal(start: Start) -> None:
             pass
         await process.write(b"\x03")
     said, ended = await told(process)
-    assert ("caught" in said, ended) == (True, Ended(3))
+    assert ("caught" in said, ended) == (True, ProcessEnd(3))
 
 
 async def test_the_input_of_a_terminal_can_be_ended(start: Start) -> None:
     process = await start("cat > typed; cat typed; echo end", pty=True)
     await process.write(b"hello\n", close=True)
     said, ended = await told(process)
-    assert (said.endswith("hello\nend\n"), ended) == (True, Ended(0))
+    assert (said.endswith("hello\nend\n"), ended) == (True, ProcessEnd(0))
 
 
 async def test_what_takes_too_long_is_ended_and_says_so(start: Start) -> None:
-    process = await start("echo begun; sleep 60", limits=Limits(wall_seconds=0.5))
+    process = await start("echo begun; sleep 60", limits=CommandLimits(wall_seconds=0.5))
     said, ended = await told(process)
     assert (said, ended.reason) == ("begun\n", "took longer than 0.5 s")
     assert ended.code > 128
@@ -187,7 +187,7 @@ async def test_whoever_waits_may_be_cancelled_and_the_command_goes_on(start: Sta
         with pytest.raises(asyncio.CancelledError):
             await task
     await process.write(b"you\n")
-    assert await told(process) == ("heard you\n", Ended(0))
+    assert await told(process) == ("heard you\n", ProcessEnd(0))
 
 
 async def test_a_stop_goes_on_when_whoever_asked_is_cancelled(start: Start) -> None:
@@ -202,23 +202,23 @@ async def test_a_stop_goes_on_when_whoever_asked_is_cancelled(start: Start) -> N
 
 async def test_stopping_twice_or_after_the_end_does_no_harm(start: Start) -> None:
     process = await start("echo x")
-    assert await told(process) == ("x\n", Ended(0))
+    assert await told(process) == ("x\n", ProcessEnd(0))
     await process.kill()
     await process.kill()
-    assert await process.wait() == Ended(0)
+    assert await process.wait() == ProcessEnd(0)
 
 
 async def test_reading_ends_with_the_command_though_something_holds_its_output(start: Start) -> None:
     began = monotonic()
     said, ended = await told(await start("sleep 30 & echo left"))
-    assert (said, ended, monotonic() - began < 20) == ("left\n", Ended(0), True)
+    assert (said, ended, monotonic() - began < 20) == ("left\n", ProcessEnd(0), True)
 
 
 async def test_a_program_that_is_not_there_is_told(start: Start) -> None:
     try:
         said, ended = await told(await start(("no-such-program",)))
     except PalinurusError as error:
-        said, ended = str(error), Ended(127)
+        said, ended = str(error), ProcessEnd(127)
     assert "no-such-program" in said
     assert ended.code != 0
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -26,26 +24,15 @@ from palinurus.sessions.transcript import (
     encode_entry,
 )
 from palinurus.storage.database import Database
-from palinurus.storage.recent import RecentSessions
-from palinurus.storage.sqlite import SqliteSessions
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.stores import MemorySessions
 
 MAIN = SessionKey.main()
 T = "2026-11-15T09:00:00.000Z"
 
 
-@pytest.fixture(params=["memory", "sqlite", "recent", "recent of one"])
-async def store(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, new_id: SeededIds
-) -> AsyncIterator[SessionStore]:
-    if request.param == "memory":
-        yield MemorySessions(clock, new_id)
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    on_disk = SqliteSessions(database, clock, new_id)
-    yield {"sqlite": on_disk, "recent": RecentSessions(on_disk)}.get(request.param, RecentSessions(on_disk, most=1))
-    await database.close()
+@pytest.fixture(params=[0, 64, 1])
+def store(request: pytest.FixtureRequest, database: Database, clock: FakeClock, new_id: SeededIds) -> SessionStore:
+    return SessionStore(database, clock, new_id, remembers=request.param)
 
 
 def said(entry_id: str, text: str = "hi", parent: str | None = None) -> MessageEntry:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from palinurus.dispatch.traces import TraceStore
 from palinurus.domain.messages import Usage
-from palinurus.ledger.trace import ModelStep, RunTrace, Status, ToolStep
+from palinurus.ledger.trace import ModelStep, RunTrace, Status, ToolStep, TraceStore
 from palinurus.storage.database import Database
-from palinurus.storage.traces import SqliteTraces
-from palinurus.testing.traces import MemoryTraces
 
 KEPT = 5
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[TraceStore]:
-    if request.param == "memory":
-        yield MemoryTraces(kept=KEPT)
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteTraces(database, kept=KEPT)
-    await database.close()
+@pytest.fixture
+def store(database: Database) -> TraceStore:
+    return TraceStore(database, kept=KEPT)
 
 
 def trace(run_id: str, status: Status = "ok", *, session: str = "agent:main:main", ms: int = 7) -> RunTrace:
@@ -90,7 +81,7 @@ async def test_only_the_last_are_kept(store: TraceStore) -> None:
 async def test_a_trace_on_a_disk_that_cannot_be_written_is_lost_without_a_word_to_the_run(tmp_path: Path) -> None:
     await Database(tmp_path / "home.sqlite", "home").close()
     database = Database(tmp_path / "home.sqlite", "home", readonly=True)
-    store = SqliteTraces(database)
+    store = TraceStore(database)
     store.note(trace("r1"))
     assert await store.recent(limit=5) == []
     await database.close()
@@ -100,7 +91,7 @@ async def test_a_trace_waits_for_no_commit_and_goes_with_the_next_one(tmp_path: 
     database = Database(tmp_path / "home.sqlite", "home")
     commits: list[int] = []
     database.on_commit = lambda writes, seconds: commits.append(writes)
-    store = SqliteTraces(database)
+    store = TraceStore(database)
     store.note(trace("r1"))
     store.note(trace("r2"))
     await asyncio.wait_for(database.write(lambda _: None), 30)

@@ -10,13 +10,11 @@ from msgspec import Struct
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ContextNote, Message, Text, ToolCall, ToolResult, UserMessage
-from palinurus.sessions.store import SessionStore, TranscriptIndex
+from palinurus.sessions.index import TranscriptIndex
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import CompactionEntry, CustomEntry, CustomMessageEntry, Entry, MessageEntry
-from palinurus.storage.database import Database
-from palinurus.storage.sqlite import SqliteSessions
-from palinurus.storage.transcripts import SqliteTranscriptIndex
+from palinurus.storage.database import Database, MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.stores import MemoryIndex, MemorySessions
 
 T = "2026-11-15T09:00:00.000Z"
 
@@ -43,19 +41,12 @@ class Shelf(Struct):
         return [hit.snippet for hit in await self.index.search(query, agent=agent, limit=limit)]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def shelf(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock, new_id: SeededIds
-) -> AsyncIterator[Shelf]:
-    if request.param == "memory":
-        sessions = MemorySessions(clock, new_id)
-        yield Shelf(sessions, MemoryIndex(sessions))
-        return
-    home = Database(tmp_path / "home.sqlite", "home")
-    index = SqliteTranscriptIndex(home, tmp_path / "derived" / "transcripts.sqlite")
-    yield Shelf(SqliteSessions(home, clock, new_id), index)
+@pytest.fixture
+async def shelf(database: Database, tmp_path: Path, clock: FakeClock, new_id: SeededIds) -> AsyncIterator[Shelf]:
+    path = None if isinstance(database, MemoryDatabase) else tmp_path / "derived" / "transcripts.sqlite"
+    index = TranscriptIndex(database, path)
+    yield Shelf(SessionStore(database, clock, new_id), index)
     await index.close()
-    await home.close()
 
 
 async def test_what_was_appended_before_the_question_is_found_by_it(shelf: Shelf) -> None:

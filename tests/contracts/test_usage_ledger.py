@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, timedelta, timezone
-from pathlib import Path
 
 import pytest
 
@@ -15,26 +13,16 @@ from palinurus.sessions.session import SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import MessageEntry, timestamp
 from palinurus.storage.database import Database
-from palinurus.storage.sqlite import SqliteSessions
-from palinurus.storage.usage import SqliteUsage
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.stores import MemorySessions
 
 NOON = 1_794_744_000_000  # 2026-11-15 12:00 UTC
 HOUR = 3_600_000
 Kept = tuple[UsageLedger, SessionStore]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
-    clock, ids = FakeClock(), SeededIds()
-    if request.param == "memory":
-        sessions = MemorySessions(clock, ids)
-        yield sessions.usage, sessions
-        return
-    database = Database(tmp_path / "home.sqlite", "home")
-    yield SqliteUsage(database), SqliteSessions(database, clock, ids)
-    await database.close()
+@pytest.fixture
+def kept(database: Database) -> Kept:
+    return UsageLedger(database), SessionStore(database, FakeClock(), SeededIds())
 
 
 def row(entry_id: str, at: int = NOON, *, agent: str = "main", model: str = "m", cost: float | None = 0.5) -> UsageRow:

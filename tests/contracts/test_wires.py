@@ -36,20 +36,16 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.providers.wires.anthropic import AnthropicProvider
-from palinurus.providers.wires.anthropic_reply import AnthropicReply
-from palinurus.providers.wires.anthropic_wire import to_anthropic
+from palinurus.providers.wires.anthropic import AnthropicProvider, AnthropicReply
+from palinurus.providers.wires.anthropic_request import to_anthropic
 from palinurus.providers.wires.failures import Call
-from palinurus.providers.wires.google import GoogleProvider
-from palinurus.providers.wires.google_reply import GoogleReply
-from palinurus.providers.wires.google_wire import to_google
-from palinurus.providers.wires.openai import OpenAIProvider
-from palinurus.providers.wires.openai_reply import OpenAIReply
-from palinurus.providers.wires.openai_wire import to_openai
-from palinurus.providers.wires.reply import Gathered, Gatherer
-from palinurus.providers.wires.sse import parser_for
-from palinurus.testing.dialects import AnthropicDialect, Dialect, GoogleDialect, OpenAIDialect
-from palinurus.testing.wire import (
+from palinurus.providers.wires.google import GoogleProvider, GoogleReply
+from palinurus.providers.wires.google_request import to_google
+from palinurus.providers.wires.http import parser_for
+from palinurus.providers.wires.openai import OpenAIProvider, OpenAIReply, to_openai
+from palinurus.providers.wires.reply import Gatherer
+from support.dialects import AnthropicDialect, Dialect, GoogleDialect, OpenAIDialect
+from support.wire import (
     Answers,
     Behaviour,
     Calls,
@@ -245,7 +241,7 @@ async def test_the_key_travels_in_one_header_and_never_in_the_address(
 @pytest.mark.parametrize("module", ["openai", "anthropic", "google"])
 def test_importing_a_wire_loads_neither_the_http_library_nor_another_wire(module: str) -> None:
     unwanted = ["httpx2", *(f"palinurus.providers.wires.{other}" for other in PROVIDERS if other != module)]
-    imports = f"import sys, palinurus.providers.wires.{module}, palinurus.wiring.models"
+    imports = f"import sys, palinurus.providers.wires.{module}, palinurus.runtime.models"
     program = f"{imports}; sys.exit(any(name in sys.modules for name in {unwanted}))"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
@@ -263,7 +259,7 @@ REPLIES: list[Says | Calls] = [
 ]
 
 
-def gathered(reply: Gatherer, data: bytes, cuts: list[int]) -> tuple[list[ReplyEvent], Gathered]:
+def gathered(reply: Gatherer, data: bytes, cuts: list[int]) -> tuple[list[ReplyEvent], AssistantMessage]:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:stop] for start, stop in pairwise(edges) if start < stop]
     parser = parser_for(pieces[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palinurus.dispatch.bindings import resolve
+from palinurus.dispatch.agents import session_key_of
 from palinurus.dispatch.commands import COMMANDS, Command, help_text, parse
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, NotFound
@@ -67,15 +67,15 @@ AGENTS = ["main", "work"]
     ],
 )
 def test_a_message_goes_where_its_sender_says_else_to_the_main_session(inbound: Inbound, key: str) -> None:
-    assert str(resolve(inbound, AGENTS, "main")) == key
+    assert str(session_key_of(inbound, AGENTS, "main")) == key
 
 
 def test_an_agent_that_does_not_exist_is_named_with_those_that_do() -> None:
     with pytest.raises(NotFound, match="'ghost'") as missing:
-        resolve(Inbound("x", "k", agent="ghost"), AGENTS, "main")
+        session_key_of(Inbound("x", "k", agent="ghost"), AGENTS, "main")
     assert "main, work" in missing.value.hint
 
 
 def test_a_name_that_can_be_no_key_is_refused() -> None:
     with pytest.raises(BadRequest):
-        resolve(Inbound("x", "k", session_key="a\nb"), AGENTS, "main")
+        session_key_of(Inbound("x", "k", session_key="a\nb"), AGENTS, "main")

@@ -1,4 +1,4 @@
-"""Lives of an outbox on virtual time: carriers that fail, hang and break, a disk that does too, a house that dies.
+"""Lives of deliveries on virtual time: senders that fail, hang and break, a disk that does too, a process that dies.
 
 Whatever happens, what was posted ends sent exactly once where carriers can repeat, and never more than once elsewhere
 without a word; what is called sent has arrived, and what is called failed has not.
@@ -15,33 +15,36 @@ from typing import Any
 
 import pytest
 
-from palinurus.dispatch.carrying import Limits
-from palinurus.dispatch.delivery import Deliveries
-from palinurus.dispatch.parcel import Parcel, Patience
+from palinurus.dispatch.delivery import Deliveries, DeliveryJob
+from palinurus.dispatch.jobs import Jobs
 from palinurus.domain.envelope import Delivery
 from palinurus.domain.errors import StorageError
+from palinurus.storage.database import MemoryDatabase
+from palinurus.storage.jobs import JobQueue, RetryPolicy
 from palinurus.testing.clock import SeededIds
-from palinurus.testing.faults import CALM, Border, FaultyOutbox, Power, Trace, Weather, dice_for
-from palinurus.testing.outbox import FickleCarrier, MemoryOutbox, Network, Ways
-from palinurus.testing.virtual import VirtualClock, run_virtually
+from support.delivery import FickleSender, Network, SenderFaults
+from support.faults import CALM, Border, Power, Trace, Weather, dice_for, faulty
+from support.virtual import VirtualClock, run_virtually
 
 REST = 3 * 24 * 3600.0  # virtual seconds in which everything must come to rest once all is calm
 PEOPLE = ("ann", "bob", "cy")
-PATIENT = Limits(Patience(attempts=10_000, age_ms=10**12), at_once=2, grace_seconds=5.0)
+PATIENT = RetryPolicy(attempts=10_000, age_ms=10**12)
 
 
 class Life:
     """Deliveries from a start to the moment when the current goes off."""
 
-    def __init__(self, world: World, weather: Weather, ways: Ways) -> None:
+    def __init__(self, world: World, weather: Weather, faults: SenderFaults) -> None:
         self.power = Power()
         self._border = Border(self.power, weather, world.dice, world.trace)
-        outbox = FaultyOutbox(world.outbox, self._border)
-        self.deliveries = Deliveries(outbox, world.clock, world.new_id, world.dice.random, limits=PATIENT)
+        queue = faulty(world.queue, self._border)
+        self.jobs = Jobs(queue, world.clock, world.new_id, world.dice.random, lambda _: None)
+        self.jobs.grace_seconds = 5.0
+        self.deliveries = Deliveries(self.jobs, retry=PATIENT, at_once=2)
         for channel, network in world.networks.items():
-            refuses = ways.refuses if channel == "bare" else 0.0
-            wrong = Ways(ways.fails, refuses, ways.breaks, ways.hangs, ways.slow)
-            self.deliveries.register(FickleCarrier(channel, network, world.dice, wrong, self._pass_on))
+            refuses = faults.refuses if channel == "bare" else 0.0
+            wrong = SenderFaults(faults.fails, refuses, faults.breaks, faults.hangs, faults.slow)
+            self.deliveries.register(FickleSender(channel, network, world.dice, wrong, self._pass_on))
 
     async def _pass_on(self, what: str) -> None:
         """The network lies behind the border too, but no disk fails there."""
@@ -56,7 +59,7 @@ class Life:
         started = False
         while self.power.on and not started:
             with suppress(StorageError):
-                await self.alive(self.deliveries.start())
+                await self.alive(self.jobs.start())
                 started = True
 
     async def alive(self, work: Coroutine[Any, Any, object]) -> None:
@@ -76,35 +79,39 @@ class World:
         self.clock = VirtualClock(asyncio.get_running_loop())
         self.new_id = SeededIds(seed)
         self.trace = Trace()
-        self.outbox = MemoryOutbox()
+        self.queue = JobQueue(MemoryDatabase())
+        self.ended: list[DeliveryJob] = []
         self.networks = {"safe": Network(knows_keys=True), "bare": Network(knows_keys=False)}
         self.acknowledged: list[str] = []
         self._unsure: list[tuple[Delivery, str]] = []  # posts that nobody has acknowledged
-        self._weather, self._ways = _drawn(self.dice)
-        self._life = Life(self, self._weather, self._ways)
+        self._weather, self._faults = _drawn(self.dice)
+        self._life = Life(self, self._weather, self._faults)
 
     async def run(self, steps: int) -> None:
         await self._life.begin()
         for number in range(steps):
             if not self._life.power.on or self.dice.random() < 0.05:
-                await self._next_life(self._weather, self._ways)
+                await self._next_life(self._weather, self._faults)
             await self._post(number)
             if self.dice.random() < 0.4:
                 await asyncio.sleep(self.dice.expovariate(0.1))
-        await self._next_life(CALM, Ways())
+        await self._next_life(CALM, SenderFaults())
         for place, key in self._unsure:
             await self._life.deliveries.post(place, f"words of {key}", key)
             self.acknowledged.append(key)
-        await asyncio.wait_for(self._life.deliveries.idle(), REST)
-        await self._life.deliveries.close()
+        async with asyncio.timeout(REST):
+            while await self._life.deliveries.recent(states=("waiting", "sending")):
+                await asyncio.sleep(10)
+        await self._life.jobs.close()
+        self.ended = list(reversed(await self._life.deliveries.recent(limit=1000)))
 
-    async def _next_life(self, weather: Weather, ways: Ways) -> None:
+    async def _next_life(self, weather: Weather, faults: SenderFaults) -> None:
         if self._life.power.on and self.dice.random() < 0.5:
-            await self._life.deliveries.close()  # a process that is asked to leave
+            await self._life.jobs.close()  # a process that is asked to leave
         self._life.power.cut()
-        await self._life.deliveries.close()
+        await self._life.jobs.close()
         while True:
-            self._life = Life(self, weather, ways)
+            self._life = Life(self, weather, faults)
             await self._life.begin()
             if self._life.power.on:
                 return
@@ -125,37 +132,37 @@ class World:
 
     def check(self) -> None:
         assert len(set(self.acknowledged)) == len(self.acknowledged)
-        kept = {parcel.idempotency_key: parcel for parcel in self.outbox.parcels.values()}
+        kept = {delivery.idempotency_key: delivery for delivery in self.ended}
         assert set(self.acknowledged) == set(kept)
-        for parcel in kept.values():
-            self._check_fate(parcel)
+        for delivery in kept.values():
+            self._check_fate(delivery)
         for network in self.networks.values():
-            self._check_order(network, [parcel.idempotency_key for parcel in kept.values()])
+            self._check_order(network, [delivery.idempotency_key for delivery in kept.values()])
 
-    def _check_fate(self, parcel: Parcel) -> None:
-        times = self.networks[parcel.channel].times(parcel.idempotency_key)
-        if parcel.channel == "safe":
-            assert (parcel.state, times) == ("sent", 1), parcel
+    def _check_fate(self, delivery: DeliveryJob) -> None:
+        times = self.networks[delivery.channel].times(delivery.idempotency_key)
+        if delivery.channel == "safe":
+            assert (delivery.state, times) == ("sent", 1), delivery
             return
         allowed = {"sent": (1,), "failed": (0,), "ambiguous": (0, 1)}
-        assert times in allowed.get(parcel.state, ()), (parcel, times)
-        assert parcel.state != "ambiguous" or parcel.trouble, parcel
+        assert times in allowed.get(delivery.state, ()), (delivery, times)
+        assert delivery.state != "ambiguous" or delivery.trouble, delivery
 
     def _check_order(self, network: Network, queued: list[str]) -> None:
         for person in PEOPLE:
-            shown = [parcel.idempotency_key for parcel in network.shown if parcel.to == person]
+            shown = [delivery.idempotency_key for delivery in network.shown if delivery.to == person]
             assert shown == sorted(shown, key=queued.index), (person, shown)
 
 
-def _drawn(dice: random.Random) -> tuple[Weather, Ways]:
+def _drawn(dice: random.Random) -> tuple[Weather, SenderFaults]:
     """Some worlds are calm, some have one kind of trouble, some have all kinds."""
-    some = dice.choice([(), ("disk",), ("crash",), ("carrier",), ("disk", "crash", "carrier")])
+    some = dice.choice([(), ("disk",), ("crash",), ("sender",), ("disk", "crash", "sender")])
     weather = Weather(
         delay=0.2 if "disk" in some else 0.0,
         fail=0.1 if "disk" in some else 0.0,
         crash=dice.uniform(0.01, 0.1) if "crash" in some else 0.0,
     )
-    return weather, Ways(*(dice.uniform(0, 0.25) for _ in range(5))) if "carrier" in some else Ways()
+    return weather, SenderFaults(*(dice.uniform(0, 0.25) for _ in range(5))) if "sender" in some else SenderFaults()
 
 
 def live(seed: int, steps: int = 60) -> World:
@@ -173,7 +180,7 @@ def live(seed: int, steps: int = 60) -> World:
 
 
 @pytest.mark.parametrize("first", range(0, 200, 25))
-def test_every_parcel_has_the_fate_that_its_row_tells(first: int) -> None:
+def test_every_delivery_has_the_fate_that_its_row_tells(first: int) -> None:
     for seed in range(first, first + 25):
         live(seed)
 
@@ -184,7 +191,7 @@ def test_the_lives_hold_every_kind_of_trouble() -> None:
     troubles: Counter[str] = Counter()
     for seed in range(40):
         world = live(seed)
-        states.update(parcel.state for parcel in world.outbox.parcels.values())
+        states.update(delivery.state for delivery in world.ended)
         troubles.update(world.trace.counts)
     assert set(states) == {"sent", "failed", "ambiguous"}
     assert min(troubles["crash"], troubles["fail"]) > 20

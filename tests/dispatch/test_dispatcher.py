@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from palinurus.dispatch.dispatcher import MAX_RESUMES, MAX_TEXT, RESUME_WITHIN_MS
-from palinurus.dispatch.inbox import RunRecord
+from palinurus.dispatch.dispatcher import MAX_RESUMES, MAX_TEXT, RESUME_WITHIN_MS, run_job
 from palinurus.dispatch.lanes import Lanes
-from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, QueueFull, StorageError
-from palinurus.domain.events import RunResult
-from palinurus.domain.function_tool import tool
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent
+from palinurus.storage.jobs import Job, JobQueue
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls
-from palinurus.testing.stores import MemoryInbox
 
 MAIN = "agent:main:main"
 
@@ -59,15 +57,12 @@ def texts(messages: list[object]) -> list[str]:
 
 async def test_submit_answers_at_once_and_the_message_is_a_row(slow: Harness) -> None:
     run = await slow.submits("hi")
-    record = await slow.inbox.find(run.id)
-    assert record is not None
-    assert (record.inbound.text, record.result) == ("hi", None)
+    (job,) = await slow.pending()
+    assert (job.id, msgspec.json.decode(job.payload)["text"], job.outcome) == (run.id, "hi", None)
     assert run.result is None
     slow.model.gate.set()
     assert (await run.wait(5)).text == "you said: hi"
-    record = await slow.inbox.find(run.id)
-    assert record is not None
-    assert record.result == run.result
+    assert await slow.result(run.id) == run.result
 
 
 @pytest.mark.parametrize(
@@ -83,7 +78,7 @@ async def test_a_message_that_makes_no_sense_is_refused_and_leaves_no_row(
 ) -> None:
     with pytest.raises(BadRequest, match=why):
         await pal.dispatcher.submit(inbound)
-    assert await pal.inbox.pending() == []
+    assert await pal.pending() == []
 
 
 async def test_a_full_lane_refuses_before_it_accepts(slow: Harness) -> None:
@@ -91,7 +86,7 @@ async def test_a_full_lane_refuses_before_it_accepts(slow: Harness) -> None:
     kept = [await slow.submits(text) for text in "ab"]
     with pytest.raises(QueueFull):
         await slow.submits("c")
-    assert len(await slow.inbox.pending()) == 2
+    assert len(await slow.pending()) == 2
     slow.model.gate.set()
     assert [(await run.wait(5)).status for run in kept] == ["ok", "ok"]
 
@@ -134,7 +129,7 @@ async def test_what_waited_in_the_lane_when_the_process_died_is_answered_in_orde
     await slow.crash()
     await slow.idle()
     assert texts(await slow.messages())[::2] == ["one", "two", "three"]  # type: ignore[arg-type]
-    assert await slow.inbox.pending() == []
+    assert await slow.pending() == []
 
 
 async def test_a_turn_that_died_between_its_tools_goes_on_where_it_broke_off(workspace: Path) -> None:
@@ -164,28 +159,26 @@ async def test_a_turn_that_died_between_its_tools_goes_on_where_it_broke_off(wor
 
 
 async def test_a_turn_that_was_answered_but_not_finished_calls_no_model_again(pal: Harness) -> None:
-    assert isinstance(pal.inbox, MemoryInbox)
     first = await pal.hears("hi")
-    pal.inbox.records[first.run_id] = msgspec.structs.replace(pal.inbox.records[first.run_id], result=None)
+    await pal.database.write(lambda tx: tx.execute("UPDATE jobs SET state = 'running', outcome = NULL"))
     await pal.crash()
     await pal.idle()
-    record = await pal.inbox.find(first.run_id)
-    assert record is not None
-    assert record.result is not None
-    assert (record.result.status, record.result.text) == ("ok", "you said: hi")
+    result = await pal.result(first.run_id)
+    assert result is not None
+    assert (result.status, result.text) == ("ok", "you said: hi")
     assert len(pal.model.requests) == 1
     assert len(await pal.messages()) == 2
 
 
-def left_behind(pal: Harness, *, age_ms: int = 0, attempts: int = 0) -> str:
-    assert isinstance(pal.inbox, MemoryInbox)
+async def left_behind(pal: Harness, *, age_ms: int = 0, resumed: int = 0) -> str:
     accepted = pal.clock.now_ms() - age_ms
-    pal.inbox.records["r1"] = RunRecord("r1", "k1", MAIN, Inbound("are you there?", "k1"), accepted, attempts)
+    job = run_job("r1", SessionKey.parse(MAIN), Inbound("are you there?", "k1"), accepted)
+    await pal.queue.add(msgspec.structs.replace(job, attempts=1 + resumed), 0)
     return "r1"
 
 
 @pytest.mark.parametrize(
-    ("age_ms", "attempts", "status"),
+    ("age_ms", "resumed", "status"),
     [
         (0, 0, "ok"),
         (RESUME_WITHIN_MS, MAX_RESUMES - 1, "ok"),
@@ -194,9 +187,9 @@ def left_behind(pal: Harness, *, age_ms: int = 0, attempts: int = 0) -> str:
     ],
 )
 async def test_what_is_too_old_or_was_tried_too_often_is_kept_without_calling_a_model(
-    pal: Harness, age_ms: int, attempts: int, status: str
+    pal: Harness, age_ms: int, resumed: int, status: str
 ) -> None:
-    run_id = left_behind(pal, age_ms=age_ms, attempts=attempts)
+    run_id = await left_behind(pal, age_ms=age_ms, resumed=resumed)
     assert await pal.dispatcher.recover() == 1
     result = await (await pal.dispatcher.find(run_id)).wait(5)
     assert result.status == status
@@ -219,7 +212,7 @@ async def test_each_recovery_counts_as_an_attempt_until_there_are_too_many(slow:
 
 
 async def test_recovering_twice_runs_nothing_twice(pal: Harness) -> None:
-    left_behind(pal)
+    await left_behind(pal)
     await pal.dispatcher.recover()
     await pal.dispatcher.recover()
     await pal.idle()
@@ -272,20 +265,18 @@ async def test_an_agent_that_cannot_begin_keeps_the_message_and_says_why(pal: Ha
     assert [message.text for message in await pal.messages()][::2] == ["one", "two"]
 
 
-class FailingOnce(MemoryInbox):
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures = 1
+class FailingOnce(JobQueue):
+    failures = 1
 
-    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
+    async def finish(self, held: Job, outcome: Any, *further: Any) -> Job | None:
         if self.failures:
             self.failures -= 1
             raise StorageError("the disk is full")
-        return await super().finish(result, parcel)
+        return await super().finish(held, outcome, *further)
 
 
 async def test_a_result_that_could_not_be_stored_is_given_when_asked_again(workspace: Path) -> None:
-    async with Harness(workspace, inbox=FailingOnce()) as pal:
+    async with Harness(workspace, queue=FailingOnce) as pal:
         first = await pal.hears("hi", idempotency_key="same")
         assert (first.status, first.error) == ("error", "the disk is full")
         again = await pal.hears("hi", idempotency_key="same")

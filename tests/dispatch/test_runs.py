@@ -94,11 +94,11 @@ async def test_past_its_cap_the_log_drops_deltas_keeps_the_rest_and_says_how_man
     events = await follow(run)
     assert len(events) == 5
     assert ToolStarted("c", "read", {}) in events
-    assert "8 deltas were not kept" in events[-1].detail  # type: ignore[union-attr]
+    assert "8 deltas were not logged" in events[-1].detail  # type: ignore[union-attr]
 
 
 def test_only_the_last_ended_runs_are_remembered_and_all_that_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_module, "KEPT_ENDED", 2)
+    monkeypatch.setattr(runs_module, "MOST_ENDED", 2)
     known = Runs()
     going = known.add(new("going"))
     for number in range(5):

@@ -7,29 +7,25 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from palinurus.config.home import Home
-from palinurus.dispatch.queueing import QueueSettings
+from palinurus.dispatch.queue import QueueSettings
 from palinurus.dispatch.runs import Run, Runs
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.errors import BadRequest, Failure, NotFound
 from palinurus.domain.events import Lifecycle, ModelAnswered, ModelCalled, RunResult
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
-from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.ledger.trace import ModelStep, RunTrace, ToolStep
-from palinurus.operations.house import House
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
+from palinurus.ledger.trace import ModelStep, RunTrace, ToolStep, TraceStore
 from palinurus.operations.runs import list_runs, show_run
+from palinurus.operations.services import Services
 from palinurus.operations.table import read_params
 from palinurus.providers.provider import ModelRequest, ReplyEvent
-from palinurus.storage.database import Database
-from palinurus.storage.traces import SqliteTraces
+from palinurus.storage.database import Database, MemoryDatabase
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls, fails
-from palinurus.testing.traces import MemoryTraces
 
 
 class Slow(ScriptedProvider):
@@ -68,25 +64,25 @@ async def pal(workspace: Path, model: Slow) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-def store() -> MemoryTraces:
-    return MemoryTraces()
+def store() -> TraceStore:
+    return TraceStore(MemoryDatabase())
 
 
 @pytest.fixture
-def house(pal: Harness, store: MemoryTraces, home: Home) -> House:
+def services(pal: Harness, store: TraceStore, home: Home) -> Services:
     tracer = Tracer(store, pal.clock, pal.dispatcher.runs)
     pal.dispatcher.runs.listen(tracer)
-    return msgspec.structs.replace(pal.house(home), traces=tracer)
+    return pal.services(home).replace(traces=tracer)
 
 
-async def shown(house: House, run_id: str = "") -> RunTrace:
-    return await show_run(house, run_id=run_id)
+async def shown(services: Services, run_id: str = "") -> RunTrace:
+    return await show_run(services, run_id=run_id)
 
 
-async def test_a_run_leaves_a_trace_of_its_models_and_tools(pal: Harness, house: House) -> None:
+async def test_a_run_leaves_a_trace_of_its_models_and_tools(pal: Harness, services: Services) -> None:
     pal.model.says(calls(call("sail", "c1")), "We are there.")
     result = await pal.hears("sail")
-    trace = await shown(house, result.run_id)
+    trace = await shown(services, result.run_id)
     assert (trace.status, trace.session_key, trace.channel) == ("ok", "agent:main:main", "cli")
     assert (trace.model, trace.usage) == ("scripted/model-1", Usage(200, 20))
     assert trace.steps == (
@@ -97,10 +93,10 @@ async def test_a_run_leaves_a_trace_of_its_models_and_tools(pal: Harness, house:
     assert trace.ms == 530
 
 
-async def test_a_failure_is_told_by_its_kind(pal: Harness, house: House) -> None:
+async def test_a_failure_is_told_by_its_kind(pal: Harness, services: Services) -> None:
     pal.model.says(fails(Failure.RATE_LIMIT, "too many"))
     await pal.hears("hello")
-    trace = await shown(house)
+    trace = await shown(services)
     assert (trace.status, trace.error, trace.error_kind) == ("error", "too many", "rate_limit")
     (step,) = trace.steps
     assert isinstance(step, ModelStep)
@@ -108,32 +104,32 @@ async def test_a_failure_is_told_by_its_kind(pal: Harness, house: House) -> None
 
 
 async def test_runs_that_go_on_or_wait_are_listed_before_those_that_are_over(
-    pal: Harness, house: House, model: Slow
+    pal: Harness, services: Services, model: Slow
 ) -> None:
     done = await pal.hears("first")
     model.go.clear()
     running = await pal.submits("second")
     waiting = await pal.submits("third")
     async with asyncio.timeout(30):
-        while not (await shown(house, running.id)).steps:
+        while not (await shown(services, running.id)).steps:
             await asyncio.sleep(0)
     pal.clock.advance(seconds=3)
-    listed = (await list_runs(house)).runs
+    listed = (await list_runs(services)).runs
     assert [(run.run_id, run.status) for run in listed] == [
         (waiting.id, "waiting"),
         (running.id, "running"),
         (done.run_id, "ok"),
     ]
-    trace = await shown(house, running.id[:12])
+    trace = await shown(services, running.id[:12])
     assert (trace.ms, trace.steps) == (3000, (ModelStep(0, "scripted", "model-1"),))
-    assert [run.run_id for run in (await list_runs(house, status="running")).runs] == [running.id]
+    assert [run.run_id for run in (await list_runs(services, status="running")).runs] == [running.id]
     model.go.set()
     await asyncio.gather(running.wait(5), waiting.wait(5))
-    after = await shown(house, waiting.id)
+    after = await shown(services, waiting.id)
     assert (after.status, after.started) == ("ok", 3000 + 400)  # it waited for the turn before it
 
 
-async def test_a_message_that_joins_a_turn_says_whose(pal: Harness, house: House, model: Slow) -> None:
+async def test_a_message_that_joins_a_turn_says_whose(pal: Harness, services: Services, model: Slow) -> None:
     pal.agents.queueing = QueueSettings("steer")
     pal.model.says(calls(call("sail", "c1")), "Heard both.")
     model.go.clear()
@@ -141,24 +137,24 @@ async def test_a_message_that_joins_a_turn_says_whose(pal: Harness, house: House
     guest = await pal.submits("to Crete")
     model.go.set()
     await asyncio.gather(host.wait(5), guest.wait(5))
-    assert (await shown(house, guest.id)).joined == host.id
+    assert (await shown(services, guest.id)).joined == host.id
 
 
-async def test_a_run_is_found_by_a_beginning_that_is_clear(pal: Harness, house: House, store: MemoryTraces) -> None:
+async def test_a_run_is_found_by_a_beginning_that_is_clear(pal: Harness, services: Services, store: TraceStore) -> None:
     for run_id in ("aa1", "aa2", "aa"):
         store.note(RunTrace(run_id, "agent:main:main", "cli", 0, "ok"))
-    assert (await shown(house, "aa2")).run_id == "aa2"
-    assert (await shown(house, "aa")).run_id == "aa"
+    assert (await shown(services, "aa2")).run_id == "aa2"
+    assert (await shown(services, "aa")).run_id == "aa"
     with pytest.raises(NotFound, match="more than one run begins with 'a'"):
-        await shown(house, "a")
-    with pytest.raises(NotFound, match="there is no trace of a run 'x'"):
-        await shown(house, "x")
+        await shown(services, "a")
+    with pytest.raises(NotFound, match="there is no run 'x'"):
+        await shown(services, "x")
     with pytest.raises(BadRequest, match=r"runs\.list: Invalid enum value 'fine'"):
         read_params(list_runs, b'{"status": "fine"}')
 
 
 async def test_the_trace_of_a_run_that_broke_with_the_disk_gives_way_to_the_one_that_ended_well(
-    pal: Harness, house: House
+    pal: Harness, services: Services
 ) -> None:
     run = Run("r1", SessionKey.main(), pal.clock.now_ms())
     for status in ("error", "ok"):
@@ -166,21 +162,21 @@ async def test_the_trace_of_a_run_that_broke_with_the_disk_gives_way_to_the_one_
         run.emit(Lifecycle("start"))
         run.end(RunResult("r1", str(run.key), "", status))  # type: ignore[arg-type]
         run = Run("r1", SessionKey.main(), pal.clock.now_ms())
-    assert (await shown(house, "r1")).status == "ok"
+    assert (await shown(services, "r1")).status == "ok"
 
 
-async def test_others_are_told_of_a_trace_when_its_run_is_over(pal: Harness, house: House) -> None:
+async def test_others_are_told_of_a_trace_when_its_run_is_over(pal: Harness, services: Services) -> None:
     told: list[RunTrace] = []
-    house.traces.told.append(told.append)
+    services.traces.listeners.append(told.append)
     await pal.hears("hello")
-    assert told == [await shown(house)]
+    assert told == [await shown(services)]
 
 
 async def test_a_trace_costs_a_turn_less_than_a_tenth_of_a_millisecond(tmp_path: Path, pal: Harness) -> None:
     """On the event loop, all of it: two model calls, and the hand-over to the writer."""
     database = Database(tmp_path / "home.sqlite", "home")
     runs = Runs()
-    tracer = Tracer(SqliteTraces(database), pal.clock, runs)
+    tracer = Tracer(TraceStore(database), pal.clock, runs)
     events = [Lifecycle("start"), *(ModelCalled("p", "m"), ModelAnswered("p", "m", 1.0, 0.5, Usage(1, 2))) * 2]
     spent = []
     for number in range(200):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.domain.days import date_of, find_dates, resolved
+from palinurus.text.dates import date_of, find_dates, resolved
 
 SATURDAY = date(2026, 11, 14)
 

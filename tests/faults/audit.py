@@ -32,7 +32,7 @@ class Stored:
         return Counter(text for key in self.sessions for text in self.said(key))
 
     def check_kept(self, acknowledged: Iterable[str]) -> None:
-        """Each of these is in a transcript exactly once, or waits in the inbox for its turn."""
+        """Each of these is in a transcript exactly once, or its run is still open."""
         said, waiting = self.times_said(), set(self.pending)
         lost = [text for text in acknowledged if said[text] == 0 and text not in waiting]
         assert not lost, f"lost: {lost}"
@@ -48,7 +48,9 @@ def audit(database: Path) -> Stored:
         assert connection.execute("PRAGMA integrity_check").get == "ok"
         connection.execute("BEGIN")  # all of it as it stood at one moment, though the home may be in use
         keys = connection.execute("SELECT id, key FROM sessions").fetchall()
-        pending = connection.execute("SELECT inbound FROM runs WHERE result IS NULL ORDER BY accepted").fetchall()
+        pending = connection.execute(
+            "SELECT payload FROM jobs WHERE kind = 'run' AND state = 'running' ORDER BY queued"
+        ).fetchall()
         sessions = {str(key): _messages(connection, str(session_id)) for session_id, key in keys}
     finally:
         connection.close()

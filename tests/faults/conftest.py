@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from homes import PalHome, parrot
 
-from palinurus.testing.wire import WireServer
+from homes import PalHome, parrot
+from support.wire import WireServer
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 from audit import Stored, audit, check_answered_once, check_valid
-from homes import PATIENCE, PalHome, Talk, parrot
 
+from homes import PATIENCE, PalHome, Talk, parrot
 from palinurus.domain.envelope import Inbound
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 NAMES = ("ann", "ben")
 

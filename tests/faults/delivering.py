@@ -1,7 +1,7 @@
-"""Kill -9 a process that delivers, again and again on one home: each parcel arrives once, or is marked ambiguous.
+"""Kill -9 a process that delivers, again and again on one home: each delivery arrives once, or is marked ambiguous.
 
-A kill comes when the seed says: while the process starts, when a parcel was posted, when one has arrived and its sender
-has not been told, or just after it was told.
+A kill comes when the seed says: while the process starts, when a message was posted, when one has arrived and its
+sender has not been told, or just after it was told.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Self
 
 import msgspec
 from deliverer import AT_ONCE, CHANNELS, PEOPLE
-from homes import PATIENCE, PalHome, Talk
 
-from palinurus.dispatch.parcel import Parcel
+from homes import PATIENCE, PalHome, Talk
+from palinurus.dispatch.delivery import DeliveryJob, delivery_of
 from palinurus.storage.database import Database
-from palinurus.storage.outbox import SqliteOutbox
+from palinurus.storage.jobs import JobQueue
 
 DELIVERER = Path(__file__).with_name("deliverer.py")
 EACH = 12  # parcels that a process posts
@@ -47,7 +47,7 @@ class LoopbackNetwork:
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
-        self.shown: list[Parcel] = []
+        self.shown: list[DeliveryJob] = []
         self.repeats = 0
         self.happens: Callable[[str], None] = lambda _: None
         self.mute = False  # what arrives now is not answered: the moment before an answer is tried
@@ -68,13 +68,13 @@ class LoopbackNetwork:
         await self._server.wait_closed()
 
     def times(self, key: str) -> int:
-        return sum(parcel.idempotency_key == key for parcel in self.shown)
+        return sum(delivery.idempotency_key == key for delivery in self.shown)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             line = await reader.readline()
             if line.endswith(b"\n"):
-                writer.write(self._answer(msgspec.json.decode(line, type=Parcel)))
+                writer.write(self._answer(msgspec.json.decode(line, type=DeliveryJob)))
                 await writer.drain()
                 self.happens("told")
         except ConnectionError:
@@ -82,15 +82,15 @@ class LoopbackNetwork:
         finally:
             writer.close()
 
-    def _answer(self, parcel: Parcel) -> bytes:
+    def _answer(self, delivery: DeliveryJob) -> bytes:
         if self._dice.random() < 0.1:
             return b"busy\n"
-        if parcel.channel == "safe" and self.times(parcel.idempotency_key):
+        if delivery.channel == "safe" and self.times(delivery.idempotency_key):
             self.repeats += 1
         else:
-            self.shown.append(parcel)
+            self.shown.append(delivery)
         self.happens("arrived")
-        return b"" if self.mute else f"ok n-{parcel.idempotency_key}\n".encode()
+        return b"" if self.mute else f"ok n-{delivery.idempotency_key}\n".encode()
 
 
 async def deliver_again_and_again(
@@ -168,24 +168,24 @@ class _Rounds:
 
     async def _check(self, kills: int) -> Counter[str]:
         database = Database(self._home.database, "home", readonly=True)
-        kept = await SqliteOutbox(database).recent(limit=1_000_000)
+        kept = [delivery_of(job) for job in await JobQueue(database).recent(limit=1_000_000)]
         await database.close()
-        assert [parcel.idempotency_key for parcel in reversed(kept)] == [f"k{n}" for n in range(self._acknowledged)]
-        for parcel in kept:
-            times = self._network.times(parcel.idempotency_key)
-            allowed = {"sent": (1,), "ambiguous": (0, 1) if parcel.channel == "bare" else ()}
-            assert times in allowed.get(parcel.state, ()), (parcel, times)
+        assert [delivery.idempotency_key for delivery in reversed(kept)] == [f"k{n}" for n in range(self._acknowledged)]
+        for delivery in kept:
+            times = self._network.times(delivery.idempotency_key)
+            allowed = {"sent": (1,), "ambiguous": (0, 1) if delivery.channel == "bare" else ()}
+            assert times in allowed.get(delivery.state, ()), (delivery, times)
         for channel in CHANNELS:
             for person in PEOPLE:
                 self._check_order(channel, person)
-        states = Counter(parcel.state for parcel in kept)
+        states = Counter(delivery.state for delivery in kept)
         assert states["ambiguous"] <= kills * AT_ONCE, states
         return Counter(states) + Counter(repeated=self._network.repeats)
 
     def _check_order(self, channel: str, person: str) -> None:
         numbers = [
-            int(parcel.idempotency_key[1:])
-            for parcel in self._network.shown
-            if (parcel.channel, parcel.to) == (channel, person)
+            int(delivery.idempotency_key[1:])
+            for delivery in self._network.shown
+            if (delivery.channel, delivery.to) == (channel, person)
         ]
         assert numbers == sorted(numbers), (channel, person, numbers)

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from audit import Stored, audit, check_answered_once, check_valid
-from homes import PATIENCE, PalHome, Talk
 from killing import slow_parrot
 from returning import ReturningClient
 
+from homes import PATIENCE, PalHome, Talk
 from palinurus.domain.messages import AssistantMessage, UserMessage
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 START_SECONDS = 1.0  # within which a gateway has usually started
 

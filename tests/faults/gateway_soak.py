@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from homes import PATIENCE, PalHome, Talk, parrot
 from websockets.asyncio.client import ClientConnection, connect
 
-from palinurus.testing.wire import WireServer
+from homes import PATIENCE, PalHome, Talk, parrot
+from support.wire import WireServer
 
 SPEAKERS = 8
 TURNS_OF_A_SESSION = 4

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from palinurus.config.home import find_home
-from palinurus.operations.config import Ground, setup
-from palinurus.testing.behaviours import Behaviour, Calls, Json, Says
+from palinurus.operations.config import setup
+from palinurus.operations.services import Services
 from palinurus.testing.pytest_plugin import watched_child
+from support.behaviours import Behaviour, Calls, Json, Says
 
 PAL = Path(sys.executable).with_name("pal")
 WORKER = Path(__file__).with_name("worker.py")
@@ -191,7 +192,7 @@ class PalHome:
         """What `pal setup` does, without the time that a process takes to start. `agents` are their defaults."""
         defaults = {"model": "wire/test", **(agents or {})}
         self.configure(base_url, messages={"queue": {"mode": queue}}, agents={"defaults": defaults})
-        setup(Ground(find_home(self.env), self.env))
+        setup(Services(home=find_home(self.env), env=self.env))
 
     async def pal(self, *arguments: str, said: str = "") -> Ended:
         """Run `pal` to its end."""

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 from audit import audit, check_answered_once, check_valid
-from homes import PalHome, Talk, heard
 
+from homes import PalHome, Talk, heard
 from palinurus.domain.envelope import Inbound
-from palinurus.testing.behaviours import Behaviour, Calls, Json, Says
-from palinurus.testing.wire import WireServer
+from support.behaviours import Behaviour, Calls, Json, Says
+from support.wire import WireServer
 
 SESSION = "agent:main:main"
 CHUNKS = 12

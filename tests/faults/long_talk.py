@@ -14,20 +14,18 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.context.budget import message_tokens
-from palinurus.context.placing import Placing
+from palinurus.context.daily_notes import NoteFiles
 from palinurus.domain.clock import random_id
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Message
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
+from palinurus.sessions.store import CACHED_SESSIONS, SessionStore
 from palinurus.storage.database import Database
-from palinurus.storage.recent import RecentSessions
-from palinurus.storage.sqlite import SqliteInbox, SqliteSessions
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls
-from palinurus.testing.windowed import WindowedProvider
+from support.windowed import WindowedProvider
 
 WINDOW = 8_000
 SAMPLE = 40  # turns around a point that is measured
@@ -85,11 +83,11 @@ async def talk_for_long(folder: Path, *, turns: int, progress: Callable[[str], N
 
     clock, model = FakeClock(), QuickModel()
     database = Database(folder / "home.sqlite", "home")
-    sessions = RecentSessions(SqliteSessions(database, clock, random_id))
+    sessions = SessionStore(database, clock, random_id, remembers=CACHED_SESSIONS)
     try:
-        async with Harness(workspace, model=model, tools=[look], sessions=sessions, inbox=SqliteInbox(database)) as pal:
+        async with Harness(workspace, model=model, tools=[look], sessions=sessions) as pal:
             pal.clock = clock
-            pal.turns.upkeep.place_notes = Placing(sessions, lambda _: pal.files.boundary, clock)
+            pal.turns.maintenance.place_notes = NoteFiles(sessions, lambda _: pal.files.boundary, clock)
             took: list[float] = []
             sizes = [_size(folder)]
             for turn in range(turns):

@@ -20,14 +20,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from palinurus.context.view import fold
 from palinurus.domain.errors import Failure
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.sessions.transcript import Row, decode_row
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls, fails
-from palinurus.testing.windowed import WindowedProvider, good_summary, is_flush, is_summary
+from support.windowed import WindowedProvider, good_summary, is_flush, is_summary
 
 T = TypeVar("T")
 MAIN = SessionKey.main()

@@ -9,19 +9,19 @@ import asyncio
 import sys
 from pathlib import Path
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import SystemClock
 from palinurus.memory import index as indexing
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.scan import Scanner
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import MemorySettings
+from palinurus.memory.store import MemoryStore
 from palinurus.testing.embedder import HashingEmbedder
 
 indexing.BATCH_FILES = 3  # many small transactions: many moments to be killed at
 
 
 async def main(workspace: Path, path: Path) -> None:
-    store, embedder = SqliteMemory(path), HashingEmbedder()
+    store, embedder = MemoryStore(path), HashingEmbedder()
     index = MemoryIndex(store, Scanner(workspace, sources=("memory",)), SystemClock(), MemorySettings())
     turn = 0
     while True:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import apsw
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import SystemClock
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.scan import Scanner
-from palinurus.memory.words import word_query
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import MemorySettings
+from palinurus.memory.store import MemoryStore
+from palinurus.memory.terms import word_query
 from palinurus.testing.embedder import HashingEmbedder
 
 INDEXER = Path(__file__).with_name("memory_indexer.py")
@@ -69,7 +69,7 @@ class _Rounds:
 
     async def check(self) -> None:
         """One sweep, and nothing else: then every file and every piece is there, and every counter is right."""
-        store = SqliteMemory(self._path)
+        store = MemoryStore(self._path)
         index = MemoryIndex(store, Scanner(self._workspace, sources=("memory",)), SystemClock(), MemorySettings())
         before = (await index.status(deep=True)).difference_count
         report = await index.sync()
@@ -86,7 +86,7 @@ class _Rounds:
         self.seen["sweeps"] += 1
         self.seen["differences mended"] += before
 
-    async def _check_words(self, store: SqliteMemory) -> None:
+    async def _check_words(self, store: MemoryStore) -> None:
         pieces = [piece for place in await store.files() for piece in await store.pieces_of(place)]
         for word in _WORDS:
             looked = await store.look(word_query(word), None, None, limit=10_000)

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from homes import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+
+from homes import PATIENCE
 
 AHEAD = 2
 LOST = (ConnectionClosed, InvalidHandshake, InvalidMessage, OSError, EOFError)
 
 
-class House(Protocol):
+class Services(Protocol):
     """Where the gateway is."""
 
     token: str
@@ -43,13 +44,15 @@ class Message:
 
 
 class ReturningClient:
-    def __init__(self, name: str, house: House, say: Iterator[str], method: str, on_reply: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, services: Services, say: Iterator[str], method: str, on_reply: Callable[[], None]
+    ) -> None:
         self.name = name
         self.session = f"agent:main:explicit:{name}"
         self.messages: list[Message] = []
         self.finals: Counter[str] = Counter()  # of each run: how often its final event was heard
         self.lost: list[str] = []  # connections
-        self._house = house
+        self._services = services
         self._say = say
         self._method = method
         self._on_reply = on_reply
@@ -75,7 +78,7 @@ class ReturningClient:
     async def live(self) -> None:
         number = 0
         while not self._over:
-            number, address = await self._house.address(number)
+            number, address = await self._services.address(number)
             try:
                 async with connect(address, proxy=None, max_size=None) as socket, asyncio.TaskGroup() as both:
                     ears = both.create_task(self._hear(socket))
@@ -87,7 +90,7 @@ class ReturningClient:
 
     async def _visit(self, socket: ClientConnection) -> None:
         # Two of the protocol's three frames of greeting; the challenge goes by unanswered, since there is no device.
-        await self._ask(socket, "connect", minProtocol=4, maxProtocol=4, auth={"token": self._house.token})
+        await self._ask(socket, "connect", minProtocol=4, maxProtocol=4, auth={"token": self._services.token})
         for message in self.messages:
             if not message.answered.is_set():
                 await self._submit(socket, message)

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from homes import PalHome
 
 import palinurus
+from homes import PalHome
 
 NOBODY = 65534
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from audit import audit
-from homes import PATIENCE, PalHome
 
+from homes import PATIENCE, PalHome
 from palinurus.domain.envelope import Inbound
 
 SESSIONS, BACKUPS, AT_ONCE = 4, 2, 8

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from audit import audit, check_valid
-from homes import PalHome
 from small_disk import SmallDisk, small_disk
 from stranger import NOBODY, stranger
 
-from palinurus.testing.behaviours import Says
-from palinurus.testing.wire import WireServer
+from homes import PalHome
+from support.behaviours import Says
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 MAIN = "agent:main:main"

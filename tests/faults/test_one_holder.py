@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from audit import audit, check_answered_once
+
 from homes import PATIENCE, PalHome, Talk, stopped
 
 pytestmark = pytest.mark.slow

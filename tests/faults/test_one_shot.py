@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from audit import audit, check_grows, check_valid
-from homes import PalHome, parrot
 
-from palinurus.testing.behaviours import Answers, Behaviour, Cuts, CutsWithoutFinish, ErrorInStream, Garbage, Hangs
-from palinurus.testing.wire import WireServer
+from homes import PalHome, parrot
+from support.behaviours import Answers, Behaviour, Cuts, CutsWithoutFinish, ErrorInStream, Garbage, Hangs
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ import apsw
 import msgspec
 import pytest
 from audit import audit, check_grows, check_valid
-from homes import PalHome, heard
 
+from homes import PalHome, heard
 from palinurus.context.assemble import NO_RESULT
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 from audit import audit, check_answered_once
-from homes import PATIENCE, PalHome, Talk, stopped
 
+from homes import PATIENCE, PalHome, Talk, stopped
 from palinurus.config.home import find_home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import HomeHeld
-from palinurus.operations.agents import SUBMIT
+from palinurus.operations.runs import submit_message
 from palinurus.operations.sessions import list_sessions
-from palinurus.testing.behaviours import Says
-from palinurus.testing.wire import WireServer
-from palinurus.wiring.door import Door
+from palinurus.runtime.home_access import HomeAccess
+from support.behaviours import Says
+from support.wire import WireServer
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +78,7 @@ async def test_a_killed_holder_costs_its_client_nothing_but_a_notice(home: PalHo
         await second.until(lambda line: line.endswith("heard: a long question"))
         ended = await second.leave()
     assert ended.code == 0
-    assert ended.err.count("went away") == 1
+    assert ended.err.count("the process that ran it has ended") == 1
     story = audit(home.database).sessions["agent:main:main"]
     check_answered_once(story)
 
@@ -111,10 +111,10 @@ async def test_behind_a_holder_that_does_not_answer_one_may_read_and_hears_who_h
     try:
         with stopped(chat):
             here = find_home(home.env)
-            async with Door(here, home.env, "test", warn=warnings.append, reach_seconds=0.3) as door:
+            async with HomeAccess(here, home.env, "test", warn=warnings.append, reach_seconds=0.3) as door:
                 listed = await asyncio.wait_for(door.call(list_sessions, list_sessions.params()), PATIENCE)
                 with pytest.raises(HomeHeld, match=f"pid {chat.pid} .pal chat. holds the home"):
-                    await asyncio.wait_for(door.call(SUBMIT, Inbound("may I?", "key")), PATIENCE)
+                    await asyncio.wait_for(door.call(submit_message, Inbound("may I?", "key")), PATIENCE)
         assert [session.key for session in listed.sessions] == ["agent:main:main"]
         assert len(warnings) == 1
         assert f"pid {chat.pid} (pal chat)" in warnings[0]

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from homes import PalHome
 
-from palinurus.testing.behaviours import Calls, Says
-from palinurus.testing.wire import STREAM_HEAD, WireServer
+from homes import PalHome
+from support.behaviours import Calls, Says
+from support.wire import STREAM_HEAD, WireServer
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,8 @@ import msgspec
 from palinurus.config.home import find_home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import AssistantDelta, RunEvent, ToolStarted
-from palinurus.operations.agents import Accepted
-from palinurus.operations.converse import converse
-from palinurus.wiring.door import Door
+from palinurus.operations.runs import AcceptedMessage, converse
+from palinurus.runtime.home_access import HomeAccess
 
 AT_ONCE = 8  # messages of one session that may be on their way
 LINE_LIMIT = 4 * 1024 * 1024
@@ -38,10 +37,10 @@ async def lines() -> AsyncIterator[bytes]:
         yield line
 
 
-async def exchange(door: Door, inbound: Inbound, accepted: asyncio.Event, free: asyncio.Semaphore) -> None:
+async def exchange(door: HomeAccess, inbound: Inbound, accepted: asyncio.Event, free: asyncio.Semaphore) -> None:
     key = inbound.idempotency_key
 
-    def on_accepted(_: Accepted) -> None:
+    def on_accepted(_: AcceptedMessage) -> None:
         if not accepted.is_set():
             tell("accepted", key)
             accepted.set()
@@ -55,7 +54,7 @@ async def exchange(door: Door, inbound: Inbound, accepted: asyncio.Event, free: 
     free.release()
 
 
-async def speak(door: Door, messages: asyncio.Queue[Inbound | None]) -> None:
+async def speak(door: HomeAccess, messages: asyncio.Queue[Inbound | None]) -> None:
     """One session's messages, in order."""
     free = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as exchanges:
@@ -70,7 +69,7 @@ async def main() -> None:
     home = find_home(os.environ)
     sessions: dict[str, asyncio.Queue[Inbound | None]] = {}
     async with (
-        Door(home, os.environ, "worker", warn=lambda text: tell("warning", text)) as door,
+        HomeAccess(home, os.environ, "worker", warn=lambda text: tell("warning", text)) as door,
         asyncio.TaskGroup() as speakers,
     ):
         tell("ready")

@@ -19,12 +19,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from palinurus.config.home import Home
-from palinurus.config.listening import gateway_settings
 from palinurus.config.load import load_config
-from palinurus.operations.config import Ground
-from palinurus.operations.register import Register
-from palinurus.wiring.gateway import Gateway
-from palinurus.wiring.runtime import Runtime
+from palinurus.gateway.settings import gateway_settings
+from palinurus.operations.access import Register
+from palinurus.runtime.gateway import Gateway
+from palinurus.runtime.runtime import Runtime
 
 PATIENCE = 60.0
 
@@ -44,8 +43,8 @@ class Running(Struct, frozen=True):
 
     @property
     def register(self) -> Register:
-        assert self.runtime.house.access is not None
-        return self.runtime.house.access
+        assert self.runtime.services.access is not None
+        return self.runtime.services.access
 
 
 @asynccontextmanager
@@ -53,9 +52,9 @@ async def running(home: Home, env: dict[str, str] | None = None, **options: Any)
     """A gateway of this home; `options` are those of the command line."""
     env = env or {}
     runtime = Runtime(home, env)
-    settings = gateway_settings(load_config(home, env).config.gateway, **({"port": 0} | options))
+    settings = gateway_settings(load_config(home, env).config, **({"port": 0} | options))
     try:
-        gateway = Gateway(runtime, Ground(home, env), settings)
+        gateway = Gateway(runtime, settings)
         await gateway.start()
         file = home.root / "gateway.token"
         try:

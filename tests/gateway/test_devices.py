@@ -200,7 +200,7 @@ async def test_a_connect_frame_that_was_overheard_is_of_no_use(served: Running) 
 
 
 async def test_only_so_many_devices_wait(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palinurus.operations.register.WAITING_DEVICES", 2)
+    monkeypatch.setattr("palinurus.operations.access.WAITING_DEVICES", 2)
     codes = []
     for _ in range(3):
         visitor, told = await enter(served, Key(), far=True)

@@ -22,7 +22,7 @@ async def asked(served: Running, body: bytes) -> Any:
 def hashing(served: Running) -> HashingEmbedder:
     """In the place of the real model, which is tested by itself."""
     made = HashingEmbedder()
-    served.runtime.house.memory("main").embedder = made
+    served.runtime.services.memory("main").embedder = made
     return made
 
 

@@ -14,11 +14,12 @@ from serving import Running, request, running
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.door.access import Principal, granted_scopes
-from palinurus.gateway.door.guard import CONFIGURED, GUESSES, PEERS, WINDOW_MS, Guard, Guesses, Refused, place_of
-from palinurus.operations.register import Register
+from palinurus.gateway.auth.errors import Refused
+from palinurus.gateway.auth.guard import CONFIGURED, GUESSES, PEERS, WINDOW_MS, Guard, Guesses, server_address
+from palinurus.gateway.auth.principal import Principal, granted_scopes
+from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.scopes import SCOPES, Scope, widened
-from palinurus.testing.access import MemoryAccess
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
 
 OWNERS = "the-secret-of-the-owner"
@@ -28,14 +29,14 @@ class Door:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.configured = OWNERS
-        self.register = Register(MemoryAccess(), clock, SeededIds())
-        self.guard = Guard(self.register, place_of(1), lambda: self.configured, clock)
+        self.register = Register(AccessStore(MemoryDatabase()), clock, SeededIds())
+        self.guard = Guard(self.register, server_address(1), lambda: self.configured, clock)
         self.died: list[str] = []
         self.guard.on_revoked.append(self.died.append)
 
     def status(self, secret: str, peer: str = "127.0.0.1") -> int:
         try:
-            self.guard.principal(secret, peer)
+            self.guard.identify((secret,), peer)
         except Refused as refused:
             return refused.status
         return 200
@@ -77,7 +78,7 @@ def door(clock: FakeClock) -> Door:
     ],
 )
 def test_only_known_names_and_pages_pass(host: str, origin: str, status: int) -> None:
-    place = place_of(8, hosts=("pal.lan", "proxy.lan:99"), origins=("https://ui.example",))
+    place = server_address(8, hosts=("pal.lan", "proxy.lan:99"), origins=("https://ui.example",))
     assert checked(place, host, origin) == status
 
 
@@ -98,11 +99,11 @@ def test_only_known_names_and_pages_pass(host: str, origin: str, status: int) ->
 def test_on_the_network_a_bare_address_passes_and_a_name_made_to_point_here_does_not(
     host: str, origin: str, status: int
 ) -> None:
-    assert checked(place_of(8, any_address=True), host, origin) == status
+    assert checked(server_address(8, any_address=True), host, origin) == status
 
 
 def test_at_port_80_the_port_may_be_left_out() -> None:
-    assert checked(place_of(80), "localhost", "http://localhost") == 200
+    assert checked(server_address(80), "localhost", "http://localhost") == 200
 
 
 def checked(place: Any, host: str, origin: str) -> int:
@@ -166,7 +167,7 @@ async def test_a_body_that_is_told_to_be_huge_is_refused_before_it_comes(served:
 async def test_a_mistake_of_ours_is_told_as_one_and_costs_one_request(
     served: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(served.gateway._guard, "principal", lambda *_: 1 / 0)
+    monkeypatch.setattr(served.gateway._guard, "identify", lambda *_: 1 / 0)
     told = await request(served.port, "/schema")
     assert told.status == 200
     told = await request(served.port, "/v1/models", Authorization="Bearer x")
@@ -208,14 +209,14 @@ async def test_bytes_that_are_no_http_are_answered_and_not_logged(
 
 
 async def test_the_owners_secret_may_do_everything_and_a_token_what_it_was_made_for(door: Door) -> None:
-    assert door.guard.principal(OWNERS, "").may("admin")
+    assert door.guard.identify((OWNERS,), "").may("admin")
     _, secret = await door.register.make_token("phone", ["write"])
-    phone = door.guard.principal(secret, "")
+    phone = door.guard.identify((secret,), "")
     assert [scope for scope in SCOPES if phone.may(scope)] == ["read", "write"]
 
 
 async def test_only_the_digest_of_a_token_is_kept(clock: FakeClock) -> None:
-    store = MemoryAccess()
+    store = AccessStore(MemoryDatabase())
     token, secret = await Register(store, clock, SeededIds()).make_token("phone", ["read"])
     assert secret not in repr(await store.tokens())
     assert token.digest in repr(await store.tokens())
@@ -223,15 +224,15 @@ async def test_only_the_digest_of_a_token_is_kept(clock: FakeClock) -> None:
 
 async def test_a_token_that_is_rotated_revoked_or_expired_is_dead(door: Door) -> None:
     _, first = await door.register.make_token("phone", ["read"], days=1)
-    phone = door.guard.principal(first, "")
+    phone = door.guard.identify((first,), "")
     _, second = await door.register.rotate_token("phone")
     assert (door.status(first), door.status(second)) == (401, 200)
-    assert not door.guard.still(phone)
-    renewed = door.guard.principal(second, "")
-    assert door.guard.still(renewed)
+    assert not door.guard.is_valid(phone)
+    renewed = door.guard.identify((second,), "")
+    assert door.guard.is_valid(renewed)
     door.clock.now += timedelta(days=1)
     assert door.status(second) == 401
-    assert not door.guard.still(renewed)
+    assert not door.guard.is_valid(renewed)
     _, third = await door.register.make_token("phone", ["read"])
     await door.register.revoke_token("phone")
     assert door.status(third) == 401
@@ -269,7 +270,7 @@ async def test_a_token_that_makes_no_sense_is_not_made(door: Door, wrong: dict[s
 
 
 async def test_what_was_kept_is_there_after_a_restart(clock: FakeClock) -> None:
-    store = MemoryAccess()
+    store = AccessStore(MemoryDatabase())
     register = Register(store, clock, SeededIds())
     _, secret = await register.make_token("phone", ["read"])
     _, dead = await register.make_token("old", ["read"])
@@ -284,10 +285,10 @@ async def test_what_was_kept_is_there_after_a_restart(clock: FakeClock) -> None:
 
 
 def test_a_configured_secret_that_changes_kills_the_old_one(door: Door) -> None:
-    owner = door.guard.principal(OWNERS, "")
-    assert door.guard.still(owner)
+    owner = door.guard.identify((OWNERS,), "")
+    assert door.guard.is_valid(owner)
     door.configured = "another-secret-entirely"
-    assert not door.guard.still(owner)
+    assert not door.guard.is_valid(owner)
     assert door.died == [CONFIGURED]
     assert (door.status(OWNERS), door.status("another-secret-entirely")) == (401, 200)
     door.configured = ""
@@ -296,9 +297,11 @@ def test_a_configured_secret_that_changes_kills_the_old_one(door: Door) -> None:
 
 
 def test_an_open_door_asks_for_nothing(clock: FakeClock) -> None:
-    guard = Guard(Register(MemoryAccess(), clock, SeededIds()), place_of(1), lambda: "", clock, open_door=True)
-    assert guard.principal("whatever", "").may("admin")
-    assert not guard.still(Principal("somebody", "of yesterday", frozenset({"admin"})))
+    guard = Guard(
+        Register(AccessStore(MemoryDatabase()), clock, SeededIds()), server_address(1), lambda: "", clock, no_auth=True
+    )
+    assert guard.identify(("whatever",), "").may("admin")
+    assert not guard.is_valid(Principal("somebody", "of yesterday", frozenset({"admin"})))
 
 
 # Guessing.

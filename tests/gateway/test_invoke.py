@@ -16,29 +16,25 @@ from hypothesis import strategies as st
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import StorageFull
-from palinurus.domain.function_tool import tool
+from palinurus.domain.events import Plan
 from palinurus.domain.messages import Origin
-from palinurus.domain.plan import Plan
-from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun, ToolSpec
-from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.door.guard import Guard, place_of
-from palinurus.gateway.frames.hub import Hub
+from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec, tool
+from palinurus.gateway.auth.devices import ConnectAuthenticator
+from palinurus.gateway.auth.guard import Guard, server_address
 from palinurus.gateway.http.app import make_app
-from palinurus.gateway.http.documented import openapi
-from palinurus.gateway.http.serving import Listening
-from palinurus.gateway.invoke.reach import NOT_REACHED, is_reached
-from palinurus.gateway.invoke.routes import DOCUMENTED, MAX_BODY, routes
-from palinurus.gateway.talk.desk import Desk, Endpoints
-from palinurus.gateway.talk.methods import Methods
-from palinurus.gateway.talk.socket import Sockets
-from palinurus.operations.config import Ground
-from palinurus.operations.register import Register
+from palinurus.gateway.http.invoke import MAX_BODY, NOT_OFFERED, ROUTE_DOCS, is_offered, routes
+from palinurus.gateway.http.routes import openapi
+from palinurus.gateway.http.server import HttpServer
+from palinurus.gateway.hub import Hub
+from palinurus.gateway.websocket.methods import Endpoints, GatewayContext, Methods
+from palinurus.gateway.websocket.socket import Sockets
+from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.table import Table
-from palinurus.testing.access import MemoryAccess
-from palinurus.testing.harness import Harness
-from palinurus.tools.policy.decide import Policy, Rules
-from palinurus.tools.policy.names import ALIASES, GROUPS
-from palinurus.wiring.runtime import Runtime
+from palinurus.runtime.runtime import Runtime
+from palinurus.storage.database import MemoryDatabase
+from palinurus.testing.harness import Harness, audit_rows
+from palinurus.tools.policy import Policy, Rules
+from palinurus.tools.tool_names import ALIASES, GROUPS
 
 OWNER = "a-token-of-the-owner"
 SECRET = "hunter2-hunter2"
@@ -74,13 +70,13 @@ class Bench:
         async def web_fetch(run: ToolRun, size: int = 10) -> ToolOutput:
             return ToolOutput("x" * size)
 
-        async def prepare(run: ToolRun, sent: Any) -> Prepared:
+        async def prepare(run: ToolRun, sent: Any) -> PreparedCall:
             async def work() -> ToolOutput:
                 self.done.append("image")
                 return ToolOutput("done")
 
             plan = Plan("image", f"paint {sent.get('what')} {SECRET}", arguments=dict(sent))
-            return Prepared(plan, work, ask="it costs")
+            return PreparedCall(plan, work, ask="it costs")
 
         image = Tool(ToolSpec("image", "Paints.", {"type": "object", "properties": {}}), _never, prepare)
         dangerous = [Tool(ToolSpec(name, "", {"type": "object"}), self._dangerous) for name in DANGEROUS]
@@ -97,15 +93,15 @@ async def _never(run: ToolRun, sent: Any) -> ToolOutput:
 
 class Served:
     def __init__(self, pal: Harness, home: Home, endpoints: Endpoints) -> None:
-        self.register = Register(MemoryAccess(), pal.clock, pal.new_id)
-        guard = Guard(self.register, place_of(0), lambda: OWNER, pal.clock)
-        house, hub = pal.house(home), Hub()
-        desk = Desk(house, Ground(home, {}), Table(()), guard, hub, pal.new_id, endpoints, pal.clock.now_ms())
-        keeper = DeviceDoorkeeper(guard, hub, pal.clock, pal.new_id)
-        self.listening = Listening(
-            make_app(desk, Sockets(desk, Methods((), ()), keeper), routes(desk)), ["127.0.0.1"], 0
+        self.register = Register(AccessStore(MemoryDatabase()), pal.clock, pal.new_id)
+        guard = Guard(self.register, server_address(0), lambda: OWNER, pal.clock)
+        services, hub = pal.services(home), Hub()
+        desk = GatewayContext(services, guard, hub, pal.new_id, endpoints, pal.clock.now_ms())
+        keeper = ConnectAuthenticator(guard, hub, pal.clock, pal.new_id)
+        self.listening = HttpServer(
+            make_app(desk, Sockets(desk, Methods((), Table()), keeper), routes(desk)), ["127.0.0.1"], 0
         )
-        guard.place = place_of(self.listening.port)
+        guard.address = server_address(self.listening.port)
         url = f"http://127.0.0.1:{self.listening.port}"
         self.http = httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {OWNER}"}, timeout=5)
 
@@ -164,12 +160,12 @@ async def test_a_tool_is_called_for_the_owner_in_a_run_that_nobody_attends(
     (run,) = bench.runs
     assert (run.owner, run.attended, run.channel, run.sender) == (True, False, "http", "configured")
     assert (str(run.key), run.private) == ("agent:main:main", True)
-    assert [(row.kind, row.outcome, row.tool) for row in pal.audit.kept] == [
+    assert [(row.kind, row.outcome, row.tool) for row in audit_rows(pal.database)] == [
         ("call", "allowed: profile", "session_status"),
         ("result", "ok", "session_status"),
     ]
-    assert {row.run_id for row in pal.audit.kept} == {run.run_id}
-    assert run.run_id == f"invoke-{pal.audit.kept[0].call_id}"
+    assert {row.run_id for row in audit_rows(pal.database)} == {run.run_id}
+    assert run.run_id == f"invoke-{audit_rows(pal.database)[0].call_id}"
 
 
 async def test_the_other_spelling_the_action_and_the_place_are_taken(served: Served, bench: Bench) -> None:
@@ -205,7 +201,7 @@ async def test_long_results_are_clipped(served: Served) -> None:
 async def test_what_needs_a_person_is_not_done(served: Served, bench: Bench) -> None:
     answer = await served.post(tool="image", args={"what": "boat"})
     assert answer.status_code == 422
-    assert "nobody is there to be asked" in answer.json()["detail"]
+    assert "no person could be asked" in answer.json()["detail"]
     assert not bench.done
 
 
@@ -218,7 +214,7 @@ async def test_a_dry_run_shows_the_plan_and_does_nothing(served: Served, bench: 
     assert (await served.post(tool="session_status", dryRun=True)).status_code == 200
     assert (await served.post(tool="exec", dryRun=True)).status_code == 404
     assert not bench.done
-    assert not [row for row in pal.audit.kept if row.kind == "call"]
+    assert not [row for row in audit_rows(pal.database) if row.kind == "call"]
 
 
 # What is not reached.
@@ -233,7 +229,7 @@ def disguises(name: str) -> list[str]:
     ]
 
 
-async def test_no_dangerous_tool_is_reached_under_any_name(served: Served, bench: Bench) -> None:
+async def test_no_dangerous_tool_is_offered_under_any_name(served: Served, bench: Bench) -> None:
     names = [*DANGEROUS, *ALIASES, *(f"group:{group}" for group in GROUPS), "*", "", "group:openclaw"]
     tried = [*dict.fromkeys(each for name in names for each in disguises(name))]
     arguments = {"command": "id", "path": "a", "text": "b"}
@@ -252,7 +248,7 @@ async def test_a_tool_that_is_not_reached_looks_like_one_that_is_not_there(serve
         answer = await served.post(tool=name)
         assert answer.status_code == 404
         assert answer.json() == {**not_there.json(), "title": f"there is no tool {name!r}"}
-    assert [(row.kind, row.outcome, row.tool) for row in pal.audit.kept] == [
+    assert [(row.kind, row.outcome, row.tool) for row in audit_rows(pal.database)] == [
         ("decision", "denied: invoke", name) for name in DANGEROUS
     ]
 
@@ -267,7 +263,7 @@ async def test_what_the_policy_denies_is_not_there_either(workspace: Any, home: 
         assert (await served.post(tool="web_fetch")).status_code == 404
         assert (await served.post(tool="pdf")).status_code == 404
         assert (await served.post(tool="session_status")).status_code == 200
-        denied = [row.outcome for row in pal.audit.kept if row.kind == "decision"]
+        denied = [row.outcome for row in audit_rows(pal.database) if row.kind == "decision"]
         assert denied == ["denied: deny", "denied: deny"]
 
 
@@ -297,36 +293,36 @@ NAMES = st.sampled_from([*DANGEROUS, *ALIASES, *(name for names in GROUPS.values
 
 @given(name=NAMES, allow=st.lists(NAMES, max_size=3), deny=st.lists(NAMES, max_size=3))
 def test_deny_always_wins_and_nothing_but_allow_opens(name: str, allow: list[str], deny: list[str]) -> None:
-    reached = is_reached(name, tuple(allow), tuple(deny))
+    reached = is_offered(name, tuple(allow), tuple(deny))
     if name in deny:
         assert not reached
-    if reached and not is_reached(name):
-        assert is_reached(name, tuple(allow))
+    if reached and not is_offered(name):
+        assert is_offered(name, tuple(allow))
         assert allow
     for variant in (name.upper(), f" {name} "):
-        assert is_reached(variant, tuple(allow), tuple(deny)) == reached
+        assert is_offered(variant, tuple(allow), tuple(deny)) == reached
 
 
 @given(st.text(max_size=40))
 def test_a_name_that_no_group_knows_is_not_reached(name: str) -> None:
     known = {each for names in GROUPS.values() for each in names} | set(ALIASES)
     if name.strip().casefold() not in known:
-        assert not is_reached(name)
+        assert not is_offered(name)
 
 
 def test_the_list_says_all_that_we_know_to_be_dangerous() -> None:
-    assert not [name for name in DANGEROUS if is_reached(name)]
-    assert not [name for name in NOT_REACHED if is_reached(name)]
+    assert not [name for name in DANGEROUS if is_offered(name)]
+    assert not [name for name in NOT_OFFERED if is_offered(name)]
 
 
 async def test_of_the_tools_that_there_really_are_these_are_reached(home: Home) -> None:
     """A new tool must be placed here on purpose."""
     runtime = Runtime(home, {})
     try:
-        tools = {each.spec.name for each in await runtime.house.hands.tools("main")}
+        tools = {each.spec.name for each in await runtime.services.toolsets.tools("main")}
     finally:
         await runtime.close()
-    assert {name for name in tools if is_reached(name)} <= {
+    assert {name for name in tools if is_offered(name)} <= {
         *("read", "ls", "grep", "find", "memory_write", "web_fetch", "web_search", "session_status"),
         *("sessions_list", "sessions_history", "sessions_search", "memory_search", "memory_get", "agents_list"),
     }
@@ -398,7 +394,7 @@ async def test_a_call_that_takes_too_long_is_stopped_and_not_made_again(
 async def test_more_than_a_number_at_once_are_told_to_wait(
     served: Served, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palinurus.gateway.invoke.invoking.AT_ONCE", 2)
+    monkeypatch.setattr("palinurus.gateway.http.invoke.AT_ONCE", 2)
     bench.go.clear()
     calls = [asyncio.create_task(served.post(tool="session_status")) for _ in range(2)]
     await until(lambda: len(bench.done) == 2)
@@ -419,7 +415,7 @@ async def test_the_same_key_gets_the_same_answer_and_runs_once(served: Served, b
     assert bench.done == ["a"]
     failed = {"tool": "pdf", "idempotencyKey": "k"}
     assert (await served.post(failed)).json() == (await served.post(failed)).json()
-    assert len([row for row in pal.audit.kept if row.kind == "call"]) == 2
+    assert len([row for row in audit_rows(pal.database) if row.kind == "call"]) == 2
 
 
 async def test_while_the_first_goes_on_the_second_waits_for_it(served: Served, bench: Bench) -> None:
@@ -464,7 +460,7 @@ async def test_a_call_that_was_refused_may_be_tried_again_under_its_key(
 
 
 async def test_what_cannot_be_recorded_is_not_done(served: Served, bench: Bench, pal: Harness) -> None:
-    pal.audit.failure = StorageFull("the disk is full")
+    pal.database.failure = StorageFull("the disk is full")
     answer = await served.post(tool="session_status")
     assert answer.status_code == 422
     assert "could not be recorded" in answer.json()["detail"]
@@ -473,10 +469,10 @@ async def test_what_cannot_be_recorded_is_not_done(served: Served, bench: Bench,
 
 
 async def test_the_document_describes_it(pal: Harness, home: Home) -> None:
-    document = openapi([], DOCUMENTED)
+    document = openapi([], ROUTE_DOCS)
     told = document["paths"]["/tools/invoke"]["post"]
     assert told["x-scope"] == "write"
-    fields = document["components"]["schemas"]["Invoke"]["properties"]
+    fields = document["components"]["schemas"]["InvokeTool"]["properties"]
     assert {"tool", "name", "action", "args", "sessionKey", "agentId", "idempotencyKey", "dryRun"} == set(fields)
 
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 from serving import PATIENCE, Running, Visitor
 
-from palinurus.gateway.http.connections import Connection, Http
-from palinurus.gateway.talk.socket import SocketClient
+from palinurus.gateway.http.connections import HttpConnection, SocketConnection
+from palinurus.gateway.websocket.socket import SocketClient
 from palinurus.testing.loop_time import excuse
 
 Leave = Callable[[], Awaitable[object]]
@@ -55,7 +55,7 @@ async def asking(served: Running) -> AsyncIterator[tuple[Leave, Leave]]:
     yield close, abort
 
 
-def held_by(gateway_side: Connection | Http | SocketClient) -> Iterator[object]:
+def held_by(gateway_side: SocketConnection | HttpConnection | SocketClient) -> Iterator[object]:
     """It, and what asyncio has made for it."""
     yield gateway_side
     if not isinstance(gateway_side, SocketClient):
@@ -73,7 +73,7 @@ async def test_a_client_that_has_left_is_gone_without_waiting_for_the_collector(
 ) -> None:
     async with client(served) as ways:
         with no_collector():
-            kinds = (Connection, Http, SocketClient)
+            kinds = (SocketConnection, HttpConnection, SocketClient)
             with excuse("the test looks at every object there is, and some import what they stand for"):
                 seen = [weakref.ref(of) for each in gc.get_objects() if isinstance(each, kinds) for of in held_by(each)]
             assert len(seen) == things  # the connection and its client: what spoke HTTP went with the upgrade

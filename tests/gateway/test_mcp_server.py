@@ -10,30 +10,32 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from palinurus.config.home import Home
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.errors import Failure, HolderLost, QueueFull
+from palinurus.domain.events import Plan
 from palinurus.domain.messages import Origin, UserMessage
-from palinurus.domain.plan import Plan
-from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun, ToolSpec
-from palinurus.gateway.mcp_server import speaking
-from palinurus.gateway.mcp_server.offers import OFFERS, offered
-from palinurus.gateway.mcp_server.server import load, make_server
-from palinurus.gateway.mcp_server.visit import Options
-from palinurus.operations.agents import SUBMIT
-from palinurus.operations.table import LocalCaller
+from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec
+from palinurus.extensions.mcp import send
+from palinurus.extensions.mcp.send import McpCall, ServeOptions
+from palinurus.extensions.mcp.serve import McpCalls, load, make_server, schema_of, served_tools
+from palinurus.memory.settings import MemorySettings
+from palinurus.operations.operation import operation
+from palinurus.operations.runs import list_runs, submit_message
+from palinurus.operations.services import Services
+from palinurus.operations.table import LocalCaller, mcp_tool
 from palinurus.providers.provider import ModelRequest
+from palinurus.runtime.home_access import HomeAccess
+from palinurus.runtime.memory import AgentMemories, Memories
+from palinurus.runtime.table import TABLE
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls, fails
-from palinurus.wiring.door import Door
-from palinurus.wiring.memory import Memories, Remembering
 
 READING = {
     *("conversations_list", "messages_read", "messages_search", "run_wait", "status"),
@@ -68,6 +70,13 @@ class Other:
         return str(result.content[0].text)
 
 
+class Counted(Struct, frozen=True):
+    numbers: tuple[int, ...]
+
+
+async def nobody_told(count: int, line: str) -> None: ...
+
+
 Connect = Callable[..., contextlib.AbstractAsyncContextManager[Other]]
 
 
@@ -86,7 +95,7 @@ def connect(home: Home) -> Connect:
         await load()
         from mcp import Client
 
-        server = make_server(caller or LocalCaller(pal.house(home)), Options(**options), pal.new_id)
+        server = make_server(caller or LocalCaller(pal.services(home)), ServeOptions(**options), pal.new_id)
         async with Client(server) as client:
             yield Other(client)
 
@@ -110,10 +119,10 @@ async def test_others_may_search_and_read_what_was_noted(
 ) -> None:
     (workspace / "memory").mkdir()
     (workspace / "memory" / "2026-11-15.md").write_text("- The rudder is green.\n- Ann has the sail.\n")
-    settings = Remembering(workspace, MemorySettings(embedder="none"))
+    settings = AgentMemories(workspace, MemorySettings(embedder="none"))
     memories = Memories(tmp_path / "derived", lambda _: settings, pal.sessions, pal.clock)
-    house = msgspec.structs.replace(pal.house(home), memory=memories.of)
-    async with connect(pal, LocalCaller(house)) as other:
+    services = pal.services(home).replace(memory=memories.of)
+    async with connect(pal, LocalCaller(services)) as other:
         told = await other.call("memory_search", query="which colour has the rudder?", maxResults=1)
         (best,) = told["results"]
         assert (best["path"], best["startLine"], best["snippet"]) == (
@@ -230,7 +239,7 @@ async def test_a_run_can_be_stopped(workspace: Path, connect: Connect) -> None:
 async def test_who_waits_is_told_what_goes_on(
     workspace: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speaking, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(send, "TELL_SECONDS", 0.01)
     model = Slow()
     model.says(calls(call("read", path="SOUL.md")), "Read it.")
     heard: list[tuple[float, str | None]] = []
@@ -277,7 +286,7 @@ async def test_our_own_mistake_costs_the_call_and_not_the_connection(
                 raise ZeroDivisionError("secret details")
             return await super().call(operation, params)
 
-    async with connect(pal, Broken(pal.house(home))) as other:
+    async with connect(pal, Broken(pal.services(home))) as other:
         assert "secret" not in await other.fails("status")
         assert await other.call("conversations_list") == {"conversations": []}
     assert "the MCP tool status failed" in caplog.text
@@ -295,7 +304,7 @@ async def test_when_the_holder_goes_away_the_wait_goes_on(pal: Harness, connect:
             async for item in super().follow(feed, params):
                 yield item
 
-    async with connect(pal, Fickle(pal.house(home))) as other:
+    async with connect(pal, Fickle(pal.services(home))) as other:
         assert (await other.call("message_send", message="hi"))["reply"] == "Still here."
     assert lost
 
@@ -303,11 +312,11 @@ async def test_when_the_holder_goes_away_the_wait_goes_on(pal: Harness, connect:
 async def test_a_full_lane_is_told(pal: Harness, connect: Connect, home: Home) -> None:
     class Full(LocalCaller):
         async def call(self, operation: Any, params: Any) -> Any:
-            if operation is SUBMIT:
+            if operation is submit_message:
                 raise QueueFull("too many messages wait", hint="later")
             return await super().call(operation, params)
 
-    async with connect(pal, Full(pal.house(home))) as other:
+    async with connect(pal, Full(pal.services(home))) as other:
         assert await other.fails("message_send", message="hi") == "too many messages wait (later)"
 
 
@@ -332,12 +341,12 @@ async def test_long_transcripts_come_in_pieces_and_are_clipped(pal: Harness, con
 
 
 def risky(done: list[str]) -> Tool:
-    async def prepare(run: ToolRun, sent: Any) -> Prepared:
+    async def prepare(run: ToolRun, sent: Any) -> PreparedCall:
         async def work() -> ToolOutput:
             done.append("done")
             return ToolOutput("done")
 
-        return Prepared(Plan("risky", "paint the boat", arguments=dict(sent)), work, ask="paint is for good")
+        return PreparedCall(Plan("risky", "paint the boat", arguments=dict(sent)), work, ask="paint is for good")
 
     async def run(run: ToolRun, sent: Any) -> ToolOutput:
         raise AssertionError("the gate runs what was prepared")
@@ -378,7 +387,7 @@ async def test_without_that_nobody_is_waited_for(workspace: Path, connect: Conne
     async with Harness(workspace, model=model, tools=[risky(done)]) as pal, connect(pal) as other:
         assert (await other.call("message_send", message="paint"))["reply"] == "I was not allowed to."
         (result,) = await pal.tool_results()
-        assert "nobody is there to be asked" in result.text
+        assert "no person could be asked" in result.text
         assert not done
 
 
@@ -387,16 +396,16 @@ ANY = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = sorted({field for row in OFFERS for field in row.arguments.__struct_encode_fields__})
+TOOLS = served_tools(TABLE, ServeOptions(approvals=True))
+FIELDS = sorted({field for row in TOOLS.values() for field in row.arguments.__struct_encode_fields__})
 
 
 @given(
-    name=st.sampled_from([row.name for row in OFFERS]),
+    name=st.sampled_from(sorted(TOOLS)),
     arguments=st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=8), ANY, max_size=4),
 )
 def test_whatever_is_sent_is_answered_or_refused_in_one_line(name: str, arguments: dict[str, Any]) -> None:
     """Without the wire: what the package lets through to us."""
-    from palinurus.gateway.mcp_server import server
 
     class Nobody:
         async def call(self, operation: Any, params: Any) -> Any:
@@ -407,26 +416,48 @@ def test_whatever_is_sent_is_answered_or_refused_in_one_line(name: str, argument
 
     async def ask() -> Any:
         await load()
-        desk = server._Desk(Nobody(), Options(approvals=True), lambda: "id")
+        desk = McpCalls(Nobody(), ServeOptions(approvals=True), lambda: "id")
         return await desk.call(name, arguments, None)
 
     result = asyncio.run(ask())
     assert result.is_error
     assert len(result.content[0].text.splitlines()) == 1
-    assert "mistake of pal" not in result.content[0].text
+    assert "error in pal" not in result.content[0].text
 
 
-def test_every_offer_tells_a_model_what_it_is_for_and_what_each_argument_means() -> None:
-    from palinurus.gateway.mcp_server.server import _schema
-
-    for row in OFFERS:
-        schema = _schema(row.arguments)
-        assert row.about.endswith(".")
+def test_every_tool_tells_a_model_what_it_is_for_and_what_each_argument_means() -> None:
+    for name_of_tool, row in TOOLS.items():
+        schema = schema_of(row.arguments)
+        assert row.tool.about.endswith(".")
         assert schema["type"] == "object"
         assert schema["additionalProperties"] is False
         for name, about in schema["properties"].items():
-            assert about.get("description") or about.get("enum"), f"{row.name}.{name}"
-    assert {row.name for row in offered(Options())} == READING | {"message_send", "run_stop"}
+            assert about.get("description") or about.get("enum"), f"{name_of_tool}.{name}"
+    assert set(served_tools(TABLE, ServeOptions())) == READING | {"message_send", "run_stop"}
+
+
+@operation("scratch.count", scope="read", mcp=mcp_tool("count", "Count.", ("upto", Annotated[int, "how far"])))
+async def count(services: Services, upto: int) -> Counted:
+    return Counted(tuple(range(upto)))
+
+
+@operation("scratch.shut", scope="admin", mcp=mcp_tool("shut", "Shut everything."))
+async def shut(services: Services) -> Counted:
+    return Counted(())
+
+
+@operation("scratch.grant", scope="approvals", mcp=mcp_tool("grant", "Allow everything."))
+async def grant(services: Services) -> Counted:
+    return Counted(())
+
+
+async def test_an_operation_that_opts_in_is_served_and_never_one_that_needs_admin(pal: Harness, home: Home) -> None:
+    rows = (count, shut, grant, list_runs)  # the last one has not opted in
+    assert set(served_tools(rows, ServeOptions())) == {"count"}
+    served = served_tools(rows, ServeOptions(approvals=True))
+    assert set(served) == {"count", "grant"}
+    asked = McpCall(LocalCaller(pal.services(home)), ServeOptions(), pal.new_id, nobody_told)
+    assert await served["count"].answer(asked, served["count"].arguments(upto=3)) == {"numbers": (0, 1, 2)}
 
 
 # A real child, over its standard input and output.
@@ -438,8 +469,8 @@ async def child(home: Home, *arguments: str, errors: Any = None) -> AsyncIterato
 
     env = {"PALINURUS_HOME": str(home.root), "HOME": str(home.root.parent), "PATH": os.environ["PATH"]}
     command = ["-m", "palinurus", "mcp", "serve", *arguments]
-    server = StdioServerParameters(command=sys.executable, args=command, env=env)
-    async with Client(stdio_client(server, errlog=errors or sys.stderr)) as client:
+    serve = StdioServerParameters(command=sys.executable, args=command, env=env)
+    async with Client(stdio_client(serve, errlog=errors or sys.stderr)) as client:
         yield Other(client)
 
 
@@ -462,7 +493,7 @@ async def test_a_real_client_talks_to_a_real_child_while_nobody_holds_the_home(h
 @pytest.mark.slow
 async def test_it_works_through_whoever_holds_the_home_and_outlives_them(home: Home) -> None:
     env = {"PALINURUS_HOME": str(home.root), "HOME": str(home.root.parent), "PATH": os.environ["PATH"]}
-    async with asyncio.timeout(60), Door(home, env, "pal test", warn=print) as door:
+    async with asyncio.timeout(60), HomeAccess(home, env, "pal test", warn=print) as door:
         await door.enter()
         assert door.holds
         async with child(home) as other:

@@ -18,22 +18,19 @@ from websockets.exceptions import InvalidStatus
 from palinurus.config.home import Home
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Usage
-from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.door.guard import Guard, place_of
-from palinurus.gateway.frames.hub import Hub
+from palinurus.gateway.auth.devices import ConnectAuthenticator
+from palinurus.gateway.auth.guard import Guard, server_address
 from palinurus.gateway.http.app import make_app
-from palinurus.gateway.http.documented import openapi
-from palinurus.gateway.http.serving import Listening
-from palinurus.gateway.talk.desk import Desk
-from palinurus.gateway.talk.methods import Methods
-from palinurus.gateway.talk.socket import Sockets
-from palinurus.gateway.watch.metering import Meter
-from palinurus.gateway.watch.metrics import DOCUMENTED, Gauges, metrics_routes
-from palinurus.gateway.watch.watched import Watched
-from palinurus.operations.config import Ground
-from palinurus.operations.register import Register
+from palinurus.gateway.http.routes import openapi
+from palinurus.gateway.http.server import HttpServer
+from palinurus.gateway.hub import Hub
+from palinurus.gateway.metrics.meter import Meter
+from palinurus.gateway.metrics.routes import ROUTE_DOCS, Gauges, RequestLog, metrics_routes
+from palinurus.gateway.websocket.methods import GatewayContext, Methods
+from palinurus.gateway.websocket.socket import Sockets
+from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.table import Table
-from palinurus.testing.access import MemoryAccess
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, fails
 
@@ -41,7 +38,7 @@ OWNER = "a-token-of-the-owner"
 
 
 class Resting:
-    """Implements gateway.watch.metrics.Pulse."""
+    """Implements gateway.metrics.routes.Pulse."""
 
     lag_seconds = 0.25
     slow = 3
@@ -50,19 +47,19 @@ class Resting:
 
 class Served:
     def __init__(self, pal: Harness, home: Home) -> None:
-        self.register = Register(MemoryAccess(), pal.clock, pal.new_id)
-        guard = Guard(self.register, place_of(0), lambda: OWNER, pal.clock)
-        house, hub = pal.house(home), Hub()
-        desk = Desk(house, Ground(home, {}), Table(()), guard, hub, pal.new_id, started_at=pal.clock.now_ms())
-        sockets = Sockets(desk, Methods((), ()), DeviceDoorkeeper(guard, hub, pal.clock, pal.new_id))
+        self.register = Register(AccessStore(MemoryDatabase()), pal.clock, pal.new_id)
+        guard = Guard(self.register, server_address(0), lambda: OWNER, pal.clock)
+        services, hub = pal.services(home), Hub()
+        desk = GatewayContext(services, guard, hub, pal.new_id, started_at=pal.clock.now_ms())
+        sockets = Sockets(desk, Methods((), Table()), ConnectAuthenticator(guard, hub, pal.clock, pal.new_id))
         self.meter = Meter(pal.clock)
         self.stirred = 0
         pal.dispatcher.runs.listen(self.meter)
-        routes = metrics_routes(desk, self.meter, Gauges(lambda: sockets.count, pal.deliveries.standing, Resting()))
-        self.openapi = openapi(routes, DOCUMENTED)
-        app = Watched(make_app(desk, sockets, routes), self.meter, pal.clock, self._stir)
-        self.listening = Listening(app, ["127.0.0.1"], 0)
-        guard.place = place_of(self.listening.port)
+        routes = metrics_routes(desk, self.meter, Gauges(lambda: sockets.count, pal.deliveries.counts, Resting()))
+        self.openapi = openapi(routes, ROUTE_DOCS)
+        app = RequestLog(make_app(desk, sockets, routes), self.meter, pal.clock, self._stir)
+        self.listening = HttpServer(app, ["127.0.0.1"], 0)
+        guard.address = server_address(self.listening.port)
         url = f"http://127.0.0.1:{self.listening.port}"
         self.http = httpx2.AsyncClient(base_url=url, timeout=5)
 
@@ -192,10 +189,10 @@ async def test_websocket_clients_are_counted_and_those_who_are_turned_away_too(
     text = await served.text()
     assert told(text, "pal_refusals_total", door="websocket", reason="forbidden") == 1
     assert told(text, "pal_refusals_total", door="websocket", reason="policy") == 3
-    lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.watch.watched"]
+    lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.metrics.routes"]
     assert sorted(lines) == [
-        "a WebSocket client was turned away: forbidden",
-        "a WebSocket client was turned away: policy",
+        "a WebSocket client was refused: forbidden",
+        "a WebSocket client was refused: policy",
     ]
 
 
@@ -221,15 +218,15 @@ async def test_it_is_text_of_prometheus_that_its_own_parser_reads(served: Served
 
 
 def test_the_route_is_in_the_document(pal: Harness, home: Home) -> None:
-    assert [(row.method, row.path, row.scope) for row in DOCUMENTED] == [("GET", "/metrics", "read")]
+    assert [(row.method, row.path, row.scope) for row in ROUTE_DOCS] == [("GET", "/metrics", "read")]
 
 
 async def test_good_requests_are_told_at_level_debug_with_whose_they_were(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "palinurus.gateway.watch.watched")
+    caplog.set_level(logging.DEBUG, "palinurus.gateway.metrics.routes")
     await served.text()
-    (record,) = [each for each in caplog.records if each.name == "palinurus.gateway.watch.watched"]
+    (record,) = [each for each in caplog.records if each.name == "palinurus.gateway.metrics.routes"]
     assert record.levelno == logging.DEBUG
     assert re.fullmatch(r"GET /metrics: 200 in \d+ ms by configured", record.getMessage())
 
@@ -240,7 +237,7 @@ async def test_many_refusals_of_a_kind_are_one_line_a_minute_and_hold_no_secret(
     caplog.set_level(logging.DEBUG, "palinurus")
     for number in range(200):
         await served.get(f"guess-{number}", path="/metrics")
-    told_ = [each for each in caplog.records if each.name == "palinurus.gateway.watch.watched"]
+    told_ = [each for each in caplog.records if each.name == "palinurus.gateway.metrics.routes"]
     kinds = [each.getMessage().split(":")[1].split()[0] for each in told_]
     assert sorted(kinds) == ["401", "429"]
     assert all(each.levelno == logging.INFO for each in told_)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.talk.replays import KEEP_MS, MAX_KEY, Replays, key_of
+from palinurus.gateway.protocol import RequestFrame
+from palinurus.gateway.websocket.requests import KEEP_MS, MAX_KEY, Replays, take_key
 from palinurus.testing.clock import FakeClock
 
 ASKED = ("anna", "sessions.reset", "k")
@@ -113,10 +114,24 @@ async def test_only_so_many_answers_of_so_many_bytes_are_kept(clock: FakeClock) 
     assert bytes(await small.once(("anna", "m", "a"), work)).startswith(b'{"count"')
 
 
-def test_the_key_is_read_from_any_parameters() -> None:
-    assert key_of(msgspec.Raw(b'{"idempotencyKey": "k", "x": [1]}')) == "k"
-    for raw in (b"{}", b'{"idempotencyKey": null}', b"[]", b"7", b"{"):
-        assert key_of(msgspec.Raw(raw)) == ""
+def taken(raw: bytes, key: str | None = None) -> tuple[str, bytes]:
+    found, params = take_key(RequestFrame("1", "m", msgspec.Raw(raw), key))
+    return found, bytes(params)
+
+
+def test_the_key_leaves_the_parameters_whatever_they_are() -> None:
+    assert taken(b'{"idempotencyKey": "k", "x": [1]}') == ("k", b'{"x":[1]}')
+    assert taken(b'{"x": {"idempotencyKey": 7}}') == ("", b'{"x":{"idempotencyKey": 7}}')
+    assert taken(b'{"idempotencyKey": null}') == ("", b"{}")
+    for raw in (b"{}", b"[]", b"7", b"{", b'["idempotencyKey"]'):
+        assert taken(raw) == ("", raw)
     for raw in (b'{"idempotencyKey": 7}', b'{"idempotencyKey": "%s"}' % (b"x" * (MAX_KEY + 1))):
         with pytest.raises(BadRequest):
-            key_of(msgspec.Raw(raw))
+            taken(raw)
+
+
+def test_the_key_of_the_frame_goes_before_one_among_the_parameters() -> None:
+    assert taken(b'{"x": 1}', "of the frame") == ("of the frame", b'{"x": 1}')
+    assert taken(b'{"x": 1, "idempotencyKey": "other"}', "of the frame") == ("of the frame", b'{"x":1}')
+    with pytest.raises(BadRequest):
+        taken(b"{}", "x" * (MAX_KEY + 1))

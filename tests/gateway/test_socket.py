@@ -14,11 +14,10 @@ import pytest
 from serving import PATIENCE, Running, Visitor, request, running, upgrade
 
 from palinurus.config.home import Home
-from palinurus.gateway.frames import outgoing
-from palinurus.gateway.frames.protocol import MAX_FIRST_FRAME, MAX_FRAME
-from palinurus.gateway.talk import requests, socket
-from palinurus.gateway.talk.methods import Method, Talk
-from palinurus.wiring import gateway as wiring
+from palinurus.gateway.protocol import MAX_FIRST_FRAME, MAX_FRAME
+from palinurus.gateway.websocket import requests, socket
+from palinurus.gateway.websocket.methods import ClientSession, Method
+from palinurus.runtime import gateway as wiring
 
 
 class Nothing(msgspec.Struct, frozen=True):
@@ -34,7 +33,7 @@ class Waiting:
         self.done = 0
         self.cut_off = 0
 
-    async def wait(self, _: Talk, __: Nothing) -> dict[str, int]:
+    async def wait(self, _: ClientSession, __: Nothing, ___: str) -> dict[str, int]:
         self.begun += 1
         try:
             await asyncio.wait_for(self.go_on.wait(), PATIENCE)
@@ -132,7 +131,7 @@ async def test_scopes_that_a_client_declares_never_add_to_its_credential(served:
     assert (told.code, told.detail) == ("FORBIDDEN", "MISSING_SCOPE")
     assert (await visitor.ask("gateway.tokens.create", name="mine", scopes=["admin"])).code == "FORBIDDEN"
     await visitor.leave()
-    assert served.runtime.house.dispatcher.busy == 0
+    assert served.runtime.services.dispatcher.busy == 0
 
 
 async def test_a_client_may_ask_for_less_than_it_could_have(served: Running) -> None:
@@ -239,13 +238,13 @@ async def test_a_first_frame_in_many_pieces_is_counted_as_one(served: Running) -
 async def test_who_says_nothing_is_shown_out_in_time(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "CONNECT_SECONDS", 0.05)
     visitor = await Visitor.arrive(served.ws)
-    assert await visitor.closed() == (1008, "said nothing")
+    assert await visitor.closed() == (1008, "connect did not arrive in time")
 
 
 async def test_of_strangers_the_oldest_goes_first_and_guests_stay(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket, "STRANGERS", 3)
+    monkeypatch.setattr(socket, "MAX_UNKNOWN", 3)
     guest = await Visitor.enter(served.ws, served.token)
     strangers = [await Visitor.arrive(served.ws) for _ in range(5)]
     assert [(await each.closed())[0] for each in strangers[:2]] == [1013, 1013]
@@ -299,11 +298,11 @@ async def test_a_client_that_is_slow_misses_events_and_sees_it_by_the_gap(
 ) -> None:
     visitor = await Visitor.enter(served.ws, served.token)
     await visitor.ask("sessions.subscribe", sessionKey="*")
-    hub = served.gateway._desk.hub
-    for number in range(3 * outgoing.WAITING_OUT):
+    hub = served.gateway._context.hub
+    for number in range(3 * requests.WAITING_OUT):
         hub.publish("agent", "agent:main:main", lambda number=number: {"number": number})  # type: ignore[misc]
-    heard = [await visitor.event("agent") for _ in range(outgoing.WAITING_OUT)]
-    assert [event["payload"]["number"] for event in heard] == list(range(outgoing.WAITING_OUT))
+    heard = [await visitor.event("agent") for _ in range(requests.WAITING_OUT)]
+    assert [event["payload"]["number"] for event in heard] == list(range(requests.WAITING_OUT))
     hub.publish("agent", "agent:main:main", lambda: {"number": "last"})
     last = await visitor.event("agent")
     assert last["payload"]["number"] == "last"
@@ -314,8 +313,8 @@ async def test_a_client_that_is_slow_misses_events_and_sees_it_by_the_gap(
 async def test_a_client_that_asks_and_does_not_read_is_dropped(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "MAX_BUFFERED", 100_000)
-    monkeypatch.setattr(outgoing, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(requests, "MAX_BUFFERED", 100_000)
+    monkeypatch.setattr(requests, "FLUSH_SECONDS", 0.05)
     visitor = await deaf(served)
     async with asyncio.timeout(PATIENCE):
         while served.gateway.standing().clients:
@@ -327,11 +326,11 @@ async def test_a_client_that_asks_and_does_not_read_is_dropped(
 async def test_a_client_that_reads_nothing_at_all_is_dropped_in_time(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outgoing, "WRITE_SECONDS", 0.05)
-    monkeypatch.setattr(outgoing, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(requests, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(requests, "FLUSH_SECONDS", 0.05)
     visitor = await deaf(served)
     with_effort(visitor, b'{"type":"req","id":"s","method":"sessions.subscribe","params":{"sessionKey":"*"}}')
-    hub = served.gateway._desk.hub
+    hub = served.gateway._context.hub
     async with asyncio.timeout(PATIENCE):
         while served.gateway.standing().clients:
             hub.publish("agent", "agent:main:main", lambda: {"words": "x" * 100_000})
@@ -415,7 +414,7 @@ async def test_rotated_and_revoked_tokens_close_their_sockets_at_once(served: Ru
         visitor = await Visitor.enter(served.ws, secret)
         bystander = await Visitor.enter(served.ws, served.token)
         await change(change.__name__)
-        assert await visitor.closed() == (1008, "this credential is no longer good")
+        assert await visitor.closed() == (1008, "this credential is no longer valid")
         again = await Visitor.arrive(served.ws)
         assert (await again.connect(secret)).detail == "AUTH_TOKEN_MISMATCH"
         assert (await bystander.ask("gateway.status")).ok

@@ -12,13 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palinurus.context.opening import ContextSettings
-from palinurus.context.prompt import Mode, PromptSettings
+from palinurus.context.prompt import ContextSettings, Mode, PromptSettings
 from palinurus.providers.wires.openai import OpenAIProvider
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
-from palinurus.testing.wire import Calls, Says, WireServer
 from palinurus.workspace.seed import seed_workspace
+from support.wire import Calls, Says, WireServer
 
 HERE = Path(__file__).parent
 

@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.ledger.audit import AuditEvent, AuditReport
-from palinurus.ledger.chain import BEGINNING, Link, Walk, digest_of, encode_details, linked, loose, random_salt, seal
+from palinurus.ledger.audit import (
+    BEGINNING,
+    AuditEvent,
+    AuditReport,
+    ChainCheck,
+    Link,
+    digest_of,
+    encode_details,
+    linked,
+    loose,
+    random_salt,
+    seal,
+)
 
 words = st.text(max_size=12)
 json_values = st.recursive(
@@ -40,7 +51,7 @@ def chain(kept: list[AuditEvent]) -> list[Link]:
 
 
 def verify(links: list[Link], expect: str = "") -> AuditReport:
-    walk = Walk(expect)
+    walk = ChainCheck(expect)
     walk.along(links)
     return walk.end()
 

@@ -14,13 +14,13 @@ from palinurus.domain.events import (
     ModelAnswered,
     ModelCalled,
     Notice,
+    Plan,
     RunEvent,
     RunResult,
     ToolFinished,
     ToolStarted,
 )
 from palinurus.domain.messages import Usage
-from palinurus.domain.plan import Plan
 from palinurus.ledger.trace import MOST_STEPS, Collector, ModelStep, RunTrace, ToolStep, line_of
 
 ACCEPTED = 1_000_000

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from palinurus.config.remembering import Collection, MemorySettings
-from palinurus.memory.getting import Asked, MemoryText, get_lines
+from palinurus.memory.get import LineRange, MemoryText, get_lines
+from palinurus.memory.settings import Collection, MemorySettings
 from palinurus.workspace.boundary import Boundary
 
 
@@ -18,9 +18,9 @@ class Talks:
         self.settings = MemorySettings(collections=collections)
         self._said = said or {}
 
-    async def said(self, path: str) -> str | None:
+    async def read_conversation(self, path: str) -> str | None:
         return self._said.get(path)
 
 
-def lines_of(root: Path, asked: Asked, memory: Talks | None = None) -> MemoryText:
+def lines_of(root: Path, asked: LineRange, memory: Talks | None = None) -> MemoryText:
     return asyncio.run(get_lines(memory or Talks(), Boundary(root), asked))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from palinurus.config.remembering import Collection, MemorySettings
 from palinurus.memory.chunk import chunk
-from palinurus.memory.conversations import Conversations
-from palinurus.memory.document import Document, Place
+from palinurus.memory.conversations import StoredDocuments
+from palinurus.memory.document import DocumentRef, MemoryDocument
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.scan import Scanner
+from palinurus.memory.settings import Collection, MemorySettings
 from palinurus.memory.store import MemoryStore
-from palinurus.memory.words import word_query
+from palinurus.memory.terms import word_query
 from palinurus.testing.clock import FakeClock
-from palinurus.testing.memory import VolatileMemory
 
 
 class Indexed:
@@ -25,11 +24,11 @@ class Indexed:
         *,
         collections: tuple[Collection, ...] = (),
         sources: tuple[str, ...] = ("memory",),
-        conversations: Conversations | None = None,
+        conversations: StoredDocuments | None = None,
     ) -> None:
         self.root = root
         (root / "memory").mkdir(parents=True, exist_ok=True)
-        self.store: MemoryStore = store or VolatileMemory()
+        self.store: MemoryStore = store or MemoryStore(None)
         self.settings = MemorySettings(sources=sources, collections=collections)
         self.scanner = Scanner(root, collections, sources=sources)
         self.index = MemoryIndex(
@@ -47,21 +46,21 @@ class Indexed:
         fresh = await self.index.catch_up(5)
         assert (fresh.state, fresh.behind) == ("fresh", ())
         looked = await self.store.look(word_query(question), None, None, limit=50)
-        return sorted(f"{each.place.path}: {each.text}" for each in looked.candidates if each.words > 0)
+        return sorted(f"{each.ref.path}: {each.text}" for each in looked.candidates if each.words > 0)
 
     async def equals_the_disk(self) -> None:
         """Every piece of every file, and nothing else."""
         found = await asyncio.to_thread(self.scanner.scan)
         texts = {path: self.scanner.read(path) for path in found.stamps}
         cut = {
-            document.place: [(piece.start_line, piece.text) for piece in _pieces(document)]
+            document.ref: [(piece.start_line, piece.text) for piece in _pieces(document)]
             for document in texts.values()
-            if isinstance(document, Document)
+            if isinstance(document, MemoryDocument)
         }
         kept = {place: await self._kept(place) for place in await self.store.files()}
         assert kept == cut
 
-    async def _kept(self, place: Place) -> list[tuple[int, str]]:
+    async def _kept(self, place: DocumentRef) -> list[tuple[int, str]]:
         return [(piece.start_line, piece.text) for piece in await self.store.pieces_of(place)]
 
     async def close(self) -> None:
@@ -69,5 +68,5 @@ class Indexed:
         await self.store.close()
 
 
-def _pieces(document: Document) -> tuple:  # type: ignore[type-arg]
-    return chunk(document.text, document.place.path, 400).pieces
+def _pieces(document: MemoryDocument) -> tuple:  # type: ignore[type-arg]
+    return chunk(document.text, document.ref.path, 400).pieces

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
-from palinurus.config.remembering import Budget, MemorySettings
 from palinurus.domain.clock import Clock
-from palinurus.memory.answer import Answer
+from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.embedder import Embedder
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.search import MemorySearch
+from palinurus.memory.settings import MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
 from palinurus.testing.clock import FakeClock
 
@@ -118,5 +118,5 @@ def search_over(
     return MemorySearch(index, store, embedder, settings, clock)
 
 
-async def asked(search: MemorySearch, query: str, budget: Budget | None = None) -> Answer:
-    return await search.ask(Question(query, budget or Budget()))
+async def asked(search: MemorySearch, query: str, budget: SearchLimits | None = None) -> SearchAnswer:
+    return await search.ask(Question(query, budget or SearchLimits()))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from palinurus.config.remembering import MemorySettings
-from palinurus.memory.answer import Answer, Freshness, Result
+from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.question import Question
+from palinurus.memory.settings import MemorySettings
 
-FRESH = Freshness("fresh", 3, vectors="complete", embedded=9, pieces=9)
+FRESH = IndexFreshness("fresh", 3, vectors="complete", embedded=9, pieces=9)
 
 
 class Remembered:
     """Implements memory.tools.Searched."""
 
-    def __init__(self, *results: Result, settings: MemorySettings | None = None, freshness: Freshness = FRESH) -> None:
+    def __init__(
+        self, *results: SearchResult, settings: MemorySettings | None = None, freshness: IndexFreshness = FRESH
+    ) -> None:
         self.settings = settings or MemorySettings()
-        self.answer = Answer(results, freshness)
+        self.answer = SearchAnswer(results, freshness)
         self.asked: list[Question] = []
 
-    async def search(self, question: Question) -> Answer:
+    async def search(self, question: Question) -> SearchAnswer:
         self.asked.append(question)
         return self.answer

@@ -6,20 +6,21 @@ from pathlib import Path
 
 from indexed import Indexed
 
-from palinurus.config.remembering import Sync
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Message, Origin, Text, ToolResult, UserMessage
-from palinurus.memory.conversations import Conversations
+from palinurus.memory.conversations import StoredDocuments
 from palinurus.memory.document import SESSIONS
+from palinurus.memory.settings import Sync
 from palinurus.sessions.session import Session
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import MessageEntry
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.stores import MemorySessions
 
 AT = "2026-11-15T09:00:00.000Z"
 
 
-class Counting(MemorySessions):
+class Counting(SessionStore):
     asked = 0
 
     async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
@@ -30,7 +31,7 @@ class Counting(MemorySessions):
 async def test_words_from_outside_and_what_was_said_after_reading_them_are_marked(
     tmp_path: Path, clock: FakeClock, new_id: SeededIds
 ) -> None:
-    sessions = MemorySessions(clock, new_id)
+    sessions = SessionStore(MemoryDatabase(), clock, new_id)
     talk = await sessions.open(SessionKey.parse("agent:main:main"))
     said: tuple[Message, ...] = (
         UserMessage("anchor one, from a stranger", origin=Origin.OUTSIDE),
@@ -42,7 +43,7 @@ async def test_words_from_outside_and_what_was_said_after_reading_them_are_marke
         UserMessage("anchor six, says the owner"),
     )
     await sessions.append(talk.id, [MessageEntry(f"e{n}", AT, message=each) for n, each in enumerate(said)])
-    talks = Conversations(sessions, "main", clock, Sync())
+    talks = StoredDocuments(sessions, "main", clock, Sync())
     notes = Indexed(tmp_path / "ws", sources=("memory", SESSIONS), conversations=talks)
     found = await notes.asks("anchor")
     marked = {
@@ -58,11 +59,11 @@ async def test_words_from_outside_and_what_was_said_after_reading_them_are_marke
 async def test_indexing_many_conversations_lists_them_once_and_not_for_each_of_them(
     tmp_path: Path, clock: FakeClock, new_id: SeededIds
 ) -> None:
-    sessions = Counting(clock, new_id)
+    sessions = Counting(MemoryDatabase(), clock, new_id)
     for number in range(40):
         talk = await sessions.open(SessionKey.parse(f"agent:main:n{number}"))
         await sessions.append(talk.id, [MessageEntry("e", AT, message=UserMessage(f"anchor {number}"))])
-    talks = Conversations(sessions, "main", clock, Sync())
+    talks = StoredDocuments(sessions, "main", clock, Sync())
     notes = Indexed(tmp_path / "ws", sources=("memory", SESSIONS), conversations=talks)
     assert (await notes.index.sync()).added == 40
     assert sessions.asked <= 2

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from cited_lines import Talks, lines_of
 
-from palinurus.config.remembering import Collection
 from palinurus.domain.errors import OutsideWorkspace
 from palinurus.memory.chunk import chunk
-from palinurus.memory.getting import Asked
+from palinurus.memory.get import LineRange
 from palinurus.memory.scan import Scanner, decoded
+from palinurus.memory.settings import Collection
 
 ODD = {
     "carriage returns alone": b"one\rtwo boats\rthree\r",
@@ -28,7 +28,7 @@ ODD = {
 def test_the_cited_lines_are_the_ones_that_are_read(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "MEMORY.md").write_bytes(data)
     (piece,) = [each for each in chunk(decoded(data), "MEMORY.md", 400).pieces if "boats" in each.text]
-    found = lines_of(tmp_path, Asked(f"MEMORY.md#L{piece.start_line}-L{piece.end_line}"))
+    found = lines_of(tmp_path, LineRange(f"MEMORY.md#L{piece.start_line}-L{piece.end_line}"))
     assert found.text == piece.text
 
 
@@ -40,6 +40,6 @@ def test_of_a_collection_only_what_search_could_find_is_read(tmp_path: Path, pat
     mask = "{boats,**/boats}.md"
     collections = (Collection("one", tmp_path, mask),)
     assert [*Scanner(tmp_path / "ws", collections, sources=()).scan().stamps] == ["one/boats.md"]
-    assert lines_of(tmp_path, Asked("one/boats.md"), Talks(collections)).text == "words"
+    assert lines_of(tmp_path, LineRange("one/boats.md"), Talks(collections)).text == "words"
     with pytest.raises(OutsideWorkspace, match="not in memory"):
-        lines_of(tmp_path, Asked(path), Talks(collections))
+        lines_of(tmp_path, LineRange(path), Talks(collections))

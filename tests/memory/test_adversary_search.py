@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.remembering import Budget, Collection, MemorySettings
-from palinurus.memory import fusion
+from palinurus.memory import rank
 from palinurus.memory import search as searching
-from palinurus.memory.excerpt import LONG, window
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
-from palinurus.memory.search import MemorySearch
+from palinurus.memory.search import LONG, MemorySearch, window
+from palinurus.memory.settings import Collection, MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
 from palinurus.testing.clock import FakeClock
-from palinurus.testing.memory import VolatileMemory
 
 
 def search_over(root: Path, store: MemoryStore, *collections: Collection) -> MemorySearch:
@@ -34,7 +32,7 @@ async def test_lines_without_end_are_judged_beside_the_event_loop_and_by_their_t
     (tmp_path / "memory").mkdir()
     filler = "words that say nothing " * 5_000
     (tmp_path / "memory" / "a.md").write_text(f"{filler}the boat is in Oslo {filler}\n" * 3 + "the boat is in Bergen\n")
-    threads, longest, really = [], [], fusion.rank
+    threads, longest, really = [], [], rank.rank
 
     def ranked(query, looked, *arguments, **more):  # type: ignore[no-untyped-def]
         threads.append(threading.current_thread())
@@ -42,7 +40,7 @@ async def test_lines_without_end_are_judged_beside_the_event_loop_and_by_their_t
         return really(query, looked, *arguments, **more)
 
     monkeypatch.setattr(searching, "rank", ranked)
-    answer = await search_over(tmp_path, VolatileMemory()).ask(Question("where is the boat?"))
+    answer = await search_over(tmp_path, MemoryStore(None)).ask(Question("where is the boat?"))
     assert threads
     assert threading.main_thread() not in threads
     assert max(longest) <= LONG
@@ -67,10 +65,10 @@ async def test_a_collection_that_was_taken_away_gives_nothing_even_when_there_is
     (tmp_path / "col").mkdir()
     (tmp_path / "ws").mkdir()
     (tmp_path / "col" / "a.md").write_text("the boat is in Oslo\n")
-    store = VolatileMemory()
+    store = MemoryStore(None)
     answer = await search_over(tmp_path / "ws", store, Collection("col", tmp_path / "col")).ask(Question("boat"))
     assert [each.path for each in answer.results] == ["col/a.md"]
-    answer = await search_over(tmp_path / "ws", store).ask(Question("boat", Budget(seconds=0.0)))
+    answer = await search_over(tmp_path / "ws", store).ask(Question("boat", SearchLimits(seconds=0.0)))
     assert (answer.freshness.state, answer.results) == ("unswept", ())
 
 
@@ -80,6 +78,6 @@ async def test_what_a_snippet_stands_under_is_within_the_budget_too(tmp_path: Pa
         "\n\n".join(f"{heading}{n}\n\nthe boat number {n} is in Oslo " + "x" * n for n in range(40))
     )
     for characters in range(300, 1_500, 37):
-        answer = await search_over(tmp_path, VolatileMemory()).ask(Question("boat", Budget(characters)))
+        answer = await search_over(tmp_path, MemoryStore(None)).ask(Question("boat", SearchLimits(characters)))
         assert answer.results
         assert sum(len(each.snippet) + len(each.under) for each in answer.results) <= characters

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from indexed import Indexed
 
-from palinurus.config.remembering import Collection
 from palinurus.domain.errors import WorkspaceError
+from palinurus.memory.settings import Collection
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from indexed import Indexed
 
-from palinurus.config.remembering import Sync
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import (
     AssistantMessage,
@@ -23,11 +22,13 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from palinurus.memory.conversations import Conversations, said_lines
+from palinurus.memory.conversations import StoredDocuments, said_lines
 from palinurus.memory.document import SESSIONS
+from palinurus.memory.settings import Sync
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, MessageEntry, ResetEntry
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.stores import MemorySessions
 
 DAYS = ("2026-11-14T09:00:00.000Z", "2026-11-15T09:00:00.000Z")
 LATER = "2026-11-15T09:00:00.000Z"
@@ -36,8 +37,8 @@ LATER = "2026-11-15T09:00:00.000Z"
 class Talks:
     def __init__(self, root: Path, clock: FakeClock, new_id: SeededIds, sync: Sync = Sync(session_days=30)) -> None:  # noqa: B008
         self.clock = clock
-        self.sessions = MemorySessions(clock, new_id)
-        self.conversations = Conversations(self.sessions, "main", clock, sync)
+        self.sessions = SessionStore(MemoryDatabase(), clock, new_id)
+        self.conversations = StoredDocuments(self.sessions, "main", clock, sync)
         self.notes = Indexed(root, sources=("memory", SESSIONS), conversations=self.conversations)
         self.count = 0
 
@@ -61,7 +62,7 @@ async def talks(tmp_path: Path, clock: FakeClock, new_id: SeededIds) -> AsyncIte
 async def test_what_both_said_is_found_one_line_each_under_its_day(talks: Talks) -> None:
     session = await talks.say("my anchor\n\nis   green", at=DAYS[0])
     await talks.say(AssistantMessage((Thinking("hm, an anchor"), Text("A green anchor. Noted."))), at=DAYS[1])
-    document = await talks.conversations.look(f"sessions/{session}.md")
+    document = await talks.conversations.read(f"sessions/{session}.md")
     assert document is not None
     assert document.text.split("\n") == [
         "# 2026-11-14",

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from palinurus.memory.dates import asked_about, date_in_path, day_words, nearness, words_for
+from palinurus.memory.terms import asked_about, date_in_path, day_words, nearness, words_for
 
 TODAY = date(2026, 11, 15)
 

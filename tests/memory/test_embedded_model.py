@@ -13,10 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palinurus.domain import worker_program as worker
 from palinurus.domain.errors import EmbedderError
-from palinurus.memory.embedders import worker
-from palinurus.memory.embedders.embedded import MOST_AT_ONCE, MOST_TEXTS, EmbeddedModel, batches
-from palinurus.memory.embedders.parts import SPACE, Parts, find_parts
+from palinurus.memory.embedders.embedded import (
+    MOST_AT_ONCE,
+    MOST_TEXTS,
+    SPACE,
+    EmbeddedModel,
+    ModelFiles,
+    batches,
+    find_parts,
+)
 
 # Speaks the worker's frames; what it is asked decides how it behaves.
 WORKER = f"""
@@ -33,7 +40,7 @@ if weights.endswith("broken"):
     sys.exit(1)
 if weights.endswith("silent"):
     sys.stdin.read()
-say(0, {worker.VECTORS}, b"")
+say(0, {worker.DONE}, b"")
 unit = struct.pack("<384f", 1.0, *[0.0] * 383)
 while head := sys.stdin.buffer.read(header.size):
     size, number, kind = header.unpack(head)
@@ -45,16 +52,16 @@ while head := sys.stdin.buffer.read(header.size):
     if "fail" in texts:
         say(number, {worker.FAILED}, b"RuntimeError: out of words")
     elif "half" in texts:
-        say(number, {worker.VECTORS}, unit[:-4])
+        say(number, {worker.DONE}, unit[:-4])
     elif "environment" in texts:
         with open(weights + ".environment", "w") as file:
             file.write(" ".join(sorted(os.environ)) + f" session={{os.getsid(0) == os.getpid()}}")
-        say(number, {worker.VECTORS}, unit)
+        say(number, {worker.DONE}, unit)
     elif "garbage" in texts:
         sys.stdout.buffer.write(b"\\xff" * 64)
         sys.stdout.buffer.flush()
     else:
-        say(number, {worker.VECTORS}, unit * len(texts))
+        say(number, {worker.DONE}, unit * len(texts))
 """
 
 Made = Callable[..., EmbeddedModel]
@@ -67,8 +74,8 @@ async def make(tmp_path: Path) -> AsyncIterator[Made]:
     made: list[EmbeddedModel] = []
 
     def model(weights: str = "good", **options: Any) -> EmbeddedModel:
-        parts = Parts(tmp_path / weights, tmp_path / "vocabulary")
-        made.append(EmbeddedModel(program=program, **{"find": lambda: parts, **options}))
+        parts = ModelFiles(tmp_path / weights, tmp_path / "vocabulary")
+        made.append(EmbeddedModel(program=(program,), **{"find": lambda: parts, **options}))
         return made[-1]
 
     async with asyncio.timeout(60):
@@ -193,13 +200,13 @@ async def test_after_a_rest_it_is_tried_again(make: Made, tmp_path: Path) -> Non
 
 
 async def test_a_missing_package_is_named_with_a_hint(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palinurus.memory.embedders.parts.RUNNERS", ("numpy", "no_such_runner"))
+    monkeypatch.setattr("palinurus.memory.embedders.embedded.RUNNERS", ("numpy", "no_such_runner"))
     with pytest.raises(EmbedderError, match=r"needs no_such_runner .*search goes by words"):
         await make(find=find_parts).embed_query("hello")
 
 
 async def test_missing_weights_are_named_with_a_hint(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palinurus.memory.embedders.parts.WEIGHTS", ("no_such_package", "model.onnx"))
+    monkeypatch.setattr("palinurus.memory.embedders.embedded.WEIGHTS", ("no_such_package", "model.onnx"))
     with pytest.raises(EmbedderError, match=r"needs model\.onnx of the package no_such_package"):
         await make(find=find_parts).embed_query("hello")
 
@@ -222,10 +229,10 @@ async def test_it_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None
 import asyncio, os, signal
 from pathlib import Path
 from palinurus.memory.embedders.embedded import EmbeddedModel
-from palinurus.memory.embedders.parts import Parts
+from palinurus.memory.embedders.embedded import ModelFiles
 async def main():
     here = Path({str(tmp_path)!r})
-    model = EmbeddedModel(program=here / "worker.py", find=lambda: Parts(here / "good", here / "words"))
+    model = EmbeddedModel(program=(here / "worker.py",), find=lambda: ModelFiles(here / "good", here / "words"))
     await model.embed_query("hello")
     print(model.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

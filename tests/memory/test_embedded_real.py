@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import EmbedderError
-from palinurus.memory.embedders.embedded import EmbeddedModel
-from palinurus.memory.embedders.parts import find_parts
-from palinurus.memory.embedders.worker import NICE
+from palinurus.domain.worker_program import NICE
+from palinurus.memory.embedders.embedded import EmbeddedModel, find_parts
 
 pytestmark = pytest.mark.slow
 

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.remembering import Budget, MemorySettings
-from palinurus.memory.answer import Answer, Freshness
+from palinurus.memory.answer import IndexFreshness, SearchAnswer
 from palinurus.memory.chunk import chunk
-from palinurus.memory.document import Place, Stamp
+from palinurus.memory.document import DocumentRef, FileRow
 from palinurus.memory.embedder import Embedder
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.question import Question
 from palinurus.memory.search import MemorySearch
-from palinurus.memory.store import FileRow
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import MemorySettings, SearchLimits
+from palinurus.memory.store import MemoryStore
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
 
@@ -29,30 +28,30 @@ BAD = [Mood.FAILS, Mood.HANGS, Mood.WRONG_DIMENSION, Mood.NOT_A_NUMBER, Mood.TOO
 class Still:
     """An index that is as the disk is."""
 
-    async def catch_up(self, seconds: float) -> Freshness:
-        return Freshness("fresh", 1)
+    async def catch_up(self, seconds: float) -> IndexFreshness:
+        return IndexFreshness("fresh", 1)
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteMemory]:
-    made = SqliteMemory(tmp_path / "memory.sqlite")
+async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
+    made = MemoryStore(tmp_path / "memory.sqlite")
     async with asyncio.timeout(20):
         digest = hashlib.sha256(NOTES.encode()).digest()
-        row = FileRow(Place("memory", "memory/2026-11-15.md"), Stamp(len(NOTES), 1), digest, 0)
-        await made.put([(row, chunk(NOTES, row.place.path, 400))])
+        row = FileRow(DocumentRef("memory", "memory/2026-11-15.md"), (len(NOTES), 1, 0, 0), digest, 0)
+        await made.put([(row, chunk(NOTES, row.ref.path, 400))])
         yield made
         await made.close()
 
 
-async def asked(store: SqliteMemory, embedder: Embedder | None) -> Answer:
+async def asked(store: MemoryStore, embedder: Embedder | None) -> SearchAnswer:
     search = MemorySearch(Still(), store, embedder, MemorySettings(), FakeClock())
-    return await search.ask(Question("Who mended the boiler?", Budget(seconds=0.4)))
+    return await search.ask(Question("Who mended the boiler?", SearchLimits(seconds=0.4)))
 
 
 @pytest.mark.parametrize("mood", BAD)
 @pytest.mark.parametrize("filled", [True, False])
 async def test_a_question_that_cannot_be_embedded_is_answered_by_words(
-    store: SqliteMemory, mood: Mood, filled: bool
+    store: MemoryStore, mood: Mood, filled: bool
 ) -> None:
     embedder = MoodyEmbedder(mood, good_for=None if filled else 0)
     await VectorFiller(store, embedder, step_seconds=0.1).run()
@@ -63,7 +62,7 @@ async def test_a_question_that_cannot_be_embedded_is_answered_by_words(
     assert answer.freshness.why
 
 
-async def test_while_a_new_space_is_filled_the_answer_is_never_of_two_spaces(store: SqliteMemory) -> None:
+async def test_while_a_new_space_is_filled_the_answer_is_never_of_two_spaces(store: MemoryStore) -> None:
     old, new = HashingEmbedder(model="old"), MoodyEmbedder(Mood.FAILS, good_for=2, model="new")
     await VectorFiller(store, old).run()
     filler = VectorFiller(store, new, step=1)
@@ -78,7 +77,7 @@ async def test_while_a_new_space_is_filled_the_answer_is_never_of_two_spaces(sto
     assert by_new.freshness.vectors == "complete"
 
 
-async def test_partial_vectors_are_used_and_told(store: SqliteMemory) -> None:
+async def test_partial_vectors_are_used_and_told(store: MemoryStore) -> None:
     embedder = MoodyEmbedder(Mood.FAILS, good_for=1)
     await VectorFiller(store, embedder, step=1).run()
     embedder.mood = Mood.WELL

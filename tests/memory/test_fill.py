@@ -12,16 +12,15 @@ from typing import Any, cast
 import pytest
 
 from palinurus.domain.errors import StorageError
+from palinurus.memory.answer import Progress
 from palinurus.memory.chunk import chunk
-from palinurus.memory.document import Place, Stamp
+from palinurus.memory.document import DocumentRef, FileRow, MissingVector
 from palinurus.memory.embedder import Embedder, Space
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.memory.fill import FIRST_RETRY, LAST_RETRY, VectorFiller
-from palinurus.memory.report import Progress
-from palinurus.memory.store import FileRow, MemoryStore, Unembedded
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.store import MemoryStore
 from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
-from palinurus.testing.virtual import run_virtually
+from support.virtual import run_virtually
 
 SHIPS = [f"- The ship {name} sailed to {port} in May." for name in ("Ada", "Bo", "Cy") for port in ("Rome", "Oslo")]
 BAD = [Mood.FAILS, Mood.HANGS, Mood.WRONG_DIMENSION, Mood.NOT_A_NUMBER, Mood.TOO_LONG, Mood.TOO_FEW]
@@ -29,7 +28,7 @@ BAD = [Mood.FAILS, Mood.HANGS, Mood.WRONG_DIMENSION, Mood.NOT_A_NUMBER, Mood.TOO
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
-    made = SqliteMemory(tmp_path / "memory.sqlite")
+    made = MemoryStore(tmp_path / "memory.sqlite")
     async with asyncio.timeout(20):
         yield made
         await made.close()
@@ -38,7 +37,7 @@ async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
 async def write(store: MemoryStore, path: str, lines: list[str]) -> None:
     text = "\n".join(lines)
     cut = chunk(text, path, 400)
-    row = FileRow(Place("memory", path), Stamp(len(text), 1), hashlib.sha256(text.encode()).digest(), 0)
+    row = FileRow(DocumentRef("memory", path), (len(text), 1, 0, 0), hashlib.sha256(text.encode()).digest(), 0)
     await store.put([(row, cut)])
 
 
@@ -141,7 +140,7 @@ async def test_an_index_that_keeps_nothing_is_given_up(store: MemoryStore, monke
     await write(store, "memory/ships.md", SHIPS)
     monkeypatch.setattr(store, "put_vectors", forget)
     filled = await VectorFiller(store, HashingEmbedder()).run()
-    assert filled.trouble.startswith("the index does not keep its vectors")
+    assert filled.trouble.startswith("the index does not store its vectors")
 
 
 async def test_trouble_with_the_index_is_told_too(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +172,10 @@ class Shelf:
     """As much of a keeper as filling needs, without threads: for virtual time."""
 
     def __init__(self, texts: int) -> None:
-        self.missing = [Unembedded(bytes([number]), f"text {number}") for number in range(texts)]
+        self.missing = [MissingVector(bytes([number]), f"text {number}") for number in range(texts)]
         self.used = ""
 
-    async def unembedded(self, space: Space, limit: int) -> list[Unembedded]:
+    async def unembedded(self, space: Space, limit: int) -> list[MissingVector]:
         return self.missing[:limit]
 
     async def put_vectors(self, space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> None:

@@ -7,32 +7,30 @@ from datetime import date
 
 import pytest
 
-from palinurus.config.remembering import Ranking
-from palinurus.memory.dates import asked_about
-from palinurus.memory.document import Place
-from palinurus.memory.fusion import Order, rank
-from palinurus.memory.store import Candidate, Looked
-from palinurus.memory.words import word_query
+from palinurus.memory.document import CandidateSet, DocumentRef, SearchCandidate
+from palinurus.memory.rank import RankedList, rank
+from palinurus.memory.settings import Ranking
+from palinurus.memory.terms import asked_about, word_query
 
 TODAY = date(2026, 11, 15)
 
 
-def candidates(*lines: str, path: str = "memory/a.md", first: int = 1, **more: object) -> list[Candidate]:
+def candidates(*lines: str, path: str = "memory/a.md", first: int = 1, **more: object) -> list[SearchCandidate]:
     """Lines of one file."""
-    place = Place("memory", path)
+    place = DocumentRef("memory", path)
     return [
-        Candidate(first + at, place, at + 1, at + 1, line, 0.0, 0.0, None, **more)  # type: ignore[arg-type]
+        SearchCandidate(first + at, place, at + 1, at + 1, line, 0.0, 0.0, None, **more)  # type: ignore[arg-type]
         for at, line in enumerate(lines)
     ]
 
 
-def ranked(question: str, found: list[Candidate], *, by_vector: bool = False, **weights: float) -> Order:
-    looked = Looked(tuple(found), len(found), len(found) if by_vector else 0)
+def ranked(question: str, found: list[SearchCandidate], *, by_vector: bool = False, **weights: float) -> RankedList:
+    looked = CandidateSet(tuple(found), len(found), len(found) if by_vector else 0)
     days = asked_about(question, TODAY)
     return rank(word_query(question), looked, Ranking(**weights), by_vector=by_vector, today=TODAY, days=days)
 
 
-def first(question: str, found: list[Candidate], **options: float) -> str:
+def first(question: str, found: list[SearchCandidate], **options: float) -> str:
     return ranked(question, found, **options).ranked[0].candidate.text  # type: ignore[arg-type]
 
 
@@ -84,19 +82,19 @@ def test_files_of_the_day_that_is_asked_about_are_better() -> None:
         *candidates("- paid the plumber", path="memory/2026-11-02.md"),
         *candidates("- paid the plumber", path="memory/2026-11-10.md", first=10),
     ]
-    assert ranked("who was paid last Tuesday", files).ranked[0].candidate.place.path == "memory/2026-11-10.md"
+    assert ranked("who was paid last Tuesday", files).ranked[0].candidate.ref.path == "memory/2026-11-10.md"
 
 
 def test_meaning_finds_what_shares_no_word() -> None:
-    one = Candidate(1, Place("memory", "a.md"), 1, 1, "bought a bike", 0, 0, 0.7)
-    other = Candidate(9, Place("memory", "a.md"), 9, 9, "rain all day", 0, 0, 0.1)
+    one = SearchCandidate(1, DocumentRef("memory", "a.md"), 1, 1, "bought a bike", 0, 0, 0.7)
+    other = SearchCandidate(9, DocumentRef("memory", "a.md"), 9, 9, "rain all day", 0, 0, 0.1)
     assert ranked("purchase of a velocipede", [other, one], by_vector=True).ranked[0].candidate is one
 
 
 def test_a_piece_without_a_vector_is_judged_by_its_words() -> None:
-    place = Place("memory", "a.md")
-    embedded = Candidate(1, place, 1, 1, "rain all day", 0, 0, 0.3)
-    new = Candidate(9, place, 9, 9, "the blue ladder", 0, 0, None)
+    place = DocumentRef("memory", "a.md")
+    embedded = SearchCandidate(1, place, 1, 1, "rain all day", 0, 0, 0.3)
+    new = SearchCandidate(9, place, 9, 9, "the blue ladder", 0, 0, None)
     assert ranked("blue ladder", [embedded, new], by_vector=True).ranked[0].candidate is new
 
 

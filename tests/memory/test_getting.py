@@ -10,9 +10,9 @@ from cited_lines import Talks, lines_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.config.remembering import Collection
 from palinurus.domain.errors import OutsideWorkspace, WorkspaceError
-from palinurus.memory.getting import Asked, MemoryText
+from palinurus.memory.get import LineRange, MemoryText
+from palinurus.memory.settings import Collection
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
 def read(root: Path, path: str, start: int | None = None, lines: int | None = None) -> MemoryText:
     collections = (Collection("notes", root.parent / "notes"), Collection("gone", root.parent / "gone"))
     said = {"sessions/abc.md": "# 2026-11-15\nUser: hello\nAssistant: hi"}
-    return lines_of(root, Asked(path, start, lines), Talks(collections, said))
+    return lines_of(root, LineRange(path, start, lines), Talks(collections, said))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_no_path_gets_out(
     (root / "secret.md").write_text("secret")
     for asked in (path, f"memory/{path}.md", f"notes/{path}.md"):
         try:
-            found = lines_of(root / "ws", Asked(asked, start, lines))
+            found = lines_of(root / "ws", LineRange(asked, start, lines))
         except WorkspaceError:
             continue
         assert found.text == ""

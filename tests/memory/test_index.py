@@ -15,20 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexed import Indexed
 
-from palinurus.config.remembering import Collection
 from palinurus.domain.errors import StorageError, StorageFull
+from palinurus.memory.answer import Progress, SkippedFile
 from palinurus.memory.chunk import chunk
-from palinurus.memory.document import Document, Place
-from palinurus.memory.report import Progress, Skipped
+from palinurus.memory.document import DocumentRef, MemoryDocument
 from palinurus.memory.scan import Scan
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import Collection
+from palinurus.memory.store import MemoryStore
 from palinurus.testing.embedder import HashingEmbedder, vector_of
-from palinurus.testing.memory import VolatileMemory
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def notes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Indexed]:
-    store = VolatileMemory() if request.param == "memory" else SqliteMemory(tmp_path / "m.sqlite")
+    store = MemoryStore(None if request.param == "memory" else tmp_path / "m.sqlite")
     whole = Indexed(tmp_path / "ws", store)
     yield whole
     await whole.close()
@@ -91,7 +90,7 @@ async def test_a_forced_sync_makes_everything_anew_and_keeps_the_vectors(notes: 
 
 
 async def test_another_way_of_cutting_makes_the_index_anew(tmp_path: Path) -> None:
-    store = VolatileMemory()
+    store = MemoryStore(None)
     first = Indexed(tmp_path, store)
     first.write("memory/a.md", "- one\n")
     await first.index.sync()
@@ -116,7 +115,7 @@ async def test_collections_are_searched_under_their_names(tmp_path: Path) -> Non
     (tmp_path / "books" / "dune.md").write_text("- sand\n")
     notes = Indexed(tmp_path / "ws", collections=(Collection("books", tmp_path / "books"),))
     assert await notes.asks("sand") == ["books/dune.md: - sand"]
-    assert set(await notes.store.files()) == {Place("books", "books/dune.md")}
+    assert set(await notes.store.files()) == {DocumentRef("books", "books/dune.md")}
     without = Indexed(tmp_path / "ws", notes.store)
     assert await without.asks("sand") == []
 
@@ -190,7 +189,7 @@ async def test_without_time_to_read_the_answer_names_what_it_lacks(notes: Indexe
     gate = threading.Event()
     read = notes.scanner.read
 
-    def slow(path: str) -> Document | Skipped | None:
+    def slow(path: str) -> MemoryDocument | SkippedFile | None:
         assert gate.wait(5)
         return read(path)
 
@@ -208,7 +207,7 @@ async def test_without_time_to_read_the_answer_names_what_it_lacks(notes: Indexe
     assert len(await notes.asks("anchor")) == 8
 
 
-class FullDisk(VolatileMemory):
+class FullDisk(MemoryStore):
     full = False
 
     async def put(self, documents: object) -> None:
@@ -218,7 +217,7 @@ class FullDisk(VolatileMemory):
 
 
 async def test_a_store_that_fails_is_told_and_tried_again_next_time(tmp_path: Path) -> None:
-    store = FullDisk()
+    store = FullDisk(None)
     notes = Indexed(tmp_path, store)
     notes.write("memory/a.md", "- anchor\n")
     store.full = True
@@ -269,7 +268,7 @@ async def test_status_compares_with_the_disk_each_time(notes: Indexed) -> None:
 async def test_a_deep_status_sees_pieces_that_are_not_those_of_the_text(notes: Indexed) -> None:
     notes.write("memory/a.md", "- one\n")
     await notes.index.sync()
-    place = Place("memory", "memory/a.md")
+    place = DocumentRef("memory", "memory/a.md")
     row = (await notes.store.files())[place]
     await notes.store.put([(row, chunk("- something else\n", place.path, 400))])
     assert (await notes.index.status()).difference_count == 0
@@ -309,13 +308,13 @@ def test_whatever_happens_to_the_files_the_index_equals_the_disk_after_a_sync(
 
 
 async def _live(folder: Path, steps: list[tuple[str, str, str]]) -> None:
-    notes = Indexed(folder / "ws", SqliteMemory(folder / "m.sqlite"))
+    notes = Indexed(folder / "ws", MemoryStore(folder / "m.sqlite"))
     for what, path, more in steps:
         if what == "sync":
             await notes.index.sync()
         elif what == "restart":
             await notes.close()
-            notes = Indexed(folder / "ws", SqliteMemory(folder / "m.sqlite"))
+            notes = Indexed(folder / "ws", MemoryStore(folder / "m.sqlite"))
         else:
             _do(notes.root, what, path, more)
     assert (await notes.index.catch_up(10)).state == "fresh"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.memory.words import MAX_WORDS, index_words, word_query
+from palinurus.memory.terms import word_query
+from palinurus.text.words import MAX_WORDS, index_words
 
 
 @pytest.mark.parametrize(

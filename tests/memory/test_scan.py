@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.remembering import Collection
-from palinurus.memory.document import Document
-from palinurus.memory.report import Skipped
+from palinurus.memory.answer import SkippedFile
+from palinurus.memory.document import MemoryDocument
 from palinurus.memory.scan import MAX_BYTES, Scanner
+from palinurus.memory.settings import Collection
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def skipped(of: Scanner) -> dict[str, str]:
 
 def text(of: Scanner, path: str) -> str:
     found = of.read(path)
-    assert isinstance(found, Document)
+    assert isinstance(found, MemoryDocument)
     return found.text
 
 
@@ -60,7 +60,7 @@ def test_without_the_source_memory_only_collections_are_scanned(root: Path, tmp_
     (tmp_path / "books" / "x.md").write_text("x")
     found = scanner(root, Collection("books", tmp_path / "books"), sources=())
     assert paths(found) == {"books/x.md"}
-    assert found.place("books/x.md").source == "books"
+    assert found.ref_of("books/x.md").source == "books"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_links_are_never_followed_and_told(root: Path, tmp_path: Path) -> None:
     found = scanner(root)
     assert paths(found) == {"MEMORY.md", "memory/a.md", "memory/2026/b.md"}
     assert set(skipped(found)) == {"memory/link.md", "memory/folder/", "USER.md"}
-    assert isinstance(found.read("memory/link.md"), Skipped)
+    assert isinstance(found.read("memory/link.md"), SkippedFile)
 
 
 def test_a_memory_folder_that_is_a_link_is_not_entered_and_told(root: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_memory_folder_that_is_a_link_is_not_entered_and_told(root: Path, tmp_
 def test_a_link_inside_the_workspace_that_was_put_in_a_file_s_place_is_not_read(root: Path) -> None:
     (root / "memory" / "a.md").unlink()
     (root / "memory" / "a.md").symlink_to(root / "SOUL.md")
-    assert scanner(root).read("memory/a.md") == Skipped("memory/a.md", "it is a link")
+    assert scanner(root).read("memory/a.md") == SkippedFile("memory/a.md", "it is a link")
 
 
 def test_a_fifo_is_not_opened_and_told(root: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_fifo_is_not_opened_and_told(root: Path) -> None:
     found = scanner(root)
     assert "memory/pipe.md" not in paths(found)
     assert skipped(found) == {"memory/pipe.md": "it is not a regular file"}
-    assert isinstance(found.read("memory/pipe.md"), Skipped)
+    assert isinstance(found.read("memory/pipe.md"), SkippedFile)
 
 
 def test_a_huge_file_is_told_and_not_read(root: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_huge_file_is_told_and_not_read(root: Path) -> None:
     found = scanner(root)
     assert "memory/big.md" not in paths(found)
     assert f"{MAX_BYTES:,}" in skipped(found)["memory/big.md"]
-    assert isinstance(found.read("memory/big.md"), Skipped)
+    assert isinstance(found.read("memory/big.md"), SkippedFile)
 
 
 def test_stray_bytes_cost_a_character_and_not_the_file(root: Path) -> None:
@@ -188,9 +188,9 @@ def test_a_file_that_was_written_a_moment_ago_gets_a_stamp_that_is_looked_at_aga
     for later, settled in ((1_000_000, False), (10_000_000_000, True)):
         found = Scanner(root, sources=("memory",), now_ns=lambda later=later: written + later)
         document = found.read("memory/a.md")
-        assert isinstance(document, Document)
-        assert ((document.stamp.inode, document.stamp.ctime_ns) == found.scan().stamps["memory/a.md"][2:]) is settled
-        assert document.stamp.size == file.stat().st_size
+        assert isinstance(document, MemoryDocument)
+        assert (document.stamp[2:] == found.scan().stamps["memory/a.md"][2:]) is settled
+        assert document.stamp[0] == file.stat().st_size
 
 
 def test_files_that_come_go_and_move_are_seen_by_a_scanner_that_knows_the_folders(root: Path) -> None:

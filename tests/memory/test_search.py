@@ -9,29 +9,29 @@ from pathlib import Path
 import pytest
 from notes import asked, search_over, write
 
-from palinurus.config.remembering import Budget, MemorySettings, Ranking
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.question import Question
 from palinurus.memory.search import MemorySearch
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.settings import MemorySettings, Ranking, SearchLimits
+from palinurus.memory.store import MemoryStore
 from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteMemory]:
+async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
     write(tmp_path)
-    made = SqliteMemory(tmp_path / "derived" / "memory.sqlite")
+    made = MemoryStore(tmp_path / "derived" / "memory.sqlite")
     async with asyncio.timeout(20):
         yield made
         await made.close()
 
 
 @pytest.fixture
-def search(tmp_path: Path, store: SqliteMemory) -> MemorySearch:
+def search(tmp_path: Path, store: MemoryStore) -> MemorySearch:
     return search_over(tmp_path, store)
 
 
-async def with_vectors(tmp_path: Path, store: SqliteMemory, embedder: HashingEmbedder) -> MemorySearch:
+async def with_vectors(tmp_path: Path, store: MemoryStore, embedder: HashingEmbedder) -> MemorySearch:
     await asked(search_over(tmp_path, store), "anything")  # so that there are words
     await VectorFiller(store, embedder, share=1.0).run()
     return search_over(tmp_path, store, embedder)
@@ -59,14 +59,14 @@ async def test_without_an_embedder_the_answer_is_by_words_and_says_so(search: Me
     assert (answer.mode, answer.freshness.vectors) == ("keyword", "off")
 
 
-async def test_with_all_vectors_there_the_answer_is_hybrid(tmp_path: Path, store: SqliteMemory) -> None:
+async def test_with_all_vectors_there_the_answer_is_hybrid(tmp_path: Path, store: MemoryStore) -> None:
     search = await with_vectors(tmp_path, store, HashingEmbedder())
     answer = await asked(search, "Who borrowed the ladder?")
     assert (answer.mode, answer.freshness.vectors) == ("hybrid", "complete")
     assert answer.freshness.embedded == answer.freshness.pieces > 0
 
 
-async def test_words_of_a_new_file_are_found_before_its_vectors_are_there(tmp_path: Path, store: SqliteMemory) -> None:
+async def test_words_of_a_new_file_are_found_before_its_vectors_are_there(tmp_path: Path, store: MemoryStore) -> None:
     search = await with_vectors(tmp_path, store, HashingEmbedder())
     (tmp_path / "memory" / "new.md").write_text("- The zeppelin landed in the orchard\n", encoding="utf-8")
     answer = await asked(search, "Where did the zeppelin land?")
@@ -76,23 +76,23 @@ async def test_words_of_a_new_file_are_found_before_its_vectors_are_there(tmp_pa
 
 @pytest.mark.parametrize("mood", [Mood.FAILS, Mood.HANGS])
 async def test_an_embedder_in_trouble_costs_the_vectors_and_nothing_else(
-    tmp_path: Path, store: SqliteMemory, mood: Mood
+    tmp_path: Path, store: MemoryStore, mood: Mood
 ) -> None:
     await asked(search_over(tmp_path, store), "anything")  # the words are indexed
     search = search_over(tmp_path, store, MoodyEmbedder(mood, good_for=0))
-    answer = await search.ask(Question("Who borrowed the ladder?", Budget(seconds=0.4)))
+    answer = await search.ask(Question("Who borrowed the ladder?", SearchLimits(seconds=0.4)))
     assert any("ladder" in result.snippet for result in answer.results)
     assert (answer.mode, answer.freshness.vectors) == ("keyword", "down")
     assert "by words alone" in answer.freshness.why
 
 
-async def test_the_embedder_has_all_of_the_time_but_a_second(tmp_path: Path, store: SqliteMemory) -> None:
+async def test_the_embedder_has_all_of_the_time_but_a_second(tmp_path: Path, store: MemoryStore) -> None:
     search = search_over(tmp_path, store, MoodyEmbedder(Mood.HANGS, good_for=0))
-    answer = await search.ask(Question("Who borrowed the ladder?", Budget(seconds=2.5)))
+    answer = await search.ask(Question("Who borrowed the ladder?", SearchLimits(seconds=2.5)))
     assert answer.freshness.why.startswith("the embedder did not answer within 1.5 s")
 
 
-async def test_a_question_by_words_alone_does_not_ask_the_embedder(tmp_path: Path, store: SqliteMemory) -> None:
+async def test_a_question_by_words_alone_does_not_ask_the_embedder(tmp_path: Path, store: MemoryStore) -> None:
     embedder = HashingEmbedder()
     answer = await search_over(tmp_path, store, embedder).ask(Question("ladder", keyword_only=True))
     assert (answer.mode, embedder.queries) == ("keyword", [])
@@ -118,20 +118,20 @@ async def test_a_question_without_a_known_word_finds_nothing(search: MemorySearc
 
 
 async def test_a_budget_of_tokens_replaces_the_clamp(search: MemorySearch) -> None:
-    narrow = await asked(search, "Where is grandfather's grey notebook?", Budget(tokens=60))
+    narrow = await asked(search, "Where is grandfather's grey notebook?", SearchLimits(tokens=60))
     assert sum(len(result.snippet) + 1 for result in narrow.results) <= 60 * 4
     assert narrow.left_out > 0
-    wide = await asked(search, "Where is grandfather's grey notebook?", Budget(tokens=2_000))
+    wide = await asked(search, "Where is grandfather's grey notebook?", SearchLimits(tokens=2_000))
     assert len(wide.results[0].snippet) > 700  # a whole line, however long
 
 
 async def test_all_snippets_together_stay_within_the_characters(search: MemorySearch) -> None:
-    answer = await asked(search, "Ines Wouter ladder Priya Jonas Lena Rafael", Budget(characters=300))
+    answer = await asked(search, "Ines Wouter ladder Priya Jonas Lena Rafael", SearchLimits(characters=300))
     assert 0 < sum(len(result.snippet) for result in answer.results) <= 300
 
 
 async def test_a_long_line_is_shown_where_its_words_are(search: MemorySearch) -> None:
-    answer = await asked(search, "In which drawer under the barometer?", Budget(snippet=120))
+    answer = await asked(search, "In which drawer under the barometer?", SearchLimits(snippet=120))
     best = answer.results[0]
     assert best.path == "memory/essay.md"
     assert len(best.snippet) <= 120
@@ -140,7 +140,7 @@ async def test_a_long_line_is_shown_where_its_words_are(search: MemorySearch) ->
 
 
 async def test_no_more_results_than_wanted(search: MemorySearch) -> None:
-    answer = await asked(search, "Ines ladder Wouter", Budget(results=2))
+    answer = await asked(search, "Ines ladder Wouter", SearchLimits(results=2))
     assert len(answer.results) == 2
     assert answer.left_out > 0
 
@@ -152,7 +152,7 @@ async def test_weak_finds_are_left_away_when_a_least_score_is_set(search: Memory
     assert all(result.score >= 0.4 for result in strict.results)
 
 
-async def test_an_explanation_adds_up_to_the_score(tmp_path: Path, store: SqliteMemory) -> None:
+async def test_an_explanation_adds_up_to_the_score(tmp_path: Path, store: MemoryStore) -> None:
     search = await with_vectors(tmp_path, store, HashingEmbedder())
     answer = await search.ask(Question("What did Lena bake on 12 November?", explain=True))
     best = answer.results[0]
@@ -170,7 +170,7 @@ async def test_citations_can_be_left_away(search: MemorySearch) -> None:
     assert all(not result.citation for result in answer.results)
 
 
-async def test_old_notes_fade_when_recency_is_wanted(tmp_path: Path, store: SqliteMemory) -> None:
+async def test_old_notes_fade_when_recency_is_wanted(tmp_path: Path, store: MemoryStore) -> None:
     for day in ("2026-11-13", "2024-01-05"):
         (tmp_path / "memory" / f"{day}.md").write_text("- The zeppelin landed\n", encoding="utf-8")
     fading = MemorySettings(ranking=Ranking(half_life_days=30))
@@ -181,7 +181,7 @@ async def test_old_notes_fade_when_recency_is_wanted(tmp_path: Path, store: Sqli
 
 
 async def test_the_same_line_twice_gives_way_to_another_when_variety_is_wanted(
-    tmp_path: Path, store: SqliteMemory
+    tmp_path: Path, store: MemoryStore
 ) -> None:
     for name in ("one", "two"):
         (tmp_path / "memory" / f"{name}.md").write_text("- The zeppelin landed\n", encoding="utf-8")

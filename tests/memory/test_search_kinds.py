@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from notes import asked, search_over, write
 
-from palinurus.memory.answer import Answer
+from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.search import MemorySearch
-from palinurus.storage.memory import SqliteMemory
+from palinurus.memory.store import MemoryStore
 
 
 @pytest.fixture
 async def search(tmp_path: Path) -> AsyncIterator[MemorySearch]:
     write(tmp_path / "workspace")
-    store = SqliteMemory(tmp_path / "memory.sqlite")
+    store = MemoryStore(tmp_path / "memory.sqlite")
     async with asyncio.timeout(20):
         yield search_over(tmp_path / "workspace", store)
         await store.close()
 
 
-def first(answer: Answer, many: int) -> list[str]:
+def first(answer: SearchAnswer, many: int) -> list[str]:
     return [f"{result.path}:{result.start_line}" for result in answer.results[:many]]
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.remembering import Sync
+from palinurus.memory.memory import Watcher
 from palinurus.memory.scan import Scanner
-from palinurus.memory.watch import Watcher
+from palinurus.memory.settings import Sync
 
 QUICK = Sync(debounce_seconds=0.05, settle_seconds=0.5)
 

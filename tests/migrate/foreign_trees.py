@@ -10,11 +10,11 @@ from typing import Any
 import apsw
 import zstandard
 
-from palinurus.migrate.foreign import ForeignSession
-from palinurus.migrate.openclaw.home import OpenClawHome
-from palinurus.migrate.openclaw.transcripts import entries_of_file
-from palinurus.migrate.report import Findings, FoundSession, Losses, Skipped
-from palinurus.migrate.tally import Tally
+from palinurus.extensions.migrate.foreign import ForeignSession
+from palinurus.extensions.migrate.importer import Tally
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.openclaw.transcripts import file_reader
+from palinurus.extensions.migrate.report import FoundSession, Losses, SecretFindings, SkippedItem
 
 T = "2026-11-15T09:00:00.000Z"
 
@@ -99,7 +99,7 @@ def add_rows(connection: apsw.Connection, key: str, session_id: str, lines: Sequ
         connection.execute("INSERT INTO transcript_events VALUES (?, ?, ?, ?, ?)", row)
 
 
-def look(root: Path) -> tuple[list[FoundSession], list[Skipped]]:
+def look(root: Path) -> tuple[list[FoundSession], list[SkippedItem]]:
     """Everything that is read of a home, and what was skipped."""
     with OpenClawHome(root, root.parent) as home:
         found = [count(session) for session in home.sessions()]
@@ -107,7 +107,7 @@ def look(root: Path) -> tuple[list[FoundSession], list[Skipped]]:
 
 
 def count(session: ForeignSession) -> FoundSession:
-    tally = Tally(session, Findings())
+    tally = Tally(session, SecretFindings())
     for entry in session.read():
         tally.add([entry])
     return tally.found()
@@ -120,8 +120,8 @@ def count_secrets(folder: Path, texts: list[str]) -> list[int]:
         lines.append({"type": "message", "id": f"e{number}", "message": {"role": "user", "content": text}})
     path = folder / "s.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    findings = Findings()
-    read = entries_of_file(path, "s.jsonl", Losses())
+    findings = SecretFindings()
+    read = file_reader(path, "s.jsonl", Losses())
     session = ForeignSession("main", "agent:main:main", "s", "live", "s.jsonl", read)
     Tally(session, findings).add(list(session.read()))
     return [each.line for each in findings.listed]

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from palinurus.config.agents import default_agent
 from palinurus.config.home import Home
-from palinurus.config.load import Loaded, load_text
-from palinurus.config.settings import default_agent
-from palinurus.migrate.foreign import ForeignAgent
-from palinurus.migrate.openclaw.config_plan import ConfigPlan, Ours, plan_config
-from palinurus.migrate.openclaw.holding import Moved
+from palinurus.config.load import LoadedConfig, load_text
+from palinurus.extensions.migrate.foreign import ForeignAgent
+from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlan, Ours, plan_config
+from palinurus.extensions.migrate.openclaw.config_rules import PathMoves
 
 ROOT = Path("/srv/.openclaw")
 HERE = Path("/srv/here")
@@ -92,7 +92,7 @@ def rich(**sections: Any) -> dict[str, Any]:
     return {**copy.deepcopy(RICH), **sections}
 
 
-def load(text: str) -> Loaded:
+def load(text: str) -> LoadedConfig:
     return load_text(HOME, {}, text)
 
 
@@ -111,7 +111,7 @@ def plan(
     loaded = load(ours)
     here = Ours(ours, loaded.raw, default_agent(loaded.config), {})
     places = {ROOT / "workspace": HERE / "workspace", ROOT / "skills": HERE / "skills"}
-    return plan_config(theirs, agents, here, Moved(ROOT, Path("/srv"), places), keys=keys, allow=allow)
+    return plan_config(theirs, agents, here, PathMoves(ROOT, Path("/srv"), places), keys=keys, allow=allow)
 
 
 def outcomes(made: ConfigPlan) -> dict[str, str]:

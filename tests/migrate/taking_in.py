@@ -6,13 +6,12 @@ from pathlib import Path
 
 from foreign_trees import jsonl
 
-from palinurus.migrate.importer import Destination
-from palinurus.migrate.migration import Migration
-from palinurus.migrate.openclaw.home import OpenClawHome
-from palinurus.migrate.report import MigrationReport
+from palinurus.extensions.migrate.import_store import Destination, ImportStore
+from palinurus.extensions.migrate.migration import Migration
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.report import MigrationReport
+from palinurus.sessions.store import SessionStore
 from palinurus.storage.database import Database
-from palinurus.storage.importing import SqliteImporter
-from palinurus.storage.sqlite import SqliteSessions
 from palinurus.testing.clock import FakeClock, SeededIds
 
 
@@ -22,8 +21,8 @@ class Here:
         self.root = root
         self.clock = clock
         self.database = Database(root / "home.sqlite", "home")
-        self.store = SqliteSessions(self.database, clock, new_id)
-        self.importer = SqliteImporter(self.database, clock)
+        self.store = SessionStore(self.database, clock, new_id)
+        self.importer = ImportStore(self.database, clock)
 
     async def migrate(self, source: Path, *, apply: bool = True) -> MigrationReport:
         """Whatever agents there are, each gets a workspace of its own."""

@@ -10,9 +10,9 @@ from taking_in import Here
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import UserMessage
-from palinurus.migrate import carry
-from palinurus.migrate.openclaw.home import OpenClawHome
-from palinurus.migrate.report import Findings
+from palinurus.extensions.migrate import importer
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.report import SecretFindings
 from palinurus.sessions.transcript import MessageEntry
 
 MAIN = SessionKey.main()
@@ -123,7 +123,7 @@ async def test_a_transcript_that_was_rewritten_is_kept_beside_the_old_one(here: 
 
 async def test_a_migration_that_was_cut_off_goes_on(here: Here, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tree.session("s", talk("s", *map(str, range(30))), key="agent:main:main")
-    monkeypatch.setattr(carry, "BATCH_ENTRIES", 10)
+    monkeypatch.setattr(importer, "BATCH_ENTRIES", 10)
     add, calls = here.importer.add, 0
 
     async def failing(*arguments: object) -> None:
@@ -146,8 +146,8 @@ async def test_a_migration_that_was_cut_off_goes_on(here: Here, tree: Tree, monk
 async def test_a_migration_that_was_cut_off_begins_anew_when_the_transcript_has_changed(here: Here, tree: Tree) -> None:
     tree.session("s", talk("s", "one"), key="agent:main:main")
     with OpenClawHome(tree.root, tree.root) as home:
-        carrier = carry.Carrier(here.importer, home.losses, Findings(), apply=True, now=1)
-        await carrier.carry(next(home.sessions()))
+        importing = importer.SessionImporter(here.importer, home.losses, SecretFindings(), apply=True, now=1)
+        await importing.import_session(next(home.sessions()))
     path = tree.session("s", talk("s", "ONE", "two"), key="agent:main:main")
     (found,) = (await here.migrate(tree.root)).sessions
     assert found.outcome == "new"

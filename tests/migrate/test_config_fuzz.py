@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich_config import CANARIES, RICH, load, plan, shown
 
-from palinurus.config.settings import default_agent
-from palinurus.migrate.openclaw.settings import leaves
+from palinurus.config.agents import default_agent
+from palinurus.extensions.migrate.openclaw.settings import leaves
 
 SCALARS = st.one_of(
     st.none(),

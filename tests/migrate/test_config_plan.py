@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from rich_config import AGENTS, CANARIES, HERE, HOME, PLAIN, RICH, load, outcomes, plan, reasons, rich, shown
 
-from palinurus.config.settings import agent_ids, agent_settings, default_agent, reset_rule
-from palinurus.migrate.foreign import ForeignAgent
+from palinurus.config.agents import QueueOptions, agent_ids, agent_settings, default_agent, reset_rule
+from palinurus.extensions.migrate.foreign import ForeignAgent
+from palinurus.providers.settings import ModelsOptions
+from palinurus.skills.settings import SkillsOptions
+from palinurus.tools.settings import AgentToolOptions
 
 
 def get(text: str, *path: str | int) -> Any:
@@ -31,10 +34,10 @@ def test_what_the_schema_understands_is_taken() -> None:
     )
     assert agent_settings(loaded.config, HOME, "night-watch").model == "mock/small"
     assert reset_rule(loaded.config, "direct").at_hour == 5
-    assert loaded.config.tools.deny == ("browser",)
-    assert loaded.config.messages.queue.cap == 7
-    assert not loaded.config.skills.entries["todo"].enabled
-    assert loaded.config.models.providers["mock"].models[0].context_window == 200000
+    assert loaded.config.at(AgentToolOptions, "tools").deny == ("browser",)
+    assert loaded.config.section(QueueOptions).cap == 7
+    assert not loaded.config.section(SkillsOptions).entries["todo"].enabled
+    assert loaded.config.section(ModelsOptions).providers["mock"].models[0].context_window == 200000
     assert not [warning for warning in loaded.warnings if "not set" not in warning]
 
 
@@ -252,6 +255,29 @@ def test_a_second_time_changes_nothing() -> None:
     assert second.text == first.text
     assert {path for path, outcome in outcomes(second).items() if outcome == "kept-yours"} == set()
     assert outcomes(second) == outcomes(first)
+
+
+ITEMS: list[Any] = [{}, {"id": False, "main": False}, {"main": 297, "model": "x"}]
+
+
+@pytest.mark.parametrize(("pin", "kept"), [(ITEMS, ITEMS[1:]), ([{"in": ITEMS}], [{"in": ITEMS[1:]}])])
+def test_a_list_that_closed_up_is_known_again(pin: list[Any], kept: list[Any]) -> None:
+    theirs = {"skills": {"entries": {"todo": {"config": {"pin": pin}}}}}
+    first = plan(theirs)
+    assert get(first.text, "skills", "entries", "todo", "config", "pin") == kept
+    second = plan(theirs, first.text)
+    assert second.text == first.text
+    assert "kept-yours" not in outcomes(second).values()
+
+
+def test_a_list_of_an_agent_that_closed_up_is_known_again() -> None:
+    rules = [{}, {"action": "deny"}, {"action": "allow", "match": {"channel": "x"}}]
+    theirs = {"agents": {"list": [{"id": "b", "memorySearch": {"scope": {"rules": rules}}}]}}
+    first = plan(theirs, '{"agents": {"list": [{"id": "a"}]}}', agents=[ForeignAgent("b", None, None)])
+    assert get(first.text, "agents", "list", 1, "memorySearch", "scope", "rules") == rules[1:]
+    second = plan(theirs, first.text, agents=[ForeignAgent("b", None, None)])
+    assert second.text == first.text
+    assert "kept-yours" not in outcomes(second).values()
 
 
 def test_a_home_without_a_config_still_names_its_agents() -> None:

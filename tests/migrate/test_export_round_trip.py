@@ -17,12 +17,15 @@ from taking_in import Here
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import UserMessage
-from palinurus.migrate.export.sinks import FolderSink, ZipSink
-from palinurus.migrate.export.tree import Exported, ExportedAgent, TreeWriter
-from palinurus.migrate.export.unpacking import unpack
-from palinurus.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.export_tree import (
+    ExportedAgent,
+    ExportReport,
+    TreeWriter,
+    unpack,
+)
+from palinurus.extensions.migrate.exporter import SessionExporter
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.sessions.transcript import MessageEntry
-from palinurus.storage.exporting import SqliteExporter
 from palinurus.testing.clock import FakeClock, SeededIds
 
 MAIN = SessionKey.main()
@@ -42,15 +45,12 @@ async def everything(here: Here) -> dict[str, list[Any]]:
     }
 
 
-async def export(here: Here, into: Path, agents: list[str] | None = None) -> Exported:
+async def export(here: Here, into: Path, agents: list[str] | None = None) -> ExportReport:
     exported = [
         ExportedAgent(agent, here.root / f"workspace-{agent}", is_default=at == 0)
         for at, agent in enumerate(agents or ["main"])
     ]
-    sink = ZipSink(into) if into.suffix == ".pal" else FolderSink(into)
-    return await TreeWriter(SqliteExporter(here.database), sink, here.clock).write(
-        exported, here.root / "skills", str(into)
-    )
+    return await TreeWriter(SessionExporter(here.database), into, here.clock).write(exported, here.root / "skills")
 
 
 @pytest.mark.parametrize("name", HOMES)
@@ -166,7 +166,7 @@ async def test_an_export_never_lands_on_something(here: Here, tmp_path: Path) ->
     (tmp_path / "out" / "mine.txt").write_text("mine")
     (tmp_path / "out.pal").write_text("mine")
     for place in ("out", "out.pal"):
-        with pytest.raises(BadRequest, match="there already"):
+        with pytest.raises(BadRequest, match="already exists"):
             await export(here, tmp_path / place)
     assert (tmp_path / "out.pal").read_text() == "mine"
     assert not list(tmp_path.glob(".out*"))

@@ -11,7 +11,7 @@ from foreign_trees import Tree, talk
 from wikis import facts_of, make_wiki, outcomes, snapshot, texts, unfounded
 
 from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace
-from palinurus.migrate.ingest.state import FILE
+from palinurus.extensions.migrate.ingest.state import FILE
 
 MEMORY = """# Memory
 

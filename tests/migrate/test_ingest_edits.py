@@ -8,8 +8,8 @@ import pytest
 from foreign_trees import Tree
 from wikis import make_wiki, outcomes, snapshot, texts
 
-from palinurus.migrate.ingest.merging import YOURS
-from palinurus.migrate.ingest.state import FILE
+from palinurus.extensions.migrate.ingest.rendering import YOURS
+from palinurus.extensions.migrate.ingest.state import FILE
 
 MEMORY = "# Memory\n\n## Projects\n### argo\n- A small boat\n- Her sail is white\n"
 PAGE = "projects/argo"

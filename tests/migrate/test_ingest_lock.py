@@ -12,12 +12,12 @@ import pytest
 from wikis import make_wiki
 
 from palinurus.domain.errors import StorageError
-from palinurus.migrate.ingest.lock import FILE, wiki_lock
+from palinurus.extensions.migrate.ingest.state import LOCK_FILE, wiki_lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from palinurus.migrate.ingest.lock import wiki_lock
+from palinurus.extensions.migrate.ingest.state import wiki_lock
 with wiki_lock(Path(sys.argv[1]), "pal ingest"):
     print("held", flush=True)
     sys.stdin.read()
@@ -45,18 +45,18 @@ def test_the_second_is_told_who_writes_and_gets_its_turn_when_that_one_died(note
         assert make_wiki(notes, wiki, apply=False).facts == 1, "a look writes nothing, and needs no turn"
         other.send_signal(signal.SIGKILL)
         other.wait(10)
-    assert (wiki / FILE).exists(), "it had no time to tidy up"
+    assert (wiki / LOCK_FILE).exists(), "it had no time to tidy up"
     assert make_wiki(notes, wiki).changed
-    assert not (wiki / FILE).exists()
+    assert not (wiki / LOCK_FILE).exists()
 
 
 def test_whoever_waited_for_a_file_that_was_taken_away_holds_the_new_one(tmp_path: Path) -> None:
     with wiki_lock(tmp_path, "first"):
         with pytest.raises(StorageError, match=rf"pid {os.getpid()} \(first\)"), wiki_lock(tmp_path, "second"):
             pass
-        assert (tmp_path / FILE).exists(), "the one that was refused took nothing away"
+        assert (tmp_path / LOCK_FILE).exists(), "the one that was refused took nothing away"
     with wiki_lock(tmp_path, "third"):
-        assert (tmp_path / FILE).read_text().endswith(" third\n")
+        assert (tmp_path / LOCK_FILE).read_text().endswith(" third\n")
     assert list(tmp_path.iterdir()) == []
 
 

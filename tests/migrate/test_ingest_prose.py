@@ -12,8 +12,7 @@ from wikis import make_wiki, snapshot, texts
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, Failure
-from palinurus.migrate.ingest.prose import Asked
-from palinurus.operations.ingest import ask_for_wiki
+from palinurus.extensions.migrate.ingest.prose import WikiAnswer, ask_for_wiki
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import fails
@@ -27,10 +26,10 @@ class Model:
         self.replies = list(replies)
         self.asked: list[str] = []
 
-    async def __call__(self, system: str, question: str) -> Asked:
+    async def __call__(self, system: str, question: str) -> WikiAnswer:
         self.asked.append(question)
         text = self.replies.pop(0) if self.replies else ""
-        return Asked(text, "test/model", "" if text else "the key was refused")
+        return WikiAnswer(text, "test/model", "" if text else "the key was refused")
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def test_a_model_that_cannot_be_reached_costs_the_texts_and_not_the_wiki(home: P
 async def test_a_question_for_a_wiki_is_answered_beside_all_conversations_and_paid_for(
     pal: Harness, tmp_path: Path
 ) -> None:
-    caller = LocalCaller(pal.house(Home(tmp_path, tmp_path / "palinurus.json")))
+    caller = LocalCaller(pal.services(Home(tmp_path, tmp_path / "palinurus.json")))
     pal.model.says("Argo is a boat [1].", fails(Failure.AUTH, "the key was refused"))
     answer = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "[1] a boat")), 5)
     assert answer.text == "Argo is a boat [1]."

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from foreign_trees import Tree, add_rows, header, jsonl, look, only, said, talk
 
-from palinurus.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 
 
 def test_rows_are_read_packed_or_not(tree: Tree) -> None:

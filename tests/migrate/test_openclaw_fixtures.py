@@ -12,8 +12,8 @@ import pytest
 from foreign_trees import look
 from taking_in import Here
 
-from palinurus.migrate.openclaw.home import OpenClawHome
-from palinurus.migrate.report import FoundSession
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
+from palinurus.extensions.migrate.report import FoundSession
 from palinurus.sessions.transcript import Broken, decode_row
 
 HOMES = ("openclaw-a", "openclaw-b", "openclaw-c", "seed-flat")

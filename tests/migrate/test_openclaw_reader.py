@@ -11,9 +11,9 @@ import zstandard
 from foreign_trees import T, Tree, header, jsonl, look, only, said, talk
 
 from palinurus.domain.errors import NotFound
-from palinurus.migrate.openclaw import lines as reading
-from palinurus.migrate.openclaw.home import OpenClawHome
-from palinurus.migrate.openclaw.places import find_openclaw
+from palinurus.extensions.migrate import files as reading
+from palinurus.extensions.migrate.files import find_openclaw
+from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 
 
 def test_the_words_of_an_entry_are_kept_as_they_were_written(tree: Tree) -> None:

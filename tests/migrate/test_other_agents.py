@@ -11,10 +11,10 @@ from foreign_trees import jsonl
 from taking_in import Here
 
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
-from palinurus.migrate.importer import Destination
-from palinurus.migrate.migration import Migration
-from palinurus.migrate.others.home import OtherHome, Program, find_other
-from palinurus.migrate.report import MigrationReport
+from palinurus.extensions.migrate.import_store import Destination
+from palinurus.extensions.migrate.migration import Migration
+from palinurus.extensions.migrate.others import OtherHome, Program, find_other
+from palinurus.extensions.migrate.report import MigrationReport
 from palinurus.sessions.transcript import Broken, decode_row, messages_of
 
 T = "2026-11-15T09:00:00.000Z"

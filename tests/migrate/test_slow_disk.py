@@ -13,7 +13,7 @@ import pytest
 from foreign_trees import Tree, add_rows, look, talk
 from taking_in import Here
 
-from palinurus.migrate.openclaw import database as foreign
+from palinurus.extensions.migrate.openclaw import database as foreign
 from palinurus.testing.clock import FakeClock, SeededIds
 
 SESSIONS, WORDS = 6, 700

@@ -10,14 +10,16 @@ from datetime import UTC
 from pathlib import Path
 
 from palinurus.config.secrets import Redactor
-from palinurus.migrate.ingest.fact import words_of
-from palinurus.migrate.ingest.homes import Source, open_source
-from palinurus.migrate.ingest.ingest import Ingest, Order
-from palinurus.migrate.ingest.prose import Ask
-from palinurus.migrate.ingest.rendering import Written, read_fact
-from palinurus.migrate.ingest.report import IngestReport, PageOutcome
+from palinurus.extensions.migrate.foreign import ForeignHome
+from palinurus.extensions.migrate.ingest.facts import words_of
+from palinurus.extensions.migrate.ingest.ingest import Ingest, IngestOrder, IngestReport
+from palinurus.extensions.migrate.ingest.prose import Ask
+from palinurus.extensions.migrate.ingest.rendering import WrittenFact, read_fact
+from palinurus.extensions.migrate.ingest.sources import open_source
+from palinurus.extensions.migrate.ingest.wiki import PageOutcome
 
 NOW = 1_794_800_000_000
+_BLACKED_OUT = re.compile(r"\S*\[redacted\]\S*")  # a secret, and what was written onto it without a space
 _PLACE = re.compile(r"(?P<file>.+)#L(?P<first>\d+)(?:-L(?P<last>\d+))?")
 
 
@@ -25,7 +27,7 @@ def make_wiki(
     root: Path, wiki: Path, *, agent: str = "", apply: bool = True, ask: Ask | None = None, secrets: Sequence[str] = ()
 ) -> IngestReport:
     with open_source(root, {}, root.parent) as opened:
-        order = Order(wiki, NOW, UTC, agent, apply)
+        order = IngestOrder(wiki, NOW, UTC, agent, apply)
         return asyncio.run(Ingest(opened, order, Redactor(secrets), lambda _: None, ask).run())
 
 
@@ -43,7 +45,7 @@ def snapshot(folder: Path) -> dict[str, tuple[str, int]]:
     return found
 
 
-def facts_of(wiki: Path) -> Iterator[tuple[str, Written]]:
+def facts_of(wiki: Path) -> Iterator[tuple[str, WrittenFact]]:
     for path in sorted(wiki.rglob("*.md")):
         for line in path.read_text().split("\n"):
             if fact := read_fact(line):
@@ -65,12 +67,12 @@ def unfounded(root: Path, wiki: Path) -> list[str]:
             assert place is not None, cite
             lines = range(int(place["first"]), int(place["last"] or place["first"]) + 1)
             held = " ".join(said.get((place["file"], number), "") for number in lines)
-            if not _within(words_of(fact.text.replace("[redacted]", "")), words_of(held)):
+            if not _within(words_of(_BLACKED_OUT.sub(" ", fact.text)), words_of(held)):
                 wrong.append(f"{page}: {fact.text} ({cite})")
     return wrong
 
 
-def _said(home: Source) -> dict[tuple[str, int], str]:
+def _said(home: ForeignHome) -> dict[tuple[str, int], str]:
     found: dict[tuple[str, int], str] = {}
     for _, path in home.workspace_files():
         if path.suffix == ".md":

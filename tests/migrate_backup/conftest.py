@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from palinurus.config.home import Home
-from palinurus.wiring.runtime import Runtime
+from palinurus.runtime.runtime import Runtime
 
 
 @pytest.fixture

@@ -12,13 +12,20 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import BadRequest, ConfigError, PalinurusError, StorageDamaged
-from palinurus.migrate.backup.contents import Contents
-from palinurus.migrate.backup.manifest import LABEL, MANIFEST, Label, Made, Manifest, Part
-from palinurus.migrate.backup.packing import HashedWriter, Packer
-from palinurus.migrate.backup.register import DAY_MS, Backups
-from palinurus.migrate.backup.restoring import restore, verify
-from palinurus.migrate.backup.sealing import PIECE, SealedReader, SealedWriter
-from palinurus.storage.snapshot import copy_database, fault_of
+from palinurus.extensions.backup.backups import DAY_MS, Backups
+from palinurus.extensions.backup.manifest import (
+    LABEL,
+    MANIFEST,
+    BackupManifest,
+    BackupPart,
+    BackupReport,
+    Contents,
+    Label,
+)
+from palinurus.extensions.backup.pack import HashedWriter, Packer
+from palinurus.extensions.backup.restore import restore, verify
+from palinurus.extensions.backup.seal import PIECE, SealedReader, SealedWriter
+from palinurus.extensions.backup.snapshot import copy_database, fault_of
 
 LABEL_ONE = Label("0123456789abcdef", 1_000, "0", "/home/of/somebody")
 SECRET = "correct horse"
@@ -54,7 +61,9 @@ def lived_in(tmp_path: Path) -> Path:
     return root
 
 
-def pack(root: Path, to: Path, *, passphrase: str = "", credentials: bool = False, outside: Path | None = None) -> Made:
+def pack(
+    root: Path, to: Path, *, passphrase: str = "", credentials: bool = False, outside: Path | None = None
+) -> BackupReport:
     database = to.with_name("copy.sqlite")
     database.unlink(missing_ok=True)
     copy_database(root / "home.sqlite", database)
@@ -65,7 +74,7 @@ def pack(root: Path, to: Path, *, passphrase: str = "", credentials: bool = Fals
 
 def test_what_is_restored_is_what_was_there_without_what_can_be_made_again(lived_in: Path, tmp_path: Path) -> None:
     made = pack(lived_in, tmp_path / "b.tar.gz")
-    done = restore(tmp_path / "b.tar.gz", tmp_path / "new", "", fault_of)
+    done = restore(tmp_path / "b.tar.gz", tmp_path / "new", "")
     found = sorted(str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*"))
     assert found == [
         *("agents", "agents/ann", "home.sqlite", "palinurus.json", "results", "results/a", "results/a/b.txt"),
@@ -82,7 +91,7 @@ def test_what_is_restored_is_what_was_there_without_what_can_be_made_again(lived
 
 def test_keys_are_taken_along_only_when_asked_for(lived_in: Path, tmp_path: Path) -> None:
     pack(lived_in, tmp_path / "b.tar.gz", credentials=True)
-    restore(tmp_path / "b.tar.gz", tmp_path / "new", "", fault_of)
+    restore(tmp_path / "b.tar.gz", tmp_path / "new", "")
     assert (tmp_path / "new/credentials.json").exists()
     assert (tmp_path / "new/agents/ann/credentials.json").exists()
 
@@ -91,7 +100,7 @@ def test_a_workspace_outside_of_the_home_comes_along_and_is_told(lived_in: Path,
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "SOUL.md").write_text("bold\n")
     pack(lived_in, tmp_path / "b.tar.gz", outside=tmp_path / "elsewhere")
-    done = restore(tmp_path / "b.tar.gz", tmp_path / "new", "", fault_of)
+    done = restore(tmp_path / "b.tar.gz", tmp_path / "new", "")
     assert (tmp_path / "new/workspaces/ann/SOUL.md").read_text() == "bold\n"
     assert any(str(tmp_path / "elsewhere") in note for note in done.notes)
 
@@ -111,9 +120,9 @@ def test_one_flipped_bit_anywhere_is_noticed_and_nothing_is_restored(
         damaged[place] ^= 1 << dice.randrange(8)
         bad.write_bytes(damaged)
         with pytest.raises(PalinurusError):
-            verify(bad, passphrase, fault_of, _fresh(tmp_path))
+            verify(bad, passphrase, _fresh(tmp_path))
         with pytest.raises(PalinurusError):
-            restore(bad, tmp_path / "new", passphrase, fault_of)
+            restore(bad, tmp_path / "new", passphrase)
         assert not (tmp_path / "new").exists(), place
     assert [path.name for path in tmp_path.iterdir() if "restoring" in path.name] == []
 
@@ -125,7 +134,7 @@ def test_a_backup_that_was_cut_off_or_grew_is_noticed(lived_in: Path, tmp_path: 
     for changed in (good[:-1], good[: len(good) // 2], good + b"\0", good[:10], b""):
         (tmp_path / "bad").write_bytes(changed)
         with pytest.raises(PalinurusError):
-            verify(tmp_path / "bad", passphrase, fault_of, _fresh(tmp_path))
+            verify(tmp_path / "bad", passphrase, _fresh(tmp_path))
 
 
 def _fresh(tmp_path: Path) -> Path:
@@ -139,11 +148,11 @@ def _fresh(tmp_path: Path) -> Path:
 def test_a_sealed_backup_shows_nothing_and_opens_with_its_passphrase_only(lived_in: Path, tmp_path: Path) -> None:
     pack(lived_in, tmp_path / "b.sealed", passphrase=SECRET, credentials=True)
     assert b"SOUL.md" not in (tmp_path / "b.sealed").read_bytes()
-    assert verify(tmp_path / "b.sealed", SECRET, fault_of, _fresh(tmp_path)).sealed
+    assert verify(tmp_path / "b.sealed", SECRET, _fresh(tmp_path)).sealed
     with pytest.raises(ConfigError, match="does not open"):
-        verify(tmp_path / "b.sealed", "wrong", fault_of, _fresh(tmp_path))
+        verify(tmp_path / "b.sealed", "wrong", _fresh(tmp_path))
     with pytest.raises(ConfigError, match="is sealed"):
-        verify(tmp_path / "b.sealed", "", fault_of, _fresh(tmp_path))
+        verify(tmp_path / "b.sealed", "", _fresh(tmp_path))
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE])
@@ -177,18 +186,18 @@ def test_nothing_is_restored_over_anything(lived_in: Path, tmp_path: Path) -> No
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for place in ("taken", "file", "link"):
         with pytest.raises(BadRequest, match="not empty"):
-            restore(tmp_path / "b.tar.gz", tmp_path / place, "", fault_of)
+            restore(tmp_path / "b.tar.gz", tmp_path / place, "")
     (tmp_path / "empty").mkdir()
-    restore(tmp_path / "b.tar.gz", tmp_path / "empty", "", fault_of)
+    restore(tmp_path / "b.tar.gz", tmp_path / "empty", "")
     assert (tmp_path / "empty" / "palinurus.json").exists()
-    with pytest.raises(BadRequest, match="there already"):
+    with pytest.raises(BadRequest, match="already exists"):
         pack(lived_in, tmp_path / "b.tar.gz")
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "home/../../x", "x", "home", "other/x", "home/link/x"])
 def test_a_forged_archive_writes_nowhere_else(tmp_path: Path, name: str) -> None:
     """With a good digest and manifest: whoever can make a backup can make these too."""
-    data, parts = io.BytesIO(), [Part("home/link", "link", mode=0o777, target=str(tmp_path / "outside"))]
+    data, parts = io.BytesIO(), [BackupPart("home/link", "link", mode=0o777, target=str(tmp_path / "outside"))]
     (tmp_path / "outside").mkdir()
     sink = HashedWriter(data)
     with tarfile.open(fileobj=sink, mode="w|gz", format=tarfile.PAX_FORMAT) as tar:
@@ -197,11 +206,11 @@ def test_a_forged_archive_writes_nowhere_else(tmp_path: Path, name: str) -> None
         link.type, link.linkname, link.mode = tarfile.SYMTYPE, parts[0].target, 0o777
         tar.addfile(link)
         _add(tar, name, b"caught")
-        _add(tar, MANIFEST, msgspec.json.encode(Manifest(LABEL_ONE, False, tuple(parts))))
+        _add(tar, MANIFEST, msgspec.json.encode(BackupManifest(LABEL_ONE, False, tuple(parts))))
     sink.finish()
     (tmp_path / "forged.tar.gz").write_bytes(data.getvalue())
     with pytest.raises(PalinurusError):
-        restore(tmp_path / "forged.tar.gz", tmp_path / "new", "", fault_of)
+        restore(tmp_path / "forged.tar.gz", tmp_path / "new", "")
     assert not (tmp_path / "new").exists()
     assert [path for path in tmp_path.rglob("x") if path.is_file()] == []
 
@@ -217,7 +226,7 @@ def test_a_damaged_database_inside_a_whole_backup_is_noticed(lived_in: Path, tmp
     contents = Contents(lived_in, {}, credentials=False)
     Packer(LABEL_ONE).pack(tmp_path / "b.tar.gz", contents, tmp_path / "bad.sqlite", credentials=False)
     with pytest.raises(StorageDamaged, match="the database in"):
-        restore(tmp_path / "b.tar.gz", tmp_path / "new", "", fault_of)
+        restore(tmp_path / "b.tar.gz", tmp_path / "new", "")
     assert not (tmp_path / "new").exists()
 
 

@@ -13,62 +13,63 @@ import pytest
 
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.errors import BadRequest, NotFound, StorageFull
+from palinurus.domain.events import Plan
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.plan import Plan
+from palinurus.extensions.backup.backups import Backups
+from palinurus.extensions.backup.manifest import BackupReport
+from palinurus.extensions.backup.snapshot import copy_database
+from palinurus.extensions.forget.operations import Forget, ForgetReport
+from palinurus.extensions.forget.operations import forget as forget_in
+from palinurus.extensions.forget.rows import WordRows
+from palinurus.extensions.migrate.foreign import ForeignDocument
+from palinurus.extensions.migrate.import_store import import_store_of
 from palinurus.memory.question import Question
-from palinurus.migrate.backup.manifest import Made
-from palinurus.migrate.backup.register import Backups
-from palinurus.migrate.foreign import ForeignDocument
-from palinurus.migrate.forgetting.report import ForgetReport
-from palinurus.operations.forget import forgotten
-from palinurus.operations.forgetting import Forget
+from palinurus.runtime.runtime import Runtime
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import SessionChange
 from palinurus.sessions.transcript import CompactionEntry, decode_row, timestamp
-from palinurus.storage.approvals import SqliteApprovals
-from palinurus.storage.snapshot import copy_database
-from palinurus.tools.approvals.approval import Approval, Settlement
-from palinurus.wiring.runtime import Runtime
-from palinurus.workspace.backups import keep_backup
+from palinurus.tools.approvals.approval import Approval, ApprovalStore
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.write import keep_backup
 
 CANARY = "Zanzibar-7741"
 MAIN = SessionKey.parse("agent:main:main")
 
 
 async def say(runtime: Runtime, text: str, key: SessionKey = MAIN) -> str:
-    run = await runtime.house.dispatcher.submit(Inbound(text, runtime.house.new_id(), session_key=str(key)))
+    run = await runtime.services.dispatcher.submit(Inbound(text, runtime.services.new_id(), session_key=str(key)))
     result = await run.wait()
     assert result.status == "ok", result
     return result.text
 
 
 async def forget(runtime: Runtime, **wanted: object) -> ForgetReport:
-    return await forgotten(runtime.house, Forget(**wanted))  # type: ignore[arg-type]
+    return await forget_in(runtime.services, Forget(**wanted))  # type: ignore[arg-type]
 
 
 async def plant(runtime: Runtime, workspace: Path, met: str = f"- We met in {CANARY}.\n") -> None:
     """Wherever words can come to rest."""
-    house, root = runtime.house, runtime.house.home.root
+    services, root = runtime.services, runtime.services.home.root
     (workspace / "MEMORY.md").write_text(f"# Memory\n\n- The boat is called Aster.\n{met}")
     await say(runtime, f"remember that the password of the shed is {CANARY}")  # message, run, call, note, audit, trace
-    session = await house.sessions.find(MAIN)
+    session = await services.sessions.find(MAIN)
     assert session is not None
-    rows = await house.sessions.rows(session.id)
+    rows = await services.sessions.rows(session.id)
     notes = Extraction("n1", session.id, rows[-1].id, f"- {CANARY} again", "model", True, "2026-11-01", 1, str(MAIN))
     summary = f"## Decisions\n- the boat stays\n- {CANARY}"
     cut = CompactionEntry(
         id="cut", parent_id=rows[-1].id, timestamp=timestamp(1), summary=summary, first_kept_entry_id=rows[-1].id
     )
-    await house.sessions.append(session.id, [cut], SessionChange(extraction=notes, compacted=True, label=CANARY))
-    await runtime.house.turns.upkeep.place_notes()  # into memory/2026-11-01.md
-    await house.deliveries.post(Delivery("telegram", "42"), f"off to {CANARY}", "parcel")
-    approvals = SqliteApprovals(runtime._database)  # no door adds one that is decided already
+    await services.sessions.append(session.id, [cut], SessionChange(extraction=notes, compacted=True, label=CANARY))
+    await runtime.services.turns.maintenance.place_notes()  # into memory/2026-11-01.md
+    await services.deliveries.post(Delivery("telegram", "42"), f"off to {CANARY}", "parcel")
+    approvals = ApprovalStore(runtime.services.database)  # no door adds one that is decided already
     plan = Plan("exec", f"echo {CANARY}", argv=("echo", CANARY))
     await approvals.add(Approval("a1", "r", str(MAIN), "exec", plan, "d", "why", 1, 2))
-    await approvals.settle("a1", Settlement("denied", 2))
-    assert house.importer is not None
-    await house.importer.keep("other", [ForeignDocument("cron", "jobs.json", json.dumps({"say": CANARY}))])
+    await approvals.settle("a1", "denied", 2)
+    await import_store_of(services).keep_documents(
+        "other", [ForeignDocument("cron", "jobs.json", json.dumps({"say": CANARY}))]
+    )
     for path, text in {
         root / "chat-history.jsonl": json.dumps(f"go to {CANARY}") + "\n" + json.dumps("hello") + "\n",
         root / "logs" / "pal.jsonl": json.dumps({"text": f"saw {CANARY.lower()}"}) + "\n" + '{"text":"fine"}\n',
@@ -78,8 +79,8 @@ async def plant(runtime: Runtime, workspace: Path, met: str = f"- We met in {CAN
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     keep_backup(Boundary(workspace), "MEMORY.md", (workspace / "MEMORY.md").read_bytes(), 1_000)
-    await house.index.search("shed")
-    await house.memory("main").search(Question("shed"))
+    await services.index.search("shed")
+    await services.memory("main").search(Question("shed"))
     copy_database(root / "home.sqlite", root / "home.sqlite.before-0008")
     with apsw.Connection(str(root / "home.sqlite")) as other:  # what was deleted long ago lies in free pages
         other.set_busy_timeout(5000)
@@ -94,7 +95,7 @@ def holding(*roots: Path) -> set[Path]:
 
 
 async def test_after_a_forgetting_no_byte_of_the_home_holds_the_words(runtime: Runtime, workspace: Path) -> None:
-    root = runtime.house.home.root
+    root = runtime.services.home.root
     await plant(runtime, workspace)
     before = {path.name.removesuffix("-wal") for path in holding(root, workspace)}
     assert before >= {
@@ -123,15 +124,15 @@ async def test_what_was_not_meant_stays_word_for_word(runtime: Runtime, workspac
     await say(runtime, "remember that the lamp is green", SessionKey.parse("agent:main:explicit:other"))
     await forget(runtime, query=CANARY, apply=True)
     assert (workspace / "MEMORY.md").read_text() == "# Memory\n\n- The boat is called Aster.\n"
-    assert (runtime.house.home.root / "chat-history.jsonl").read_text().splitlines()[1] == '"hello"'
-    found = await runtime.house.memory("main").search(Question("which colour has the lamp"))
+    assert (runtime.services.home.root / "chat-history.jsonl").read_text().splitlines()[1] == '"hello"'
+    found = await runtime.services.memory("main").search(Question("which colour has the lamp"))
     assert any("green" in result.snippet for result in found.results)
-    session = await runtime.house.sessions.find(MAIN)
+    session = await runtime.services.sessions.find(MAIN)
     assert session is not None
-    rows = await runtime.house.sessions.rows(session.id)
+    rows = await runtime.services.sessions.rows(session.id)
     cut = next(entry for entry in map(decode_row, rows) if isinstance(entry, CompactionEntry))
     assert cut.summary == "## Decisions\n- the boat stays\n[forgotten]"
-    assert (await runtime.house.audit.verify()).trouble == ""
+    assert (await runtime.services.audit.verify()).trouble == ""
     assert session.entry_count == len(rows)
 
 
@@ -146,18 +147,18 @@ async def test_the_conversation_goes_on_in_a_new_epoch_without_the_words(runtime
     await say(runtime, f"remember that the shed opens with {CANARY}")
     await forget(runtime, query=CANARY, apply=True)
     await say(runtime, "hello again")
-    session = await runtime.house.sessions.find(MAIN)
+    session = await runtime.services.sessions.find(MAIN)
     assert session is not None
-    payloads = [json.loads(row.payload) for row in await runtime.house.sessions.rows(session.id)]
+    payloads = [json.loads(row.payload) for row in await runtime.services.sessions.rows(session.id)]
     epochs = [each["data"]["reason"] for each in payloads if each.get("customType") == "palinurus:epoch"]
     assert epochs == ["new", "forget"]
-    assert holding(runtime.house.home.root, workspace) == set()
+    assert holding(runtime.services.home.root, workspace) == set()
     ids = [each["id"] for each in payloads]
     assert all(each.get("parentId") in (None, *ids) for each in payloads)
 
 
 async def test_a_whole_conversation_goes_with_its_notes_and_what_was_typed(runtime: Runtime, workspace: Path) -> None:
-    house, root = runtime.house, runtime.house.home.root
+    services, root = runtime.services, runtime.services.home.root
     other = SessionKey.parse("agent:main:explicit:other")
     await say(runtime, "remember that the lamp in the hall is green", other)
     await plant(runtime, workspace, met="")
@@ -167,9 +168,9 @@ async def test_a_whole_conversation_goes_with_its_notes_and_what_was_typed(runti
         planted.unlink()
     report = await forget(runtime, session=str(MAIN), apply=True)
     assert report.sessions == (str(MAIN),)
-    session = await house.sessions.find(MAIN)
+    session = await services.sessions.find(MAIN)
     assert session is not None
-    assert not [row for row in await house.sessions.rows(session.id) if CANARY in row.payload]
+    assert not [row for row in await services.sessions.rows(session.id) if CANARY in row.payload]
     left = {str(path.name) for path in holding(root, workspace)}
     assert left <= {"home.sqlite", "home.sqlite.before-0008"}  # the document of another home is not of this talk
     assert (root / "chat-history.jsonl").read_text().splitlines()[1] == '"hello"'
@@ -182,55 +183,53 @@ async def test_a_whole_conversation_goes_with_its_notes_and_what_was_typed(runti
 async def test_a_conversation_can_be_forgotten_twice(runtime: Runtime, workspace: Path) -> None:
     await plant(runtime, workspace, met="")
     await forget(runtime, session=str(MAIN), apply=True)
-    rows = len(await runtime.house.sessions.rows((await runtime.house.sessions.open(MAIN)).id))
+    rows = len(await runtime.services.sessions.rows((await runtime.services.sessions.open(MAIN)).id))
     again = await forget(runtime, session=str(MAIN), apply=True)
     assert [spot for spot in again.spots if spot.action != "index anew"] == []
     assert again.remains == ()
-    assert len(await runtime.house.sessions.rows((await runtime.house.sessions.open(MAIN)).id)) == rows
+    assert len(await runtime.services.sessions.rows((await runtime.services.sessions.open(MAIN)).id)) == rows
 
 
 async def test_one_that_was_cut_off_after_the_files_is_done_by_the_next(
     runtime: Runtime, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await plant(runtime, workspace)
-    store = runtime.house.forgetting
-    assert store is not None
 
     async def full(*_: object) -> None:
         raise StorageFull("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(store, "forget", full)
+        broken.setattr(WordRows, "forget", full)
         with pytest.raises(StorageFull):
             await forget(runtime, query=CANARY, apply=True)
     report = await forget(runtime, query=CANARY, apply=True)
-    assert holding(runtime.house.home.root, workspace) == set()
+    assert holding(runtime.services.home.root, workspace) == set()
     assert report.remains == ()
 
 
 async def test_a_session_that_is_answering_is_left_alone(runtime: Runtime, workspace: Path) -> None:
     await say(runtime, f"remember {CANARY}")
     released = asyncio.Event()
-    held = asyncio.create_task(runtime.house.dispatcher.in_lane(MAIN, released.wait))
-    run = await runtime.house.dispatcher.submit(Inbound(f"what of {CANARY}?", "k", session_key=str(MAIN)))
-    with pytest.raises(BadRequest, match="answering right now"):
+    held = asyncio.create_task(runtime.services.dispatcher.in_lane(MAIN, released.wait))
+    run = await runtime.services.dispatcher.submit(Inbound(f"what of {CANARY}?", "k", session_key=str(MAIN)))
+    with pytest.raises(BadRequest, match="being answered now"):
         await forget(runtime, query=CANARY, apply=True)
     released.set()
     await asyncio.wait_for(asyncio.gather(held, run.wait()), 60)
     await forget(runtime, query=CANARY, apply=True)
-    assert holding(runtime.house.home.root, workspace) == set()
+    assert holding(runtime.services.home.root, workspace) == set()
 
 
 async def test_backups_and_git_history_are_named_and_never_changed(runtime: Runtime, workspace: Path) -> None:
-    root = runtime.house.home.root
+    root = runtime.services.home.root
     await say(runtime, f"remember that the shed opens with {CANARY}")
     git = ["git", "-C", str(workspace), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "-A"], check=True)
     subprocess.run([*git, "commit", "-qm", "notes"], check=True)
-    now = runtime.house.clock.now_ms()
-    Backups(root).add(Made("feedfacefeedface", str(root / "x.tar.gz"), now, 1, 1, 1, False, False))
-    Backups(root).add(Made("0ldest0000000000", str(root / "y.tar.gz"), 1000, 1, 1, 1, False, False))
+    now = runtime.services.clock.now_ms()
+    Backups(root).add(BackupReport("feedfacefeedface", str(root / "x.tar.gz"), now, 1, 1, 1, False, False))
+    Backups(root).add(BackupReport("0ldest0000000000", str(root / "y.tar.gz"), 1000, 1, 1, 1, False, False))
     report = await forget(runtime, query=CANARY, apply=True)
     told = [spot.where for spot in report.remains]
     assert any(where.startswith("git history of the workspace of main") for where in told)
@@ -254,7 +253,7 @@ async def test_a_file_of_work_is_named_and_rewritten_when_asked(runtime: Runtime
 async def test_transcripts_are_still_append_only_for_everybody_else(runtime: Runtime, workspace: Path) -> None:
     await say(runtime, f"remember {CANARY}")
     await forget(runtime, query=CANARY, apply=True)
-    with apsw.Connection(str(runtime.house.home.root / "home.sqlite")) as other:
+    with apsw.Connection(str(runtime.services.home.root / "home.sqlite")) as other:
         for change in ("UPDATE entries SET payload = '{}'", "UPDATE entries SET id = 'x'", "DELETE FROM entries"):
             with pytest.raises(apsw.ConstraintError, match="append-only"):
                 other.execute(change)
@@ -274,4 +273,4 @@ async def test_only_the_agent_that_was_named_forgets(runtime: Runtime, workspace
         await forget(runtime, query=CANARY, agent="nobody", apply=True)
     report = await forget(runtime, query=CANARY, agent="main", apply=True)
     assert report.sessions == (str(MAIN),)
-    assert os.environ.get("PALINURUS_HOME") != str(runtime.house.home.root) or report.applied
+    assert os.environ.get("PALINURUS_HOME") != str(runtime.services.home.root) or report.applied

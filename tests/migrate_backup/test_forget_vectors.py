@@ -11,13 +11,12 @@ import apsw
 import pytest
 
 from palinurus.config.home import Home
+from palinurus.extensions.forget.operations import Forget, forget
+from palinurus.memory.embedders import embedded as wired
 from palinurus.memory.question import Question
-from palinurus.operations.forget import forgotten
-from palinurus.operations.forgetting import Forget
-from palinurus.storage.memory_vectors import pack
+from palinurus.memory.vectors import pack
+from palinurus.runtime.runtime import Runtime
 from palinurus.testing.embedder import HashingEmbedder, vector_of
-from palinurus.wiring import memory as wired
-from palinurus.wiring.runtime import Runtime
 
 CANARY = "The spare key of the shed lies under the zanzibar pot."
 OTHER = "The boat in the harbour is called Aster."
@@ -48,7 +47,7 @@ async def embedder(monkeypatch: pytest.MonkeyPatch) -> Gated:
 
 
 @pytest.fixture
-async def house(home: Home, embedder: Gated) -> AsyncIterator[Runtime]:
+async def services(home: Home, embedder: Gated) -> AsyncIterator[Runtime]:
     runtime = Runtime(home, dict(os.environ))
     try:
         yield runtime
@@ -61,7 +60,7 @@ def written(workspace: Path) -> None:
 
 
 def index_of(runtime: Runtime) -> Path:
-    return runtime.house.home.root / "derived" / "memory" / "main.sqlite"
+    return runtime.services.home.root / "derived" / "memory" / "main.sqlite"
 
 
 def bytes_of(path: Path) -> bytes:
@@ -79,40 +78,40 @@ def counted(path: Path) -> tuple[int, int]:
 
 async def nearest(runtime: Runtime) -> list[str]:
     """What is found by words that stand nowhere but in the vector."""
-    answer = await runtime.house.memory("main").search(Question("zanzibar pot shed spare key"))
+    answer = await runtime.services.memory("main").search(Question("zanzibar pot shed spare key"))
     return [each.snippet for each in answer.results]
 
 
 async def test_the_vector_its_signs_and_the_cached_one_are_gone(
-    house: Runtime, workspace: Path, embedder: Gated
+    services: Runtime, workspace: Path, embedder: Gated
 ) -> None:
     written(workspace)
-    memory, path = house.house.memory("main"), index_of(house)
+    memory, path = services.services.memory("main"), index_of(services)
     await memory.sync()
     meaning = next(text for texts in embedder.asked for text in texts if "zanzibar" in text)
     kept = next(text for texts in embedder.asked for text in texts if "Aster" in text)
     vectors, signs = counted(path)
     assert vectors == signs > 1
     assert pack(vector_of(meaning, DIMENSIONS), DIMENSIONS) in bytes_of(path)
-    assert any("zanzibar" in snippet for snippet in await nearest(house))
-    report = await forgotten(house.house, Forget(query="ZANZIBAR pot", apply=True))
+    assert any("zanzibar" in snippet for snippet in await nearest(services))
+    report = await forget(services.services, Forget(query="ZANZIBAR pot", apply=True))
     assert report.remains == ()
     assert [probe for probe in report.probes if probe.found] == []
     assert pack(vector_of(meaning, DIMENSIONS), DIMENSIONS) not in bytes_of(path)
     assert pack(vector_of(kept, DIMENSIONS), DIMENSIONS) in bytes_of(path)
     assert counted(path) == (vectors - 1, signs - 1)
-    assert not any("zanzibar" in snippet for snippet in await nearest(house))
+    assert not any("zanzibar" in snippet for snippet in await nearest(services))
 
 
 async def test_a_vector_that_was_being_made_meanwhile_is_not_kept(
-    house: Runtime, workspace: Path, embedder: Gated
+    services: Runtime, workspace: Path, embedder: Gated
 ) -> None:
     written(workspace)
-    memory, path = house.house.memory("main"), index_of(house)
+    memory, path = services.services.memory("main"), index_of(services)
     embedder.gate = asyncio.Event()
     filling = asyncio.create_task(memory.sync())
     await asyncio.wait_for(embedder.at_the_gate.wait(), 10)  # the words were read out of the index
-    report = await forgotten(house.house, Forget(query="zanzibar pot", apply=True))
+    report = await forget(services.services, Forget(query="zanzibar pot", apply=True))
     assert report.remains == ()
     embedder.gate.set()  # and now their vector comes
     await asyncio.wait_for(filling, 10)

@@ -19,9 +19,7 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from palinurus.migrate.forgetting.folding import fold
-from palinurus.migrate.forgetting.words import STRUCTURE, Words, forget_in_json
-from palinurus.sessions.forgotten import TOMBSTONE
+from palinurus.domain.words import STRUCTURE, TOMBSTONE, Words, fold, forget_in_json
 from palinurus.sessions.transcript import (
     Broken,
     CompactionEntry,

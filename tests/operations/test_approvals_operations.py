@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from palinurus.config.handling import ExecSettings
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotConfirmed, NotFound
+from palinurus.domain.events import Invocation, Plan
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.plan import Invocation, Plan
-from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
 from palinurus.ledger.audit import AuditEvent
 from palinurus.operations.approvals import (
     OPERATIONS,
@@ -29,7 +28,8 @@ from palinurus.operations.approvals import (
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.harness import Harness
 from palinurus.tools.approvals.approval import Approval
-from palinurus.tools.grants.grants import words
+from palinurus.tools.grants import rule_text
+from palinurus.tools.settings import ExecSettings
 
 WAIT = 30.0
 
@@ -49,7 +49,7 @@ class Desk:
 
     def __init__(self, pal: Harness, home: Home) -> None:
         self.pal = pal
-        self.call = LocalCaller(pal.house(home)).call
+        self.call = LocalCaller(pal.services(home)).call
         self.tasks: list[asyncio.Task[Approval]] = []
 
     async def asks(self, line: str, plan: Plan | None = None) -> str:
@@ -60,7 +60,7 @@ class Desk:
 
         before = {each.id for each in await self.pal.approvals.pending()}
         asking = ToolRun(SessionKey.main(), "run-1", True)
-        prepared = Prepared(plan or command(line), run)
+        prepared = PreparedCall(plan or command(line), run)
         self.tasks.append(asyncio.create_task(self.pal.approvals.ask(asking, prepared, "not on the allowlist")))
         async with asyncio.timeout(WAIT):
             while not (fresh := {each.id for each in await self.pal.approvals.pending()} - before):
@@ -135,7 +135,7 @@ async def test_always_by_a_wider_rule_gives_that_rule(desk: Desk) -> None:
         answer_approval, answer_approval.params(asked, "allow-always", rule="cat notes/*.md", days=7)
     )
     (grant,) = answered.grants
-    assert words(grant) == "cat notes/*.md"
+    assert rule_text(grant) == "cat notes/*.md"
     assert grant.expires_at == desk.pal.clock.now_ms() + 7 * 24 * 3600 * 1000
     assert (await desk.call(list_grants, list_grants.params())).grants == (grant,)
 
@@ -174,7 +174,7 @@ async def test_a_rule_that_destroys_by_itself_needs_a_second_yes(desk: Desk) -> 
 
 async def test_a_rule_that_does_not_fit_decides_nothing(desk: Desk) -> None:
     asked = await desk.asks("cat a")
-    with pytest.raises(BadRequest, match="does not fit"):
+    with pytest.raises(BadRequest, match="does not match"):
         await desk.call(answer_approval, answer_approval.params(asked, "allow-always", rule="ls *"))
     assert [each.id for each in (await desk.call(list_approvals, list_approvals.params())).pending] == [asked]
 
@@ -223,7 +223,7 @@ async def test_a_grant_that_has_expired_is_no_longer_listed(desk: Desk) -> None:
         (make_grant.params("cat a | sh"), "one command"),
         (make_grant.params("ca* x"), "first word"),
         (make_grant.params("./cat x"), "first word"),
-        (make_grant.params("cat x", days=-1), "cannot last"),
+        (make_grant.params("cat x", days=-1), "not a valid period"),
         (make_grant.params("cat x", scope="session"), "needs its key"),
         (make_grant.params(examples=("cat 'x",)), "not a command"),
     ],

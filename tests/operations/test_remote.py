@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from palinurus.config.home import Home
 from palinurus.dispatch.runs import Run
@@ -17,16 +18,15 @@ from palinurus.domain.errors import BadRequest, HolderLost, HolderRefused, Unkno
 from palinurus.domain.events import AssistantDelta
 from palinurus.domain.keys import SessionKey
 from palinurus.operations import remote
-from palinurus.operations.agents import EVENTS, SUBMIT, WAIT, Follow, Wait
-from palinurus.operations.remote import PROTOCOL, Hello, Identity, RemoteCaller, Server
+from palinurus.operations.remote import PROTOCOL, Hello, HomeIdentity, RemoteCaller, Server
+from palinurus.operations.runs import FollowRun, WaitForRun, follow_run, submit_message, wait_for_run
 from palinurus.operations.sessions import list_sessions
-from palinurus.operations.table import Operation
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
+from palinurus.runtime.table import TABLE
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider
-from palinurus.wiring.runtime import TABLE
 
-OURS = Hello(Identity("/home/palinurus.json", ""), 4711, "pal chat")
+OURS = Hello(HomeIdentity("/home/palinurus.json", ""), 4711, "pal chat")
 
 
 class Waiting(ScriptedProvider):
@@ -38,7 +38,7 @@ class Waiting(ScriptedProvider):
 
 @pytest.fixture
 async def server(pal: Harness, home: Home) -> AsyncIterator[Server]:
-    listening = Server(pal.house(home), TABLE, OURS)
+    listening = Server(pal.services(home), TABLE, OURS)
     yield listening
     await asyncio.wait_for(listening.close(), 30)
 
@@ -62,9 +62,12 @@ async def test_a_socket_that_a_dead_process_left_behind_is_replaced(server: Serv
 @pytest.mark.parametrize(
     ("theirs", "why"),
     [
-        (Hello(Identity("/other.json", ""), 1, "pal"), r"it uses the config .*palinurus\.json, you asked for /other"),
         (
-            Hello(Identity(OURS.identity.config, "/w"), 1, "pal"),
+            Hello(HomeIdentity("/other.json", ""), 1, "pal"),
+            r"it uses the config .*palinurus\.json, you asked for /other",
+        ),
+        (
+            Hello(HomeIdentity(OURS.identity.config, "/w"), 1, "pal"),
             "it uses the workspace of its config, you asked for /w",
         ),
         (Hello(OURS.identity, 1, "pal", protocol=PROTOCOL + 1), "another release of pal"),
@@ -116,7 +119,7 @@ async def test_a_holder_that_says_nothing_is_lost_in_time(tmp_path: Path) -> Non
 
 async def test_an_operation_of_another_release_is_unknown(path: Path) -> None:
     caller = await RemoteCaller.connect(path, OURS)
-    future = Operation("sessions.dream", list_sessions.params, list_sessions.params, "read", list_sessions.handler)  # type: ignore[arg-type]
+    future = replace(list_sessions, name="sessions.dream")
     with pytest.raises(UnknownOperation, match=r"sessions\.dream"):
         await asyncio.wait_for(caller.call(future, list_sessions.params()), 30)
     await caller.close()
@@ -124,9 +127,10 @@ async def test_an_operation_of_another_release_is_unknown(path: Path) -> None:
 
 async def test_parameters_of_the_wrong_shape_are_a_bad_request(path: Path) -> None:
     caller = await RemoteCaller.connect(path, OURS)
-    crooked = Operation(list_sessions.name, Wait, list_sessions.result, "read", list_sessions.handler)  # type: ignore[arg-type]
-    wrong = Operation("agent.wait", list_sessions.params, list_sessions.result, "read", list_sessions.handler)
-    assert (await asyncio.wait_for(caller.call(crooked, Wait("x")), 30)).sessions == ()  # unknown fields do no harm
+    crooked = replace(wait_for_run, name=list_sessions.name)
+    wrong = replace(list_sessions, name="agent.wait")
+    with pytest.raises(BadRequest, match="there is no parameter 'run_id'"):
+        await asyncio.wait_for(caller.call(crooked, WaitForRun("x")), 30)
     with pytest.raises(BadRequest, match="run_id"):
         await asyncio.wait_for(caller.call(wrong, list_sessions.params()), 30)
     await caller.close()
@@ -137,10 +141,10 @@ async def test_a_holder_that_goes_away_in_mid_call_is_lost_for_everybody_who_wai
 ) -> None:
     pal.model = Waiting()
     caller = await RemoteCaller.connect(path, OURS)
-    accepted = await caller.call(SUBMIT, Inbound("hi", "k"))
-    followed = caller.follow(EVENTS, Follow(accepted.run_id))
+    accepted = await caller.call(submit_message, Inbound("hi", "k"))
+    followed = caller.follow(follow_run, FollowRun(accepted.run_id))
     assert await anext(followed)
-    waiting = asyncio.create_task(caller.call(WAIT, Wait(accepted.run_id)))
+    waiting = asyncio.create_task(caller.call(wait_for_run, WaitForRun(accepted.run_id)))
     await asyncio.sleep(0)
     await asyncio.wait_for(server.close(), 30)
     with pytest.raises(HolderLost):
@@ -196,8 +200,8 @@ async def test_a_client_that_leaves_takes_its_waits_along_and_not_its_runs(
 ) -> None:
     pal.model = Waiting()
     caller = await RemoteCaller.connect(path, OURS)
-    accepted = await caller.call(SUBMIT, Inbound("hi", "k"))
-    waiting = asyncio.create_task(caller.call(WAIT, Wait(accepted.run_id)))
+    accepted = await caller.call(submit_message, Inbound("hi", "k"))
+    waiting = asyncio.create_task(caller.call(wait_for_run, WaitForRun(accepted.run_id)))
     await asyncio.sleep(0)
     await caller.close()
     await asyncio.wait([waiting], timeout=5)
@@ -212,7 +216,7 @@ async def test_a_client_that_goes_away_in_the_middle_of_a_feed_is_no_news(
 ) -> None:
     run = pal.dispatcher.runs.add(Run("a-run", SessionKey.main(), 0))
     caller = await RemoteCaller.connect(path, OURS)
-    followed = caller.follow(EVENTS, Follow("a-run"))
+    followed = caller.follow(follow_run, FollowRun("a-run"))
     await asyncio.wait_for(anext(followed), 30)
     await caller.close()
     for _ in range(200):  # more than the socket's buffer holds

@@ -13,7 +13,7 @@ from palinurus.testing.harness import Harness
 
 
 async def test_a_session_that_nobody_has_spoken_in_stands_at_nought(pal: Harness, home: Home) -> None:
-    standing = await LocalCaller(pal.house(home)).call(
+    standing = await LocalCaller(pal.services(home)).call(
         show_session_status, show_session_status.params("agent:main:explicit:new")
     )
     assert (standing.context_tokens, standing.cost, standing.unpriced) == (0, 0.0, 0)
@@ -25,7 +25,7 @@ async def test_a_session_that_was_spoken_in_tells_its_tokens_and_calls(pal: Harn
     pal.model.says("Hello.", "Hello to you.")
     await pal.hears("hi")
     await pal.hears("hi", key="agent:main:direct:alice")
-    caller = LocalCaller(pal.house(home))
+    caller = LocalCaller(pal.services(home))
     standing = await caller.call(show_session_status, show_session_status.params())
     assert standing.session_key == "agent:main:main"
     assert standing.context_tokens > 0
@@ -36,7 +36,7 @@ async def test_a_session_that_was_spoken_in_tells_its_tokens_and_calls(pal: Harn
 
 async def test_an_agent_that_is_none_has_no_standing(pal: Harness, home: Home) -> None:
     with pytest.raises(NotFound, match="there is no agent 'ghost'"):
-        await LocalCaller(pal.house(home)).call(show_session_status, show_session_status.params("agent:ghost:main"))
+        await LocalCaller(pal.services(home)).call(show_session_status, show_session_status.params("agent:ghost:main"))
 
 
 async def test_only_the_last_entries_of_a_session_are_shown_when_so_many_are_asked_for(
@@ -45,7 +45,7 @@ async def test_only_the_last_entries_of_a_session_are_shown_when_so_many_are_ask
     pal.model.says("one", "two")
     await pal.hears("first")
     await pal.hears("second")
-    caller = LocalCaller(pal.house(home))
+    caller = LocalCaller(pal.services(home))
     whole = (await caller.call(show_session, show_session.params("agent:main:main"))).entries
     assert (await caller.call(show_session, show_session.params("agent:main:main", last=2))).entries == whole[-2:]
     assert (await caller.call(show_session, show_session.params("agent:main:main", last=10_000))).entries == whole

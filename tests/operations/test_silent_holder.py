@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from palinurus.domain.errors import HolderLost
-from palinurus.operations.agents import WAIT, Wait
-from palinurus.operations.remote import Hello, Identity, RemoteCaller
+from palinurus.operations.remote import Hello, HomeIdentity, RemoteCaller
+from palinurus.operations.runs import WaitForRun, wait_for_run
 
-HELLO = Hello(Identity("config", ""), 1, "pal test")
+HELLO = Hello(HomeIdentity("config", ""), 1, "pal test")
 
 
 class FakeHolder:
@@ -52,13 +52,13 @@ class FakeHolder:
 async def test_a_caller_of_a_holder_that_says_nothing_any_more_is_told_that_it_is_lost(tmp_path: Path) -> None:
     async with FakeHolder(answers_pings=False).caller(tmp_path / "s") as caller:
         with pytest.raises(HolderLost):
-            await asyncio.wait_for(caller.call(WAIT, Wait("run")), 5)
+            await asyncio.wait_for(caller.call(wait_for_run, WaitForRun("run")), 5)
 
 
 async def test_a_holder_that_answers_pings_may_take_its_time(tmp_path: Path) -> None:
     holder = FakeHolder(answers_pings=True)
     async with holder.caller(tmp_path / "s") as caller:
-        waiting = asyncio.create_task(caller.call(WAIT, Wait("run")))
+        waiting = asyncio.create_task(caller.call(wait_for_run, WaitForRun("run")))
         await asyncio.wait_for(holder.pinged_often.wait(), 5)
         assert not waiting.done()
         waiting.cancel()

@@ -12,13 +12,13 @@ from palinurus.domain.errors import NotFound
 from palinurus.operations.table import LocalCaller
 from palinurus.operations.tools import explain_tool, list_tools
 from palinurus.testing.harness import Harness
-from palinurus.tools.policy.decide import Policy, Rules
+from palinurus.tools.policy import Policy, Rules
 
 GROUP = "agent:main:telegram:group:-100"
 
 
 def door(workspace: Path, home: Home, policy: Policy) -> LocalCaller:
-    return LocalCaller(Harness(workspace, policy=policy).house(home))
+    return LocalCaller(Harness(workspace, policy=policy).services(home))
 
 
 async def test_every_tool_is_listed_with_its_group_and_what_decided(workspace: Path, home: Home) -> None:
@@ -45,7 +45,7 @@ async def test_the_model_is_the_session_s_last_unless_one_is_named(workspace: Pa
     async with Harness(workspace, policy=Policy(by_provider={"other": Rules(deny=("read",))})) as pal:
         pal.model.says("Hello.")
         await pal.hears("hi")
-        caller = LocalCaller(pal.house(home))
+        caller = LocalCaller(pal.services(home))
         told = await caller.call(explain_tool, explain_tool.params("read"))
         assert told.model.endswith("/model-1")
         assert told.verdict.allowed

@@ -26,12 +26,10 @@ from palinurus.domain.messages import (
 )
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone
-from palinurus.providers.wires.anthropic import AnthropicProvider
-from palinurus.providers.wires.anthropic_reply import AnthropicReply
-from palinurus.providers.wires.anthropic_wire import WIRE, to_anthropic
+from palinurus.providers.wires.anthropic import AnthropicProvider, AnthropicReply
+from palinurus.providers.wires.anthropic_request import WIRE, to_anthropic
 from palinurus.providers.wires.failures import Call
-from palinurus.providers.wires.reply import Gathered
-from palinurus.testing.wire import Calls, Says, WireServer
+from support.wire import Calls, Says, WireServer
 
 NOW = 1_794_700_800_000
 MODEL = "claude-sonnet-5-5"
@@ -226,7 +224,7 @@ def test_a_turn_that_another_model_began_goes_on_without_a_budget() -> None:
     assert "thinking" in body(*foreign, said(Text("done")), UserMessage("next"), model=old, thinking="low")
 
 
-def gathered(*events: dict[str, Any]) -> Gathered:
+def gathered(*events: dict[str, Any]) -> AssistantMessage:
     reply = AnthropicReply(Call("anthropic/m"))
     for event in events:
         reply.add(msgspec.json.encode(event))
@@ -248,7 +246,7 @@ START = {"type": "message_start", "message": {"usage": {"input_tokens": 9, "cach
     ],
 )
 def test_every_stop_reason_has_a_meaning(reason: str, stop: str) -> None:
-    assert gathered(START, *ending(reason)).stop == stop
+    assert gathered(START, *ending(reason)).stop_reason == stop
 
 
 def test_a_refusal_is_a_failure_of_its_own_kind() -> None:

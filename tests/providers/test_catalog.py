@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from palinurus.config.schema import Config, parse_config
+from palinurus.config.config import Config
 from palinurus.domain.errors import ConfigError
 from palinurus.domain.messages import Usage
-from palinurus.providers.catalog import Catalog, catalog_of, cost_of
+from palinurus.providers.catalog import ALIASES, OFFERS, Catalog, Price, catalog_of, cost_of
 from palinurus.providers.choose import KNOWN
-from palinurus.providers.offers import ALIASES, OFFERS, Price
 from palinurus.providers.provider import ModelRef
 
 A_MILLION = Usage(input=1_000_000, output=1_000_000, cache_read=1_000_000, cache_write=1_000_000)
 
 
 def config(**sections: Any) -> Config:
-    return parse_config(json.dumps(sections).encode())
+    return Config(sections)
 
 
 def one_model(**fields: Any) -> Config:
@@ -61,7 +59,7 @@ def test_a_model_is_found_by_its_name_split_at_the_first_slash_or_by_a_short_nam
 
 @pytest.mark.parametrize("text", ["", "nobody", "/gpt-5", "openai/"])
 def test_what_is_neither_a_short_name_nor_provider_and_model_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no model"):
+    with pytest.raises(ConfigError, match="is not a model"):
         Catalog().resolve(text)
 
 

@@ -9,10 +9,9 @@ import time
 import pytest
 
 from palinurus.domain.errors import ConfigError
-from palinurus.providers.choose import KNOWN, KnownProvider, choose_model
-from palinurus.providers.loopback import list_models
+from palinurus.providers.choose import KNOWN, KnownProvider, choose_model, list_models
 from palinurus.providers.provider import ModelRef
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 OLLAMA, LMSTUDIO = "http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"
 

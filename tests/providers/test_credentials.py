@@ -13,10 +13,8 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.config.load import load_text
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound, StorageError
-from palinurus.providers.keys.credential_file import CredentialFile
-from palinurus.providers.keys.credentials import Credentials, gather_credentials
-from palinurus.providers.keys.keychain import read_keychain, write_keychain
-from palinurus.providers.keys.sealed import PASSPHRASE_ENV
+from palinurus.providers.keys.credential_file import PASSPHRASE_ENV, CredentialFile
+from palinurus.providers.keys.credentials import Credentials, gather_credentials, read_keychain, write_keychain
 
 VARIABLES = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 KEY = {"type": "api_key", "provider": "openai", "key": "key-from-the-file"}
@@ -94,9 +92,9 @@ def test_openclaws_three_kinds_of_profiles_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profile", "said"),
     [
-        ({"type": "magic", "provider": "openai"}, "no type that we know"),
-        ({"type": "api_key", "provider": "openai"}, "not to be found"),
-        ({"type": "api_key", "provider": "openai", "keyRef": {"source": "moon", "id": "x"}}, "do not know"),
+        ({"type": "magic", "provider": "openai"}, "unknown type"),
+        ({"type": "api_key", "provider": "openai"}, "its key was not found"),
+        ({"type": "api_key", "provider": "openai", "keyRef": {"source": "moon", "id": "x"}}, "unknown kind of key"),
         ({"type": "api_key", "provider": "openai", "keyRef": {"source": "exec", "id": "x"}}, "cannot be read here"),
     ],
 )
@@ -181,7 +179,7 @@ class TestSealed:
             "openai:home",
         }
 
-    @pytest.mark.parametrize(("passphrase", "said"), [("wrong", "does not open"), ("", "is sealed")])
+    @pytest.mark.parametrize(("passphrase", "said"), [("wrong", "does not open"), ("", "is encrypted")])
     def test_a_wrong_or_missing_passphrase_is_one_clear_line(self, tmp_path: Path, passphrase: str, said: str) -> None:
         CredentialFile(tmp_path / "credentials.json", "open sesame").add("openai:work", KEY)
         with pytest.raises(ConfigError, match=said) as caught:

@@ -29,12 +29,9 @@ from palinurus.domain.messages import (
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone
 from palinurus.providers.wires.failures import Call
-from palinurus.providers.wires.google import GoogleProvider
-from palinurus.providers.wires.google_reply import GoogleReply
-from palinurus.providers.wires.google_schema import KEPT, to_google_schema
-from palinurus.providers.wires.google_wire import UNSIGNED, WIRE, to_google
-from palinurus.providers.wires.reply import Gathered
-from palinurus.testing.wire import Calls, Says, WireServer
+from palinurus.providers.wires.google import GoogleProvider, GoogleReply
+from palinurus.providers.wires.google_request import KEPT, UNSIGNED, WIRE, to_google, to_google_schema
+from support.wire import Calls, Says, WireServer
 
 NOW = 1_794_700_800_000
 MODEL = "gemini-3.8-flash"
@@ -233,7 +230,7 @@ def test_whatever_a_stranger_calls_a_schema_only_known_words_are_left(schema: di
     assert set(to_google_schema(schema)) <= KEPT
 
 
-def gathered(*chunks: dict[str, Any]) -> Gathered:
+def gathered(*chunks: dict[str, Any]) -> AssistantMessage:
     reply = GoogleReply(Call("google/m"))
     for chunk in chunks:
         reply.add(msgspec.json.encode(chunk))
@@ -260,7 +257,7 @@ def test_a_finish_reason_that_is_no_good_end_is_a_failure_of_its_kind(reason: st
 
 @pytest.mark.parametrize(("reason", "stop"), [("STOP", "stop"), ("MAX_TOKENS", "length")])
 def test_a_good_end_says_whether_the_limit_was_reached(reason: str, stop: str) -> None:
-    assert gathered(chunk({"text": "x"}, finishReason=reason)).stop == stop
+    assert gathered(chunk({"text": "x"}, finishReason=reason)).stop_reason == stop
 
 
 def test_a_prompt_that_was_blocked_is_a_refusal_that_names_the_reason() -> None:

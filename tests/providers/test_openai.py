@@ -29,11 +29,9 @@ from palinurus.providers.provider import (
     ThinkingTextDelta,
 )
 from palinurus.providers.wires.failures import Call
-from palinurus.providers.wires.openai import OpenAIProvider
-from palinurus.providers.wires.openai_reply import OpenAIReply
-from palinurus.providers.wires.reply import as_message
-from palinurus.providers.wires.sse import parser_for
-from palinurus.testing.wire import (
+from palinurus.providers.wires.http import parser_for
+from palinurus.providers.wires.openai import OpenAIProvider, OpenAIReply
+from support.wire import (
     Answers,
     Behaviour,
     Calls,
@@ -274,7 +272,7 @@ def gathered(data: bytes, cuts: list[int]) -> tuple[list[ReplyEvent], AssistantM
     parser = parser_for(pieces[0])
     payloads = [payload for piece in pieces for payload in parser.feed(piece)] + parser.close()
     events = [event for payload in payloads for event in reply.add(payload)]
-    return events, as_message(reply.finish(now_ms=NOW), provider="test", model="m", wire="w", now_ms=NOW)
+    return events, reply.finish(now_ms=NOW)
 
 
 def sse(*deltas: dict[str, Any], finish: str = "tool_calls") -> bytes:

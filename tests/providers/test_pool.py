@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from palinurus.providers.keys.credentials import Credential
+from palinurus.providers.keys.credential_file import Credential
 from palinurus.providers.keys.pool import CredentialPool
 from palinurus.testing.clock import FakeClock
 

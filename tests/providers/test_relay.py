@@ -9,21 +9,20 @@ import pytest
 
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text
-from palinurus.providers.failover import ATTEMPTS, COOLDOWNS, LONGEST_REST, RULES, decide
-from palinurus.providers.keys.credentials import Credential
-from palinurus.providers.keys.pool import CredentialPool
+from palinurus.providers.failover import ATTEMPTS, COOLDOWNS, RULES, FailoverProvider, ModelCandidate, decide
+from palinurus.providers.keys.credential_file import Credential
+from palinurus.providers.keys.pool import LONGEST_REST, CredentialPool
 from palinurus.providers.provider import (
     Head,
     ModelRef,
     ModelRequest,
-    Notice,
     Provider,
     ReplyDone,
     ReplyEvent,
     ReplyFailed,
+    ReplyNotice,
     TextDelta,
 )
-from palinurus.providers.relay import Candidate, FailoverProvider
 from palinurus.testing.clock import FakeClock
 
 REQUEST = ModelRequest("one", Head("be brief"), ())
@@ -39,7 +38,7 @@ class World:
         self.asked: list[str] = []
         self.slept: list[float] = []
 
-    def candidate(self, ref: str, *names: str) -> Candidate:
+    def candidate(self, ref: str, *names: str) -> ModelCandidate:
         parsed = ModelRef.parse(ref)
         keys = tuple(
             Credential(
@@ -47,9 +46,9 @@ class World:
             )
             for name in names
         )
-        return Candidate(parsed, lambda credential: Scripted(self, parsed, credential), keys)
+        return ModelCandidate(parsed, lambda credential: Scripted(self, parsed, credential), keys)
 
-    def relay(self, *candidates: Candidate) -> FailoverProvider:
+    def relay(self, *candidates: ModelCandidate) -> FailoverProvider:
         return FailoverProvider(candidates, self.pool, sleep=self.sleep, dice=lambda: 0.0, redact=hide)
 
     async def sleep(self, seconds: float) -> None:
@@ -114,8 +113,8 @@ def error(found: list[ReplyEvent]) -> ProviderError:
     return found[-1].error
 
 
-def notices(found: list[ReplyEvent]) -> list[Notice]:
-    return [event for event in found if isinstance(event, Notice)]
+def notices(found: list[ReplyEvent]) -> list[ReplyNotice]:
+    return [event for event in found if isinstance(event, ReplyNotice)]
 
 
 @pytest.fixture
@@ -315,9 +314,9 @@ async def test_every_model_is_sent_the_same_head_and_messages(world: World) -> N
             async for event in super().stream(request):
                 yield event
 
-    def recorded(ref: str) -> Candidate:
+    def recorded(ref: str) -> ModelCandidate:
         parsed = ModelRef.parse(ref)
-        return Candidate(parsed, lambda credential: Recorder(world, parsed, credential))
+        return ModelCandidate(parsed, lambda credential: Recorder(world, parsed, credential))
 
     world.fails("openai/one", Failure.BAD_REQUEST)
     await events(world.relay(recorded("openai/one"), recorded("groq/two")))
@@ -333,7 +332,7 @@ async def test_a_stream_that_ends_without_a_word_is_a_failure_like_another(world
             yield
 
     parsed = ModelRef.parse("openai/one")
-    mute = Candidate(parsed, lambda credential: Mute(world, parsed, credential))
+    mute = ModelCandidate(parsed, lambda credential: Mute(world, parsed, credential))
     found = await events(world.relay(mute, world.candidate("groq/two")))
     assert answer(found).provider == "groq"
 

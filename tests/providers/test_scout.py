@@ -12,11 +12,9 @@ import pytest
 from palinurus.domain.messages import AssistantMessage, ContextNote, Message, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone, TextDelta
-from palinurus.providers.scout.intents import Call, understand
-from palinurus.providers.scout.scout import NO_MODEL, Scout, respond
+from palinurus.providers.scout.scout import NO_MODEL, Call, Scout, respond
 
 ALL = ("memory_write", "memory_search", "memory_get", "ls", "read")
-WITHOUT_MEMORY = ("note", "grep", "ls", "read")
 EARLIER: tuple[Message, ...] = (UserMessage("hi"), AssistantMessage(()))
 MONDAY = date(2026, 11, 16)
 
@@ -134,35 +132,6 @@ def test_what_is_known_about_the_person_is_read_from_their_own_files_and_the_new
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern"),
-    [
-        ("what colour is my bicycle?", r"\bcolor|\bcolour|\bbicycl|\bbik"),
-        ("do you remember my dog's name?", r"\bdog|\bnam"),
-        ("notes about C++ and (brackets)", r"\bbracket"),
-        ("我的自行车是什么颜色", "自行|行车|颜色"),
-        ("강아지 이름", "강아|아지|이름"),
-    ],
-)
-def test_without_memory_search_a_question_becomes_a_grep_for_its_content_words(text: str, pattern: str) -> None:
-    assert calls(text, WITHOUT_MEMORY) == (Call("grep", {"pattern": pattern, "max": 200}),)
-
-
-def test_without_memory_search_a_question_about_a_day_reads_its_note() -> None:
-    path = {"path": "memory/2026-11-15.md"}
-    assert calls("what did I do yesterday?", WITHOUT_MEMORY) == (Call("read", path),)
-    assert "swam" in answer("what did I do yesterday?", "read", "1| - swam", tools=WITHOUT_MEMORY)
-
-
-def test_without_memory_write_a_note_is_a_note() -> None:
-    assert calls("remember that x", WITHOUT_MEMORY) == (Call("note", {"text": "x"}),)
-
-
-def test_a_very_long_question_makes_a_pattern_that_the_tool_accepts() -> None:
-    intent = understand(" ".join(f"word{number}" for number in range(500)), WITHOUT_MEMORY, MONDAY)
-    assert 100 < len(intent.calls[0].arguments["pattern"]) <= 480
-
-
-@pytest.mark.parametrize(
     "text",
     ["what " * 9_000, "read " + "/a" * 60_000 + " x", "と" * 60_000, "remember" + " " * 60_000 + "?",
      "please " * 20_000, "yesterday " * 20_000, "list files in" + "\n" * 60_000, "关于" * 50_000,
@@ -172,43 +141,15 @@ def test_a_text_of_any_length_is_understood_in_a_moment(
     text: str, cpu_limit: Callable[[float], AbstractContextManager[None]]
 ) -> None:
     with cpu_limit(2):
-        understand(text, ALL, MONDAY)
+        respond(request(UserMessage(text)), MONDAY)
 
 
-@pytest.mark.parametrize("tool", ["memory_write", "note"])
-def test_a_note_is_confirmed_with_its_place_and_its_stored_words(tool: str) -> None:
-    said = answer("remember that x", tool, "noted in memory/2026-11-15.md#L3: - my bicycle is green")
+def test_a_note_is_confirmed_with_its_place_and_its_stored_words() -> None:
+    said = answer("remember that x", "memory_write", "noted in memory/2026-11-15.md#L3: - my bicycle is green")
     assert said == "Noted in memory/2026-11-15.md#L3: my bicycle is green"
 
 
-def test_a_grep_is_answered_by_quoting_the_line_with_its_place() -> None:
-    found = "memory/2026-11-15.md#L3: - my bicycle is green\nno remark"
-    said = answer("what colour is my bicycle?", "grep", found, tools=WITHOUT_MEMORY)
-    assert said == "From my notes:\n> my bicycle is green (memory/2026-11-15.md#L3)"
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        "no line in . matches '\\bbicycl'",
-        "",
-        "AGENTS.md#L3: a bicycle is kept in templates",  # templates know nothing of the person
-        "USER.md#L2: - Bicycle, colour:",  # an empty field answers nothing
-        "USER.md#L2: - **Colour of the house:**",
-        "memory/2026-11-15.md#L2: - bicyclist clubs",  # found by its beginning, but another word
-    ],
-)
-def test_what_grep_does_not_find_is_not_invented(found: str) -> None:
-    said = answer("what colour is my bicycle?", "grep", found, tools=WITHOUT_MEMORY)
-    assert said == "I find nothing about colour, bicycle in my notes."
-
-
-def test_a_grep_that_was_cut_short_says_so() -> None:
-    found = "memory/a.md#L1: my bicycle is green\n[more than 200 lines match: narrow the pattern or the path]"
-    assert "a rarer word" in answer("my bicycle?", "grep", found, tools=WITHOUT_MEMORY)
-
-
-@pytest.mark.parametrize("tool", [*ALL, "note", "grep"])
+@pytest.mark.parametrize("tool", ALL)
 def test_a_tool_that_fails_is_told_and_not_glossed_over(tool: str) -> None:
     said = answer("remember x", tool, "the disk\nis full", is_error=True)
     assert said.startswith("I could not ")
@@ -240,9 +181,8 @@ def test_help_names_only_what_the_offered_tools_can_do() -> None:
 
 
 def test_only_the_first_reply_of_a_conversation_explains_itself() -> None:
-    found = "memory/a.md#L1: tea is hot"
-    assert answer("tea?", "grep", found, earlier=(), tools=WITHOUT_MEMORY).endswith(NO_MODEL)
-    assert NO_MODEL not in answer("tea?", "grep", found, tools=WITHOUT_MEMORY)
+    assert answer("tea?", "memory_search", '{"results": []}', earlier=()).endswith(NO_MODEL)
+    assert NO_MODEL not in answer("tea?", "memory_search", '{"results": []}')
 
 
 def test_without_the_tool_it_says_that_it_cannot() -> None:

@@ -11,7 +11,7 @@ import pytest
 from palinurus.domain.messages import AssistantMessage, Message, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest
-from palinurus.providers.scout.remembered import MAX_QUOTE, units
+from palinurus.providers.scout.quotes import MAX_QUOTE, split_units
 from palinurus.providers.scout.scout import respond
 
 EARLIER: tuple[Message, ...] = (UserMessage("hi"), AssistantMessage(()))
@@ -87,11 +87,6 @@ def test_of_a_long_paragraph_the_sentence_that_answers_is_quoted() -> None:
 def test_a_high_score_alone_is_no_reason_to_quote() -> None:
     said = answer("when is Zebulon's birthday?", hit("memory/2026-11-15.md", 3, "- Anna's birthday is in May", 1.0))
     assert said == "I find nothing about zebulon, birthday in my notes."
-
-
-def test_what_only_speaks_of_the_same_is_told_as_such() -> None:
-    said = answer("what colour is my bicycle?", hit("MEMORY.md", 3, "my bicycle has a flat tyre"))
-    assert said == "I find no line that says it outright. The nearest:\n> my bicycle has a flat tyre (MEMORY.md#L3)"
 
 
 def test_a_heading_tells_whom_a_line_is_about() -> None:
@@ -205,7 +200,7 @@ def test_chinese_days_are_resolved() -> None:
 
 def test_list_items_headings_and_code_fences_part_a_text() -> None:
     text = "# Trip\n- one\n  more of one\n- two\n\n```\ncode\n```\nAnna: hello\nBob: hi"
-    assert [(line.number, line.last, line.words, line.around) for line in units("a.md", 10, text)] == [
+    assert [(line.number, line.last, line.words, line.heading) for line in split_units("a.md", 10, text)] == [
         (11, 12, "one more of one", "Trip"),
         (13, 0, "two", "Trip"),
         (16, 0, "code", "Trip"),

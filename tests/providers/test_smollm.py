@@ -11,10 +11,18 @@ import pytest
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.provider import Head, ModelRequest, Notice, ReplyDone, ReplyEvent, ReplyFailed, TextDelta
+from palinurus.providers.provider import Head, ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, ReplyNotice, TextDelta
 from palinurus.providers.scout.scout import SMALL_MODEL, Scout, respond
-from palinurus.providers.smollm.engine import Line, Spent
-from palinurus.providers.smollm.smollm import EXAMPLES, LABEL, MOST_BYTES, MOST_TOKENS, SmolLM, lines_of
+from palinurus.providers.smollm.smollm import (
+    EXAMPLES,
+    LABEL,
+    MOST_BYTES,
+    MOST_TOKENS,
+    ChatLine,
+    SmolLM,
+    Spent,
+    lines_of,
+)
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("note", "grep", "ls", "read"))
 OWN_LINES = 1 + 2 * len(EXAMPLES)
@@ -36,12 +44,12 @@ class FakeEngine:
         self.pieces = pieces
         self.fails = fails
         self.cut = cut
-        self.shown: list[Sequence[Line]] = []
+        self.shown: list[Sequence[ChatLine]] = []
         self.most = 0
         self.left_early = 0
         self.closed = 0
 
-    async def reply(self, lines: Sequence[Line], *, most: int, seed: int) -> AsyncGenerator[str | Spent]:
+    async def reply(self, lines: Sequence[ChatLine], *, most: int, seed: int) -> AsyncGenerator[str | Spent]:
         self.shown.append(lines)
         self.most = most
         finished = False
@@ -139,7 +147,7 @@ def test_what_it_is_shown_always_fits_its_window(text: str) -> None:
 
 
 def test_nothing_said_is_taken_for_a_greeting() -> None:
-    assert lines_of([])[-1] == lines_of([UserMessage("")])[-1] == Line("user", "Hello!")
+    assert lines_of([])[-1] == lines_of([UserMessage("")])[-1] == ChatLine("user", "Hello!")
 
 
 async def test_a_failure_of_the_engine_is_the_last_event_and_keeps_what_was_said() -> None:
@@ -228,7 +236,7 @@ async def test_when_the_small_model_fails_scout_answers_by_itself_and_says_why()
     request = asking(*EARLIER, UserMessage("hi"), model="scout")
     events = await heard(scout(FakeEngine("Hel", fails=True)), request)
     notice, done = events[-3], events[-1]
-    assert notice == Notice("the engine broke; scout answers by itself", discard=True)
+    assert notice == ReplyNotice("the engine broke; scout answers instead", discard=True)
     assert isinstance(done, ReplyDone)
     assert done.message.text == respond(request, date(2026, 11, 15))
     assert done.message.model == "scout"

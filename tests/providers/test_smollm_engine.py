@@ -10,35 +10,39 @@ from pathlib import Path
 
 import pytest
 
+from palinurus.domain import worker_program
 from palinurus.domain.errors import Failure, ProviderError
-from palinurus.providers.smollm.engine import Line, ProcessEngine, Spent
+from palinurus.providers.smollm.smollm import ChatLine, ProcessEngine, Spent
 
-# Speaks the worker's lines; what it is asked decides how it behaves.
-WORKER = """
-import json, os, sys
-def say(said):
-    print(json.dumps(said), flush=True)
-weights, folder = sys.argv[1:]
+# Speaks the worker's frames; what it is asked decides how it behaves.
+WORKER = f"""
+import json, os, struct, sys
+header = struct.Struct({worker_program.HEADER.format!r})
+def say(number, kind, body):
+    sys.stdout.buffer.write(header.pack(len(body), number, kind) + body.encode())
+    sys.stdout.buffer.flush()
+weights, context, folder = sys.argv[1:]
 assert os.listdir(folder) == []
 if weights.endswith("broken"):
-    say({"error": "no such weights"})
+    say(0, {worker_program.FAILED}, "no such weights")
     sys.exit(1)
 if weights.endswith("silent"):
     sys.stdin.read()
-say({"ready": True})
-for line in sys.stdin:
-    wanted = json.loads(line)
+say(0, {worker_program.DONE}, "")
+while head := sys.stdin.buffer.read(header.size):
+    size, number, kind = header.unpack(head)
+    wanted = json.loads(sys.stdin.buffer.read(size))
     asked = wanted["messages"][-1]["content"]
     if asked == "die":
         os.kill(os.getpid(), 9)
     if asked == "hang":
-        say({"text": "well"})
+        say(number, {worker_program.PIECE}, "well")
         sys.stdin.read()
     if asked == "environment":
-        say({"text": " ".join(sorted(os.environ))})
-    say({"text": "hello "})
-    say({"text": str(os.getpid())})
-    say({"done": {"input": 5, "output": wanted["most"], "cut": False}})
+        say(number, {worker_program.PIECE}, " ".join(sorted(os.environ)))
+    say(number, {worker_program.PIECE}, "hello ")
+    say(number, {worker_program.PIECE}, str(os.getpid()))
+    say(number, {worker_program.DONE}, json.dumps({{"input": 5, "output": wanted["most"], "cut": False}}))
 """
 
 Made = Callable[..., ProcessEngine]
@@ -51,7 +55,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Made]:
     made: list[ProcessEngine] = []
 
     def engine(weights: str = "good", **options: float) -> ProcessEngine:
-        made.append(ProcessEngine(program=program, find_weights=lambda: tmp_path / weights, **options))
+        made.append(ProcessEngine(program=(program,), find_weights=lambda: tmp_path / weights, **options))
         return made[-1]
 
     yield engine
@@ -61,7 +65,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Made]:
 
 async def said(engine: ProcessEngine, text: str = "hi") -> list[str | Spent]:
     async with asyncio.timeout(60):
-        return [piece async for piece in engine.reply([Line("user", text)], most=9, seed=1)]
+        return [piece async for piece in engine.reply([ChatLine("user", text)], most=9, seed=1)]
 
 
 def alive(pid: int) -> bool:
@@ -94,7 +98,7 @@ async def test_replies_wait_their_turn(make: Made) -> None:
 
 async def test_leaving_a_reply_kills_the_process_and_the_next_reply_has_a_new_one(make: Made) -> None:
     engine = make()
-    reply = engine.reply([Line("user", "hang")], most=9, seed=1)
+    reply = engine.reply([ChatLine("user", "hang")], most=9, seed=1)
     assert await anext(reply) == "well"
     pid = engine.pid
     assert pid is not None
@@ -117,38 +121,19 @@ async def test_cancelling_a_reply_kills_the_process(make: Made) -> None:
     assert engine.pid is None
 
 
-class Spoken:
-    """A process that says what it is fed. Only what the engine uses of one."""
+async def test_a_cancellation_that_comes_together_with_a_word_is_obeyed(make: Made) -> None:
+    engine = make()
+    reply = engine.reply([ChatLine("user", "hang")], most=9, seed=1)
 
-    pid, returncode = 1, None
+    async def listen() -> None:
+        async for _ in reply:
+            task.cancel()
 
-    def __init__(self) -> None:
-        self.stdout = asyncio.StreamReader()
-        self.stdin = self
-        self.killed = False
-
-    def write(self, _: bytes) -> None: ...
-
-    async def drain(self) -> None: ...
-
-    def kill(self) -> None:
-        self.killed = True
-
-    async def wait(self) -> int:
-        return 0
-
-
-async def test_a_cancellation_that_comes_together_with_a_word_is_obeyed() -> None:
-    engine, process = ProcessEngine(piece_seconds=60), Spoken()
-    engine._process = process  # type: ignore[assignment]
-    task = asyncio.create_task(said(engine, "hi"))
-    for _ in range(10):
-        await asyncio.sleep(0)  # until it listens
-    process.stdout.feed_data(b'{"text": "well"}\n')
-    task.cancel()
-    await asyncio.wait([task], timeout=5)
+    task = asyncio.create_task(listen())
+    await asyncio.wait([task], timeout=30)
     assert task.cancelled()
-    assert process.killed
+    await reply.aclose()
+    assert engine.pid is None
 
 
 async def test_the_process_ends_after_idle_time(make: Made) -> None:

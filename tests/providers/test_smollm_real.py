@@ -16,9 +16,8 @@ import pytest
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.messages import UserMessage
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone, TextDelta
-from palinurus.providers.smollm.engine import Line, ProcessEngine, Spent
 from palinurus.providers.smollm.packages import weights_file
-from palinurus.providers.smollm.smollm import LABEL, MOST_BYTES, SmolLM, lines_of
+from palinurus.providers.smollm.smollm import LABEL, MOST_BYTES, ChatLine, ProcessEngine, SmolLM, Spent, lines_of
 
 WEIGHTS = weights_file({})
 pytestmark = [
@@ -73,7 +72,7 @@ async def test_cancelling_stops_it_at_once(engine: ProcessEngine) -> None:
     first = asyncio.Event()
 
     async def listen() -> None:
-        async for piece in engine.reply([Line("user", "Write a very long story.")], most=2000, seed=1):
+        async for piece in engine.reply([ChatLine("user", "Write a very long story.")], most=2000, seed=1):
             first.set()
             assert not isinstance(piece, Spent)
 

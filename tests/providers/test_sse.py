@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.providers.wires.sse import EventTooLong, SseParser, WholeBody, parser_for
+from palinurus.providers.wires.http import EventTooLong, SseParser, WholeBody, parser_for
 
 
 def parsed(*pieces: bytes, limit: int = 1024) -> list[bytes]:

@@ -22,7 +22,7 @@ from palinurus.domain.messages import (
 )
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest
-from palinurus.providers.wires.openai_wire import to_openai
+from palinurus.providers.wires.openai import to_openai
 from palinurus.providers.wires.rendering import LEGAL_ID
 
 

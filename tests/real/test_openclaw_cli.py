@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "faults"))
 from homes import PalHome, Talk, parrot

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.offering import SkillsSettings
-from palinurus.skills.cache import SkillCache
-from palinurus.skills.catalog import Catalog
-from palinurus.skills.commands import command_names
-from palinurus.skills.offer import offer
-from palinurus.skills.requirements import Programs, Surroundings, judge
-from palinurus.skills.roots import Root
+from palinurus.skills.catalog import SkillCache, SkillCatalog
+from palinurus.skills.discovery import Root
+from palinurus.skills.offer import command_names, offer
+from palinurus.skills.requirements import Programs, SkillEnvironment, judge
+from palinurus.skills.settings import SkillsSettings
 
 PLACE = Path(__file__).parents[2] / ".peers" / "openclaw"
 PACKAGE = PLACE / "node_modules" / "openclaw"
@@ -37,7 +35,7 @@ def _installed() -> None:
 def test_all_skills_of_the_package_load_with_no_error() -> None:
     folders = [PACKAGE / "skills", PACKAGE / "custodian-skills", *EXTENSIONS]
     roots = tuple(Root("extra", str(folder)) for folder in folders)
-    found = Catalog(roots, SkillsSettings().limits, SkillCache(None)).look()
+    found = SkillCatalog(roots, SkillsSettings(), SkillCache(None)).look()
     assert found.left_out == ()
     assert [(skill.name, skill.about.remarks) for skill in found.skills if skill.about.remarks] == []
     files = [path for folder in folders for path in folder.rglob("SKILL.md")]
@@ -52,8 +50,8 @@ def test_all_skills_of_the_package_load_with_no_error() -> None:
 
 def test_they_are_gated_and_offered_within_the_budget(record_property: Callable[[str, object], None]) -> None:
     root = Root("bundled", str(PACKAGE / "skills"))
-    skills = Catalog((root,), SkillsSettings().limits, SkillCache(None)).look().skills
-    here = Surroundings("linux", {}, Programs(os.defpath))
+    skills = SkillCatalog((root,), SkillsSettings(), SkillCache(None)).look().skills
+    here = SkillEnvironment("linux", {}, Programs(os.defpath))
     usable = [skill for skill in skills if judge(skill, SkillsSettings(), here).usable]
     darwin = {skill.name for skill in skills if judge(skill, SkillsSettings(), here).missing.os}
     assert {"apple-notes", "things-mac"} <= darwin

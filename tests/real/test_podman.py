@@ -18,12 +18,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "contracts"))
 from test_sandbox import *  # noqa: F403  every test of the contract, with the fixtures below
-from test_sandbox import ENV, Ended, Start, told
+from test_sandbox import ENV, ProcessEnd, Start, told
 
-from palinurus.config.hands import DockerOptions
 from palinurus.sandbox.docker import DockerSandbox
-from palinurus.sandbox.probes import Probing
-from palinurus.sandbox.quarters import Quarters
+from palinurus.sandbox.environment import ExecEnvironment
+from palinurus.sandbox.probes import ProbeRun
+from palinurus.sandbox.settings import DockerOptions
 
 OWNER = 48_219
 IMAGE = "localhost/palinurus-test:1"
@@ -120,7 +120,7 @@ async def test_the_input_of_a_terminal_can_be_ended(start: Start) -> None:
             pass
     await process.write(b"hello\n", close=True)
     said, ended = await told(process)
-    assert (said.endswith("hello\nend\n"), ended) == (True, Ended(0))
+    assert (said.endswith("hello\nend\n"), ended) == (True, ProcessEnd(0))
 
 
 async def test_what_the_owners_git_would_run_cannot_be_written(start: Start, workspace: Path) -> None:
@@ -134,6 +134,6 @@ async def test_what_the_owners_git_would_run_cannot_be_written(start: Start, wor
 
 async def test_the_probes_find_all_walls_standing(sandbox: DockerSandbox, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
-    place = Quarters("required", workspace, writable=True)
-    probes = [probe async for probe in Probing(sandbox, place, tmp_path / "home").run()]
+    place = ExecEnvironment("required", workspace, writable=True)
+    probes = [probe async for probe in ProbeRun(sandbox, place, tmp_path / "home").run()]
     assert [(probe.name, probe.what) for probe in probes if not probe.passed] == []

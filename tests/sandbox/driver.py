@@ -15,8 +15,8 @@ from typing import Any
 
 from palinurus.domain.errors import PalinurusError
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
-from palinurus.sandbox.quarters import Quarters, command_in
-from palinurus.sandbox.sandbox import Limits, Process
+from palinurus.sandbox.environment import ExecEnvironment, command_in
+from palinurus.sandbox.sandbox import CommandLimits, Process
 from palinurus.workspace.instructions import instructions_in
 
 MOST = 100_000
@@ -26,11 +26,19 @@ async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[s
     workspace = Path(order["workspace"])
     told = instructions_in(workspace, order.get("files", ()), order.get("folders", ()), order.get("records", ()))
     network = order.get("network", False)
-    place = Quarters("required", workspace, order.get("writable", True), network=network, instructions=told)
-    limits = Limits(**{"wall_seconds": 15.0, **order.get("limits", {})})
+    limits = CommandLimits(**{"wall_seconds": 15.0, **order.get("limits", {})})
     pty, env = order.get("pty", False), order.get("env", {})
+    place = ExecEnvironment(
+        "required",
+        workspace,
+        order.get("writable", True),
+        network=network,
+        limits=limits,
+        env=env,
+        instructions=told,
+    )
     covers = {"private": order.get("private", True), "guarded": order.get("guarded", False)}
-    process = await sandbox.start(command_in(place, order["argv"], env=env, pty=pty, limits=limits, **covers))
+    process = await sandbox.start(command_in(place, order["argv"], pty=pty, **covers))
     said, began = b"", monotonic()
     try:
         async with asyncio.timeout(30):

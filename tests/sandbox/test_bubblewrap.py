@@ -17,10 +17,10 @@ from starters import Starter, running, starter
 
 from palinurus.domain.errors import SandboxError
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
-from palinurus.sandbox.probes import Probing
+from palinurus.sandbox.environment import ExecEnvironment, command_in
+from palinurus.sandbox.probes import ProbeRun
 from palinurus.sandbox.process import read_whole
-from palinurus.sandbox.quarters import Quarters, command_in
-from palinurus.sandbox.sandbox import Command
+from palinurus.sandbox.sandbox import SandboxCommand
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="this is not root")
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -32,7 +32,7 @@ async def test_a_missing_program_is_told_with_how_to_install_it(workspace: Path)
     walls = await sandbox.check()
     assert (walls.works, "apt install bubblewrap" in walls.why) == (False, True)
     with pytest.raises(SandboxError, match="bubblewrap does not work here: no-such-bwrap is not installed"):
-        await sandbox.start(Command(("true",), str(workspace), {}))
+        await sandbox.start(SandboxCommand(("true",), str(workspace), {}))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_a_missing_program_is_told_with_how_to_install_it(workspace: Path)
             '[ "$1" = --version ] && echo bubblewrap 0.8.0 || { echo "bwrap: it is broken" >&2; exit 1; }',
             "it is broken",
         ),
-        ('[ "$1" = --version ] && echo bubblewrap 0.8.0', "ended without a word"),
+        ('[ "$1" = --version ] && echo bubblewrap 0.8.0', "ended without a message"),
     ],
 )
 async def test_a_program_that_makes_no_walls_is_found_out_by_trying(script: str, told: str) -> None:
@@ -69,8 +69,8 @@ async def sandbox(tmp_path: Path) -> BubblewrapSandbox:
 @pytest.mark.slow
 async def test_the_probes_find_all_walls_standing(sandbox: BubblewrapSandbox, tmp_path: Path) -> None:
     (tmp_path / "home" / "workspace").mkdir(parents=True)
-    place = Quarters("required", tmp_path / "home" / "workspace", writable=True)
-    probes = [probe async for probe in Probing(sandbox, place, tmp_path / "home").run()]
+    place = ExecEnvironment("required", tmp_path / "home" / "workspace", writable=True)
+    probes = [probe async for probe in ProbeRun(sandbox, place, tmp_path / "home").run()]
     assert [(probe.name, probe.what) for probe in probes if not probe.passed] == []
     assert len(probes) == 11
 
@@ -83,7 +83,7 @@ async def test_the_home_of_pal_is_empty_where_a_workspace_holds_it(tmp_path: Pat
     sandbox = BubblewrapSandbox(tmp_path / "all" / "pal", Path("/nobody"))
     if not (await sandbox.check()).works:
         pytest.skip("bubblewrap does not work here")
-    place = Quarters("required", tmp_path / "all", writable=True)
+    place = ExecEnvironment("required", tmp_path / "all", writable=True)
     process = await sandbox.start(command_in(place, ("/bin/sh", "-c", "cat notes.md pal/*; ls -A pal; touch pal/x")))
     said = (await read_whole(process)).decode()
     assert said.startswith("seen")
@@ -94,7 +94,7 @@ async def test_the_home_of_pal_is_empty_where_a_workspace_holds_it(tmp_path: Pat
 @pytest.mark.slow
 async def test_a_start_that_is_cancelled_leaves_nothing_running(sandbox: BubblewrapSandbox, workspace: Path) -> None:
     nap = f"sleep 596.{os.getpid()}"
-    place = Quarters("required", workspace, writable=True)
+    place = ExecEnvironment("required", workspace, writable=True)
     for pause in (0, 0.005, 0.02, 0.05):
         starting = asyncio.create_task(sandbox.start(command_in(place, ("/bin/sh", "-c", nap))))
         await asyncio.sleep(pause)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.hands import DockerOptions
 from palinurus.domain.errors import SandboxError
 from palinurus.sandbox.docker import DockerSandbox, run_arguments, variables_file
 from palinurus.sandbox.process import read_whole
-from palinurus.sandbox.sandbox import MIB, Command, Limits, Mount
+from palinurus.sandbox.sandbox import MIB, CommandLimits, SandboxCommand, SandboxMount
+from palinurus.sandbox.settings import DockerOptions
 
 
 def arguments(workspace: Path, options: DockerOptions | None = None, **command: object) -> list[str]:
-    mounts = (Mount(workspace, str(workspace), writable=True),)
-    asked = Command(("sh", "-c", "true"), str(workspace), {"A": "1"}, **{"mounts": mounts, **command})
+    mounts = (SandboxMount(workspace, str(workspace), writable=True),)
+    asked = SandboxCommand(("sh", "-c", "true"), str(workspace), {"A": "1"}, **{"mounts": mounts, **command})
     return run_arguments("docker", options or DockerOptions(), asked, "palinurus-x", "/dev/fd/9")
 
 
@@ -34,7 +34,7 @@ def value(asked: list[str], option: str) -> str:
 
 
 def test_every_wall_is_asked_for(owned: Path) -> None:
-    asked = arguments(owned, limits=Limits(256 * MIB, 5, 32, MIB))
+    asked = arguments(owned, limits=CommandLimits(256 * MIB, 5, 32, MIB))
     assert asked[:4] == ["docker", "run", "--rm", "--interactive"]
     assert {"--read-only", "--init"} <= set(asked)
     found = {option: value(asked, option) for option in ("--network", "--cap-drop", "--security-opt", "--pids-limit")}
@@ -55,7 +55,7 @@ def test_every_wall_is_asked_for(owned: Path) -> None:
 def test_what_the_owners_git_would_run_cannot_be_written(owned: Path) -> None:
     (owned / ".git").mkdir()
     assert f"type=bind,source={owned}/.git,target={owned}/.git,readonly" in arguments(owned)
-    assert f"source={owned}/.git" not in " ".join(arguments(owned, mounts=(Mount(owned, str(owned)),)))
+    assert f"source={owned}/.git" not in " ".join(arguments(owned, mounts=(SandboxMount(owned, str(owned)),)))
 
 
 def test_no_variable_stands_in_an_argument(owned: Path) -> None:
@@ -70,10 +70,10 @@ def test_no_variable_stands_in_an_argument(owned: Path) -> None:
 @pytest.mark.parametrize("network", ["host", "HOST", "container:other", "ns:/proc/1/ns/net"])
 async def test_somebody_elses_network_is_refused(network: str, owned: Path) -> None:
     options = DockerOptions(network=network)
-    with pytest.raises(SandboxError, match="somebody else's network"):
+    with pytest.raises(SandboxError, match="another network"):
         arguments(owned, options)
     walls = await DockerSandbox(options).check()
-    assert (walls.works, "somebody else's network" in walls.why) == (False, True)
+    assert (walls.works, "another network" in walls.why) == (False, True)
 
 
 def test_a_named_network_is_used_only_when_the_command_may_have_one(owned: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_cannot_be_said_to_docker_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a,readonly=false"
     path.mkdir()
     with pytest.raises(SandboxError, match="comma"):
-        arguments(path, mounts=(Mount(path, "/w"),))
+        arguments(path, mounts=(SandboxMount(path, "/w"),))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root owns what root owns")
@@ -101,7 +101,7 @@ async def test_a_missing_program_is_told_with_what_to_do(owned: Path) -> None:
     walls = await sandbox.check()
     assert (walls.works, "not installed" in walls.why) == (False, True)
     with pytest.raises(SandboxError, match="docker does not work here"):
-        await sandbox.start(Command(("true",), str(owned), {}))
+        await sandbox.start(SandboxCommand(("true",), str(owned), {}))
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ async def test_a_container_is_ended_by_its_name(engine, owned: Path, tmp_path: P
     told = tmp_path / "told"
     program = engine(f'case $1 in run) echo up; exec sleep 60;; kill) echo "$@" > {told};; *) echo ok;; esac')
     process = await DockerSandbox(program=program).start(
-        Command(("true",), str(owned), {}, (Mount(owned, str(owned), writable=True),))
+        SandboxCommand(("true",), str(owned), {}, (SandboxMount(owned, str(owned), writable=True),))
     )
     assert await process.read() == b"up\n"
     await process.kill()

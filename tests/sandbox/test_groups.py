@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.sandbox.groups import Groups, find_groups
-from palinurus.sandbox.totals import Floor
+from palinurus.sandbox.totals import Groups, MinimumFree, find_groups
 
 MIB = 1024 * 1024
 
@@ -104,6 +103,6 @@ def test_groups_of_a_process_that_is_gone_are_swept() -> None:
     [(500, 40, True), (500, 60, False), (40, 38, False), (40, 34, True), (40, 45, False), (0, 0, False)],
 )
 def test_a_command_that_begins_with_little_may_take_little_of_it(begun_with: int, free: int, passed: bool) -> None:
-    floor = Floor(begun_with * MIB, 1000 * MIB)
+    floor = MinimumFree(begun_with * MIB, 1000 * MIB)
     assert floor.least == 50 * MIB
     assert floor.is_passed(free * MIB) is passed

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import SandboxError
-from palinurus.sandbox.sandbox import Command, Limits, Mount
-from palinurus.sandbox.seccomp import FAMILIES, call_filter
-from palinurus.sandbox.trouble import dialect_of, explain, read_version
-from palinurus.sandbox.users import free_user
-from palinurus.sandbox.view import Dialect, Hidden, Shown, directories, etc_files, real_mounts, scratch, walls
+from palinurus.sandbox.kernel import FAMILIES, call_filter, dialect_of, explain, read_version
+from palinurus.sandbox.sandbox import CommandLimits, SandboxCommand, SandboxMount
+from palinurus.sandbox.spawn import free_user
+from palinurus.sandbox.view import (
+    BubblewrapDialect,
+    Hidden,
+    MountedDirectory,
+    directories,
+    etc_files,
+    isolation,
+    prepare_mounts,
+    scratch,
+)
 
 
 @pytest.fixture
@@ -22,8 +30,8 @@ def hidden(tmp_path: Path) -> Hidden:
     return Hidden(tmp_path / "user" / ".palinurus", tmp_path / "user")
 
 
-def show(path: Path | str, hidden: Hidden) -> list[Mount]:
-    return real_mounts([Mount(Path(path), "/work", writable=True)], hidden)
+def show(path: Path | str, hidden: Hidden) -> list[SandboxMount]:
+    return prepare_mounts([SandboxMount(Path(path), "/work", writable=True)], hidden)
 
 
 @pytest.mark.parametrize(
@@ -39,14 +47,14 @@ def test_directories_of_the_system_are_not_shown(path: str, hidden: Hidden) -> N
 @pytest.mark.parametrize("inside", ["", "agents", "agents/main"])
 def test_the_home_of_pal_is_not_shown(inside: str, hidden: Hidden) -> None:
     assert hidden.pal_home is not None
-    with pytest.raises(SandboxError, match="keys and conversations"):
+    with pytest.raises(SandboxError, match="keys and sessions"):
         show(hidden.pal_home / inside, hidden)
 
 
 def test_the_home_of_the_user_and_what_is_above_it_is_not_shown(hidden: Hidden) -> None:
     assert hidden.user_home is not None
     for path in (hidden.user_home, hidden.user_home.parent):
-        with pytest.raises(SandboxError, match="everything of its user"):
+        with pytest.raises(SandboxError, match="all files of its user"):
             show(path, hidden)
 
 
@@ -65,7 +73,7 @@ def test_what_is_not_there_is_not_made(hidden: Hidden, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["work", "/", "/work/../etc", "/proc/x", "/dev", "/etc/x", "/usr/x", "/work/"])
 def test_nothing_is_shown_in_a_place_of_the_sandboxs_own(target: str, hidden: Hidden, tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match=r"inside a sandbox|sandbox itself"):
-        real_mounts([Mount(tmp_path / "user" / ".palinurus" / "workspace", target)], hidden)
+        prepare_mounts([SandboxMount(tmp_path / "user" / ".palinurus" / "workspace", target)], hidden)
 
 
 def test_a_workspace_in_the_home_of_pal_is_shown_alone(hidden: Hidden) -> None:
@@ -77,7 +85,7 @@ def test_a_workspace_in_the_home_of_pal_is_shown_alone(hidden: Hidden) -> None:
 def test_a_home_of_pal_inside_what_is_shown_is_covered(tmp_path: Path) -> None:
     (tmp_path / "all" / "pal").mkdir(parents=True)
     hidden = Hidden(tmp_path / "all" / "pal", Path("/nobody"))
-    shown = [Shown(tmp_path / "all", str(tmp_path / "all"), "/work", writable=True)]
+    shown = [MountedDirectory(tmp_path / "all", str(tmp_path / "all"), "/work", writable=True)]
     asked = directories(shown, hidden)
     covered = asked.index("--tmpfs")
     assert asked[covered + 1] == "/work/pal"
@@ -86,25 +94,25 @@ def test_a_home_of_pal_inside_what_is_shown_is_covered(tmp_path: Path) -> None:
 
 def test_outer_directories_are_shown_before_those_inside_them(hidden: Hidden, tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
-    mounts = [Mount(tmp_path / "a" / "b", "/w/b"), Mount(tmp_path / "a", "/w", writable=True)]
-    assert [mount.target for mount in real_mounts(mounts, hidden)] == ["/w", "/w/b"]
+    mounts = [SandboxMount(tmp_path / "a" / "b", "/w/b"), SandboxMount(tmp_path / "a", "/w", writable=True)]
+    assert [mount.target for mount in prepare_mounts(mounts, hidden)] == ["/w", "/w/b"]
 
 
 def test_every_namespace_is_new_and_only_the_network_can_be_kept() -> None:
-    command = Command(("true",), "/", {})
+    command = SandboxCommand(("true",), "/", {})
     assert {"--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--disable-userns"} <= set(
-        walls(command, Dialect())
+        isolation(command, BubblewrapDialect())
     )
-    assert "--share-net" not in walls(command, Dialect())
-    assert "--share-net" in walls(Command(("true",), "/", {}, network=True), Dialect())
+    assert "--share-net" not in isolation(command, BubblewrapDialect())
+    assert "--share-net" in isolation(SandboxCommand(("true",), "/", {}, network=True), BubblewrapDialect())
 
 
 def test_an_older_bubblewrap_is_not_asked_for_what_it_does_not_know() -> None:
-    command = Command(("true",), "/", {}, limits=Limits())
+    command = SandboxCommand(("true",), "/", {}, limits=CommandLimits())
     old = dialect_of((0, 6, 1))
-    assert "--disable-userns" not in walls(command, old)
+    assert "--disable-userns" not in isolation(command, old)
     assert "--size" not in scratch(command, old)
-    assert dialect_of((0, 8, 0)) == Dialect()
+    assert dialect_of((0, 8, 0)) == BubblewrapDialect()
 
 
 def test_nobody_of_this_machine_is_named_inside() -> None:
@@ -137,7 +145,7 @@ def test_the_switch_behind_a_refusal_is_named(tmp_path: Path, switch: str, value
 
 def test_other_trouble_is_told_in_its_own_words(tmp_path: Path) -> None:
     assert explain("bwrap: execvp /bin/sh: No such file\n", tmp_path) == "bwrap: execvp /bin/sh: No such file"
-    assert explain("", tmp_path) == "it ended without a word"
+    assert explain("", tmp_path) == "it ended without a message"
 
 
 def test_users_for_roots_sandboxes_differ_and_belong_to_nobody() -> None:

@@ -11,9 +11,10 @@ from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.journal import Journal, redacted
 from palinurus.sessions.session import SessionChange
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import encode_entry
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.stores import MemorySessions
 
 EXACT = 'pass"word-of-the-harbour'
 SHAPED = "ghp_" + "a1B2" * 9
@@ -22,7 +23,7 @@ redact = Redactor([EXACT]).redact
 
 @pytest.fixture
 async def journal(clock: FakeClock, new_id: SeededIds) -> Journal:
-    store = MemorySessions(clock, new_id)
+    store = SessionStore(MemoryDatabase(), clock, new_id)
     session = await store.open(SessionKey.main())
     return Journal(store, session, session.id, clock, new_id, redact)
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from palinurus.context.assemble import violations
-from palinurus.dispatch.parcel import Parcel
 from palinurus.domain.errors import StorageFull, WorkspaceError
-from palinurus.domain.events import RunResult
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolCall, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry
+from palinurus.storage.database import MemoryDatabase
+from palinurus.storage.jobs import Job, JobQueue
 from palinurus.testing.clock import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import calls, says
-from palinurus.testing.stores import MemoryInbox, MemorySessions
 
 
-class FullAtTimes(MemorySessions):
+class FullAtTimes(SessionStore):
     full = False
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
@@ -33,13 +33,13 @@ class FullAtTimes(MemorySessions):
         return await super().append(session_id, entries, change)
 
 
-class FullAtTheEnd(MemoryInbox):
+class FullAtTheEnd(JobQueue):
     full = False
 
-    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
+    async def finish(self, held: Job, outcome: Any, *further: Any) -> Job | None:
         if self.full:
             raise StorageFull("the disk is full")
-        return await super().finish(result, parcel)
+        return await super().finish(held, outcome, *further)
 
 
 async def said(pal: Harness) -> list[str]:
@@ -47,13 +47,13 @@ async def said(pal: Harness) -> list[str]:
 
 
 async def test_a_message_that_met_a_full_disk_waits_and_is_answered_when_it_is_sent_again(workspace: Path) -> None:
-    store = FullAtTimes(FakeClock(), SeededIds(1))
+    store = FullAtTimes(MemoryDatabase(), FakeClock(), SeededIds(1))
     async with Harness(workspace, sessions=store) as pal:
         pal.model.says("Here.")
         store.full = True
         first = await pal.hears("is anyone there?", idempotency_key="k")
         assert (first.status, first.error) == ("error", "the disk is full")
-        assert [record.run_id for record in await pal.inbox.pending()] == [first.run_id]
+        assert [job.id for job in await pal.pending()] == [first.run_id]
         store.full = False
         again = await pal.hears("is anyone there?", idempotency_key="k")
         assert (again.status, again.text, again.run_id) == ("ok", "Here.", first.run_id)
@@ -61,7 +61,7 @@ async def test_a_message_that_met_a_full_disk_waits_and_is_answered_when_it_is_s
 
 
 async def test_a_message_that_met_a_full_disk_is_taken_up_by_the_next_holder(workspace: Path) -> None:
-    store = FullAtTimes(FakeClock(), SeededIds(1))
+    store = FullAtTimes(MemoryDatabase(), FakeClock(), SeededIds(1))
     async with Harness(workspace, sessions=store) as pal:
         store.full = True
         await pal.hears("is anyone there?")
@@ -69,40 +69,36 @@ async def test_a_message_that_met_a_full_disk_is_taken_up_by_the_next_holder(wor
         await pal.crash()
         await pal.idle()
         assert await said(pal) == ["is anyone there?"]
-        assert await pal.inbox.pending() == []
+        assert await pal.pending() == []
 
 
 async def test_a_run_taken_up_late_gets_its_own_answer_and_not_the_newest_one(workspace: Path) -> None:
-    inbox = FullAtTheEnd()
-    async with Harness(workspace, inbox=inbox) as pal:
+    async with Harness(workspace, queue=FullAtTheEnd) as pal:
         pal.model.says("One.", "Two.")
-        inbox.full = True
+        pal.queue.full = True
         first = await pal.hears("first")
-        inbox.full = False
+        pal.queue.full = False
         assert (await pal.hears("second")).text == "Two."
         await pal.crash()
         await pal.idle()
-        record = await inbox.find(first.run_id)
-        assert record is not None
-        assert record.result is not None
-        assert record.result.text == "One."
+        result = await pal.result(first.run_id)
+        assert result is not None
+        assert result.text == "One."
         assert len(pal.model.requests) == 2
 
 
 async def test_a_run_taken_up_after_a_reset_is_not_said_again_into_the_new_conversation(workspace: Path) -> None:
-    inbox = FullAtTheEnd()
-    async with Harness(workspace, inbox=inbox) as pal:
-        inbox.full = True
+    async with Harness(workspace, queue=FullAtTheEnd) as pal:
+        pal.queue.full = True
         first = await pal.hears("first")
-        inbox.full = False
+        pal.queue.full = False
         await pal.hears("/new")
         await pal.crash()
         await pal.idle()
-        record = await inbox.find(first.run_id)
-        assert record is not None
-        assert record.result is not None
-        assert record.result.status == "error"
-        assert "went on" in record.result.error
+        result = await pal.result(first.run_id)
+        assert result is not None
+        assert result.status == "error"
+        assert "went on" in result.error
         assert len(pal.model.requests) == 1
 
 

@@ -11,9 +11,10 @@ from itertools import count, islice
 
 import pytest
 
-from palinurus.testing.faults import CALM, Weather, dice_for
-from palinurus.testing.simulator import main, on_disk, simulate
-from palinurus.testing.world import LOSSES
+from support import TESTS
+from support.faults import CALM, Weather, dice_for
+from support.simulator import main, on_disk, simulate
+from support.world import LOSSES
 
 LIVES = 60
 AT_A_TIME = 20
@@ -73,10 +74,16 @@ def test_a_seed_gives_the_same_life_each_time_and_another_seed_another() -> None
 
 
 def test_a_seed_gives_the_same_life_in_another_process() -> None:
-    program = f"from palinurus.testing.simulator import simulate; print(simulate(5, {STEPS}).digest)"
+    program = f"from support.simulator import simulate; print(simulate(5, {STEPS}).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     run = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program],
+        env=environment,
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert run.stdout.strip() == simulate(5, STEPS).digest
 

@@ -10,31 +10,32 @@ import apsw
 import msgspec
 import pytest
 
-from palinurus.agent.stop import Stop
-from palinurus.context import epoch, opening
+from palinurus.agent.reply import Stop
+from palinurus.context import assemble as assembly
+from palinurus.context import epoch
 from palinurus.context.assemble import assemble
 from palinurus.context.epoch import Epoch
 from palinurus.dispatch.dispatcher import Dispatcher
-from palinurus.dispatch.inbox import RunRecord
 from palinurus.dispatch.lanes import Lanes
-from palinurus.dispatch.parcel import Parcel
 from palinurus.dispatch.runs import Run
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.events import RunResult
 from palinurus.domain.messages import Message, UserMessage
+from palinurus.ledger.audit_log import AuditLog
 from palinurus.providers.provider import Head
+from palinurus.runtime.lock import HomeLock
 from palinurus.sessions import journal
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry
-from palinurus.storage.database import Database, Work
-from palinurus.testing.hands import MemoryAudit
-from palinurus.testing.shelf import MakeShelf, Shelf
-from palinurus.testing.simulator import in_memory, main, on_disk, simulate
-from palinurus.testing.stores import MemoryInbox, MemorySessions
-from palinurus.testing.virtual import Deadlock
-from palinurus.testing.world import PromiseBroken
-from palinurus.wiring.lock import HomeLock
+from palinurus.storage.database import Database, MemoryDatabase
+from palinurus.storage.jobs import MOST_WAITING, Job, JobQueue, finish_job
+from palinurus.storage.transaction import Transaction, Work
 from palinurus.workspace.files import WorkspaceFiles
+from support.shelf import MakeShelf, Shelf
+from support.simulator import in_memory, main, on_disk, simulate
+from support.virtual import Deadlock
+from support.world import PromiseBroken
 
 LIVES = 40
 STEPS, DISK_STEPS = 40, 25
@@ -52,14 +53,15 @@ def found(shelf: MakeShelf = in_memory, lives: int = LIVES) -> int:
     pytest.fail(f"the bug lived through {lives} lives")
 
 
-def shelf_of(sessions: type[MemorySessions] = MemorySessions, inbox: type[MemoryInbox] = MemoryInbox) -> MakeShelf:
+def shelf_of(sessions: type[SessionStore] = SessionStore, queue: type[JobQueue] = JobQueue) -> MakeShelf:
     def make(clock: Clock, new_id: NewId, home: Path) -> Shelf:
-        return Shelf(sessions(clock, new_id), inbox(), MemoryAudit(clock, new_id))
+        database = MemoryDatabase()
+        return Shelf(database, sessions(database, clock, new_id), queue(database), AuditLog(database, clock, new_id))
 
     return make
 
 
-class DropsAnAppend(MemorySessions):
+class DropsAnAppend(SessionStore):
     appends = 0
 
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
@@ -68,40 +70,45 @@ class DropsAnAppend(MemorySessions):
         return await super().append(session_id, kept, change)
 
 
-class Rewrites(MemorySessions):
+def rewrite(tx: Transaction, session_id: str) -> None:
+    tx.execute("DROP TRIGGER IF EXISTS words_are_only_forgotten")
+    positions = [at for (at,) in tx.execute("SELECT position FROM entries WHERE session_id = ?", (session_id,))]
+    if len(positions) > 8:
+        tx.execute("UPDATE entries SET payload = replace(payload, 'the', 'a') WHERE position = ?", (positions[3],))
+
+
+class Rewrites(SessionStore):
     async def append(self, session_id: str, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> Session:
         session = await super().append(session_id, entries, change)
-        rows = self.transcripts[session_id]
-        if len(rows) > 8:
-            rows[3] = msgspec.structs.replace(rows[3], payload=rows[3].payload.replace("the", "a"))
+        await self.database.write(lambda tx: rewrite(tx, session_id))
         return session
 
 
-class Forgets(MemoryInbox):
-    async def accept(self, record: RunRecord) -> RunRecord:
-        kept = await super().accept(record)
-        if len(self.records) % 7 == 0:
-            self.records.pop(kept.run_id, None)
+class Forgets(JobQueue):
+    adds = 0
+
+    async def add(self, job: Job, most: int = MOST_WAITING) -> Job:
+        kept = await super().add(job, most)
+        self.adds += 1
+        if self.adds % 7 == 0:
+            await self._database.write(lambda tx: tx.execute("DELETE FROM jobs WHERE id = ?", (kept.id,)))
         return kept
 
-    async def finish(self, result: RunResult, parcel: Parcel | None = None) -> Parcel | None:
-        return await super().finish(result, parcel) if result.run_id in self.records else None
+
+class TakesDuplicates(JobQueue):
+    async def add(self, job: Job, most: int = MOST_WAITING) -> Job:
+        await super().add(msgspec.structs.replace(job, idempotency_key=f"{job.idempotency_key} {job.id}"), most)
+        return job
 
 
-class TakesDuplicates(MemoryInbox):
-    async def accept(self, record: RunRecord) -> RunRecord:
-        self.records[record.run_id] = record
-        return record
+class LosesPending(JobQueue):
+    async def open(self, kind: str) -> list[Job]:
+        return (await super().open(kind))[1:]
 
 
-class LosesPending(MemoryInbox):
-    async def pending(self) -> list[RunRecord]:
-        return (await super().pending())[1:]
-
-
-class ReversesPending(MemoryInbox):
-    async def pending(self) -> list[RunRecord]:
-        return (await super().pending())[::-1]
+class ReversesPending(JobQueue):
+    async def open(self, kind: str) -> list[Job]:
+        return (await super().open(kind))[::-1]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +116,10 @@ class ReversesPending(MemoryInbox):
     [
         (shelf_of(DropsAnAppend), {1, 10, 20}),  # as the dropped row held words, a reply or an epoch
         (shelf_of(Rewrites), {1}),
-        (shelf_of(inbox=Forgets), {1}),
-        (shelf_of(inbox=TakesDuplicates), {1}),
-        (shelf_of(inbox=LosesPending), {1}),
-        (shelf_of(inbox=ReversesPending), {1}),
+        (shelf_of(queue=Forgets), {1}),
+        (shelf_of(queue=TakesDuplicates), {1}),
+        (shelf_of(queue=LosesPending), {1}),
+        (shelf_of(queue=ReversesPending), {1}),
     ],
     ids=["drops an append", "rewrites", "forgets", "takes duplicates", "loses pending", "reverses pending"],
 )
@@ -120,11 +127,11 @@ def test_a_store_that_lies_is_found(shelf: MakeShelf, promises: set[int]) -> Non
     assert found(shelf) in promises
 
 
-class ForgetsWhatTakesLong(MemorySessions):
+class ForgetsWhatTakesLong(SessionStore):
     """As one who gives a write up that the disk has kept waiting for five seconds, and says that it was done."""
 
-    def __init__(self, clock: Clock, new_id: NewId) -> None:
-        super().__init__(clock, new_id)
+    def __init__(self, database: Database, clock: Clock, new_id: NewId) -> None:
+        super().__init__(database, clock, new_id)
         self._last: tuple[int, str] = (0, "")
         self._time = clock
 
@@ -151,12 +158,12 @@ def test_merging_messages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
                 out.append(message)
         return tuple(out)
 
-    monkeypatch.setattr(opening, "assemble", merging)
+    monkeypatch.setattr(assembly, "assemble", merging)
     assert found() == 20
 
 
 def test_not_repairing_a_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "assemble", lambda messages, epoch_start=0: tuple(messages))
+    monkeypatch.setattr(assembly, "assemble", lambda messages, epoch_start=0: tuple(messages))
     assert found() in (7, 20)
 
 
@@ -172,7 +179,7 @@ def test_a_head_that_moves_within_an_epoch_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_new_epoch_without_a_true_reason_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "reason_for_new", lambda *now: epoch.reason_for_new(*now) or "config")
+    monkeypatch.setattr(assembly, "reason_for_new", lambda *now: epoch.reason_for_new(*now) or "config")
     assert found() == 20
 
 
@@ -188,7 +195,7 @@ def test_private_files_in_a_group_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_secret_that_is_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "_walk", lambda value, redact: value)
-    monkeypatch.setattr("palinurus.testing.world.LONE_SURROGATE", "whole")
+    monkeypatch.setattr("support.world.LONE_SURROGATE", "whole")
     assert found() == 19
 
 
@@ -202,10 +209,10 @@ def test_a_stop_that_only_nods_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_an_answer_that_belongs_to_another_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def last_reply(view: Any, run_id: str, asked: Any = ()) -> Any:
-        last = view.lines[-1].message if view.lines and run_id in view.said else None
+        last = view.lines[-1].message if view.lines and run_id in view.stored_ids else None
         return [last] if last and last.__struct_config__.tag == "assistant" and not last.calls else []
 
-    monkeypatch.setattr("palinurus.agent.turn.answered_before", last_reply)
+    monkeypatch.setattr("palinurus.agent.turn.earlier_reply", last_reply)
     assert found() in (10, 7, 20)
 
 
@@ -219,12 +226,11 @@ def test_a_message_that_is_dropped_when_the_disk_fails_is_found(monkeypatch: pyt
     def forgets(self: Dispatcher, runs: Iterable[Run], why: str) -> None:
         for run in runs:
             run.end(RunResult(run.id, str(run.key), "", "error", error=why))
-            inbox: Any = self._inbox
-            kept = inbox._inner.records
-            kept[run.id] = msgspec.structs.replace(kept[run.id], result=run.result)
+            queue: Any = self._queue
+            queue._inner._database.look(lambda tx, run=run: finish_job(tx, run.job, run.result))
 
     monkeypatch.setattr(Dispatcher, "_unfinished", forgets)
-    assert found() == 1
+    assert found(shelf_of()) == 1
 
 
 def test_two_turns_at_once_in_a_session_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +270,7 @@ def test_a_look_into_an_emptied_database_that_costs_its_log_is_found(monkeypatch
         finally:
             connection.close()
 
-    monkeypatch.setattr("palinurus.storage.database._holds_nothing", holds_nothing)
+    monkeypatch.setattr("palinurus.storage.files._holds_nothing", holds_nothing)
     assert found(on_disk) == 1
 
 
@@ -284,7 +290,7 @@ def test_a_database_that_drops_what_comes_while_its_disk_is_busy_is_found(monkey
 
 @pytest.mark.parametrize(("cap", "most"), [("MAX_TEXT", 1_200_000), ("MAX_CALLS", 1_000)])
 def test_a_reply_of_which_too_much_is_kept_is_found(cap: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palinurus.testing.faults.VERBOSE_MODELS", 1.0)
+    monkeypatch.setattr("support.faults.VERBOSE_MODELS", 1.0)
     for module in ("reply", "http"):
         monkeypatch.setattr(f"palinurus.providers.wires.{module}.{cap}", most, raising=False)
     assert found() == 10
@@ -293,6 +299,6 @@ def test_a_reply_of_which_too_much_is_kept_is_found(cap: str, most: int, monkeyp
 def test_a_failing_seed_is_printed_and_the_command_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("palinurus.testing.simulator.in_memory", shelf_of(DropsAnAppend))
+    monkeypatch.setattr("support.simulator.in_memory", shelf_of(DropsAnAppend))
     assert main(["--seeds", "0-3", "--steps", "40"]) == 1
-    assert "again: python -m palinurus.testing.simulator --seed" in capsys.readouterr().out
+    assert "again: python -m support.simulator --seed" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from palinurus.testing.clock import START
-from palinurus.testing.virtual import Deadlock, VirtualClock, run_virtually
+from support.virtual import Deadlock, VirtualClock, run_virtually
 
 
 def test_a_week_of_sleep_takes_no_real_time_and_a_week_of_the_loops() -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from palinurus.config.home import Home, find_home
-from palinurus.config.offering import SkillsSettings
-from palinurus.skills.cache import SkillCache
-from palinurus.skills.catalog import Catalog, Catalogued
-from palinurus.skills.opening import skill_cache
-from palinurus.skills.requirements import Programs, Surroundings
-from palinurus.skills.roots import Root, skill_roots
-from palinurus.skills.skill import Capabilities, Manifest, Skill
-from palinurus.skills.skills import Skills
+from palinurus.skills.catalog import SkillCache, SkillCatalog, SkillSet
+from palinurus.skills.discovery import Root, RootScan, skill_roots
+from palinurus.skills.requirements import Programs, SkillEnvironment
+from palinurus.skills.settings import SkillsSettings
+from palinurus.skills.skill import Capabilities, Skill, SkillManifest
+from palinurus.skills.skills import Skills, skill_cache
 
 PLAIN, NOTHING = SkillsSettings(), Capabilities()
 
@@ -37,8 +36,20 @@ def write_raw(root: Path, name: str, data: bytes | str) -> Path:
 
 
 def a_skill(name: str = "pdf", registry: str = "", capabilities: Capabilities = NOTHING, **about: object) -> Skill:
-    manifest = Manifest(name, f"Helps with {name}.", capabilities=capabilities, **about)  # type: ignore[arg-type]
+    manifest = SkillManifest(name, f"Helps with {name}.", capabilities=capabilities, **about)  # type: ignore[arg-type]
     return Skill(manifest, f"/house/skills/{name}", "managed", "0" * 64, registry)
+
+
+class CountingCatalog(SkillCatalog):
+    """Notes each root that had to be walked."""
+
+    def __init__(self, walked: list[Root], *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._walked = walked
+
+    def _scan(self, root: Root, known: RootScan | None) -> RootScan:
+        self._walked.append(root)
+        return super()._scan(root, known)
 
 
 class Shelf:
@@ -67,22 +78,22 @@ class Shelf:
         (self.programs / name).write_text("#!/bin/sh\n")
         (self.programs / name).chmod(0o755)
 
-    def catalog(self, settings: SkillsSettings = PLAIN, cache: SkillCache | None = None) -> Catalog:
-        return Catalog(
+    def catalog(self, settings: SkillsSettings = PLAIN, cache: SkillCache | None = None) -> SkillCatalog:
+        return CountingCatalog(
+            self.walked,
             skill_roots(self.workspace, self.home, settings, bundled=self.bundled),
-            settings.limits,
+            settings,
             cache or skill_cache(self.home),
-            tuple(map(str, settings.link_targets)),
             home=self.home.root,
             now=self._clock,
-            scanned=self.walked.append,
         )
 
-    def look(self, settings: SkillsSettings = PLAIN) -> Catalogued:
+    def look(self, settings: SkillsSettings = PLAIN) -> SkillSet:
         return self.catalog(settings).look()
 
     def open(self, settings: SkillsSettings = PLAIN, env: Mapping[str, str] | None = None, **more: object) -> Skills:
-        here = Surroundings("linux", env if env is not None else {}, Programs(str(self.programs)))
+        values = {"values": more.pop("values")} if "values" in more else {}
+        here = SkillEnvironment("linux", env if env is not None else {}, Programs(str(self.programs)), **values)
         where = {"workspace": str(self.workspace), "user_home": str(self.person)}
         return Skills(self.catalog(settings), settings, here, **where, **more)  # type: ignore[arg-type]
 

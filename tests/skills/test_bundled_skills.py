@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.offering import SkillLimit, SkillsSettings
-from palinurus.skills.cache import SkillCache
-from palinurus.skills.catalog import Catalog
+from palinurus.skills.catalog import SkillCache, SkillCatalog
+from palinurus.skills.discovery import BUNDLED, Root
 from palinurus.skills.offer import offer
-from palinurus.skills.reading import instructions
-from palinurus.skills.roots import BUNDLED, Root
+from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skill import Skill
-from palinurus.tools.policy.names import GROUPS
+from palinurus.skills.use import instructions
+from palinurus.tools.tool_names import GROUPS
 
 NAMES = (
     *("checklists", "daily-review", "git-helper", "meeting-notes", "memory-care", "read-pdf", "read-spreadsheet"),
@@ -43,7 +42,7 @@ OURS = {
 
 
 def bundled() -> dict[str, Skill]:
-    found = Catalog((Root("bundled", str(BUNDLED)),), SkillLimit(), SkillCache(None)).look()
+    found = SkillCatalog((Root("bundled", str(BUNDLED)),), SkillsSettings(), SkillCache(None)).look()
     assert (found.left_out, found.shadowed) == ((), ())
     return {skill.name: skill for skill in found.skills}
 

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 from shelved import Shelf, write_raw, write_skill
 
-from palinurus.config.offering import SkillLimit, SkillsSettings
 from palinurus.domain.errors import NotFound
+from palinurus.extensions.skill_registry.archive import installed
+from palinurus.extensions.skill_registry.lock import set_pin
 from palinurus.skills import discovery
-from palinurus.skills.cache import SkillCache
-from palinurus.skills.catalog import Catalog
-from palinurus.skills.registry.bundle import digest_of
-from palinurus.skills.registry.drift import look
-from palinurus.skills.registry.lock import Pin, pin
+from palinurus.skills.catalog import SkillCache, SkillCatalog
+from palinurus.skills.pins import Pin
+from palinurus.skills.settings import SkillLimit, SkillsSettings
 from palinurus.skills.skill import Tier
 
 
@@ -55,7 +54,7 @@ def test_another_profile_does_not_see_what_is_the_persons(shelf: Shelf) -> None:
     write_skill(shelf.person / ".agents" / "skills", "mine")
     assert shelf.look().get("mine").tier == "personal"
     from palinurus.config.home import find_home
-    from palinurus.skills.roots import skill_roots
+    from palinurus.skills.discovery import skill_roots
 
     other = find_home({"HOME": str(shelf.person)}, profile="work")
     assert "personal" not in {root.tier for root in skill_roots(shelf.workspace, other, SkillsSettings())}
@@ -90,10 +89,10 @@ def test_what_is_over_a_limit_is_left_out_and_said(shelf: Shelf) -> None:
         write_skill(shelf.skills, f"s{number}")
     few = shelf.look(SkillsSettings(limits=SkillLimit(skills=5)))
     assert len(few.skills) == 5
-    assert {each.reason for each in few.left_out} == {f"{shelf.skills} holds more than 5 skills"}
+    assert {each.reason for each in few.left_out} == {f"{shelf.skills} has more than 5 skills"}
     fewer = shelf.look(SkillsSettings(limits=SkillLimit(folders=4)))
     assert len(fewer.skills) == 3  # the root is a folder too
-    assert [each.reason for each in fewer.left_out] == [f"more than 4 folders below {shelf.skills}: not looked at"]
+    assert [each.reason for each in fewer.left_out] == [f"more than 4 folders below {shelf.skills}: not searched"]
 
 
 def test_asking_for_a_skill_that_was_left_out_says_why(shelf: Shelf) -> None:
@@ -155,7 +154,7 @@ def test_two_edits_within_one_tick_are_both_seen(shelf: Shelf) -> None:
 def test_a_quarter_of_a_second_is_believed(shelf: Shelf) -> None:
     now = [100.0]
     write_skill(shelf.skills, "one")
-    catalog = Catalog(shelf.catalog()._roots, SkillLimit(), SkillCache(None), now=lambda: now[0])
+    catalog = SkillCatalog(shelf.catalog()._roots, SkillsSettings(), SkillCache(None), now=lambda: now[0])
     catalog.look()
     write_skill(shelf.skills, "two")
     now[0] += 0.2
@@ -218,11 +217,12 @@ def test_what_differs_from_its_pin_is_left_out_and_comes_back(shelf: Shelf) -> N
     path = write_skill(shelf.skills, "pinned")
     script = shelf.skills / "pinned" / "run.sh"
     script.write_text("echo good\n")
-    found, _, _ = look(str(shelf.skills / "pinned"))
-    entry = Pin("pinned", "1.0.0", "https://hub.example", digest_of(found), 1, files=dict(found))
+    bundle = installed(shelf.skills / "pinned")
+    files = {each.path: each.sha256 for each in bundle.records()}
+    entry = Pin("pinned", "1.0.0", "https://hub.example", bundle.digest, 1, files=files)
     catalog = shelf.catalog()
     assert catalog.look().get("pinned").registry == ""
-    pin(shelf.home.root, shelf.skills / "pinned", entry)
+    set_pin(shelf.home.root, shelf.skills / "pinned", entry)
     assert catalog.look().get("pinned").registry == "https://hub.example"
     script.write_text("echo evil\n")
     (out,) = catalog.look().left_out

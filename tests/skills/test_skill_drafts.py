@@ -24,13 +24,20 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from palinurus.skills.drafting.drafts import FOLDER, accept, stage, waiting
-from palinurus.skills.drafting.general import FROM_OUTSIDE, Blanks
-from palinurus.skills.drafting.outline import outline
-from palinurus.skills.drafting.written import Provenance, fits, review_notes, skill_name, skill_text
+from palinurus.extensions.skill_registry.drafts import (
+    FOLDER,
+    accept_draft,
+    fits,
+    review_notes,
+    skill_name,
+    skill_text,
+    stage_draft,
+    waiting_drafts,
+)
+from palinurus.extensions.skill_registry.outline import FROM_OUTSIDE, Blanks, outline
 from palinurus.skills.manifest import read_manifest
 
-ORIGIN = Provenance("agent:main:main", "2026-11-16")
+ORIGIN = "on 2026-11-16 from the session `agent:main:main`"
 
 
 def did(
@@ -108,7 +115,7 @@ def test_words_from_outside_are_left_out_and_what_followed_them_is_marked() -> N
     fetched, ran, again = found.steps
     assert (fetched.doubtful, ran.doubtful, again.doubtful) == (False, True, True)
     assert ran.arguments["command"] == f"{FROM_OUTSIDE} --from {FROM_OUTSIDE}"
-    assert (found.hosts, found.strangers) == (("tides.example.org",), ("evil.example",))
+    assert (found.hosts, found.unnamed_hosts) == (("tides.example.org",), ("evil.example",))
     text = skill_text("high-water", found, ORIGIN)
     instructions = text[: text.index("## Sources")]
     assert "evil" not in instructions
@@ -127,7 +134,7 @@ def test_notes_and_messages_of_others_are_outside_too() -> None:
         *did("exec", command="call other-endpoint"),
     ]
     found = outline(messages)
-    assert found.wishes == ("do it",)
+    assert found.requests == ("do it",)
     assert {step.arguments["command"] for step in found.steps} == {f"call {FROM_OUTSIDE}", FROM_OUTSIDE}
 
 
@@ -184,32 +191,32 @@ def test_a_models_wording_is_taken_only_when_it_adds_no_place_to_go(body: str, w
 
 def test_a_draft_is_no_skill_before_it_is_accepted_and_replaces_none(home: Home) -> None:
     text = skill_text("tides", outline(story("tides", did("ls"))), ORIGIN)
-    assert stage(home, "tides", text) == home.root / FOLDER / "tides" / "SKILL.md"
-    second = stage(home, "tides", text)
-    assert [each.name for each in waiting(home)] == ["tides", "tides-2"]
+    assert stage_draft(home, "tides", text) == home.root / FOLDER / "tides" / "SKILL.md"
+    second = stage_draft(home, "tides", text)
+    assert [each.name for each in waiting_drafts(home)] == ["tides", "tides-2"]
     assert not (home.root / "skills").exists()
-    place = accept(home, "tides")
+    place = accept_draft(home, "tides")
     assert place == home.root / "skills" / "tides" / "SKILL.md"
     second.write_text(text)  # under the name that is taken by now
     with pytest.raises(BadRequest, match="already"):
-        accept(home, "tides-2")
+        accept_draft(home, "tides-2")
     assert place.read_text() == text
 
 
 def test_what_cannot_be_a_skill_is_not_accepted(home: Home) -> None:
-    stage(home, "odd", "no front matter")
-    assert waiting(home)[0].trouble
+    stage_draft(home, "odd", "no front matter")
+    assert waiting_drafts(home)[0].trouble
     with pytest.raises(BadRequest, match="odd"):
-        accept(home, "odd")
+        accept_draft(home, "odd")
     with pytest.raises(NotFound):
-        accept(home, "nobody")
+        accept_draft(home, "nobody")
     for name in ("../skills", "a/b", ".hidden", ""):
         with pytest.raises(BadRequest):
-            accept(home, name)
+            accept_draft(home, name)
     (home.root / FOLDER / "bad").mkdir()
     (home.root / FOLDER / "bad" / "SKILL.md").write_text("---\nname: ../../x\ndescription: d\n---\n")
     with pytest.raises(BadRequest):
-        accept(home, "bad")
+        accept_draft(home, "bad")
 
 
 def test_drafts_are_listed_and_accepted_at_a_shell(
@@ -224,7 +231,7 @@ def test_drafts_are_listed_and_accepted_at_a_shell(
             run()
         return ended.value.code, capsys.readouterr().out
 
-    stage(home, "tides", skill_text("tides", outline(story("tides", did("ls"))), ORIGIN))
+    stage_draft(home, "tides", skill_text("tides", outline(story("tides", did("ls"))), ORIGIN))
     assert "tides  Use when asked for something like: tides" in pal("drafts")[1]
     code, shown = pal("accept", "tides", "--json")
     assert (code, json.loads(shown)["name"]) == (0, "tides")

@@ -14,19 +14,25 @@ from typing import IO, Any
 import pytest
 from shelved import a_skill
 
-from palinurus.config.offering import SkillsSettings
 from palinurus.domain.errors import BadRequest, PalinurusError, WebError
-from palinurus.operations.skills import do_step
-from palinurus.skills import fetching
-from palinurus.skills.fetching import install_download
-from palinurus.skills.installing import Download, Plan, Step, Ways, install_plan
+from palinurus.skills import dependencies
+from palinurus.skills.dependencies import (
+    Download,
+    InstallPlan,
+    InstallStep,
+    Ways,
+    do_step,
+    install_download,
+    install_plan,
+)
+from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skill import Install
 
 HERE = Ways("linux", lambda name: True, "/home/pal/tools")
 DIGEST = "a" * 64
 
 
-def plan(*specs: Install, missing: tuple[str, ...] = ("x",), ways: Ways = HERE, **settings: Any) -> Plan:
+def plan(*specs: Install, missing: tuple[str, ...] = ("x",), ways: Ways = HERE, **settings: Any) -> InstallPlan:
     return install_plan(a_skill("tool", install=specs), missing, SkillsSettings(**settings), ways)
 
 
@@ -85,16 +91,16 @@ def test_the_first_way_that_works_here_is_taken_for_each_program() -> None:
 
 
 def test_nothing_missing_needs_nothing() -> None:
-    assert plan(Install("uv", package="x"), missing=()) == Plan("tool")
+    assert plan(Install("uv", package="x"), missing=()) == InstallPlan("tool")
 
 
 DOWNLOADS = [
-    (Install("download", url="http://x.example/a.zip", sha256=DIGEST), "is no plain https address"),
-    (Install("download", url="file:///etc/passwd", sha256=DIGEST), "is no plain https address"),
-    (Install("download", url="https://user@x.example/a.zip", sha256=DIGEST), "is no plain https address"),
+    (Install("download", url="http://x.example/a.zip", sha256=DIGEST), "is not a plain https address"),
+    (Install("download", url="file:///etc/passwd", sha256=DIGEST), "is not a plain https address"),
+    (Install("download", url="https://user@x.example/a.zip", sha256=DIGEST), "is not a plain https address"),
     (Install("download", url="https://x.example/a.zip"), "has no sha256"),
     (Install("download", url="https://x.example/a.zip", sha256="abc"), "has no sha256"),
-    (Install("download", url="https://x.example/a.rar", sha256=DIGEST, extract=True), "is no archive"),
+    (Install("download", url="https://x.example/a.rar", sha256=DIGEST, extract=True), "is not an archive"),
     (Install("download", url="https://x.example/a.zip", sha256=DIGEST, target_dir="../../x"), "leads out of"),
     (Install("download", url="https://x.example/a.zip", sha256=DIGEST, target_dir="/etc"), "leads out of"),
 ]
@@ -153,7 +159,7 @@ def test_an_archive_is_unpacked_where_it_belongs(tmp_path: Path, data: bytes) ->
     folder = install_download(wanted(tmp_path, data, archive=True, strip=1), served(data))
     assert (folder / "bin" / "x").read_bytes() == b"#!/bin/sh\n"
     assert [path.name for path in folder.parent.iterdir()] == ["x"]
-    with pytest.raises(PalinurusError, match="is there already"):
+    with pytest.raises(PalinurusError, match="already exists"):
         install_download(wanted(tmp_path, data, archive=True), served(data))
 
 
@@ -172,9 +178,9 @@ def link(name: str, kind: bytes) -> tarfile.TarInfo:
 HOSTILE = {
     "traversal": (tarred(**{"../../evil": b"x"}), "leads out of its folder"),
     "absolute": (tarred(**{"/etc/evil": b"x"}), "leads out of its folder"),
-    "symlink": (tarred(link=link("link", tarfile.SYMTYPE)), "no plain file"),
-    "hardlink": (tarred(link=link("link", tarfile.LNKTYPE)), "no plain file"),
-    "device": (tarred(link=link("dev", tarfile.CHRTYPE)), "no plain file"),
+    "symlink": (tarred(link=link("link", tarfile.SYMTYPE)), "not a plain file"),
+    "hardlink": (tarred(link=link("link", tarfile.LNKTYPE)), "not a plain file"),
+    "device": (tarred(link=link("dev", tarfile.CHRTYPE)), "not a plain file"),
     "zip traversal": (zipped(**{"a/../../evil": b"x"}), "leads out of its folder"),
     "zip backslash": (zipped(**{"..\\evil": b"x"}), "leads out of its folder"),
     "no archive": (b"what is this", "cannot be opened"),
@@ -190,11 +196,11 @@ def test_an_archive_that_reaches_out_is_refused_and_nothing_stays(tmp_path: Path
 
 
 def test_a_bomb_is_refused_by_what_comes_out_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "MAX_UNPACKED", 1_000_000)
+    monkeypatch.setattr(dependencies, "MAX_UNPACKED", 1_000_000)
     data = zipped(big=b"\0" * 5_000_000)
     with pytest.raises(BadRequest, match="unpacks to more than"):
         install_download(wanted(tmp_path, data, archive=True), served(data))
-    monkeypatch.setattr(fetching, "MAX_FILES", 3)
+    monkeypatch.setattr(dependencies, "MAX_FILES", 3)
     data = zipped(**{f"f{number}": b"" for number in range(5)})
     with pytest.raises(BadRequest, match="more than 3 files"):
         install_download(wanted(tmp_path, data, archive=True), served(data))
@@ -207,17 +213,17 @@ def test_another_file_than_the_one_named_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_is_told() -> None:
-    step = Step("install x", "uv", argv=("uv", "tool", "install", "x"))
+    step = InstallStep("install x", "uv", argv=("uv", "tool", "install", "x"))
     with pytest.raises(PalinurusError, match="uv tool install x ended with code 3"):
         do_step(step, run=lambda argv, seconds: 3)
     seen: list[object] = []
     do_step(step, run=lambda argv, seconds: seen.append(argv) or 0)  # type: ignore[func-returns-value]
     assert seen == [step.argv]
     with pytest.raises(PalinurusError, match="could not be run"):
-        do_step(Step("x", "uv", argv=("/nowhere/uv",)))
+        do_step(InstallStep("x", "uv", argv=("/nowhere/uv",)))
 
 
 def test_an_address_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
     asked = Download("https://127.0.0.1:9/x", DIGEST, str(tmp_path / "t" / "x"))
-    with pytest.raises(WebError, match=r"https://127.0.0.1:9/x could not be had"):
+    with pytest.raises(WebError, match=r"https://127.0.0.1:9/x could not be downloaded"):
         install_download(asked)

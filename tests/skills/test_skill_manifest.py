@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from palinurus.domain.errors import BadRequest
 from palinurus.skills.manifest import read_manifest
-from palinurus.skills.skill import Install, Manifest, Requires
+from palinurus.skills.skill import Install, Requires, SkillManifest
 
 
-def manifest(front: str, folder: str = "folder") -> Manifest:
+def manifest(front: str, folder: str = "folder") -> SkillManifest:
     return read_manifest(f"---\n{front}\n---\nBody\n".encode(), folder)
 
 
@@ -25,7 +25,7 @@ def test_the_convention_is_read() -> None:
         BARE + "license: MIT\ncompatibility: any\nhomepage: https://example.org\nallowed-tools: Read Bash(git:*)\n"
         "user-invocable: false\ndisable-model-invocation: true\nversion: 1.10"
     )
-    assert found == Manifest(
+    assert found == SkillManifest(
         "weather",
         "Tells the weather.",
         homepage="https://example.org",
@@ -57,7 +57,7 @@ METADATA = {
 @pytest.mark.parametrize("how", METADATA)
 def test_metadata_means_the_same_however_it_is_written(how: str) -> None:
     found = manifest(BARE + METADATA[how])
-    assert found == Manifest(
+    assert found == SkillManifest(
         "weather",
         "Tells the weather.",
         emoji="⛅",
@@ -77,13 +77,13 @@ def test_ways_to_install_are_read_and_unknown_ones_are_remarked() -> None:
         Install("brew", "b", "Install z", ("z",), package="x/y/z"),
         Install("go", package="example.org/m@v1"),
     )
-    assert found.remarks == ("its install kind 'curl-pipe-sh' is unknown", "one of its install specs is no object")
+    assert found.remarks == ("its install kind 'curl-pipe-sh' is unknown", "one of its install specs is not an object")
 
 
 def test_front_matter_that_is_no_yaml_is_read_line_by_line() -> None:
     found = manifest('name: weather\ndescription: Use when: it rains\nmetadata: {"openclaw": {"emoji": "x"}}')
     assert (found.description, found.emoji) == ("Use when: it rains", "x")
-    assert "is no YAML (line 3: mapping values are not allowed" in found.remarks[0]
+    assert "is not YAML (line 3: mapping values are not allowed" in found.remarks[0]
 
 
 def test_a_skill_without_a_name_is_called_like_its_folder() -> None:
@@ -120,7 +120,7 @@ REFUSED = {
     "a hidden folder": ("name: .ssh\ndescription: d", "is a path, not a name"),
     "another path": ("name: 'a\\b'\ndescription: d", "is a path, not a name"),
     "long": (f"name: {'x' * 65}\ndescription: d", "its name has 65 characters"),
-    "signs": ("name: '---'\ndescription: d", "holds neither letter nor digit"),
+    "signs": ("name: '---'\ndescription: d", "contains neither a letter nor a digit"),
     "long talk": (f"name: x\ndescription: {'d' * 5000}", "its description has 5,000 characters"),
     "twice": ("name: x\ndescription: d\nname: y", "has the key 'name' twice"),
     "twice below": ("name: x\ndescription: d\nmetadata: {a: {b: 1, b: 2}}", "has the key 'b' twice"),
@@ -130,11 +130,11 @@ REFUSED = {
     "a list": ("- a\n- b", "cannot be read"),
     "a bell": ("name: x\ndescription: d\x07", "control character U+0007"),
     "escape": ("name: x\ndescription: \x1b[2J", "control character U+001B"),
-    "an escaped bell": ('name: x\ndescription: "d\\a"', "its description holds the control character U+0007"),
+    "an escaped bell": ('name: x\ndescription: "d\\a"', "its description contains the control character U+0007"),
     "bidi": ("name: x\ndescription: d\u202egod", "hidden character U+202E"),
     "tags": ("name: x\ndescription: d\U000e0041", "hidden character U+E0041"),
-    "an escaped tag": ('name: "x\\u200b"\ndescription: d', "its name holds the hidden character U+200B"),
-    "complex key": ("? [a, b]\n: c\nname: x\ndescription: d", "a key that is no plain text"),
+    "an escaped tag": ('name: "x\\u200b"\ndescription: d', "its name contains the hidden character U+200B"),
+    "complex key": ("? [a, b]\n: c\nname: x\ndescription: d", "a key that is not plain text"),
 }
 
 

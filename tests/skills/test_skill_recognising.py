@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shelved import Shelf, a_skill, write_skill
 
-from palinurus.config.offering import SkillLimit, SkillsSettings
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import ToolRun
-from palinurus.skills.recognising import LENGTH, MOST, Recogniser, Wordings, telling_runs, words_of
+from palinurus.skills.settings import SkillLimit, SkillsSettings
 from palinurus.skills.skill import Skill
+from palinurus.skills.use import LENGTH, MOST, Recogniser, telling_runs, words_of
 
 RUN = ToolRun(SessionKey.main("main"), "run-1", private=True)
 ENOUGH = 2 * LENGTH - 1
@@ -41,14 +41,13 @@ class Files:
     def __init__(self, **bodies: str) -> None:
         self.data = {name: skill_file(body, name) for name, body in bodies.items()}
         self.read: list[str] = []
-        self.wordings = Wordings(self._read)
 
     @property
-    def skills(self) -> list[Skill]:
-        return [self._skill(name, data) for name, data in self.data.items()]
+    def recogniser(self) -> Recogniser:
+        return Recogniser([self._skill(name, data) for name, data in self.data.items()], self._read)
 
     def among(self, text: str) -> list[str]:
-        return [skill.name for skill in Recogniser(self.skills, self.wordings.runs).among(text)]
+        return [skill.name for skill in self.recogniser.among(text)]
 
     def _skill(self, name: str, data: bytes) -> Skill:
         return Skill(a_skill(name).about, f"/x/{name}", "managed", hashlib.sha256(data).hexdigest())
@@ -102,16 +101,14 @@ def test_lines_that_stand_in_many_programs_tell_nothing() -> None:
     assert Files(tides=f"{imports}{TIDES}").among(f"{imports}import time\n") == []
 
 
-def test_a_file_is_read_once_as_long_as_it_stays_the_same() -> None:
+def test_a_file_is_read_once_and_only_for_a_text_that_could_hold_it() -> None:
     files = Files(tides=TIDES, winds=" ".join(names(30)))
-    assert files.among("few words") == []
-    assert files.read == []  # nothing could be found in that
+    recogniser = files.recogniser
+    assert recogniser.among("few words") == ()
+    assert files.read == []
     for _ in range(2):
-        assert files.among(TIDES) == ["tides"]
+        assert [skill.name for skill in recogniser.among(TIDES)] == ["tides"]
     assert files.read == ["tides", "winds"]
-    files.data["winds"] = skill_file(" ".join(names(60, 30)), "winds")
-    assert files.among(" ".join(names(60, 30))) == ["winds"]
-    assert files.read == ["tides", "winds", "winds"]
 
 
 def test_a_file_that_has_gone_hides_no_other() -> None:

@@ -8,20 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shelved import Shelf, a_skill, write_skill
 
-from palinurus.config.offering import SkillLimit, SkillsSettings, SkillWord
+from palinurus.agent.gather import skill_list
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.narrowing import beyond
+from palinurus.domain.restrictions import beyond
 from palinurus.domain.tool import Restriction, ToolRun
-from palinurus.skills.capabilities import GOES_OUT, restriction_of, told
-from palinurus.skills.commands import clean_command, command_names, parse_invocation
-from palinurus.skills.environment import may_be_set
-from palinurus.skills.offer import INTRODUCTION, offer
-from palinurus.skills.reading import SkillFiles, SkillText
-from palinurus.skills.skill import Capabilities, Skill
-from palinurus.skills.skills import called_note, skill_list
-from palinurus.tools.policy.decide import Asked, Policy, Rules, decide
+from palinurus.skills.offer import INTRODUCTION, clean_command, command_names, offer, parse_invocation
+from palinurus.skills.requirements import may_be_set
+from palinurus.skills.settings import SkillEntrySettings, SkillLimit, SkillsSettings
+from palinurus.skills.skill import GOES_OUT, Capabilities, Skill, restriction_of, restriction_text
+from palinurus.skills.skills import called_note
+from palinurus.skills.use import SkillFiles, SkillText
+from palinurus.tools.policy import Policy, Rules, ToolRequest, decide
 
 # --- requirements ---
 
@@ -33,16 +32,16 @@ NEEDS = (
 
 def reasons(shelf: Shelf, name: str, settings: SkillsSettings | None = None, **env: str) -> tuple[str, ...]:
     listing = shelf.open(settings or SkillsSettings(), env).listing()
-    return next(each.verdict.reasons for each in listing.standings if each.skill.name == name)
+    return next(each.verdict.reasons for each in listing.states if each.skill.name == name)
 
 
 def test_everything_that_is_missing_is_said(shelf: Shelf) -> None:
     write_skill(shelf.skills, "video", NEEDS)
     assert reasons(shelf, "video") == (
-        "programs that are not there: ffmpeg",
-        "none of these programs is there: a, b",
+        "missing programs: ffmpeg",
+        "none of these programs is installed: a, b",
         "variables that are not set: KEY, OTHER",
-        "the config does not say browser.enabled",
+        "the config does not set browser.enabled",
     )
 
 
@@ -50,10 +49,12 @@ def test_what_is_there_counts_wherever_it_comes_from(shelf: Shelf) -> None:
     write_skill(shelf.skills, "video", NEEDS)
     shelf.program("ffmpeg")
     shelf.program("b")
-    settings = SkillsSettings(entries={"video": SkillWord(has_key=True)}, said=("browser", "browser.enabled"))
+    settings = SkillsSettings(
+        entries={"video": SkillEntrySettings(has_key=True)}, config_paths=("browser", "browser.enabled")
+    )
     assert reasons(shelf, "video", settings, OTHER="x") == ()
     settings = SkillsSettings(
-        entries={"video": SkillWord(env=("KEY",))}, said=("browser.enabled",), variables=("OTHER",)
+        entries={"video": SkillEntrySettings(env=("KEY",))}, config_paths=("browser.enabled",), variables=("OTHER",)
     )
     assert reasons(shelf, "video", settings) == ()
     assert reasons(shelf, "video", settings, KEY="") == ()  # an empty variable is none, and the config has one
@@ -69,7 +70,7 @@ def test_always_passes_over_all_but_the_system(shelf: Shelf) -> None:
 def test_what_the_owner_does_not_want_is_not_used(shelf: Shelf) -> None:
     write_skill(shelf.skills, "mine")
     write_skill(shelf.bundled, "theirs")
-    off = SkillsSettings(entries={"mine": SkillWord(enabled=False)})
+    off = SkillsSettings(entries={"mine": SkillEntrySettings(enabled=False)})
     assert reasons(shelf, "mine", off) == ("switched off (skills.entries.mine.enabled)",)
     assert reasons(shelf, "theirs", SkillsSettings(allow_bundled=())) == ("not among skills.allowBundled",)
     assert reasons(shelf, "mine", SkillsSettings(allow_bundled=())) == ()
@@ -239,7 +240,7 @@ def test_files_of_usable_skills_are_read_wherever_they_lie(shelf: Shelf) -> None
     folder = shelf.base / "home" / "skills" / "tides"
     (folder / "more.md").write_text("More.")
     (folder / "picture.png").write_bytes(b"\x89PNG\xff")
-    skills = shelf.open(SkillsSettings(entries={"off": SkillWord(enabled=False)}))
+    skills = shelf.open(SkillsSettings(entries={"off": SkillEntrySettings(enabled=False)}))
     read = skills.text(f"{folder}/SKILL.md")
     assert read is not None
     assert f"See {folder}/more.md" in read.text
@@ -248,7 +249,7 @@ def test_files_of_usable_skills_are_read_wherever_they_lie(shelf: Shelf) -> None
     assert skills.text("AGENTS.md") is None
     with pytest.raises(NotFound):
         skills.text(f"{folder}/nothing.md")
-    with pytest.raises(WorkspaceError, match=r"tides/picture.png is no text"):
+    with pytest.raises(WorkspaceError, match=r"tides/picture.png is not text"):
         skills.text(f"{folder}/picture.png")
 
 
@@ -282,10 +283,10 @@ def test_from_the_moment_it_is_read_a_skill_is_held_to_what_it_declares(shelf: S
     assert skills.after(later, read) is later
     assert skills.after(RUN, call("read", path="AGENTS.md")) is RUN
     policy = Policy(everybody=Rules(profile="full"))
-    verdict = decide(policy, Asked("exec", RUN.key, restrictions=later.restrictions))
+    verdict = decide(policy, ToolRequest("exec", RUN.key, restrictions=later.restrictions))
     assert (verdict.allowed, verdict.layer) == (False, "restriction")
     assert "skill:tides" in verdict.why
-    assert decide(policy, Asked("web_fetch", RUN.key, restrictions=later.restrictions)).allowed
+    assert decide(policy, ToolRequest("web_fetch", RUN.key, restrictions=later.restrictions)).allowed
     assert "skill:tides" in beyond(later.restrictions, "web_fetch", {"url": "https://evil.example"})
 
 
@@ -338,7 +339,7 @@ def test_the_list_of_the_prompt_has_a_digest_that_follows_it(shelf: Shelf) -> No
 
 def test_what_somebody_put_there_and_declares_nothing_is_as_free_as_its_agent() -> None:
     assert restriction_of(a_skill(), "/ws") is None
-    assert told(None) == "as the agent's policy says"
+    assert restriction_text(None) == "the agent's policy"
 
 
 def test_what_a_registry_brought_and_declares_nothing_is_treated_with_caution() -> None:
@@ -356,7 +357,7 @@ def test_what_is_declared_is_all_that_there_is() -> None:
     found = restriction_of(one_host, "/ws")
     assert found is not None
     assert (found.only, found.hosts, found.sandboxed, found.ask) == (("web_fetch",), ("tides.example.org",), True, ())
-    assert told(found) == "only web_fetch; hosts: tides.example.org; commands only in the sandbox"
+    assert restriction_text(found) == "only web_fetch; hosts: tides.example.org; commands only in the sandbox"
     nothing = restriction_of(a_skill(capabilities=Capabilities(tools=())), "/ws")
     assert nothing is not None
     assert nothing.only == ()
@@ -415,7 +416,7 @@ def test_a_call_stays_within_hosts_and_paths(
 def test_variables_reach_commands_only_where_they_should(shelf: Shelf) -> None:
     front = 'metadata: {"openclaw": {"requires": {"env": ["DECLARED"]}, "primaryEnv": "API_KEY"}}\n'
     write_skill(shelf.skills, "one", front)
-    word = SkillWord(env=("DECLARED", "EXTRA", "LD_PRELOAD", "SET"), has_key=True)
+    word = SkillEntrySettings(env=("DECLARED", "EXTRA", "LD_PRELOAD", "SET"), has_key=True)
     values = {"DECLARED": "d", "EXTRA": "e", "LD_PRELOAD": "evil.so", "API_KEY": "k", "SET": "config"}
     env = {"SET": "process"}
     skills = shelf.open(SkillsSettings(entries={"one": word}), env, values=lambda _: values)
@@ -423,7 +424,7 @@ def test_variables_reach_commands_only_where_they_should(shelf: Shelf) -> None:
     assert skills.variables(run, sandboxed=False) == {"DECLARED": "d", "EXTRA": "e", "API_KEY": "k"}
     assert skills.variables(run, sandboxed=True) == {}
     assert skills.variables(RUN, sandboxed=False) == {}
-    granting = SkillWord(env=word.env, has_key=True, sandbox_env=True)
+    granting = SkillEntrySettings(env=word.env, has_key=True, sandbox_env=True)
     granted = shelf.open(SkillsSettings(entries={"one": granting}), env, values=lambda _: values)
     assert granted.variables(run, sandboxed=True) == {"DECLARED": "d", "API_KEY": "k"}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from shelved import Shelf, write_raw, write_skill
 
-from palinurus.config.offering import SkillsSettings
 from palinurus.domain.errors import WorkspaceError
-from palinurus.skills.skill import LeftOut
+from palinurus.skills.settings import SkillsSettings
+from palinurus.skills.skill import OmittedSkill
 
 BOMB = "---\nname: bomb\ndescription: d\na: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [*{old},*{old},*{old},*{old},*{old},*{old},*{old},*{old}]\n"
@@ -35,8 +35,8 @@ ZOO: dict[str, tuple[bytes, str]] = {
     "bidi": ("---\nname: x\ndescription: safe \u202etxt.exe\n---\n".encode(), "hidden character U+202E"),
     "path-name": (b"---\nname: ../../../etc/cron.d/x\ndescription: d\n---\n", "is a path, not a name"),
     "absolute-name": (b"---\nname: /etc/passwd\ndescription: d\n---\n", "is a path, not a name"),
-    "no-utf-8": (b"---\nname: x\ndescription: \xff\xfe\n---\n", "is no UTF-8 text"),
-    "utf-16": ("---\nname: x\ndescription: d\n---\n".encode("utf-16"), "is no UTF-8 text"),
+    "no-utf-8": (b"---\nname: x\ndescription: \xff\xfe\n---\n", "is not UTF-8 text"),
+    "utf-16": ("---\nname: x\ndescription: d\n---\n".encode("utf-16"), "is not UTF-8 text"),
     "no-end": (b"---\nname: x\ndescription: d\n", "does not end"),
     "empty": (b"", "has no front matter"),
 }
@@ -109,7 +109,7 @@ def test_what_is_no_file_is_refused_without_waiting(shelf: Shelf, kind: str) -> 
     else:
         os.mknod(folder / "SKILL.md", 0o140644)
     (out,) = shelf.look().left_out
-    assert out == LeftOut(f"{folder}/SKILL.md", "workspace", out.reason)
+    assert out == OmittedSkill(f"{folder}/SKILL.md", "workspace", out.reason)
     assert "cannot be read" in out.reason
 
 

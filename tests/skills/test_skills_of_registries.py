@@ -10,12 +10,10 @@ import msgspec
 import pytest
 from shelved import Shelf, a_skill, write_skill
 
-from palinurus.config.offering import SkillLimit
-from palinurus.domain.function_tool import tool
-from palinurus.domain.messages import Origin
-from palinurus.domain.provenance import MAX_CARRIED, OutsideText, carried
-from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.skills.offer import MAX_QUOTED, STRANGERS, offer, quoted_words
+from palinurus.domain.messages import MAX_CARRIED, Origin, OutsideText, carried
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
+from palinurus.skills.offer import INSTALLED_NOTE, MAX_QUOTED, offer, quoted_words
+from palinurus.skills.settings import SkillLimit
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls, says
 
@@ -102,7 +100,7 @@ def test_the_words_of_a_registry_are_quoted_short_and_without_markup() -> None:
     text = offer([msgspec.structs.replace(theirs, about=about), a_skill("own")], SkillLimit(), "/x").text
     own, _, rest = text.partition("<installed>")
     assert "<name>own</name>" in own
-    assert rest.startswith(STRANGERS)
+    assert rest.startswith(INSTALLED_NOTE)
     quoted = rest.partition('<description>"')[2].partition('"</description>')[0]
     assert 0 < len(quoted) <= MAX_QUOTED
     assert text.count("</available_skills>") == 1

@@ -12,9 +12,8 @@ import apsw
 import pytest
 
 from palinurus.domain.errors import StorageError, StorageFull, StorageReadOnly
-from palinurus.ledger.audit import AuditEvent, AuditReport
-from palinurus.ledger.chain import random_salt
-from palinurus.storage.audit import PIECE, SqliteAudit
+from palinurus.ledger.audit import AuditEvent, AuditReport, random_salt
+from palinurus.ledger.audit_log import PIECE, AuditLog
 from palinurus.storage.database import Database
 from palinurus.testing.clock import FakeClock
 
@@ -36,7 +35,7 @@ async def home(tmp_path: Path) -> Path:
     """A closed home with five rows."""
     path = tmp_path / "home.sqlite"
     database = Database(path, "home")
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     for name in ("one", "two", "three", "four", "five"):
         await log.record(event(name))
     await database.close()
@@ -53,7 +52,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 async def verify(path: Path, expect: str = "") -> AuditReport:
     database = Database(path, "home", readonly=True)
     try:
-        return await SqliteAudit(database, FakeClock(), random_salt).verify(expect=expect)
+        return await AuditLog(database, FakeClock(), random_salt).verify(expect=expect)
     finally:
         await database.close()
 
@@ -128,7 +127,7 @@ async def test_damaged_rows_can_still_be_shown(home: Path) -> None:
     tamper(home, "UPDATE audit_details SET details = '{\"text' WHERE seq = 3")
     tamper(home, "UPDATE audit SET outcome = CAST(x'ff41' AS TEXT) WHERE seq = 2")
     database = Database(home, "home", readonly=True)
-    rows = {row.seq: row for row in await SqliteAudit(database, FakeClock(), random_salt).rows()}
+    rows = {row.seq: row for row in await AuditLog(database, FakeClock(), random_salt).rows()}
     await database.close()
     assert rows[3].details == {"unreadable": '{"text'}
     assert rows[2].outcome == "�A"
@@ -150,7 +149,7 @@ async def test_the_store_itself_refuses_to_rewrite_the_log(home: Path, sql: str)
 
 
 async def test_what_was_erased_is_in_no_file_any_more(database: Database, tmp_path: Path) -> None:
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     await log.record(event("before"))
     await log.record(event("long", SECRET * 2000))  # spills over several pages
     await log.record(event("short", SECRET))
@@ -162,7 +161,7 @@ async def test_what_was_erased_is_in_no_file_any_more(database: Database, tmp_pa
 
 
 async def test_a_long_log_is_checked_in_pieces_and_grows_meanwhile(database: Database) -> None:
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     for number in range(2 * PIECE + 10):
         log.note(event(str(number)))
     await log.settled()
@@ -175,7 +174,7 @@ async def test_a_long_log_is_checked_in_pieces_and_grows_meanwhile(database: Dat
 
 
 async def test_a_note_waits_for_nothing_and_is_on_the_disk_with_the_next_record(database: Database) -> None:
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     gate = threading.Event()
     blocked = asyncio.create_task(database.write(lambda _: gate.wait(DEADLINE)))
     await asyncio.sleep(0)
@@ -190,7 +189,7 @@ async def test_a_note_waits_for_nothing_and_is_on_the_disk_with_the_next_record(
 
 async def test_what_was_noted_is_kept_when_the_home_is_closed(tmp_path: Path) -> None:
     database = Database(tmp_path / "home.sqlite", "home")
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     for number in range(300):
         log.note(event(str(number)))
     await database.close()
@@ -214,7 +213,7 @@ class BadDisk:
 async def test_a_note_that_could_not_be_kept_is_told_by_the_next_record_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, log = BadDisk(database, monkeypatch), SqliteAudit(database, FakeClock(), random_salt)
+    disk, log = BadDisk(database, monkeypatch), AuditLog(database, FakeClock(), random_salt)
     disk.full = True
     log.note(event("lost"))
     await database.flush()
@@ -229,7 +228,7 @@ async def test_a_note_that_could_not_be_kept_is_told_by_the_next_record_once(
 async def test_a_note_and_a_record_that_fail_together_are_told_together(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk, log = BadDisk(database, monkeypatch), SqliteAudit(database, FakeClock(), random_salt)
+    disk, log = BadDisk(database, monkeypatch), AuditLog(database, FakeClock(), random_salt)
     disk.full = True
     log.note(event("lost"))
     with pytest.raises(StorageFull):
@@ -244,7 +243,7 @@ async def test_a_note_and_a_record_that_fail_together_are_told_together(
 
 async def test_a_home_that_may_only_be_read_is_told_by_record(home: Path) -> None:
     database = Database(home, "home", readonly=True)
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     with pytest.raises(StorageReadOnly):
         await log.record(event("x"))
     log.note(event("y"))
@@ -259,7 +258,7 @@ async def test_a_row_that_the_store_refuses_is_told_in_our_words(database: Datab
             "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"
         ).fetchall()
     )
-    log = SqliteAudit(database, FakeClock(), random_salt)
+    log = AuditLog(database, FakeClock(), random_salt)
     with pytest.raises(StorageError, match="no"):
         await log.record(event("x"))
     log.note(event("y"))

@@ -18,7 +18,9 @@ from palinurus.domain.errors import (
     StorageFull,
     StorageReadOnly,
 )
-from palinurus.storage.database import Database, translated
+from palinurus.storage.database import Database
+from palinurus.storage.files import translated
+from palinurus.storage.transaction import Transaction
 
 
 @pytest.fixture
@@ -72,11 +74,11 @@ async def test_work_runs_off_the_event_loop(database: Database) -> None:
 
 
 async def test_a_write_that_fails_takes_only_itself_out_of_the_batch(database: Database) -> None:
-    def half(connection: apsw.Connection) -> None:
+    def half(connection: Transaction) -> None:
         connection.execute("INSERT INTO t VALUES (50)")
         raise NotFound("changed my mind")
 
-    def doubled(connection: apsw.Connection) -> None:
+    def doubled(connection: Transaction) -> None:
         connection.execute("INSERT INTO t VALUES (60)")
         connection.execute("INSERT INTO t VALUES (60)")
 
@@ -98,7 +100,7 @@ async def test_a_write_that_fails_takes_only_itself_out_of_the_batch(database: D
 async def test_a_caller_that_goes_away_does_not_take_its_write_along(database: Database) -> None:
     gate = threading.Event()
 
-    def slow(connection: apsw.Connection) -> None:
+    def slow(connection: Transaction) -> None:
         gate.wait(5)
         connection.execute("INSERT INTO t VALUES (7)")
 
@@ -114,7 +116,7 @@ async def test_a_caller_that_goes_away_does_not_take_its_write_along(database: D
 async def test_a_full_disk_fails_everybody_in_the_batch_and_the_next_write_works(database: Database) -> None:
     gate = threading.Event()
 
-    def full(connection: apsw.Connection) -> None:
+    def full(connection: Transaction) -> None:
         raise apsw.FullError("no space")
 
     # While the first commit is under way the others gather for the next one.

@@ -9,11 +9,11 @@ import pytest
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import UserMessage
+from palinurus.sessions import index as transcripts
+from palinurus.sessions.index import TranscriptIndex
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import MessageEntry
-from palinurus.storage import transcripts
 from palinurus.storage.database import Database
-from palinurus.storage.sqlite import SqliteSessions
-from palinurus.storage.transcripts import SqliteTranscriptIndex
 from palinurus.testing.clock import FakeClock, SeededIds
 
 T = "2026-11-15T09:00:00.000Z"
@@ -27,7 +27,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Database]:
 
 
 async def says(home: Database, *texts: str) -> None:
-    store = SqliteSessions(home, FakeClock(), SeededIds())
+    store = SessionStore(home, FakeClock(), SeededIds())
     session = await store.open(SessionKey.main())
     count = session.entry_count
     await store.append(
@@ -36,7 +36,7 @@ async def says(home: Database, *texts: str) -> None:
 
 
 async def finds(home: Database, path: Path, query: str) -> list[str]:
-    index = SqliteTranscriptIndex(home, path)
+    index = TranscriptIndex(home, path)
     try:
         return [hit.snippet for hit in await index.search(query, limit=1000)]
     finally:

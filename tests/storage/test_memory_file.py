@@ -13,40 +13,40 @@ from pathlib import Path
 import apsw
 import pytest
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.errors import StorageDamaged, StorageReadOnly
+from palinurus.memory import look as memory_look
+from palinurus.memory import store as memory
 from palinurus.memory.chunk import chunk
-from palinurus.memory.document import Chunked, Place, Stamp
+from palinurus.memory.document import DocumentPieces, DocumentRef, FileRow, WordQuery
 from palinurus.memory.embedder import Space
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.search import MemorySearch
-from palinurus.memory.store import FileRow, WordQuery
-from palinurus.memory.words import word_query
-from palinurus.storage import memory, memory_look
-from palinurus.storage.memory import SqliteMemory
-from palinurus.storage.memory_vectors import pack, query_bytes, unpacked
+from palinurus.memory.settings import MemorySettings
+from palinurus.memory.store import MemoryStore
+from palinurus.memory.terms import word_query
+from palinurus.memory.vectors import pack, query_bytes, unpacked
 from palinurus.testing.clock import FakeClock
 
 SPACE = Space("test", "chance", 384)
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SqliteMemory]:
-    keeper = SqliteMemory(tmp_path / "derived" / "main.sqlite")
+async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
+    keeper = MemoryStore(tmp_path / "derived" / "main.sqlite")
     yield keeper
     await keeper.close()
 
 
 @pytest.fixture
-def index(store: SqliteMemory, workspace: Path) -> MemoryIndex:
+def index(store: MemoryStore, workspace: Path) -> MemoryIndex:
     return MemoryIndex(store, Scanner(workspace, sources=("memory",)), FakeClock(), MemorySettings())
 
 
-def document(text: str, path: str = "memory/a.md") -> tuple[FileRow, Chunked]:
+def document(text: str, path: str = "memory/a.md") -> tuple[FileRow, DocumentPieces]:
     cut = chunk(text, path, 400)
-    return FileRow(Place("memory", path), Stamp(1, 2, 3), sha256(text.encode()).digest(), 0, len(cut.pieces)), cut
+    return FileRow(DocumentRef("memory", path), (1, 2, 3, 0), sha256(text.encode()).digest(), 0, len(cut.pieces)), cut
 
 
 def vector(chance: random.Random) -> bytes:
@@ -58,12 +58,12 @@ def cosine(one: bytes, other: bytes) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
 
 
-async def found(store: SqliteMemory, question: str) -> list[str]:
+async def found(store: MemoryStore, question: str) -> list[str]:
     looked = await store.look(word_query(question), None, None, limit=10)
     return [candidate.text for candidate in looked.candidates if candidate.words]
 
 
-async def damage(store: SqliteMemory, how: str) -> None:
+async def damage(store: MemoryStore, how: str) -> None:
     await store.close()
     data = bytearray(store.path.read_bytes())
     if how == "no database":
@@ -82,20 +82,20 @@ async def damage(store: SqliteMemory, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["no database", "cut short", "emptied", "of the future"])
 async def test_a_damaged_index_is_thrown_away_and_made_anew_and_that_is_told(
-    store: SqliteMemory, index: MemoryIndex, how: str
+    store: MemoryStore, index: MemoryIndex, how: str
 ) -> None:
     await index.sync()
     await damage(store, how)
     index.reload()
     report = await index.sync()
     assert report.added == 2
-    assert "made anew" in report.trouble
+    assert "is rebuilt" in report.trouble
     assert await found(store, "harbour") == ["Lives by the harbour."]
     assert (await index.status(deep=True)).difference_count == 0
     assert (await index.sync()).trouble == ""
 
 
-async def test_damage_that_a_look_meets_is_an_error_once(store: SqliteMemory, index: MemoryIndex) -> None:
+async def test_damage_that_a_look_meets_is_an_error_once(store: MemoryStore, index: MemoryIndex) -> None:
     await index.sync()
     await damage(store, "emptied")
     with pytest.raises(StorageDamaged):
@@ -105,7 +105,7 @@ async def test_damage_that_a_look_meets_is_an_error_once(store: SqliteMemory, in
     assert await found(store, "harbour") == ["Lives by the harbour."]
 
 
-async def test_an_index_that_lacks_a_table_is_made_anew_too(store: SqliteMemory, index: MemoryIndex) -> None:
+async def test_an_index_that_lacks_a_table_is_made_anew_too(store: MemoryStore, index: MemoryIndex) -> None:
     await index.sync()
     await store.close()
     connection = apsw.Connection(str(store.path))
@@ -119,7 +119,7 @@ async def test_an_index_that_lacks_a_table_is_made_anew_too(store: SqliteMemory,
 
 
 async def test_a_search_that_meets_damage_answers_from_an_index_made_anew(
-    store: SqliteMemory, index: MemoryIndex
+    store: MemoryStore, index: MemoryIndex
 ) -> None:
     await index.sync()
     await damage(store, "emptied")
@@ -129,7 +129,7 @@ async def test_a_search_that_meets_damage_answers_from_an_index_made_anew(
     assert (answer.freshness.state, answer.freshness.caught_up) == ("fresh", 2)
 
 
-async def test_several_who_meet_the_damage_throw_one_file_away(store: SqliteMemory, index: MemoryIndex) -> None:
+async def test_several_who_meet_the_damage_throw_one_file_away(store: MemoryStore, index: MemoryIndex) -> None:
     await index.sync()
     assert store._database is not None
     await store._database.scrub()  # all of it is in the file
@@ -144,7 +144,7 @@ async def test_several_who_meet_the_damage_throw_one_file_away(store: SqliteMemo
     assert (await index.status(deep=True)).difference_count == 0
 
 
-async def test_an_index_that_was_deleted_is_made_anew(store: SqliteMemory, index: MemoryIndex) -> None:
+async def test_an_index_that_was_deleted_is_made_anew(store: MemoryStore, index: MemoryIndex) -> None:
     await index.sync()
     await store.close()
     store.path.unlink()
@@ -152,23 +152,23 @@ async def test_an_index_that_was_deleted_is_made_anew(store: SqliteMemory, index
     assert (await index.sync()).added == 2
 
 
-async def test_an_index_that_is_only_read_is_not_written(store: SqliteMemory) -> None:
+async def test_an_index_that_is_only_read_is_not_written(store: MemoryStore) -> None:
     await store.put([document("- the anchor\n")])
     await store.close()
-    reader = SqliteMemory(store.path, readonly=True)
+    reader = MemoryStore(store.path, readonly=True)
     assert await found(reader, "anchor") == ["- the anchor"]
     with pytest.raises(StorageReadOnly):
         await reader.put([document("- more\n")])
     await reader.close()
 
 
-async def test_nobody_else_may_read_the_file(store: SqliteMemory) -> None:
+async def test_nobody_else_may_read_the_file(store: MemoryStore) -> None:
     await store.put([document("- secret\n")])
     assert store.path.stat().st_mode & 0o077 == 0
 
 
 async def test_a_word_that_is_everywhere_is_left_out_beside_a_rare_one(
-    store: SqliteMemory, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_look, "RANKED", (20, 20))
     lines = [f"- common thing{number}" for number in range(100)]
@@ -182,7 +182,7 @@ async def test_a_word_that_is_everywhere_is_left_out_beside_a_rare_one(
     assert matched == list(range(81, 101))  # the newest, and no more than may be ranked
 
 
-async def test_thousands_of_vectors_are_sifted_by_their_signs_and_the_nearest_come_out(store: SqliteMemory) -> None:
+async def test_thousands_of_vectors_are_sifted_by_their_signs_and_the_nearest_come_out(store: MemoryStore) -> None:
     chance = random.Random(11)
     count = memory_look.FEW + 500
     await store.put([document("".join(f"- thing{number}\n" for number in range(count)))])
@@ -202,7 +202,7 @@ async def test_thousands_of_vectors_are_sifted_by_their_signs_and_the_nearest_co
     assert all(abs((each.cosine or 9) - exact[each.text[2:]]) < 0.03 for each in looked.candidates)
 
 
-async def test_a_line_that_is_everywhere_does_not_crowd_out_what_is_nearly_as_near(store: SqliteMemory) -> None:
+async def test_a_line_that_is_everywhere_does_not_crowd_out_what_is_nearly_as_near(store: MemoryStore) -> None:
     await store.put([document("- done\n" * 500 + "- almost\n")])
     await store.use_space(SPACE)
     chance = random.Random(3)
@@ -217,7 +217,7 @@ async def test_a_line_that_is_everywhere_does_not_crowd_out_what_is_nearly_as_ne
 
 
 async def test_vectors_that_belong_to_nobody_are_forgotten_when_they_are_many(
-    store: SqliteMemory, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "MANY_GONE", 10)
     monkeypatch.setattr(memory, "KEPT_ORPHANS", 20)
@@ -256,7 +256,7 @@ def test_any_number_of_dimensions_fits() -> None:
 
 
 async def test_the_folders_of_an_index_are_for_this_user_alone(tmp_path: Path) -> None:
-    store = SqliteMemory(tmp_path / "home" / "derived" / "memory" / "main.sqlite")
+    store = MemoryStore(tmp_path / "home" / "derived" / "memory" / "main.sqlite")
     await store.files()
     await store.close()
     made = [tmp_path / "home" / name for name in ("", "derived", "derived/memory")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import apsw
@@ -9,14 +10,21 @@ import pytest
 
 from palinurus.domain.errors import StorageDamaged, StorageReadOnly
 from palinurus.domain.keys import SessionKey
-from palinurus.storage import migrations, queries
+from palinurus.memory import store as memory_store
+from palinurus.memory.vectors import load_comparison
+from palinurus.sessions import index
+from palinurus.sessions.store import SessionStore
+from palinurus.storage import migrations
 from palinurus.storage.database import Database
-from palinurus.storage.memory_vectors import learn_to_compare
-from palinurus.storage.queries import load_queries, migration_files
-from palinurus.storage.sqlite import SqliteSessions
+from palinurus.storage.migrations import Series, declare_series, series_of, steps_in
+from palinurus.storage.transaction import Transaction, declare_queries, load_queries
 from palinurus.testing.clock import FakeClock, SeededIds
 
-NEWEST = migration_files("home")[-1][0]
+STORES = (memory_store, index)  # which declare the series of their files
+SOURCE = Path(migrations.__file__).parent.parent
+HOME = series_of("home")[0]
+NEWEST = steps_in(HOME)[-1][0]
+_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 NEXT = (NEWEST + 1, "moods", "CREATE TABLE moods (session_id TEXT PRIMARY KEY, mood TEXT NOT NULL) STRICT;")
 BAD = (NEWEST + 1, "bad", "CREATE TABLE moods (x TEXT) STRICT; INSERT INTO nowhere VALUES (1);")
 
@@ -26,13 +34,13 @@ async def old_home(tmp_path: Path) -> Path:
     """A home of the release before, with a session in it."""
     path = tmp_path / "home.sqlite"
     database = Database(path, "home")
-    await SqliteSessions(database, FakeClock(), SeededIds()).open(SessionKey.main())
+    await SessionStore(database, FakeClock(), SeededIds()).open(SessionKey.main())
     await database.close()
     return path
 
 
 def next_release(monkeypatch: pytest.MonkeyPatch, step: tuple[int, str, str]) -> None:
-    monkeypatch.setattr(migrations, "migration_files", lambda folder: [*migration_files(folder), step])
+    monkeypatch.setattr(migrations, "steps_in", lambda series: [*steps_in(series), step])
 
 
 def version(path: Path) -> object:
@@ -61,7 +69,7 @@ async def test_a_step_on_a_file_with_a_past_is_preceded_by_a_backup(
 ) -> None:
     next_release(monkeypatch, NEXT)
     database = Database(old_home, "home")
-    store = SqliteSessions(database, FakeClock(), SeededIds())
+    store = SessionStore(database, FakeClock(), SeededIds())
     assert await store.find(SessionKey.main()) is not None
     await database.close()
     backup = old_home.with_name(f"home.sqlite.before-{NEWEST + 1:04d}")
@@ -69,7 +77,7 @@ async def test_a_step_on_a_file_with_a_past_is_preceded_by_a_backup(
     assert "moods" in tables(old_home)
     assert "moods" not in tables(backup)
     kept = Database(backup, "home", readonly=True)
-    assert await SqliteSessions(kept, FakeClock(), SeededIds()).find(SessionKey.main()) is not None
+    assert await SessionStore(kept, FakeClock(), SeededIds()).find(SessionKey.main()) is not None
     await kept.close()
     assert backup.stat().st_mode & 0o777 == 0o600
 
@@ -120,8 +128,8 @@ async def test_entries_that_were_said_before_their_ids_had_a_table_are_all_there
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "home.sqlite"
-    steps = migration_files("home")
-    monkeypatch.setattr(migrations, "migration_files", lambda _: steps[:8])
+    monkeypatch.setattr(migrations, "series_of", lambda _: [HOME])
+    monkeypatch.setattr(migrations, "steps_in", lambda series: steps_in(series)[:8])
     await Database(path, "home").close()
     monkeypatch.undo()
     old = apsw.Connection(str(path))
@@ -160,25 +168,57 @@ async def test_entries_that_were_said_before_their_ids_had_a_table_are_all_there
     await database.close()
 
 
-@pytest.mark.parametrize("folder", ["home", "memory", "transcripts"])
-def test_migrations_are_numbered_without_a_gap(folder: str) -> None:
-    assert [number for number, _, _ in migration_files(folder)] == list(range(1, len(migration_files(folder)) + 1))
+def test_migrations_are_numbered_without_a_gap() -> None:
+    for series in (each for file in ("home", "memory", "transcripts") for each in series_of(file)):
+        steps = steps_in(series)
+        assert [number for number, _, _ in steps] == list(range(1, len(steps) + 1))
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in queries._HERE.glob("*.sql")))
-async def test_every_query_has_a_name_of_its_own_and_is_good_sql(file: str, tmp_path: Path) -> None:
-    names = queries._NAME.findall((queries._HERE / file).read_text())
+@pytest.mark.parametrize("path", sorted(SOURCE.glob("**/sql/sqlite/*.sql")), ids=lambda path: path.stem)
+async def test_every_query_has_a_name_of_its_own_and_is_good_sql(path: Path, tmp_path: Path) -> None:
+    names = _NAME.findall(path.read_text())
     assert len(names) == len(set(names))
-    folder = file.removesuffix(".sql")
-    database = Database(tmp_path / "x.sqlite", folder if migration_files(folder) else "home")
+    file = path.stem if path.stem in migrations._FILES else "home"
+    declare_queries(path.stem, str(path.parent.parent.parent / "module.py"))
+    database = Database(tmp_path / "x.sqlite", file)
     assert database._writer is not None
-    learn_to_compare(database._writer)
-    for sql in map(_without_comments, load_queries(file).values()):
+    load_comparison(Transaction(database._writer))
+    for sql in map(_without_comments, load_queries(path.stem).values()):
         values = ["1"] * sql.count("?") if "?" in sql else _AnyValue()
         list(database._writer.execute(f"EXPLAIN {sql}", values))
         if sql.startswith("CREATE TEMP TABLE"):  # the next one reads it
             database._writer.execute(sql, values)
     await database.close()
+
+
+MOODS = {
+    "0001_moods.sql": "CREATE TABLE moods (session_id TEXT PRIMARY KEY, mood TEXT NOT NULL) STRICT;",
+    "0002_why.sql": "ALTER TABLE moods ADD COLUMN why TEXT;",
+}
+
+
+async def test_a_package_has_a_series_of_its_own(
+    old_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "steps"
+    folder.mkdir()
+    monkeypatch.setattr(migrations, "_FILES", {**migrations._FILES, "home": list(series_of("home"))})
+    declare_series("home", Series("moods", folder))
+    for name, sql in MOODS.items():  # each by a release of its own
+        (folder / name).write_text(sql)
+        for _ in range(2):
+            await Database(old_home, "home").close()
+    assert version(old_home) == NEWEST
+    assert "moods" in tables(old_home)
+    connection = apsw.Connection(str(old_home), flags=apsw.SQLITE_OPEN_READONLY)
+    taken = connection.execute("SELECT number, name FROM steps_taken WHERE series = 'moods'").fetchall()
+    connection.close()
+    assert taken == [(1, "moods"), (2, "why")]
+    before = old_home.with_name("home.sqlite.before-moods-0002")
+    assert "moods" in tables(before)
+    (folder / "0002_why.sql").unlink()
+    with pytest.raises(StorageDamaged, match="has moods form 2, this release knows forms up to 1"):
+        Database(old_home, "home")
 
 
 def _without_comments(sql: str) -> str:

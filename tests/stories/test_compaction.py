@@ -10,24 +10,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from palinurus.config.compacting import CompactionSettings
 from palinurus.context.assemble import violations
+from palinurus.context.settings import CompactionSettings
 from palinurus.context.summary import HEADINGS
 from palinurus.context.view import View, fold
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import Failure
 from palinurus.domain.events import Notice
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import CompactionEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls, fails
-from palinurus.testing.windowed import WindowedProvider, good_summary, is_summary
+from support.windowed import WindowedProvider, good_summary, is_summary
 
 MAIN = SessionKey.main()
 WINDOW = 8_000
@@ -99,7 +98,7 @@ async def test_a_long_conversation_is_summed_up_and_stays_within_its_window(pal:
 async def test_what_was_cut_is_found_by_searching_the_transcripts(pal: Harness, home: Any) -> None:
     await talk(pal, 30)
     assert "BK-0001-x7" not in "\n".join(line.message.text for line in (await view(pal)).lines[1:])
-    hits = await pal.house(home).index.search("BK-0001-x7")
+    hits = await pal.services(home).index.search("BK-0001-x7")
     assert any("BK-0001-x7" in hit.snippet for hit in hits)
 
 
@@ -290,8 +289,9 @@ async def test_who_is_verbose_is_told_of_a_compaction(pal: Harness) -> None:
 async def test_what_the_summary_costs_is_in_the_ledger(pal: Harness) -> None:
     await talk(pal, 16)
     (entry, *_) = await compactions(pal)
-    rows = pal.sessions.usage.rows  # type: ignore[attr-defined]
-    assert rows[str(MAIN), entry.id].usage.total > 0
+    spent = await pal.database.read(lambda tx: tx.all("usage.of_session", session=str(MAIN), since=0, agent=""))
+    ((_, *_, tokens, _, _, _, _),) = (row for row in spent if row[0] == entry.id)
+    assert tokens > 0
 
 
 async def test_compaction_can_be_turned_off_and_still_answers_the_provider(pal: Harness) -> None:
@@ -327,7 +327,7 @@ async def test_compact_sums_up_when_asked_with_an_eye_on_the_focus(pal: Harness)
 
 
 async def test_compact_has_nothing_to_do_in_a_conversation_that_has_not_begun(pal: Harness) -> None:
-    assert (await pal.hears("/compact")).text == "There is nothing to sum up yet."
+    assert (await pal.hears("/compact")).text == "There is nothing to summarise yet."
     assert await compactions(pal) == []
 
 

@@ -1,4 +1,4 @@
-"""A context engine that fails costs no turn: it is set aside, everybody hears of it, and the built-in one serves."""
+"""A context engine that fails costs no turn: it is disabled with a notice, and the built-in one is used."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from palinurus.config.home import Home
 from palinurus.context.engine import Assembly, ContextEngine, LegacyEngine
-from palinurus.context.summary import HEADINGS, Wanted
+from palinurus.context.summary import HEADINGS, SummaryOrder
 from palinurus.domain.events import Notice
 from palinurus.domain.messages import AssistantMessage, Message, Text, UserMessage
 from palinurus.operations.status import show_status
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import CompactionEntry
 from palinurus.testing.harness import Harness
-from palinurus.testing.windowed import WindowedProvider
+from support.windowed import WindowedProvider
 
 STEPS = ("bootstrap", "ingest", "assemble", "compact", "after_turn")
 WORDS = "the tide turns and the harbour lights come on one after the other while nobody is looking " * 16
@@ -44,7 +44,7 @@ class Watching(LegacyEngine):
         self.heard.append("assemble")
         return assembly.messages
 
-    async def compact(self, session: Session, wanted: Wanted) -> str:
+    async def compact(self, session: Session, wanted: SummaryOrder) -> str:
         self.heard.append("compact")
         bodies = ["- by the engine", "- none", "- none", "- none", f"- {', '.join(wanted.exact) or 'none'}"]
         return "\n".join(f"{heading}\n{body}" for heading, body in zip(HEADINGS, bodies, strict=True))
@@ -78,11 +78,11 @@ async def test_an_engine_that_raises_in_any_of_its_steps_costs_no_turn(workspace
     async with Harness(workspace, model=model, engine=breaking(step)) as pal:
         heard = await talk(pal, 20)
         assert len([entry for entry in await pal.transcript() if isinstance(entry, CompactionEntry)]) >= 1
-        told = (await show_status(pal.house(home))).warnings
-        assert f"the context engine watching is set aside: {step} gave" in told[0]
+        told = (await show_status(pal.services(home))).warnings
+        assert f"the context engine watching is disabled: {step} gave" in told[0]
         if step != "after_turn":  # nobody follows a run that has ended
             assert [event.text for event in heard] == [told[0]]
-        assert pal.turns.upkeep.engines.name == "legacy"
+        assert pal.turns.maintenance.engines.name == "legacy"
 
 
 async def test_an_engine_sees_every_message_and_may_write_the_summary(workspace: Path) -> None:
@@ -117,12 +117,12 @@ async def test_an_engine_that_makes_what_no_provider_takes_is_set_aside(
 
     async with Harness(workspace, engine=Odd()) as pal:
         assert (await pal.hears("hi")).text == "you said: hi"
-        assert "no provider takes" in pal.turns.upkeep.engines.trouble
+        assert "no provider takes" in pal.turns.maintenance.engines.trouble
 
 
 async def test_a_summary_of_an_engine_is_checked_like_any_other(workspace: Path) -> None:
     class Forgetful(Watching):
-        async def compact(self, session: Session, wanted: Wanted) -> str:
+        async def compact(self, session: Session, wanted: SummaryOrder) -> str:
             return "They talked."
 
     async with Harness(workspace, model=WindowedProvider(), engine=Forgetful()) as pal:
@@ -130,7 +130,7 @@ async def test_a_summary_of_an_engine_is_checked_like_any_other(workspace: Path)
         done = [entry for entry in await pal.transcript() if isinstance(entry, CompactionEntry)]
         assert done
         assert all("They talked." not in entry.summary for entry in done)
-        assert "cannot be used" in pal.turns.upkeep.engines.trouble
+        assert "cannot be used" in pal.turns.maintenance.engines.trouble
 
 
 async def test_an_engine_that_never_answers_is_not_waited_for(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +139,6 @@ async def test_an_engine_that_never_answers_is_not_waited_for(workspace: Path, m
             await asyncio.get_running_loop().create_future()
             return ()
 
-    monkeypatch.setattr("palinurus.context.engine.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("palinurus.context.engine.STEP_SECONDS", 0.05)
     async with Harness(workspace, engine=Hanging()) as pal:
         assert (await pal.hears("hi")).text == "you said: hi"

@@ -13,10 +13,9 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import Failure
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Image, Text, ToolCall, ToolResult, UserMessage
-from palinurus.sessions.transcript import MessageEntry, ResetEntry, Row, encode_entry
+from palinurus.sessions.transcript import MessageEntry, ResetEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls, fails
-from palinurus.testing.stores import MemorySessions
 
 MAIN = "agent:main:main"
 
@@ -144,11 +143,13 @@ BROKEN = {
 @pytest.mark.parametrize("wound", BROKEN)
 async def test_a_wounded_transcript_costs_a_line_and_never_the_session(pal: Harness, wound: str) -> None:
     await pal.hears("one")
-    assert isinstance(pal.sessions, MemorySessions)
-    (rows,) = pal.sessions.transcripts.values()
+    session = await pal.sessions.open(SessionKey.main())
+    rows = await pal.sessions.rows(session.id)
     entry = MessageEntry("wound", "2026-11-15T09:00:00.000Z", rows[-1].id, message=BROKEN[wound])
-    rows.append(Row("wound", entry.parent_id, encode_entry(entry)))
-    rows.append(Row("torn", "wound", '{"type": "message", "id": "to'))
+    await pal.sessions.append(session.id, [entry])
+    torn = {"session_id": session.id, "id": "torn", "parent_id": "wound", "type": "message"}
+    cut_off = '{"type": "message", "id": "to'
+    await pal.database.write(lambda tx: tx.run("sessions.add_entry", payload=cut_off, **torn))
     await pal.hears("two")
     await pal.hears("three")
     sent = pal.model.requests[-1].messages

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palinurus.dispatch.directives import Directives, parse_directives
-from palinurus.dispatch.queueing import QueueChange
+from palinurus.dispatch.queue import QueueChange
 from palinurus.testing.harness import Harness
 
 

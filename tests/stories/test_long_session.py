@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from palinurus.context import compact, flush, summary
-from palinurus.context.beside import MANY
+from palinurus.context import budget, flush, summary
+from palinurus.context.budget import MANY
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Origin, Text, UserMessage
-from palinurus.sessions import reading
+from palinurus.sessions import reader
 from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply
-from palinurus.testing.windowed import WindowedProvider
+from support.windowed import WindowedProvider
 
 MAIN = SessionKey.main()
 T = "2026-11-15T09:00:00.000Z"
@@ -65,10 +65,10 @@ async def test_a_long_session_is_cut_with_bounded_work_beside_the_loop_and_all_o
     pal: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await lived(pal)
-    decoded = Watch(reading.decode_row)
-    weighed, noted, extracted = Watch(compact.message_tokens), Watch(flush.extract_notes), Watch(summary.extract)
-    monkeypatch.setattr(reading, "decode_row", decoded)
-    monkeypatch.setattr(compact, "message_tokens", weighed)
+    decoded = Watch(reader.decode_row)
+    weighed, noted, extracted = Watch(budget.message_tokens), Watch(flush.extract_notes), Watch(summary.extract)
+    monkeypatch.setattr(reader, "decode_row", decoded)
+    monkeypatch.setattr(budget, "message_tokens", weighed)
     monkeypatch.setattr(flush, "extract_notes", noted)
     monkeypatch.setattr(summary, "extract", extracted)
 
@@ -93,8 +93,8 @@ async def test_who_comes_back_to_a_long_session_reads_what_follows_the_cut_alone
     await lived(pal)
     assert (await pal.hears("sum it up by answering")).status == "ok"
     await pal.idle()
-    decoded = Watch(reading.decode_row)
-    monkeypatch.setattr(reading, "decode_row", decoded)
+    decoded = Watch(reader.decode_row)
+    monkeypatch.setattr(reader, "decode_row", decoded)
     async with Harness(workspace, model=WindowedProvider(window=8_000), sessions=pal.sessions) as again:
         assert (await again.hears("once more")).status == "ok"
         assert decoded.calls < 200
@@ -117,9 +117,9 @@ async def test_what_no_window_could_hold_is_not_decoded_and_what_was_asked_for_i
 ) -> None:
     await lived(pal, words)
     before = await pal.transcript()
-    decoded = Watch(reading.decode_row)
-    monkeypatch.setattr(reading, "decode_row", decoded)
-    monkeypatch.setattr(reading, "MUCH", 800_000)
+    decoded = Watch(reader.decode_row)
+    monkeypatch.setattr(reader, "decode_row", decoded)
+    monkeypatch.setattr(reader, "MUCH", 800_000)
 
     assert (await pal.hears("and who has berth 4?")).status == "ok"
 
@@ -142,7 +142,7 @@ async def test_words_from_outside_that_were_not_decoded_still_mark_the_summary(
     pal: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await lived(pal, OWN, Origin.OUTSIDE)
-    monkeypatch.setattr(reading, "MUCH", 800_000)
+    monkeypatch.setattr(reader, "MUCH", 800_000)
     assert (await pal.hears("hello")).status == "ok"
     [cut] = [entry for entry in await pal.transcript() if isinstance(entry, CompactionEntry)]
     assert cut.details is not None
@@ -152,7 +152,7 @@ async def test_words_from_outside_that_were_not_decoded_still_mark_the_summary(
 async def test_a_window_that_holds_a_long_session_is_given_all_of_it(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MUCH", 100_000)
+    monkeypatch.setattr(reader, "MUCH", 100_000)
     async with Harness(workspace, model=WindowedProvider(window=4_000_000)) as pal:
         await lived(pal)
         assert (await pal.hears("and who has berth 4?")).status == "ok"
@@ -163,7 +163,7 @@ async def test_a_window_that_holds_a_long_session_is_given_all_of_it(
 
 
 async def test_a_fresh_start_notes_also_what_was_not_decoded(pal: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MUCH", 100_000)
+    monkeypatch.setattr(reader, "MUCH", 100_000)
     await lived(pal)
     assert (await pal.hears("/new")).status == "ok"
     assert any(isinstance(entry, ResetEntry) for entry in await pal.transcript())

@@ -11,17 +11,17 @@ import msgspec
 import pytest
 
 import palinurus
-from palinurus.config.remembering import MemorySettings
-from palinurus.context.placing import Placing
+from palinurus.context.daily_notes import NoteFiles
 from palinurus.context.recall import KIND, Recall
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, UserMessage
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.memory import Memory
 from palinurus.memory.scan import Scanner
+from palinurus.memory.settings import MemorySettings
+from palinurus.memory.store import MemoryStore
 from palinurus.memory.tools import memory_tools
 from palinurus.providers.scout.scout import ABILITIES, NO_MODEL, Scout
-from palinurus.storage.memory import SqliteMemory
 from palinurus.testing.clock import FakeClock
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider
@@ -33,7 +33,7 @@ SETTINGS = MemorySettings(embedder="none", recall="on")
 
 @pytest.fixture
 async def memory(workspace: Path, tmp_path: Path) -> AsyncIterator[Memory]:
-    store, clock = SqliteMemory(tmp_path / "memory.sqlite"), FakeClock()
+    store, clock = MemoryStore(tmp_path / "memory.sqlite"), FakeClock()
     index = MemoryIndex(store, Scanner(workspace, sources=SETTINGS.sources), clock, SETTINGS)
     whole = Memory(SETTINGS, store, index, None, clock)
     yield whole
@@ -184,14 +184,14 @@ async def test_the_help_behind_a_greeting_of_the_small_model_is_no_memory(worksp
     talker = ScriptedProvider("Hello to you.")
     tools = memory_tools(lambda: memory, Boundary(workspace))
     async with Harness(workspace, model=Scout(FakeClock(), lambda: talker.stream), tools=tools) as pal:
-        pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+        pal.turns.maintenance.place_notes = NoteFiles(pal.sessions, lambda _: pal.files.boundary, pal.clock)
         assert "what colour is my bicycle?" in await asks(pal, "hello")
         await asks(pal, "/new")
         assert (await asks(pal, "what colour is my bicycle?")).startswith("I find nothing about colour, bicycle")
         assert not (workspace / "memory").exists()
 
 
-PAGE = Path(palinurus.__file__).parent / "gateway" / "page" / "static"
+PAGE = Path(palinurus.__file__).parent / "extensions" / "dashboard" / "static"
 DASHBOARD = re.findall(r'^  "(.*)",$', (PAGE / "chat" / "empty.js").read_text(), re.MULTILINE)
 WELCOME = re.findall(r'el\("q", \{\}, "(.*?)"\)', (PAGE / "panels" / "welcome.js").read_text())
 HELP = [words for _, line in ABILITIES for words in re.findall(r'"(.*?)"', line)]

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palinurus.config.compacting import CompactionSettings, FlushSettings, StartupSettings
-from palinurus.context.placing import Placing
+from palinurus.context.daily_notes import NoteFiles
+from palinurus.context.settings import CompactionSettings, FlushSettings, StartupSettings
 from palinurus.domain.errors import Failure
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import UserMessage
@@ -20,7 +20,7 @@ from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.transcript import ResetEntry
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, fails
-from palinurus.testing.windowed import WindowedProvider, is_flush
+from support.windowed import WindowedProvider, is_flush
 
 MAIN = SessionKey.main()
 ADA = "My sister Ada lives in Oslo."
@@ -35,7 +35,7 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 
 def ready(pal: Harness, **settings: object) -> None:
     flush = FlushSettings(**settings)  # type: ignore[arg-type]
-    pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+    pal.turns.maintenance.place_notes = NoteFiles(pal.sessions, lambda _: pal.files.boundary, pal.clock)
     compaction = CompactionSettings(flush=flush)
     pal.agents.agent = msgspec.structs.replace(pal.agents.agent, startup=StartupSettings(), compaction=compaction)
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import msgspec
 from planted import FACTS, answer, chatter
 
-from palinurus.config.compacting import CompactionSettings, FlushSettings
-from palinurus.config.remembering import MemorySettings
-from palinurus.context.placing import Placing
+from palinurus.context.daily_notes import NoteFiles
+from palinurus.context.settings import CompactionSettings, FlushSettings
 from palinurus.domain.keys import SessionKey
+from palinurus.memory.conversations import StoredDocuments
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.memory import Memory
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
-from palinurus.memory.unwritten import Unwritten, WaitingNotes
+from palinurus.memory.settings import MemorySettings, Sync
+from palinurus.memory.store import MemoryStore
 from palinurus.sessions.transcript import messages_of
-from palinurus.storage.memory import SqliteMemory
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply
-from palinurus.testing.windowed import WindowedProvider
+from support.windowed import WindowedProvider
 
 SETTINGS = MemorySettings(embedder="none")
 BY_RULE = CompactionSettings(timeout_seconds=0, flush=FlushSettings(enabled=False))
@@ -54,7 +54,7 @@ async def test_fifty_facts_are_found_after_three_compactions_in_notes_that_are_a
     workspace: Path, tmp_path: Path
 ) -> None:
     async with Harness(workspace, model=WindowedProvider(window=16_000)) as pal:
-        pal.turns.upkeep.place_notes = Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)
+        pal.turns.maintenance.place_notes = NoteFiles(pal.sessions, lambda _: pal.files.boundary, pal.clock)
         await live(pal)
         session = await pal.sessions.find(SessionKey.main())
         assert session is not None
@@ -70,7 +70,7 @@ async def test_fifty_facts_are_found_after_three_compactions_in_notes_that_are_a
         assert noted <= 0.2 * text, f"{noted:,} of {text:,} characters"
 
         index = MemoryIndex(
-            store := SqliteMemory(tmp_path / "memory.sqlite"),
+            store := MemoryStore(tmp_path / "memory.sqlite"),
             Scanner(workspace, sources=SETTINGS.sources),
             pal.clock,
             SETTINGS,
@@ -96,9 +96,9 @@ async def test_notes_that_wait_for_their_file_are_found_too_and_only_once_they_a
         await pal.hears("/new")
         await pal.hears("Remember that the password of this group is 9911.", key="agent:main:telegram:group:7")
         await pal.hears("/new", key="agent:main:telegram:group:7")
-        elsewhere = Unwritten(WaitingNotes(pal.sessions, "main"), None)
+        elsewhere = StoredDocuments(pal.sessions, "main", pal.clock, Sync(), conversations=False)
         index = MemoryIndex(
-            store := SqliteMemory(tmp_path / "memory.sqlite"),
+            store := MemoryStore(tmp_path / "memory.sqlite"),
             Scanner(workspace, sources=SETTINGS.sources),
             pal.clock,
             SETTINGS,
@@ -110,8 +110,8 @@ async def test_notes_that_wait_for_their_file_are_found_too_and_only_once_they_a
             assert found.startswith("sessions/notes-")
             group = (await memory.search(Question("password of the group", SETTINGS.budget))).results
             assert not any("9911" in each.snippet for each in group)
-            await Placing(pal.sessions, lambda _: pal.files.boundary, pal.clock)()
+            await NoteFiles(pal.sessions, lambda _: pal.files.boundary, pal.clock)()
             assert await locker(memory) == {"memory/2026-11-15.md"}
-            assert await WaitingNotes(pal.sessions, "other").stamps() == {}
+            assert await StoredDocuments(pal.sessions, "other", pal.clock, Sync(), conversations=False).stamps() == {}
         finally:
             await memory.close()

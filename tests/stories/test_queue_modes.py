@@ -11,16 +11,15 @@ import pytest
 
 from palinurus.agent.loop import SKIPPED
 from palinurus.config.home import Home
-from palinurus.config.offering import SkillsSettings
 from palinurus.context.assemble import violations
-from palinurus.dispatch.queueing import QueueSettings
+from palinurus.dispatch.queue import QueueSettings
 from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import QueueFull
-from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
-from palinurus.skills.opening import Known, open_skills
+from palinurus.skills.settings import SkillsSettings
+from palinurus.skills.skills import look_around, open_skills
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
 
@@ -120,7 +119,7 @@ async def test_a_run_that_was_steered_and_then_died_is_answered_once(pal: Harnes
     await pal.idle()
     texts = [message.text for message in await pal.messages() if isinstance(message, UserMessage)]
     assert texts == ["dig", "also this"]
-    assert (await pal.inbox.find(run.id)).result.status == "ok"
+    assert (await pal.result(run.id)).status == "ok"
 
 
 async def test_a_turn_that_was_spoken_into_and_then_died_is_taken_up_as_one(pal: Harness, dig: Dig) -> None:
@@ -141,7 +140,7 @@ async def test_a_turn_that_was_spoken_into_and_then_died_is_taken_up_as_one(pal:
     pal.model.says("Here I am again.")
     await pal.crash()
     await pal.idle()
-    results = [(await pal.inbox.find(each.id)).result for each in (run, steering)]
+    results = [await pal.result(each.id) for each in (run, steering)]
     assert [(result.status, result.text) for result in results] == [("ok", "Here I am again.")] * 2
     assert [m.text for m in await pal.messages() if isinstance(m, UserMessage)] == ["dig", "one is enough"]
 
@@ -172,7 +171,7 @@ async def test_a_message_that_may_call_a_skill_has_a_turn_of_its_own(
     folder = workspace / "skills" / "tides"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: tides\ndescription: Knows the tides.\n---\nLook them up.\n")
-    skills = open_skills(home, Known(workspace, SkillsSettings()), {})
+    skills = open_skills(home, workspace, SkillsSettings(), look_around(home, {}))
     pal.agents.agent = msgspec.structs.replace(pal.agents.agent, skills=skills)
     mode(pal, mode=how)
     run = await digging(pal, dig, "Dug.", "Tides.", "Hello.")

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls
-from palinurus.testing.stores import MemoryInbox, MemorySessions
 
 EXACT = "correct-horse-battery"
 SHAPED = "sk-proj-" + "Ab3" * 10
@@ -23,10 +23,10 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 
 
 def stored(pal: Harness) -> str:
-    assert isinstance(pal.sessions, MemorySessions)
-    assert isinstance(pal.inbox, MemoryInbox)
-    rows = [row.payload for rows in pal.sessions.transcripts.values() for row in rows]
-    return "\n".join([*rows, msgspec.json.encode(list(pal.inbox.records.values())).decode()])
+    assert isinstance(pal.database, MemoryDatabase)
+    rows = [row for (row,) in pal.database.look(lambda tx: tx.execute("SELECT payload FROM entries").fetchall())]
+    jobs = pal.database.look(lambda tx: tx.execute("SELECT payload, outcome FROM jobs").fetchall())
+    return "\n".join([*rows, *(text or "" for job in jobs for text in job)])
 
 
 def sent(pal: Harness) -> str:

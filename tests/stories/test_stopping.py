@@ -10,9 +10,8 @@ import pytest
 
 from palinurus.context.assemble import violations
 from palinurus.domain.events import Lifecycle
-from palinurus.domain.function_tool import tool
 from palinurus.domain.messages import AssistantMessage
-from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider, call, calls

@@ -12,10 +12,9 @@ import pytest
 from palinurus.config.home import Home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import ApprovalAsked
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun
+from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
 from palinurus.operations.trust import trust_command
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls, says
@@ -43,8 +42,8 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 
         async def trust(key: SessionKey, words: str, inbound: Inbound) -> str:
             owner = inbound.origin == Origin.OWNER
-            house = whole.house(Home(workspace, workspace / "pal.json"))
-            return await trust_command(house, key, words, inbound.sender, owner=owner)
+            services = whole.services(Home(workspace, workspace / "pal.json"))
+            return await trust_command(services, key, words, inbound.sender, owner=owner)
 
         whole.dispatcher.answers["trust"] = trust
         yield whole
@@ -184,7 +183,7 @@ async def test_trust_that_is_revoked_asks_again(pal: Harness) -> None:
     pal.model.replies += [calls(call("web_fetch")), says("Read.")]
     await pal.hears("read that page")
     given = (await pal.hears("/trust 1")).text.splitlines()[1].split()[0]
-    await pal.approvals.granting.revoke(given)
+    await pal.approvals.issuer.revoke(given)
     pal.model.replies += [calls(call("adjust")), says("No.")]
     run = await pal.submits("change it")
     await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
@@ -195,11 +194,11 @@ async def test_a_text_whose_source_nobody_can_trust_is_trusted_by_itself(pal: Ha
     run = await pal.dispatcher.submit(Inbound("hello there", "k1", sender="stranger", origin=Origin.OUTSIDE))
     await run.wait(5)
     assert "sender:cli:stranger" in (await pal.hears("/trust")).text
-    assert "nothing that can be trusted" in (await pal.hears("/trust sender:cli:stranger")).text
+    assert "cannot be trusted" in (await pal.hears("/trust sender:cli:stranger")).text
     assert "text:" in (await pal.hears("/trust 1")).text
 
 
 async def test_others_trust_nothing(pal: Harness) -> None:
     run = await pal.dispatcher.submit(Inbound("/trust all", "k2", sender="stranger", origin=Origin.OUTSIDE))
     await run.wait(5)
-    assert await pal.approvals.granting.grants.all() == []
+    assert await pal.approvals.issuer.grants.all() == []

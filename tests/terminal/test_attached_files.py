@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.cli.terminal.attachments import MOST, Places, attach
+from palinurus.cli.terminal.attachments import MOST, FileLookup, attach
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import Image
 
@@ -20,7 +20,7 @@ def fit(data: bytes) -> Image:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> FileLookup:
     workspace, here, home = (tmp_path / name for name in ("ws", "here", "home"))
     for folder in (workspace / "notes", here, home):
         folder.mkdir(parents=True)
@@ -29,15 +29,15 @@ def places(tmp_path: Path) -> Places:
     (here / "shot 1.png").write_bytes(PNG)
     (here / "secret.txt").write_text("x")
     (home / "pic.png").write_bytes(PNG)
-    return Places(workspace, here, home)
+    return FileLookup(workspace, here, home)
 
 
-def test_a_file_of_the_workspace_is_named_and_nothing_is_put_in(places: Places) -> None:
+def test_a_file_of_the_workspace_is_named_and_nothing_is_put_in(places: FileLookup) -> None:
     message = attach("read @notes/boat.md, please", places, fit)
     assert (message.text, message.images) == ("read notes/boat.md, please", ())
 
 
-def test_a_full_path_into_the_workspace_becomes_the_name_that_the_agent_knows(places: Places) -> None:
+def test_a_full_path_into_the_workspace_becomes_the_name_that_the_agent_knows(places: FileLookup) -> None:
     assert attach(f"@{places.workspace}/notes/boat.md", places, fit).text == "notes/boat.md"
 
 
@@ -55,14 +55,14 @@ def test_a_full_path_into_the_workspace_becomes_the_name_that_the_agent_knows(pl
         "look: @~/pic.png",
     ],
 )
-def test_a_picture_is_attached_however_it_is_named(places: Places, said: str) -> None:
+def test_a_picture_is_attached_however_it_is_named(places: FileLookup, said: str) -> None:
     message = attach(said.format(ws=places.workspace, here=places.here), places, fit)
     assert [image.data for image in message.images] == [PNG.hex()]
     assert message.names[0] in message.text
     assert str(places.here) not in message.text
 
 
-def test_pictures_keep_the_order_in_which_they_were_named(places: Places) -> None:
+def test_pictures_keep_the_order_in_which_they_were_named(places: FileLookup) -> None:
     message = attach(f"@chart.png then '{places.here}/shot 1.png' then @chart.png", places, fit)
     assert message.names == ("chart.png", "shot 1.png")
 
@@ -76,20 +76,20 @@ def test_pictures_keep_the_order_in_which_they_were_named(places: Places) -> Non
     ],
 )
 def test_what_cannot_be_sent_is_refused_in_one_line(
-    places: Places, said: str, error: type[Exception], why: str
+    places: FileLookup, said: str, error: type[Exception], why: str
 ) -> None:
     with pytest.raises(error, match=why) as refused:
         attach(said.format(here=places.here), places, fit)
     assert "nothing was sent" in str(refused.value)
 
 
-def test_a_picture_that_is_none_is_refused_by_its_name(places: Places) -> None:
+def test_a_picture_that_is_none_is_refused_by_its_name(places: FileLookup) -> None:
     (places.workspace / "fake.png").write_text("hello")
     with pytest.raises(BadRequest, match=r"fake\.png: this is no picture"):
         attach("@fake.png", places, fit)
 
 
-def test_there_is_a_limit_on_pictures(places: Places) -> None:
+def test_there_is_a_limit_on_pictures(places: FileLookup) -> None:
     for number in range(MOST + 1):
         (places.workspace / f"{number}.png").write_bytes(PNG)
     with pytest.raises(BadRequest, match="is the limit"):
@@ -110,11 +110,11 @@ def test_there_is_a_limit_on_pictures(places: Places) -> None:
         "@\x00",
     ],
 )
-def test_other_words_are_sent_as_they_are(places: Places, said: str) -> None:
+def test_other_words_are_sent_as_they_are(places: FileLookup, said: str) -> None:
     assert attach(said, places, fit).text == said
 
 
-def test_a_link_that_leads_out_of_the_workspace_counts_as_outside(places: Places) -> None:
+def test_a_link_that_leads_out_of_the_workspace_counts_as_outside(places: FileLookup) -> None:
     (places.workspace / "link.txt").symlink_to(places.here / "secret.txt")
     with pytest.raises(BadRequest, match="outside the workspace"):
         attach("@link.txt", places, fit)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pseudo_terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, ESCAPE, TAB, UP, Terminal, pasted
 
-from palinurus.testing.wire import Behaviour, Calls, Hangs, Json, Says, WireServer
+from support.wire import Behaviour, Calls, Hangs, Json, Says, WireServer
 
 pytestmark = pytest.mark.slow
 DOT = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC")

@@ -8,16 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palinurus.cli.terminal.completion import Vocabulary, WorkspaceNames, offers
-from palinurus.cli.terminal.history import KEPT, TypedLines
-from palinurus.cli.terminal.resume import session_lines, wanted_session
+from palinurus.cli.terminal.completion import KEPT, CompletionWords, TypedLines, WorkspaceNames, offers
+from palinurus.cli.terminal.reply import session_lines, wanted_session
 from palinurus.config.secrets import Redactor
 from palinurus.domain.errors import NotFound
 from palinurus.sessions.session import Session
 from palinurus.workspace.boundary import Boundary
 
 FILES = ("AGENTS.md", "notes/boat.md", "notes/two words.md", "boat-plan.md", "x/y/raboat.md")
-WORDS = Vocabulary(
+WORDS = CompletionWords(
     {"/help": "this list", "/resume": "another", "/reset": "anew"},
     {"resume": lambda: [("agent:main:main", ""), ("agent:main:explicit:holiday", "")]},
     lambda: FILES,

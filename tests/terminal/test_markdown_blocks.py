@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.cli.terminal.blocks import LONGEST, BlockStream
-from palinurus.cli.terminal.markdown import plain, render, render_text
+from palinurus.cli.terminal.markdown import LONGEST, BlockStream, fitted, plain, render, render_text
 from palinurus.cli.terminal.spans import Line, harmless, inline, line_width, wrap
-from palinurus.cli.terminal.table import fitted
 
 WHOLE = """# Tides
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pseudo_terminal import ENTER, Terminal
 
-from palinurus.testing.wire import Answers, Says, WireServer
+from support.wire import Answers, Says, WireServer
 
 pytestmark = pytest.mark.slow
 KEY = "sk-ABCDEF0123456789abcdef"
@@ -28,13 +28,13 @@ async def test_a_pasted_key_is_not_shown_and_the_model_is_tested_before_it_is_se
     async with WireServer(Answers(401, {"error": {"message": "bad key"}}), otherwise=Says("ok")) as server:
         env = made(tmp_path, server)
         async with Terminal(env, "onboard") as terminal:
-            await terminal.sees("Which model shall answer?", "openai", "choice [1]")
+            await terminal.sees("Which model should answer?", "openai", "choice [1]")
             terminal.type("1" + ENTER)
             await terminal.sees("key, not shown")
             terminal.type("wrong-key-0123456789" + ENTER)
             await terminal.sees("model [openai/gpt-5-mini]")
             terminal.type(ENTER)
-            await terminal.sees("does not answer: auth", "The key was not kept", "try something else?")
+            await terminal.sees("does not answer: auth", "The key was not stored", "try something else?")
             terminal.type(ENTER)
             await terminal.sees("openai      paste a key", "choice [1]")
             terminal.type("1" + ENTER)
@@ -42,7 +42,7 @@ async def test_a_pasted_key_is_not_shown_and_the_model_is_tested_before_it_is_se
             terminal.type(KEY + ENTER)
             await terminal.sees("model [openai/gpt-5-mini]")
             terminal.type(ENTER)
-            await terminal.sees("answers", "is asked first from now on")
+            await terminal.sees("answers", "Default model is now")
             assert await terminal.ends() == 0
             assert KEY not in terminal.raw
         assert server.headers[-1]["authorization"] == f"Bearer {KEY}"
@@ -55,6 +55,6 @@ async def test_whoever_wants_no_model_goes_on_with_scout(tmp_path: Path) -> None
         async with Terminal(made(tmp_path, server), "onboard") as terminal:
             await terminal.sees("choice [1]")
             terminal.type("0" + ENTER)
-            await terminal.sees("scout goes on")
+            await terminal.sees("Scout stays")
             assert await terminal.ends() == 0
         assert server.requests == []

@@ -6,7 +6,7 @@ import pytest
 
 from palinurus.cli.terminal.reply import Reply
 from palinurus.cli.terminal.spans import Line
-from palinurus.cli.terminal.told import Standing, amount, argument, status_line, tool_line
+from palinurus.cli.terminal.status_line import StatusLine, amount, argument, status_line, tool_line
 from palinurus.domain.events import (
     AssistantDelta,
     Lifecycle,
@@ -96,7 +96,7 @@ def test_one_that_was_stopped_while_it_waited_says_so() -> None:
 def test_one_that_steers_is_told_once_and_the_reply_is_not_repeated() -> None:
     reply = Reply(lambda: 0.0)
     told = reply.hear(Lifecycle("start", "joined host"), 60, verbose=False)
-    assert text_of(told) == ["", "· heard by the turn that goes on"]
+    assert text_of(told) == ["", "· your message reached the running reply"]
     joined = RunResult("r", "k", "", "ok", "the reply of the other", joined="host")
     assert reply.end(joined, 60, told_elsewhere=True) == []
     assert reply.seconds is None
@@ -135,20 +135,20 @@ def test_a_tool_line_is_one_line_however_long_its_argument() -> None:
 @pytest.mark.parametrize(
     ("standing", "shown"),
     [
-        (Standing(model="a/b", tokens=1234, window=200_000, cost=0.0123), "a/b · 1.2k of 200k tokens · $0.0123"),
-        (Standing(model="a/b", running=3.2, waiting=1, doing="grep"), "grep 3 s, 1 waiting · a/b"),
-        (Standing(model="a/b", cost=0.0, unpriced=2), "a/b · cost unknown"),
-        (Standing(model="a/b", cost=1.5, unpriced=2), "a/b · $1.50 and more"),
-        (Standing(session="agent:main:explicit:x", model="a/b"), "a/b · main:explicit:x"),
-        (Standing(session="agent:main:main", model="a/b"), "a/b"),
+        (StatusLine(model="a/b", tokens=1234, window=200_000, cost=0.0123), "a/b · 1.2k of 200k tokens · $0.0123"),
+        (StatusLine(model="a/b", running=3.2, waiting=1, doing="grep"), "grep 3 s, 1 waiting · a/b"),
+        (StatusLine(model="a/b", cost=0.0, unpriced=2), "a/b · cost unknown"),
+        (StatusLine(model="a/b", cost=1.5, unpriced=2), "a/b · $1.50 and more"),
+        (StatusLine(session="agent:main:explicit:x", model="a/b"), "a/b · main:explicit:x"),
+        (StatusLine(session="agent:main:main", model="a/b"), "a/b"),
     ],
 )
-def test_the_status_line_says_what_is_known(standing: Standing, shown: str) -> None:
+def test_the_status_line_says_what_is_known(standing: StatusLine, shown: str) -> None:
     assert text_of([status_line(standing, 90)]) == [shown]
 
 
 def test_where_it_is_narrow_the_status_line_drops_what_matters_less() -> None:
-    standing = Standing(model="provider/model", tokens=1, window=1000, cost=1.0)
+    standing = StatusLine(model="provider/model", tokens=1, window=1000, cost=1.0)
     assert text_of([status_line(standing, 20)]) == ["provider/model"]
 
 

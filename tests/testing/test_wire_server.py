@@ -11,7 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from palinurus.testing.wire import Answers, Calls, Hangs, Says, WireServer, echo
+from support import TESTS
+from support.wire import Answers, Calls, Hangs, Says, WireServer, echo
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ def test_echo_says_hello_to_what_has_no_text() -> None:
 
 
 async def test_as_a_program_it_prints_its_address_first(client: httpx2.AsyncClient) -> None:
-    command = [sys.executable, "-m", "palinurus.testing.wire", "--reply", "ahoy", "--chunks", "2", "--delay-ms", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+    command = [sys.executable, "-m", "support.wire", "--reply", "ahoy", "--chunks", "2", "--delay-ms", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TESTS) as program:
         try:
             assert program.stdout is not None
             base_url = (await asyncio.wait_for(asyncio.to_thread(program.stdout.readline), 30)).strip()

@@ -1,8 +1,8 @@
-"""A megabyte of hostile text for every function that text from outside is given to: the work grows with the text.
+"""A lot of hostile text for every function that text from outside is given to: the work grows with the text.
 
 The limit is one of computing time, so a busy machine changes nothing: all texts together take a second or two where
-the work is linear, and one of them takes minutes where it is not. Who adds a pattern adds its function here, and the
-text that comes near to what it looks for.
+the work is linear, and one of them takes minutes where it is not. `make soak` takes a megabyte of each. Who adds a
+pattern adds its function here, and the text that comes near to what it looks for.
 """
 
 from __future__ import annotations
@@ -15,54 +15,54 @@ from typing import Any
 
 import pytest
 
-from palinurus.cli.terminal import attachments, blocks, markdown, spans
+from palinurus.cli.terminal import attachments, markdown, spans
 from palinurus.config import source
 from palinurus.config.secrets import Redactor
-from palinurus.context.budget import estimate_tokens
 from palinurus.context.extract import extract
 from palinurus.context.flush import check_notes
 from palinurus.context.notes import extract_notes
 from palinurus.context.prompt import clip
 from palinurus.context.view import Line
-from palinurus.dispatch import commands, directives, queueing
-from palinurus.domain import days
+from palinurus.dispatch import commands, directives, queue
+from palinurus.domain import words as forget_words
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Text, UserMessage
-from palinurus.memory import dates, excerpt, stem, words
+from palinurus.domain.messages import Text, UserMessage, wrapped
+from palinurus.extensions.migrate import importer
+from palinurus.extensions.migrate.ingest import facts, names, notes, rendering
+from palinurus.extensions.migrate.openclaw.entries import read_entry
+from palinurus.extensions.migrate.others import read_line
+from palinurus.extensions.skill_registry import outline, scan
+from palinurus.extensions.skill_registry.bundle import Bundle
+from palinurus.memory import search, terms
 from palinurus.memory.chunk import chunk
 from palinurus.memory.tools import note_line
-from palinurus.migrate import tally
-from palinurus.migrate.forgetting import folding
-from palinurus.migrate.ingest import cleaning, fact, kinds, merging, notes, rendering, shapes
-from palinurus.migrate.openclaw.entries import read_entry
-from palinurus.migrate.others.lines import read_line
-from palinurus.providers.scout import asked, intents, quoting, remembered, smalltalk
-from palinurus.providers.scout.words import stems_of
-from palinurus.providers.wires import failures, reply, sse
-from palinurus.sessions.words import index_text, match_query
-from palinurus.skills import commands as skill_commands
-from palinurus.skills import front_matter, recognising
-from palinurus.skills.drafting import general
-from palinurus.skills.registry import scan
-from palinurus.skills.registry.bundle import Bundle
+from palinurus.providers.scout import quotes, scout
+from palinurus.providers.wires import failures, http, reply
+from palinurus.skills import manifest, use
+from palinurus.skills import offer as skill_commands
+from palinurus.text import dates, stem
+from palinurus.text.chat_phrases import is_small_talk
+from palinurus.text.tokens import estimate_tokens
+from palinurus.text.words import index_words, query_words, roots_of
+from palinurus.tools import worker
 from palinurus.tools.approvals import rendering as plans
 from palinurus.tools.commands import shell
-from palinurus.tools.exec.fetchers import fetches
-from palinurus.tools.files import matcher, patchtext, replace
-from palinurus.tools.results import pieces
-from palinurus.tools.web import charset, outside
-from palinurus.workspace.files import strip_front_matter
-from palinurus.workspace.identity import parse_identity
+from palinurus.tools.exec.permission import fetches
+from palinurus.tools.files import patch, replace
+from palinurus.tools.registry import split_pieces
+from palinurus.tools.web import fetch
+from palinurus.workspace.files import parse_identity, strip_front_matter
+from support import SOAK
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the limit that counts is LIMIT
 
-MEGABYTE = 1_000_000
-LIMIT = 40.0  # seconds of computing for all texts of one function
+SIZE = 1_000_000 if SOAK else 200_000
+LIMIT = SIZE / 25_000  # seconds of computing for all texts of one function
 TODAY = date(2026, 11, 17)
 OFFERED = ("memory_search", "memory_get", "memory_write", "ls", "read")
 
-# Repeated to a megabyte. For every function: long words, long lines, many lines, and openings that nothing closes.
+# Repeated to SIZE. For every function: long words, long lines, many lines, and openings that nothing closes.
 FEW = ("a", "\n", "`")  # for work that is linear and slow, such as drawing
 COMMON = ("a", " ", "\n", "`", "[", '"', "Mr. ", "a=1_b-", "漢")
 
@@ -77,7 +77,7 @@ def of(name: str, work: Work, *near: str, common: tuple[str, ...] = COMMON) -> N
 
 
 def repeated(unit: str) -> str:
-    return (unit * (MEGABYTE // len(unit) + 1))[:MEGABYTE]
+    return (unit * (SIZE // len(unit) + 1))[:SIZE]
 
 
 def _fed(parser: Any, size: int) -> Work:
@@ -92,7 +92,7 @@ def _fed(parser: Any, size: int) -> Work:
 
 def _blocks(before: str, size: int) -> Work:
     def work(text: str) -> None:
-        stream = blocks.BlockStream()
+        stream = markdown.BlockStream()
         text = before + text
         for at in range(0, len(text), size):
             stream.feed(text[at : at + size])
@@ -102,8 +102,8 @@ def _blocks(before: str, size: int) -> Work:
 
 
 def _blanks(text: str) -> None:
-    blanks = general.Blanks(text, "/ws", "/home/x")
-    blanks.hear_outside(text)
+    blanks = outline.Blanks(text, "/ws", "/home/x")
+    blanks.add_outside(text)
     blanks.filled({"command": text, "path": text})
 
 
@@ -112,7 +112,7 @@ def _scanned(text: str) -> None:
 
 
 def _cleaned(text: str) -> None:
-    cleaner = cleaning.Cleaner(Redactor().redact)
+    cleaner = facts.Cleaner(Redactor().redact)
     cleaner.lines(text)
 
 
@@ -127,11 +127,11 @@ def _failures(text: str) -> None:
 
 
 def _hunk(*lines: tuple[Any, str]) -> Work:
-    return lambda text: patchtext.apply_hunks("x", text, [patchtext.Hunk((), lines)])
+    return lambda text: patch.apply_hunks("x", text, [patch.Hunk((), lines)])
 
 
 def _front(before: str) -> Work:
-    return lambda text: front_matter.read_front_matter(f"{before}{text}\n---\n{text}".encode())
+    return lambda text: manifest.read_front_matter(f"{before}{text}\n---\n{text}".encode())
 
 
 def _said(work: Callable[[list[Line]], object]) -> Work:
@@ -159,57 +159,55 @@ of(
 of("command", commands.parse, "/new ")
 of("directives", directives.parse_directives, "/t ", "/t", "/queue ", "/t:", "/model ", "/queue collect cap:1 ")
 of("queue directive", lambda text: directives.parse_directives(f"/queue collect{text}"), "cap:1 ", "cap:1")
-of("queue", queueing.parse_queue, "cap:1 ", "debounce:1")
-of("dates", lambda text: days.resolved(text, TODAY), "yesterday ", "2026-11-17 ", "昨天", "a day ago ", common=FEW)
-of("dates of a question", lambda text: dates.asked_about(text, TODAY), "in May ", "11月", common=FEW)
+of("queue", queue.parse_queue, "cap:1 ", "debounce:1")
+of("dates", lambda text: dates.resolved(text, TODAY), "yesterday ", "2026-11-17 ", "昨天", "a day ago ", common=FEW)
+of("dates of a question", lambda text: terms.asked_about(text, TODAY), "in May ", "11月", common=FEW)
 of("session key", SessionKey.parse, "agent:", "a:b:")
 of("stems", stem.words_of)
-of("words of the index", words.index_words, "東京")
-of("question", words.word_query, "東京")
-of("excerpt", lambda text: excerpt.window(text, 700, ["bicycle", "a", "mr"]), "bicycle ")
+of("question", terms.word_query, "東京")
+of("excerpt", lambda text: search.window(text, 700, ["bicycle", "a", "mr"]), "bicycle ")
 of("chunks", lambda text: chunk(text, "memory/2026-11-17.md", 400), "# a\n", "| a |\n", "```\n", "```\n\n", "  - a\n",
    "\t", "--\n", "==\n", "a\n\n", "> ", "**a", "|\t")  # fmt: skip
 of("note", note_line)
-of("text index of sessions", index_text, "東京")
-of("search in sessions", match_query)
+of("text index", index_words, "東京")
+of("words of a question", query_words)
 of("front matter", _front("---\n"), "a: b\n", "- ", "[1,")
 of("description of a skill", _front("---\nname: x\ndescription: "), "\t", "'", "\\")
 of(
     "runs of a skill",
-    lambda text: recognising.telling_runs(f"---\nname: x\n---\n{text}".encode()),
+    lambda text: use.telling_runs(f"---\nname: x\n---\n{text}".encode()),
     "a b c d e f g h i ",
 )
 of("call of a skill", lambda text: skill_commands.parse_invocation(f"/{text}", {}))
 of("draft of a skill", _blanks, "a/b ", "2026-11-17", "x.py ")
 of("scan of a skill", _scanned, "<!--", "curl ", "http://", "ignore ", "send ", "a-a-")
 of("words of a command", fetches)
-of("text of the web", lambda text: outside.wrapped("x", text), "<<<", "< ", "\u200b", "＜")
-of("charset", lambda text: charset.decode(text.encode()), "<?xml ", "<meta ")
-of("pieces of a result", pieces)
+of("text of the web", lambda text: wrapped("x", text), "<<<", "< ", "\u200b", "＜")
+of("charset", lambda text: fetch.decode(text.encode()), "<?xml ", "<meta ")
+of("pieces of a result", split_pieces)
 of("edit", lambda text: replace.apply_edits("x", text, [replace.Edit("zebra crossing", "y")]), "zebra ", "a\n")
 of("edit of much", lambda text: replace.apply_edits("x", text, [replace.Edit(text[: len(text) // 2] + "#", "y")]),
    "\n\n", "a\n", "\r\n")  # fmt: skip
 of("edit everywhere", lambda text: replace.apply_edits("x", text, [replace.Edit(text[:3], "y", True)]), "\r\n")
 of("difference", lambda text: replace.difference(text, text.replace("a", "b")), "a\n")
-of("patch", lambda text: patchtext.parse_patch(f"*** Begin Patch\n{text}\n*** End Patch"), "*** Update File: a\n",
+of("patch", lambda text: patch.parse_patch(f"*** Begin Patch\n{text}\n*** End Patch"), "*** Update File: a\n",
    "*** Add File: a\n+", "@@\n")  # fmt: skip
 of("hunk of many lines", lambda text: _hunk(*(("-", line) for line in text.split("\n")[::2]), ("-", "x"))(text), "a\n")
 of("hunk that is not there", _hunk(("-", "zebra"), ("+", "x")), "a\n", "zebra \n")
-of("search in files", lambda text: matcher.matching_lines("zebra", [("x", text)], 100))
+of("search in files", lambda text: worker.matching_lines("zebra", [("x", text)], 100))
 of("plan", plans.visible, "\u200b")
-of("shell", shell.parse, "'", "\\", "$", "|", "a;", "a|", "'a'")
+of("shell", shell.parse_shell, "'", "\\", "$", "|", "a;", "a|", "'a'")
 of("identity", parse_identity, "name: ")
 of("front matter of a file", lambda text: strip_front_matter(f"---\n{text}"))
-of("scout: intent", lambda text: intents.understand(text, OFFERED, TODAY), "please ", "what ", "remember ", "can you ")
-of("scout: wish", lambda text: intents.understand(f"remember that {text}", OFFERED, TODAY), "my ", ", ")
-of("scout: question", lambda text: asked.asked(f"what do you know about {text}", TODAY), "please ", "?", "知道关于")
-of("scout: small talk", smalltalk.is_small_talk, "hello ", "how are you ", ":-) ", "ok ")
-of("scout: stems", stems_of, "東京", "colour ", "'s ")
-of("scout: quotes", quoting.cited_lines, "memory/a.md#L1: ", "#L1", "#L")
-of("scout: notes", lambda text: remembered.units("memory/a.md", 1, text), "# a\n", "a\n")
+of("scout: intent", scout.understand, "please ", "what ", "remember ", "can you ")
+of("scout: note", lambda text: scout.understand(f"remember that {text}"), "my ", ", ")
+of("scout: question", lambda text: quotes.parse_question(text, TODAY), "please ", "?", "知道关于")
+of("scout: small talk", is_small_talk, "hello ", "how are you ", ":-) ", "ok ")
+of("scout: roots", roots_of, "東京", "colour ", "'s ")
+of("scout: notes", lambda text: quotes.split_units("memory/a.md", 1, text), "# a\n", "a\n")
 of("arguments of a tool", lambda text: reply.read_arguments(text, cut=False), '{"a":', "\\")
-of("events", _fed(sse.SseParser, 1_000), "data: ", "data: a\n\n", "\r", "\r\n", ":")
-of("events in small pieces", _fed(sse.SseParser, 7), "data: ", "data: a\n")
+of("events", _fed(http.SseParser, 1_000), "data: ", "data: a\n\n", "\r", "\r\n", ":")
+of("events in small pieces", _fed(http.SseParser, 7), "data: ", "data: a\n")
 of("failures", _failures, "exceed", "exceeded your current quota ", "input token count ", "try again in 1")
 of("terminal: harmless", spans.harmless, "\x1b[", "\t")
 of("terminal: reply", lambda text: markdown.render_text(text, 80), "**a ", "*a ", "[a](", "# ", "|a|\n", common=FEW)
@@ -217,23 +215,23 @@ of("terminal: stream", _blocks("", 50), "# ", "|a|\n", "| - ", "- ", "`` ")
 of("terminal: code", _blocks("```\n", 50), "~~~\n")
 of("terminal: table", _blocks("|a|b|\n|-|-|\n", 50), "|a|\n", "|")
 of("terminal: names of files", lambda text: attachments._NAMED.sub("", text), "@a ", '@"', "'/", "/a\\")
-of("import: secrets", tally.looks_secret, "sk-")
+of("import: secrets", importer.looks_secret, "sk-")
 of("import: OpenClaw", lambda text: read_entry(text.encode(), 1), '{"a":', "[[")
 of("import: others", lambda text: read_line(text.encode(), 1, None), '{"a":', "[[")
-of("forget: folded", lambda text: list(folding.spans(re.compile("a"), text)), "ab", "\u00ad", common=FEW)
-of("forget: unescaped", folding.unescaped, "\\u00e9", "\\")
+of("forget: folded", lambda text: list(forget_words.spans(re.compile("a"), text)), "ab", "\u00ad", common=FEW)
+of("forget: unescaped", forget_words.unescaped, "\\u00e9", "\\")
 of("ingest: cleaning", _cleaned, "password: ", "password*", "pin is ", "-----BEGIN PRIVATE KEY-----", "secret=aB")
-of("ingest: key of a fact", fact.key_of, "12:00 ")
+of("ingest: key of a fact", facts.key_of, "12:00 ")
 of("ingest: plain", rendering.plain, "[[", "](", "[[a|", "http://", "a-a-")
 of("ingest: line", rendering.line_key, "[[", "[[a|", "1. ", "(`a`")
-of("ingest: kind", kinds.kind_by_words, "decided ", "prefers ")
+of("ingest: kind", facts.kind_by_words, "decided ", "prefers ")
 of("ingest: note", lambda text: notes.read_note(text, "memory/2026-11-17.md"), "<!--", "- a. ", "*", "*_", "@a ", "\t")
-of("ingest: names", lambda text: (shapes.acting_names(text), shapes.owning_names(text)), "Anna said ", "Anna's ", "Aa")
-of("ingest: page", merging.part, "<!-- /pal:ingest ", "a: b\n", "---\n")
+of("ingest: names", lambda text: (names.acting_names(text), names.owning_names(text)), "Anna said ", "Anna's ", "Aa")
+of("ingest: page", rendering.part, "<!-- /pal:ingest ", "a: b\n", "---\n")
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_a_megabyte_of_hostile_text_costs_no_more_than_its_length(name: str, cpu_limit: Limit) -> None:
+def test_hostile_text_costs_no_more_than_its_length(name: str, cpu_limit: Limit) -> None:
     work, units = WORK[name]
     with cpu_limit(LIMIT):
         for unit in units:

@@ -9,20 +9,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import StorageFull
-from palinurus.domain.events import ApprovalAsked, RunEvent
-from palinurus.domain.function_tool import tool
+from palinurus.domain.events import ApprovalAsked, Plan, RunEvent
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.plan import Plan
-from palinurus.domain.tool import Prepared, Restriction, Tool, ToolOutput, ToolRun, ToolSpec
+from palinurus.domain.tool import PreparedCall, Restriction, Tool, ToolOutput, ToolRun, ToolSpec, tool
+from palinurus.ledger.audit_log import AuditLog
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.hands import MemoryApprovals, MemoryAudit, MemoryGrants
-from palinurus.tools.approvals.approval import Answer, Approvals
-from palinurus.tools.gate import Gate, Watch
-from palinurus.tools.policy.decide import Policy, Rules
-from palinurus.tools.registry import Registry
+from palinurus.testing.harness import audit_rows
+from palinurus.tools.approvals.approval import Answer, Approvals, ApprovalStore
+from palinurus.tools.approvals.issuer import GrantIssuer
+from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grants import GrantStore
+from palinurus.tools.policy import Policy, Rules
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.settings import ExecSettings
 
 MAIN = SessionKey.main()
 FULL = Policy(everybody=Rules(profile="full"))
@@ -41,12 +43,16 @@ class Bench:
         self.asked: list[ApprovalAsked] = []
         self.answers: Callable[[ApprovalAsked], Answer | None] = lambda _: "deny"
         self.clock = FakeClock()
-        self.audit = MemoryAudit(self.clock, SeededIds(1))
-        self.grants = MemoryGrants()
-        self.approvals = Approvals(MemoryApprovals(), self.grants, self.clock, SeededIds(), lambda _: ExecSettings())
+        self.database = MemoryDatabase()
+        self.audit = AuditLog(self.database, self.clock, SeededIds(1))
+        self.grants = GrantStore(MemoryDatabase())
+        store = ApprovalStore(MemoryDatabase())
+        self.approvals = Approvals(store, GrantIssuer(self.grants, self.clock, SeededIds(), lambda _: ExecSettings()))
         self._tasks: list[asyncio.Task[Any]] = []
-        watch = Watch(self.approvals, self.grants, self.audit, self.clock, lambda text: text.replace(SECRET, "***"))
-        self.gate = Gate(Registry(self.tools()), policy, watch, **gate)
+        watch = GateServices(
+            self.approvals, self.grants, self.audit, self.clock, lambda text: text.replace(SECRET, "***")
+        )
+        self.gate = Gate(ToolRegistry(self.tools()), policy, watch, **gate)
 
     def tools(self) -> list[Tool]:
         @tool("read", "")
@@ -63,13 +69,13 @@ class Bench:
             self.done.append("config")
             return ToolOutput("changed")
 
-        async def risky(run: ToolRun, sent: Any) -> Prepared:
+        async def risky(run: ToolRun, sent: Any) -> PreparedCall:
             async def work() -> ToolOutput:
                 self.done.append(f"risky {sent['what']}")
                 return ToolOutput("done")
 
             plan = Plan("risky", f"do {sent['what']}", arguments=dict(sent))
-            return Prepared(plan, work, ask="it is risky", refusal="never that" if sent["what"] == "evil" else "")
+            return PreparedCall(plan, work, ask="it is risky", refusal="never that" if sent["what"] == "evil" else "")
 
         return [
             read,
@@ -91,7 +97,7 @@ class Bench:
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:
-        return [(row.kind, row.outcome) for row in self.audit.kept]
+        return [(row.kind, row.outcome) for row in audit_rows(self.database)]
 
 
 async def test_a_call_is_written_down_before_it_runs_and_its_result_behind_it() -> None:
@@ -104,7 +110,7 @@ async def test_a_call_is_written_down_before_it_runs_and_its_result_behind_it() 
 
 async def test_what_cannot_be_written_down_is_not_done() -> None:
     bench = Bench()
-    bench.audit.failure = StorageFull("the disk is full")
+    bench.database.failure = StorageFull("the disk is full")
     output = await bench.call("read", path="a")
     assert output.is_error
     assert "could not be recorded" in str(output.content)
@@ -185,7 +191,7 @@ async def test_a_plan_that_may_not_be_done_at_all_asks_nobody() -> None:
 async def test_nobody_is_waited_for_where_nobody_is_there() -> None:
     bench = Bench()
     output = await bench.call("risky", ToolRun(MAIN, "run", private=True, attended=False), what="x")
-    assert "nobody is there to be asked" in str(output.content)
+    assert "no person could be asked" in str(output.content)
     assert (bench.asked, bench.done) == ([], [])
 
 
@@ -205,8 +211,8 @@ async def test_a_turn_that_read_text_from_outside_needs_a_person_for_what_is_del
 
 
 async def test_deny_in_an_untrusted_turn_is_a_no_although_the_tool_would_ask_a_person() -> None:
-    async def prepare(run: ToolRun, sent: Any) -> Prepared:
-        return Prepared(
+    async def prepare(run: ToolRun, sent: Any) -> PreparedCall:
+        return PreparedCall(
             Plan("leave", "leave"), lambda: look.run(run, {}), ask="not allowed yet", when_untrusted="it leaves"
         )
 
@@ -253,7 +259,7 @@ async def test_a_restriction_takes_away_and_asks() -> None:
 async def test_no_secret_reaches_the_log() -> None:
     bench = Bench()
     await bench.call("read", path=SECRET)
-    assert SECRET not in repr(bench.audit.kept)
+    assert SECRET not in repr(audit_rows(bench.database))
 
 
 async def test_a_call_that_is_stopped_leaves_a_row_that_says_so() -> None:
@@ -281,5 +287,5 @@ async def test_arguments_nested_beyond_reason_cost_the_call_only() -> None:
 
 async def test_the_head_is_the_same_whoever_speaks() -> None:
     bench = Bench(Policy(everybody=Rules(profile="full"), by_sender={"*": Rules(deny=("read",))}))
-    assert "read" in [each.name for each in bench.gate.hands(MAIN).specs()]
+    assert "read" in [each.name for each in bench.gate.offer(MAIN).specs()]
     assert (await bench.call("read", ToolRun(MAIN, "run", private=True, sender="42", owner=False))).is_error

@@ -10,34 +10,34 @@ from typing import Any
 import msgspec
 import pytest
 
-from palinurus.agent.earlier import answered_before
+from palinurus.agent.resume import earlier_reply
 from palinurus.context.assemble import violations
 from palinurus.context.view import Line, View
 from palinurus.dispatch.messages import SessionMessages
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Origin, Text, ToolCall, UserMessage
-from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun, ToolSpec
+from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import SENT
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, call, calls
-from palinurus.tools.message import MAX_TEXT, SOMEBODY_ELSE, SOMEBODY_NEW, Outgoing, message_tool
-from palinurus.tools.registry import Registry
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.session_tools import MAX_TEXT, SOMEBODY_ELSE, SOMEBODY_NEW, OutgoingMessage, message_tool
 
 ALICE = "agent:main:direct:alice"
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
 
 
-def messages(pal: Harness, patience: float = 5.0) -> SessionMessages:
-    return SessionMessages(pal.sessions, pal.turns, pal.lanes, pal.agents, pal.clock, patience=patience)
+def messages(pal: Harness, timeout: float = 5.0) -> SessionMessages:
+    return SessionMessages(pal.sessions, pal.turns, pal.lanes, pal.agents, pal.clock, timeout=timeout)
 
 
 @pytest.fixture
-async def house(workspace: Path) -> AsyncIterator[Harness]:
+async def services(workspace: Path) -> AsyncIterator[Harness]:
     """A harness whose model can send messages."""
 
-    async def send(run: ToolRun, outgoing: Outgoing) -> str:
+    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
         return await messages(pal).send(run, outgoing)
 
     async def known(run: ToolRun, to: str) -> bool:
@@ -47,47 +47,47 @@ async def house(workspace: Path) -> AsyncIterator[Harness]:
         yield pal
 
 
-async def test_what_is_sent_is_read_there_by_people_and_by_the_model_of_the_next_turn(house: Harness) -> None:
-    await house.hears("hello", key=ALICE)
-    house.model.says(calls(call("message", to=ALICE, text="The boat is ready.")), "Told her.")
-    await house.hears("tell alice")
-    assert (await house.tool_results())[-1].text == f"written into {ALICE}; it is read there when somebody looks"
-    assert (await house.messages(ALICE))[-1].text == "The boat is ready."
-    await house.hears("thanks!", key=ALICE)
-    sent = house.model.requests[-1].messages
+async def test_what_is_sent_is_read_there_by_people_and_by_the_model_of_the_next_turn(services: Harness) -> None:
+    await services.hears("hello", key=ALICE)
+    services.model.says(calls(call("message", to=ALICE, text="The boat is ready.")), "Told her.")
+    await services.hears("tell alice")
+    assert (await services.tool_results())[-1].text == f"written into {ALICE}; it is read there when somebody looks"
+    assert (await services.messages(ALICE))[-1].text == "The boat is ready."
+    await services.hears("thanks!", key=ALICE)
+    sent = services.model.requests[-1].messages
     assert violations(sent) == []
     assert "The boat is ready." in [message.text for message in sent if isinstance(message, AssistantMessage)]
 
 
-async def test_a_session_may_begin_with_what_was_sent_into_it(house: Harness) -> None:
-    house.model.says(calls(call("message", to="direct:bob", text="Hi Bob.")), "Done.")
-    await house.hears("greet bob")
-    await house.hears("who is there?", key="agent:main:direct:bob")
-    sent = house.model.requests[-1].messages
+async def test_a_session_may_begin_with_what_was_sent_into_it(services: Harness) -> None:
+    services.model.says(calls(call("message", to="direct:bob", text="Hi Bob.")), "Done.")
+    await services.hears("greet bob")
+    await services.hears("who is there?", key="agent:main:direct:bob")
+    sent = services.model.requests[-1].messages
     assert violations(sent) == []
     assert [message.text for message in sent][1] == "Hi Bob."
 
 
-async def test_within_an_epoch_the_prompt_still_only_grows(house: Harness) -> None:
-    await house.hears("hello", key=ALICE)
-    before = house.model.requests[-1]
-    await messages(house).send(RUN, Outgoing(ALICE, "One."))
-    await messages(house).send(RUN, Outgoing(ALICE, "Two."))
-    await house.hears("and?", key=ALICE)
-    after = house.model.requests[-1]
+async def test_within_an_epoch_the_prompt_still_only_grows(services: Harness) -> None:
+    await services.hears("hello", key=ALICE)
+    before = services.model.requests[-1]
+    await messages(services).send(RUN, OutgoingMessage(ALICE, "One."))
+    await messages(services).send(RUN, OutgoingMessage(ALICE, "Two."))
+    await services.hears("and?", key=ALICE)
+    after = services.model.requests[-1]
     assert after.head == before.head
     assert after.messages[: len(before.messages)] == before.messages
     assert violations(after.messages) == []
 
 
-async def test_the_same_words_of_the_same_run_are_said_once(house: Harness) -> None:
-    desk = messages(house)
-    assert "written into" in await desk.send(RUN, Outgoing(ALICE, "Once."))
-    assert await desk.send(RUN, Outgoing(ALICE, "Once.")) == f"was written into {ALICE} before"
-    assert [message.text for message in await house.messages(ALICE)] == ["Once."]
+async def test_the_same_words_of_the_same_run_are_said_once(services: Harness) -> None:
+    desk = messages(services)
+    assert "written into" in await desk.send(RUN, OutgoingMessage(ALICE, "Once."))
+    assert await desk.send(RUN, OutgoingMessage(ALICE, "Once.")) == f"was written into {ALICE} before"
+    assert [message.text for message in await services.messages(ALICE)] == ["Once."]
 
 
-async def test_a_run_that_is_resumed_after_a_crash_does_not_send_twice(house: Harness) -> None:
+async def test_a_run_that_is_resumed_after_a_crash_does_not_send_twice(services: Harness) -> None:
     asked = asyncio.Event()
     never = asyncio.Event()
 
@@ -104,19 +104,19 @@ async def test_a_run_that_is_resumed_after_a_crash_does_not_send_twice(house: Ha
             for event in calls(call("message", to=ALICE, text="Once.")).events(request.model):
                 yield event
 
-    patient, house.model = house.model, Hanging()
-    run = await house.submits("tell alice")
+    patient, services.model = services.model, Hanging()
+    run = await services.submits("tell alice")
     async with asyncio.timeout(5):
         await asked.wait()
-    house.model = patient
-    house.model.says(calls(call("message", "second", to=ALICE, text="Once.")), "Told her.")
-    await house.crash()
-    await house.idle()
-    assert [message.text for message in await house.messages(ALICE)] == ["Once."]
-    assert (await house.dispatcher.find(run.id)).result is not None
+    services.model = patient
+    services.model.says(calls(call("message", "second", to=ALICE, text="Once.")), "Told her.")
+    await services.crash()
+    await services.idle()
+    assert [message.text for message in await services.messages(ALICE)] == ["Once."]
+    assert (await services.dispatcher.find(run.id)).result is not None
 
 
-async def test_a_message_never_comes_between_a_call_and_its_result(house: Harness) -> None:
+async def test_a_message_never_comes_between_a_call_and_its_result(services: Harness) -> None:
     inside, go_on = asyncio.Event(), asyncio.Event()
 
     def answer(request: ModelRequest) -> Reply:
@@ -127,25 +127,25 @@ async def test_a_message_never_comes_between_a_call_and_its_result(house: Harnes
         await go_on.wait()
         return ToolOutput("waited")
 
-    house.tools = Registry(
-        [*house.tools.all(), Tool(ToolSpec("wait", "Waits.", {"type": "object", "properties": {}}), wait)]
+    services.tools = ToolRegistry(
+        [*services.tools.all(), Tool(ToolSpec("wait", "Waits.", {"type": "object", "properties": {}}), wait)]
     )
-    house.start()
-    house.model._otherwise = answer
-    run = await house.submits("go", key=ALICE)
+    services.start()
+    services.model._otherwise = answer
+    run = await services.submits("go", key=ALICE)
     async with asyncio.timeout(5):
         await inside.wait()
-    told = await messages(house, patience=0.05).send(RUN, Outgoing(ALICE, "Psst."))
+    told = await messages(services, timeout=0.05).send(RUN, OutgoingMessage(ALICE, "Psst."))
     assert told == f"{ALICE} is busy: the message is written there when its turn has ended"
     go_on.set()
     await run.wait(5)
-    await house.idle()
-    assert [message.text for message in await house.messages(ALICE)] == ["go", "", "waited", "done", "Psst."]
+    await services.idle()
+    assert [message.text for message in await services.messages(ALICE)] == ["go", "", "waited", "done", "Psst."]
 
 
 async def test_two_sessions_that_write_to_each_other_do_not_wait_for_ever(workspace: Path) -> None:
-    async def send(run: ToolRun, outgoing: Outgoing) -> str:
-        return await messages(pal, patience=0.2).send(run, outgoing)
+    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
+        return await messages(pal, timeout=0.2).send(run, outgoing)
 
     async def known(run: ToolRun, to: str) -> bool:
         return True
@@ -166,7 +166,7 @@ async def test_two_sessions_that_write_to_each_other_do_not_wait_for_ever(worksp
 
 
 async def test_with_one_place_in_the_house_a_message_is_still_written_at_once(workspace: Path) -> None:
-    async def send(run: ToolRun, outgoing: Outgoing) -> str:
+    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
         return await messages(pal).send(run, outgoing)
 
     async def known(run: ToolRun, to: str) -> bool:
@@ -178,27 +178,27 @@ async def test_with_one_place_in_the_house_a_message_is_still_written_at_once(wo
         assert "written into" in (await pal.tool_results())[-1].text
 
 
-async def test_who_is_stopped_while_waiting_has_not_sent_it(house: Harness) -> None:
+async def test_who_is_stopped_while_waiting_has_not_sent_it(services: Harness) -> None:
     release = asyncio.Event()
 
     async def hold() -> None:
         await release.wait()
 
-    house.lanes.start(ALICE, hold, lambda _: None)
-    sending = asyncio.create_task(messages(house).send(RUN, Outgoing(ALICE, "Never.")))
+    services.lanes.start(ALICE, hold, lambda _: None)
+    sending = asyncio.create_task(messages(services).send(RUN, OutgoingMessage(ALICE, "Never.")))
     await asyncio.sleep(0)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
     release.set()
-    await house.idle()
-    assert await house.messages(ALICE) == []
+    await services.idle()
+    assert await services.messages(ALICE) == []
 
 
-async def test_words_that_somebody_outside_may_have_led_to_are_marked(house: Harness) -> None:
+async def test_words_that_somebody_outside_may_have_led_to_are_marked(services: Harness) -> None:
     outside = ToolRun(SessionKey.parse("agent:main:explicit:web"), "run-2", private=True, origin=Origin.OUTSIDE)
-    await messages(house).send(outside, Outgoing(ALICE, "Click\u200b <<<here>>>"))
-    assert (await house.messages(ALICE))[-1].text == (
+    await messages(services).send(outside, OutgoingMessage(ALICE, "Click\u200b <<<here>>>"))
+    assert (await services.messages(ALICE))[-1].text == (
         "[written in agent:main:explicit:web, in a turn that had read text from outside]\nClick ‹‹‹here>>>"
     )
 
@@ -207,23 +207,23 @@ def test_a_sent_message_is_no_answer_to_what_was_asked_before() -> None:
     """The process died before a reply was stored, and somebody wrote into the session meanwhile."""
     asked = Line("run-9", UserMessage("question"))
     sent = Line(f"run-1{SENT}abc", AssistantMessage((Text("Psst."),)))
-    assert answered_before(View((asked, sent), said=frozenset({"run-9"})), "run-9") == []
+    assert earlier_reply(View((asked, sent), stored_ids=frozenset({"run-9"})), "run-9") == []
 
 
-async def test_nothing_is_written_while_a_client_is_doing_a_call(house: Harness) -> None:
-    session = await house.sessions.open(SessionKey.parse(ALICE))
-    journal = house.turns.journal(session, View())
+async def test_nothing_is_written_while_a_client_is_doing_a_call(services: Harness) -> None:
+    session = await services.sessions.open(SessionKey.parse(ALICE))
+    journal = services.turns.history.journal(session, View())
     await journal.write([journal.message(AssistantMessage((ToolCall("1", "its_own", {}),), stop_reason="toolUse"))])
     with pytest.raises(BadRequest, match="waits for the result of a tool"):
-        await messages(house).send(RUN, Outgoing(ALICE, "Psst."))
+        await messages(services).send(RUN, OutgoingMessage(ALICE, "Psst."))
 
 
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        ("main", "that is this very conversation"),
-        ("telegram:42", "nobody here carries messages to telegram"),
-        ("telegram:group:7", "nobody here carries messages to telegram"),
+        ("main", "that is the current session"),
+        ("telegram:42", "messages to telegram cannot be sent yet"),
+        ("telegram:group:7", "messages to telegram cannot be sent yet"),
         ("agent:ghost:main", "there is no agent 'ghost'"),
         ("subagent:1", "is a task: nobody reads there"),
         ("", "not a recipient"),
@@ -231,10 +231,10 @@ async def test_nothing_is_written_while_a_client_is_doing_a_call(house: Harness)
         ("../../etc", ""),
     ],
 )
-async def test_who_cannot_be_written_to_is_told_in_one_line(house: Harness, to: str, why: str) -> None:
-    house.model.says(calls(call("message", to=to, text="Hi.")), "Hm.")
-    await house.hears("go")
-    result = (await house.tool_results())[-1]
+async def test_who_cannot_be_written_to_is_told_in_one_line(services: Harness, to: str, why: str) -> None:
+    services.model.says(calls(call("message", to=to, text="Hi.")), "Hm.")
+    await services.hears("go")
+    result = (await services.tool_results())[-1]
     if why:
         assert result.is_error
         assert why in result.text
@@ -243,15 +243,15 @@ async def test_who_cannot_be_written_to_is_told_in_one_line(house: Harness, to: 
 
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * (MAX_TEXT + 1)])
-async def test_nothing_and_too_much_cannot_be_sent(house: Harness, text: str) -> None:
-    house.model.says(calls(call("message", to=ALICE, text=text)), "Hm.")
-    await house.hears("go")
-    assert (await house.tool_results())[-1].is_error
-    assert await house.messages(ALICE) == []
+async def test_nothing_and_too_much_cannot_be_sent(services: Harness, text: str) -> None:
+    services.model.says(calls(call("message", to=ALICE, text=text)), "Hm.")
+    await services.hears("go")
+    assert (await services.tool_results())[-1].is_error
+    assert await services.messages(ALICE) == []
 
 
 async def test_a_turn_that_read_text_from_outside_needs_a_person_for_all_but_the_owner() -> None:
-    async def send(run: ToolRun, outgoing: Outgoing) -> str:
+    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
         return "sent"
 
     async def known(run: ToolRun, to: str) -> bool:
@@ -261,16 +261,16 @@ async def test_a_turn_that_read_text_from_outside_needs_a_person_for_all_but_the
     assert tool.prepare is not None
     new = await tool.prepare(RUN, {"to": "direct:bob", "text": "Hi."})
     old = await tool.prepare(RUN, {"to": "DIRECT:alice", "text": "Hi."})
-    assert isinstance(new, Prepared)
-    assert isinstance(old, Prepared)
+    assert isinstance(new, PreparedCall)
+    assert isinstance(old, PreparedCall)
     assert (new.when_untrusted, old.when_untrusted) == (SOMEBODY_NEW, SOMEBODY_ELSE)
     aside = msgspec.structs.replace(RUN, key=SessionKey.parse("agent:main:explicit:aside"))
     for to in ("main", "boat", "agent:main:dashboard:1"):
         own = await tool.prepare(aside, {"to": to, "text": "Hi."})
-        assert isinstance(own, Prepared)
+        assert isinstance(own, PreparedCall)
         assert own.when_untrusted == ""
     group = await tool.prepare(RUN, {"to": "agent:main:group:7", "text": "Hi."})
-    assert isinstance(group, Prepared)
+    assert isinstance(group, PreparedCall)
     assert group.when_untrusted == SOMEBODY_ELSE
     assert new.plan.summary == "message to agent:main:direct:bob"
     assert new.plan.arguments == {"to": "agent:main:direct:bob", "text": "Hi."}

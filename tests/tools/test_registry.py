@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import ConfigError, NotFound
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Text, ToolCall
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.tools.registry import Registry
+from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
+from palinurus.tools.registry import ToolRegistry
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
 NARROW = msgspec.structs.replace(RUN, max_characters=100)
@@ -48,7 +47,7 @@ def raising(error: BaseException) -> Tool:
 
 
 async def run(tools: Tool | tuple[Tool, ...], name: str, **arguments: Any) -> ToolOutput:
-    return await Registry(tools if isinstance(tools, tuple) else (tools,)).run(RUN, ToolCall("c1", name, arguments))
+    return await ToolRegistry(tools if isinstance(tools, tuple) else (tools,)).run(RUN, ToolCall("c1", name, arguments))
 
 
 def test_the_schema_is_the_signature_in_one_piece_without_titles() -> None:
@@ -163,7 +162,7 @@ async def test_a_long_result_keeps_head_and_tail_around_a_line_that_counts_the_c
 
 async def test_the_limit_counts_all_text_blocks_together_and_leaves_images() -> None:
     image = Image("aGk=", "image/png")
-    output = await Registry((said((Text("a" * 90), image, Text("b" * 90))),)).run(NARROW, ToolCall("1", "say", {}))
+    output = await ToolRegistry((said((Text("a" * 90), image, Text("b" * 90))),)).run(NARROW, ToolCall("1", "say", {}))
     first, second, third = output.content
     assert (first, second) == (Text("a" * 90), image)
     assert isinstance(third, Text)
@@ -172,16 +171,16 @@ async def test_the_limit_counts_all_text_blocks_together_and_leaves_images() -> 
 
 @given(st.text(max_size=300))
 async def test_every_result_can_be_stored_and_is_bounded(text: str) -> None:
-    output = await Registry((said(text + "\udcff"),)).run(NARROW, ToolCall("1", "say", {}))
+    output = await ToolRegistry((said(text + "\udcff"),)).run(NARROW, ToolCall("1", "say", {}))
     assert len(msgspec.json.decode(msgspec.json.encode(output.content))) < 250
 
 
 def test_specs_are_in_one_order_however_the_tools_came() -> None:
     bad = raising(NotFound("x"))
-    assert Registry((demo, bad)).specs() == Registry((bad, demo)).specs()
-    assert [spec.name for spec in Registry((demo, bad)).specs()] == ["bad", "demo"]
+    assert ToolRegistry((demo, bad)).specs() == ToolRegistry((bad, demo)).specs()
+    assert [spec.name for spec in ToolRegistry((demo, bad)).specs()] == ["bad", "demo"]
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two tools are called demo"):
-        Registry((demo, demo))
+        ToolRegistry((demo, demo))

@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palinurus.config.secrets import Redactor
-from palinurus.domain.function_tool import tool
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun
+from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
 from palinurus.testing.clock import FakeClock
-from palinurus.tools import results
-from palinurus.tools.files.reading import file_tools
-from palinurus.tools.registry import Registry
-from palinurus.tools.results import ResultShelf, characters_for_window, pieces
+from palinurus.tools import registry
+from palinurus.tools.files.tools import file_tools
+from palinurus.tools.registry import ResultStore, ToolRegistry, characters_for_window, split_pieces
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -43,11 +41,11 @@ class Hands:
         (home / "workspace").mkdir()
         self.home = home
         self.clock = FakeClock()
-        self.shelf = ResultShelf(home / "results", Redactor([SECRET]).redact, self.clock)
+        self.shelf = ResultStore(home / "results", Redactor([SECRET]).redact, self.clock)
         self.files = file_tools(WorkspaceFiles(Boundary(home / "workspace")), self.shelf)
 
     async def run(self, run: ToolRun, name: str, *more: Tool, **arguments: Any) -> ToolOutput:
-        return await Registry((*self.files, *more), shelf=self.shelf).run(run, ToolCall("c", name, arguments))
+        return await ToolRegistry((*self.files, *more), results=self.shelf).run(run, ToolCall("c", name, arguments))
 
     async def say(self, text: str, run: ToolRun = MAIN, *, outside: bool = False) -> str:
         return str((await self.run(run, "say", saying(text, outside=outside))).content)
@@ -182,20 +180,20 @@ async def test_results_are_thrown_away_after_a_week_also_those_of_other_sessions
 
 
 async def test_a_session_keeps_the_newest_within_number_and_size(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "MAX_FILES", 3)
+    monkeypatch.setattr(registry, "MAX_FILES", 3)
     names = []
     for number in range(5):
         hands.clock.advance(seconds=1)
         names.append(name_in(await hands.say(f"{number} {LONG}")))
     assert [(await hands.run(MAIN, "read", path=name)).is_error for name in names] == [True, True, False, False, False]
-    monkeypatch.setattr(results, "MAX_BYTES", 2 * len(LONG))
+    monkeypatch.setattr(registry, "MAX_BYTES", 2 * len(LONG))
     hands.clock.advance(seconds=1)
     await hands.say(LONG)
     assert len(hands.kept()) == 1
 
 
 async def test_of_an_enormous_result_the_beginning_is_kept(hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "MAX_CHARACTERS_KEPT", 10_000)
+    monkeypatch.setattr(registry, "MAX_CHARACTERS_KEPT", 10_000)
     cut = await hands.say(LONG)
     assert ", up to a point …]" in cut
     assert await hands.whole(MAIN, name_in(cut)) == LONG[:10_000]
@@ -204,7 +202,7 @@ async def test_of_an_enormous_result_the_beginning_is_kept(hands: Hands, monkeyp
 async def test_trouble_with_the_disk_costs_the_rest_and_not_the_result(hands: Hands) -> None:
     (hands.home / "results").write_text("in the way")
     cut = await hands.say(LONG)
-    assert "characters cut here; they could not be kept: ask for a smaller part to read them …]" in cut
+    assert "characters cut here; they could not be stored: request a smaller part to read them …]" in cut
     assert cut.startswith("line 1\n")
 
 
@@ -224,20 +222,20 @@ async def test_a_forgotten_session_leaves_nothing(hands: Hands) -> None:
 
 
 async def test_without_a_shelf_nothing_is_named(hands: Hands) -> None:
-    output = await Registry((saying(LONG),)).run(MAIN, ToolCall("c", "say", {}))
-    assert "cut here; ask for a smaller part to read them …]" in str(output.content)
-    bare = Registry(file_tools(WorkspaceFiles(Boundary(hands.home / "workspace"))))
+    output = await ToolRegistry((saying(LONG),)).run(MAIN, ToolCall("c", "say", {}))
+    assert "cut here; request a smaller part to read them …]" in str(output.content)
+    bare = ToolRegistry(file_tools(WorkspaceFiles(Boundary(hands.home / "workspace"))))
     assert (await bare.run(MAIN, ToolCall("c", "read", {"path": f"result:{'0' * 16}"}))).is_error
 
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("a\n\r é\U0001f600"), max_size=200), st.integers(1, 7))
 def test_the_pieces_of_a_beginning_are_the_beginning_of_the_pieces(text: str, width: int) -> None:
-    before, results.LINE = results.LINE, width
+    before, registry.LINE = registry.LINE, width
     try:
-        whole, part = pieces(text), pieces(text[: len(text) // 2])
+        whole, part = split_pieces(text), split_pieces(text[: len(text) // 2])
         assert part[:-1] == whole[: len(part) - 1]
         assert "".join(whole) == text.replace("\n", "")
         assert all(len(piece) <= width for piece in whole)
     finally:
-        results.LINE = before
+        registry.LINE = before

@@ -9,12 +9,12 @@ from palinurus.domain.keys import SessionKey
 from palinurus.operations.status import session_report
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
-from palinurus.tools.session_status import session_status_tool
+from palinurus.tools.session_tools import session_status_tool
 
 
 async def test_a_session_is_told_all_of_itself_in_a_few_lines(pal: Harness, home: Home) -> None:
     await pal.hears("hi")
-    told = await session_report(pal.house(home), SessionKey.main())
+    told = await session_report(pal.services(home), SessionKey.main())
     rows = dict(line.split(maxsplit=1) for line in told.splitlines())
     assert list(rows) == ["session", "time", "model", "context", "used", "history", "running", "chosen", "commands"]
     assert rows["session"] == "agent:main:main"
@@ -27,16 +27,16 @@ async def test_a_session_is_told_all_of_itself_in_a_few_lines(pal: Harness, home
 
 
 async def test_a_session_that_nobody_has_spoken_in_has_used_nothing(pal: Harness, home: Home) -> None:
-    told = await session_report(pal.house(home), SessionKey.parse("agent:main:explicit:new"))
+    told = await session_report(pal.services(home), SessionKey.parse("agent:main:explicit:new"))
     assert "used     nothing yet" in told
 
 
 async def test_a_model_that_asks_sees_its_own_session_and_its_own_run(workspace: Path, home: Home) -> None:
     async def report(key: SessionKey) -> str:
-        return await session_report(pal.house(home), key)
+        return await session_report(pal.services(home), key)
 
     async with Harness(workspace, tools=[session_status_tool(report)]) as pal:
-        pal.model.says(calls(call("session_status")), "All is well.")
+        pal.model.says(calls(call("session_status")), "No problems found.")
         await pal.hears("how are you?", key="agent:main:direct:alice")
         (result,) = await pal.tool_results("agent:main:direct:alice")
     assert not result.is_error

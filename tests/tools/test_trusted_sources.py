@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.provenance import UNKNOWN, OutsideText, digest_of
-from palinurus.tools.grants.grants import Grant
-from palinurus.tools.grants.trust import TRUST, GrantedTrust, granted_trust, read_source
+from palinurus.domain.messages import UNKNOWN, OutsideText, digest_of
+from palinurus.tools.grants import TRUST, Grant, GrantedTrust, granted_trust, read_source
 
 PAGE = OutsideText(digest_of("page"), "host:docs.example.org")
 MAIL = OutsideText(digest_of("mail"), "file:inbox/2026/1.eml")
@@ -75,5 +74,5 @@ def test_a_file_of_the_conversation_is_meant_before_a_host() -> None:
     "word", ["", "everything", "sender:telegram:42", "client", "/etc/passwd", "~/x/", "../up/", "host:"]
 )
 def test_what_cannot_be_trusted_is_said(word: str) -> None:
-    with pytest.raises(BadRequest, match="nothing that can be trusted"):
+    with pytest.raises(BadRequest, match="cannot be trusted"):
         read_source(word)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import OutsideWorkspace, WorkspaceError
-from palinurus.workspace import append
-from palinurus.workspace.append import append_line
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
+from palinurus.workspace.write import append_line
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def test_a_full_file_is_left_as_it_is(boundary: Boundary) -> None:
 def test_half_a_line_on_a_full_disk_is_taken_back(boundary: Boundary, monkeypatch: pytest.MonkeyPatch) -> None:
     (boundary.root / "n.md").write_text("- kept\n")
     write = os.write
-    monkeypatch.setattr(append.os, "write", lambda fd, data: write(fd, data[:3]))
+    monkeypatch.setattr("palinurus.workspace.write.os.write", lambda fd, data: write(fd, data[:3]))
     with pytest.raises(WorkspaceError, match="no space left"):
         append_line(boundary, "n.md", "- lost")
     assert (boundary.root / "n.md").read_text() == "- kept\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import PalinurusError
-from palinurus.workspace.backups import KEPT, is_owned, keep_backup, loses, superfluous
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import is_private
+from palinurus.workspace.write import MAX_COPIES, is_owned, keep_backup, loses, superfluous
 
 NOW = int(datetime(2026, 11, 15, 9, 0, tzinfo=UTC).timestamp() * 1000)
 
@@ -37,10 +37,10 @@ def test_two_in_one_millisecond_are_both_kept(boundary: Boundary) -> None:
 
 
 def test_the_last_twenty_stay_and_the_first_of_the_day(boundary: Boundary) -> None:
-    for number in range(KEPT + 15):
+    for number in range(MAX_COPIES + 15):
         keep_backup(boundary, "SOUL.md", b"%d" % number, NOW + number * 1000)
     kept = sorted((boundary.root / ".pal/backups/SOUL.md").iterdir())
-    assert [int(file.read_bytes()) for file in kept] == [0, *range(15, KEPT + 15)]
+    assert [int(file.read_bytes()) for file in kept] == [0, *range(15, MAX_COPIES + 15)]
 
 
 def test_copies_of_one_file_never_grow_beyond_a_bound() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
 from palinurus.workspace import history as module
-from palinurus.workspace.history import History
+from palinurus.workspace.history import WorkspaceHistory
 from palinurus.workspace.seed import seed_workspace
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_new_workspace_has_a_history_that_begins_with_the_first_commit(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     assert history.why_not() == ""
     assert history.log().commits == ()
     assert history.diff().text == ""
@@ -48,7 +48,7 @@ def test_a_new_workspace_has_a_history_that_begins_with_the_first_commit(root: P
 
 
 def test_what_changed_is_told_by_file_and_line(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     history.commit("The beginning")
     (root / "SOUL.md").write_text("Calm.\n")
     (root / "memory" / "2026-11-16.md").write_text("- one\n- two\n")
@@ -66,7 +66,7 @@ def test_what_changed_is_told_by_file_and_line(root: Path) -> None:
 
 
 def test_a_log_is_read_in_pages_and_by_file(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     for number in range(5):
         (root / "SOUL.md").write_text(f"{number}\n")
         history.commit(f"Number {number}")
@@ -83,7 +83,7 @@ def test_a_log_is_read_in_pages_and_by_file(root: Path) -> None:
 
 
 def test_changes_of_the_same_size_within_one_second_are_all_seen(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     for number in range(8):
         (root / "SOUL.md").write_text(f"{number}\n")
         assert history.commit(f"Number {number}").commit is not None
@@ -95,7 +95,7 @@ def test_changes_of_the_same_size_within_one_second_are_all_seen(root: Path) -> 
 
 
 def test_the_content_of_any_commit_can_be_had(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     (root / "SOUL.md").write_bytes(b"first \xff\r\n")
     first = history.commit().commit
     (root / "SOUL.md").write_text("second")
@@ -117,7 +117,7 @@ def test_nothing_that_the_repository_names_is_run(root: Path, tmp_path: Path) ->
     program = tmp_path / "evil"
     program.write_text(f"#!/bin/sh\necho $0 >> {mark}\ncat\n")
     program.chmod(0o755)
-    history = History(root)
+    history = WorkspaceHistory(root)
     history.commit("The beginning")
     for name in (
         "pre-commit",
@@ -166,33 +166,33 @@ def test_nothing_that_the_repository_names_is_run(root: Path, tmp_path: Path) ->
 )
 def test_a_repository_whose_files_we_would_read_wrongly_is_left_alone(root: Path, setting: tuple[str, str]) -> None:
     git(root, "config", *setting)
-    assert "not a plain one" in History(root).why_not()
+    assert "not a plain one" in WorkspaceHistory(root).why_not()
     with pytest.raises(NotFound):
-        History(root).commit("No")
+        WorkspaceHistory(root).commit("No")
 
 
 def test_without_git_or_a_repository_of_its_own_the_reason_is_one_sentence(root: Path, tmp_path: Path) -> None:
-    assert History(root, program="").why_not() == "git is not installed"
+    assert WorkspaceHistory(root, program="").why_not() == "git is not installed"
     other = tmp_path / "other"
     other.mkdir()
-    assert "no git repository" in History(other).why_not()
+    assert "not a git repository" in WorkspaceHistory(other).why_not()
     (other / ".git").write_text(f"gitdir: {root / '.git'}\n")
-    assert "another repository" in History(other).why_not()
+    assert "another repository" in WorkspaceHistory(other).why_not()
     (other / ".git").unlink()
     (other / ".git").symlink_to(root / ".git")
-    assert "another repository" in History(other).why_not()
+    assert "another repository" in WorkspaceHistory(other).why_not()
     below = root / "memory"
-    assert "no git repository" in History(below).why_not()  # it is the workspace above that has one
+    assert "not a git repository" in WorkspaceHistory(below).why_not()  # it is the workspace above that has one
 
 
 @pytest.mark.parametrize("mark", ["MERGE_HEAD", "rebase-merge", "index.lock"])
 def test_nobody_commits_while_the_owner_is_in_the_middle_of_something(root: Path, mark: str) -> None:
-    History(root).commit("The beginning")
+    WorkspaceHistory(root).commit("The beginning")
     (root / ".git" / mark).touch()
     (root / "SOUL.md").write_text("x")
     with pytest.raises(WorkspaceError, match="nothing was committed"):
-        History(root).commit("No")
-    assert len(History(root).log().commits) == 1
+        WorkspaceHistory(root).commit("No")
+    assert len(WorkspaceHistory(root).log().commits) == 1
 
 
 def test_what_the_owner_has_staged_and_committed_stays_as_they_made_it(root: Path) -> None:
@@ -200,14 +200,14 @@ def test_what_the_owner_has_staged_and_committed_stays_as_they_made_it(root: Pat
     git(root, "commit", "-m", "Mine")
     (root / "TOOLS.md").write_text("staged\n")
     git(root, "add", "TOOLS.md")
-    History(root).commit("Theirs")
+    WorkspaceHistory(root).commit("Theirs")
     assert git(root, "log", "--format=%s").splitlines() == ["Theirs", "Mine"]
     assert git(root, "status", "--porcelain") == ""
     assert git(root, "fsck", "--strict") == ""
 
 
 def test_large_new_files_secrets_and_repositories_inside_are_left_out(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     history.commit("The beginning")
     (root / "big.bin").write_bytes(b"x" * (module.MAX_NEW_BYTES + 1))
     (root / ".env").write_text("KEY=secret")
@@ -228,7 +228,7 @@ def test_large_new_files_secrets_and_repositories_inside_are_left_out(root: Path
 
 
 def test_a_flood_of_new_files_costs_only_the_markdown(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     history.commit("The beginning")
     monkeypatch.setattr(module, "MAX_NEW_FILES", 3)
     for number in range(9):
@@ -246,36 +246,36 @@ def test_odd_names_are_kept_and_shown(root: Path) -> None:
     for name in names:
         (root / name).write_text("x")
     (Path(str(root)) / "bad\udcff.md").write_text("x")
-    done = History(root).commit()
+    done = WorkspaceHistory(root).commit()
     assert done.commit is not None
     assert set(names) <= {file.path for file in done.commit.files}
-    assert History(root).content(done.commit.id, "*.md") == b"x"
-    assert History(root).log(":(top)x.md").commits[0].id == done.commit.id
+    assert WorkspaceHistory(root).content(done.commit.id, "*.md") == b"x"
+    assert WorkspaceHistory(root).log(":(top)x.md").commits[0].id == done.commit.id
 
 
 def test_a_link_is_kept_as_a_link_and_never_followed(root: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("do not read me")
     (root / "link.md").symlink_to(secret)
-    done = History(root).commit()
+    done = WorkspaceHistory(root).commit()
     assert done.commit is not None
-    assert "do not read me" not in History(root).diff(done.commit.id).text
-    with pytest.raises(WorkspaceError, match="no plain file"):
-        History(root).content(done.commit.id, "link.md")
+    assert "do not read me" not in WorkspaceHistory(root).diff(done.commit.id).text
+    with pytest.raises(WorkspaceError, match="not a plain file"):
+        WorkspaceHistory(root).content(done.commit.id, "link.md")
 
 
 def test_a_diff_that_is_too_long_is_cut_and_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_DIFF", 1000)
     (root / "long.md").write_text("a line of text\n" * 1000)
-    done = History(root).commit()
+    done = WorkspaceHistory(root).commit()
     assert done.commit is not None
-    told = History(root).diff(done.commit.id)
+    told = WorkspaceHistory(root).diff(done.commit.id)
     assert told.truncated
     assert len(told.data) == 1000
 
 
 def test_an_index_that_a_kill_left_behind_is_mended_by_the_next_commit(root: Path) -> None:
-    history = History(root)
+    history = WorkspaceHistory(root)
     history.commit("The beginning")
     old = (root / ".git" / "index").read_bytes()
     (root / "SOUL.md").write_text("x")
@@ -293,22 +293,22 @@ def test_of_what_was_written_nothing_is_crowded_out_by_other_files(root: Path, m
     (root / "deep").mkdir()
     for name in names[:3]:
         (root / name).write_text("x")
-    done = History(root).commit_written(set(names), "by a run", "pilot", lambda text: text)
+    done = WorkspaceHistory(root).commit_written(set(names), "by a run", "pilot", lambda text: text)
     assert done.commit is not None
     assert {file.path for file in done.commit.files} == set(names[:3])
     (root / "written.md").unlink()
-    gone = History(root).commit_written({"written.md"}, "by a run", "pilot", lambda text: text)
+    gone = WorkspaceHistory(root).commit_written({"written.md"}, "by a run", "pilot", lambda text: text)
     assert gone.commit is not None
     assert "written.md" not in git(root, "ls-files")
     assert "?? 0.txt" in git(root, "status", "--porcelain")
 
 
 def test_a_file_of_which_its_owner_has_staged_something_is_left_to_them(root: Path) -> None:
-    History(root).commit("The beginning")
+    WorkspaceHistory(root).commit("The beginning")
     (root / "SOUL.md").write_text("the owner's\n")
     git(root, "add", "SOUL.md")
     (root / "SOUL.md").write_text("the owner's, and the agent's\n")
-    done = History(root).commit_written({"SOUL.md"}, "by a run", "pilot", lambda text: text)
+    done = WorkspaceHistory(root).commit_written({"SOUL.md"}, "by a run", "pilot", lambda text: text)
     assert (done.commit, [left.path for left in done.left_out]) == (None, ["SOUL.md"])
     assert git(root, "status", "--porcelain") == "MM SOUL.md\n"
     assert "+the owner's\n" in git(root, "diff", "--cached")

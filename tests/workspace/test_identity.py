@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palinurus.domain.identity import AgentIdentity
-from palinurus.workspace.identity import parse_identity
+from palinurus.workspace.files import parse_identity
 from palinurus.workspace.seed import template
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import WorkspaceError
-from palinurus.sandbox.quarters import Quarters, prepare_private
-from palinurus.workspace import links
-from palinurus.workspace.append import append_line
+from palinurus.sandbox.environment import ExecEnvironment
+from palinurus.sandbox.folders import prepare_private
+from palinurus.workspace import steps
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.write import append_line
 
 SECRET = "outside: the secret\n"
 
@@ -68,7 +69,7 @@ def test_in_a_tree_too_large_to_look_through_a_name_counts_as_not_found(
 ) -> None:
     (workspace / "deep").mkdir()
     os.link(workspace / "SOUL.md", workspace / "deep" / "twin.md")
-    monkeypatch.setattr(links, "MAX_LOOKS", 3)
+    monkeypatch.setattr(steps, "MAX_LOOKS", 3)
     with pytest.raises(WorkspaceError, match="another name outside"):
         Boundary(workspace).read_bytes("SOUL.md")
 
@@ -86,7 +87,7 @@ def test_a_prompt_says_that_a_file_is_such_a_link_and_a_sandbox_gets_no_copy(wor
     os.link(secret, workspace / "SOUL.md")
     shown = {file.name: file for file in WorkspaceFiles(Boundary(workspace)).bootstrap_files("full", private=True)}
     assert (shown["SOUL.md"].state, "secret" in shown["SOUL.md"].text) == ("unreadable", False)
-    place = Quarters("required", workspace.parent / "sandboxes" / "one", writable=True, own=workspace)
+    place = ExecEnvironment("required", workspace.parent / "sandboxes" / "one", writable=True, own=workspace)
     prepare_private(place, workspace)
     assert not (place.workspace / "SOUL.md").exists()
     assert (place.workspace / "AGENTS.md").exists()

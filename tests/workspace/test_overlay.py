@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import OutsideWorkspace
-from palinurus.workspace.backups import keep_backup
-from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.boundary import Boundary, OverlayBoundary, is_memory
 from palinurus.workspace.files import WorkspaceFiles
-from palinurus.workspace.overlay import OverlayBoundary, is_memory
+from palinurus.workspace.write import keep_backup
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.handling import UNTRUSTED_PATHS
-from palinurus.workspace.kind_files import KindFiles
-from palinurus.workspace.untrusted_paths import UntrustedPaths
+from palinurus.workspace.file_origins import KindFiles, UntrustedPaths
+from palinurus.workspace.settings import UNTRUSTED_PATHS
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from palinurus.workspace.boundary import MAX_BYTES, Boundary, OpenFile
 from palinurus.workspace.files import (
     BOOTSTRAP,
-    FileText,
-    Missing,
+    MissingFile,
+    TextFile,
     Unreadable,
     WorkspaceFiles,
     is_private,
@@ -224,9 +224,9 @@ def test_heartbeat_is_read_anew_each_time(files: WorkspaceFiles, reads: list[str
 def test_reading_answers_text_missing_or_unreadable(files: WorkspaceFiles, root: Path) -> None:
     (root / "odd.md").write_bytes(b"\xef\xbb\xbfcaf\xe9 \xc3\xa9")
     read = files.read("odd.md")
-    assert isinstance(read, FileText)
+    assert isinstance(read, TextFile)
     assert read.text == "caf\ufffd é"
-    assert files.read("none.md") == Missing("none.md")
+    assert files.read("none.md") == MissingFile("none.md")
     assert isinstance(files.read("."), Unreadable)
 
 
@@ -248,8 +248,8 @@ def test_the_cache_is_bounded_and_serves_many_threads(
     for thread in threads:
         thread.join(20)
     assert not wrong
-    assert files._cache._bytes <= 50
-    assert files._cache._bytes == sum(key[2] for key in files._cache._texts)
+    assert files._cached_bytes <= 50
+    assert files._cached_bytes == sum(key[2] for key in files._cache)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from palinurus.domain.errors import NotFound, OutsideWorkspace, PalinurusError, WorkspaceError
 from palinurus.workspace import write
-from palinurus.workspace.append import append_line
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
-from palinurus.workspace.write import Written, create_file, delete_file, rewrite, whereabouts
+from palinurus.workspace.write import WrittenFile, append_line, create_file, delete_file, rewrite, whereabouts
 
 SECRET = b"outside: the secret"
 
@@ -29,7 +28,7 @@ def boundary(tmp_path: Path) -> Boundary:
     return Boundary(tmp_path / "ws")
 
 
-def put(boundary: Boundary, path: str, data: bytes, *, create: bool = True) -> Written:
+def put(boundary: Boundary, path: str, data: bytes, *, create: bool = True) -> WrittenFile:
     return rewrite(boundary, path, lambda *_: data, create=create)
 
 
@@ -38,7 +37,7 @@ def remains(directory: Path) -> list[str]:
 
 
 def test_a_new_file_is_made_with_its_directories_and_nothing_beside_it(boundary: Boundary) -> None:
-    assert put(boundary, "x/y/a.md", b"one") == Written("x/y/a.md", None, b"one")
+    assert put(boundary, "x/y/a.md", b"one") == WrittenFile("x/y/a.md", None, b"one")
     assert (boundary.root / "x/y/a.md").read_bytes() == b"one"
     assert remains(boundary.root / "x/y") == ["a.md"]
 
@@ -196,7 +195,7 @@ def test_what_an_editor_saved_meanwhile_is_not_thrown_away(boundary: Boundary) -
         file.write_bytes(b"typed by a person")
         return (before or b"") + b" and more"
 
-    with pytest.raises(WorkspaceError, match="changed by somebody else meanwhile"):
+    with pytest.raises(WorkspaceError, match="changed by another program meanwhile"):
         rewrite(boundary, "a.md", change, create=True)
     assert file.read_bytes() == b"typed by a person"
     assert remains(boundary.root) == ["a.md"]
@@ -207,7 +206,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(boundary: Boundary) ->
         (boundary.root / "a.md").write_bytes(b"first")
         return b"second"
 
-    with pytest.raises(WorkspaceError, match="changed by somebody else meanwhile"):
+    with pytest.raises(WorkspaceError, match="changed by another program meanwhile"):
         rewrite(boundary, "a.md", change, create=True)
     assert (boundary.root / "a.md").read_bytes() == b"first"
 
@@ -267,7 +266,7 @@ def test_a_deleted_file_is_shown_first_to_who_may_object(boundary: Boundary) -> 
 
     with pytest.raises(WorkspaceError, match="dear to somebody"):
         delete_file(boundary, "a.md", object_to)
-    assert delete_file(boundary, "a.md", lambda *_: None) == Written("a.md", b"dear", None)
+    assert delete_file(boundary, "a.md", lambda *_: None) == WrittenFile("a.md", b"dear", None)
     with pytest.raises(NotFound):
         delete_file(boundary, "a.md", lambda *_: None)
 
@@ -320,7 +319,7 @@ def test_a_race_of_swapped_links_never_writes_a_byte_outside(boundary: Boundary,
     finally:
         done.set()
         attacker.join(5)
-    assert outcomes <= {"Written", "NotFound", "OutsideWorkspace", "WorkspaceError"}
+    assert outcomes <= {"WrittenFile", "NotFound", "OutsideWorkspace", "WorkspaceError"}
     assert remains(outside) == ["secret.md"]
     assert (outside / "secret.md").read_bytes() == SECRET
 

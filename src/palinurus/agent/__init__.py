@@ -1,1 +1,1 @@
-"""One turn, and inside it the model-and-tools loop."""
+"""One turn, with its model-and-tools loop."""

@@ -1,22 +1,19 @@
-"""The model-and-tools loop: ask, run what was asked for, ask again, until there is nothing more to run.
+"""The model-and-tools loop: call the model, run its tool calls, repeat, until there are none.
 
-It *yields* finished messages and stores nothing; the turn stores each before the loop goes on. Failures are
-messages too: a reply that failed or was stopped ends the loop with a stop reason that says so. A call of a tool that
-the client does ends it too: the call stays open, and the client's result opens the next turn.
+It *yields* finished messages and stores nothing; the turn stores each before the loop continues. Failures are messages
+too: a failed or stopped reply ends the loop with a stop reason that says so. A call of a client's tool ends it too: the
+call stays open, and the client's result opens the next turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.agent.direct import Told, as_reply, as_told
-from palinurus.agent.relief import NoRelief, Relief
-from palinurus.agent.stop import Stop, Stopped
-from palinurus.agent.streamed import Streamed
+from palinurus.agent.reply import ReplyText, Stop, Stopped
 from palinurus.context.assemble import answered, unanswered
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import Failure
@@ -24,99 +21,121 @@ from palinurus.domain.events import (
     AssistantDelta,
     ModelAnswered,
     ModelCalled,
+    Notice,
     RunEvent,
     ThinkingDelta,
     ToolFinished,
     ToolStarted,
+    Where,
 )
-from palinurus.domain.events import Notice as NoticeEvent
-from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
-from palinurus.domain.plan import Where
-from palinurus.domain.provenance import texts_in
+from palinurus.domain.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    texts_in,
+)
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.providers.provider import (
     ModelRequest,
-    Notice,
     Provider,
     ReplyDone,
     ReplyFailed,
+    ReplyNotice,
     TextDelta,
     ThinkingTextDelta,
 )
+from palinurus.sessions.journal import Journal
 from palinurus.skills.skills import Skills
 
-MAX_STEPS = 100  # a model that has not finished after so many calls is going round in circles
+MAX_STEPS = 100  # a model that has not finished after so many calls is in an endless loop
 STOPPED = "Stopped before it ended."
 SKIPPED = "Skipped to hear a message that came in meanwhile."
-DIRECT = "direct"  # the wire of replies that no model gave
-
-M = TypeVar("M", AssistantMessage, ToolResult)
-
-
-class Pen(Protocol):
-    """How things look when they are written down: without secrets. The model is sent nothing else."""
-
-    def clean(self, message: M) -> M: ...
-
-    def redact(self, text: str) -> str: ...
+DIRECT = "direct"  # the wire of replies without a model
+SEE_REPLY = "The user has it word for word: it is the reply below."
 
 
-class Hands(Protocol):
+class TurnTools(Protocol):
     """The tools of a turn."""
 
     def specs(self) -> tuple[ToolSpec, ...]: ...
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
-        """Run one call. Raises nothing but cancellation; every failure is a result."""
+        """Runs one call. Raises nothing but cancellation; every failure is a result."""
+
+
+class RequestBudget(Protocol):
+    """The space in the context window."""
+
+    async def before_call(self, request: ModelRequest) -> ModelRequest | str | None:
+        """A smaller request to send instead, None to send it as it is. A string says why it cannot be sent at all."""
+
+    async def after_overflow(self) -> ModelRequest | None:
+        """A smaller request after the provider refused the last one as too long; None if there is none."""
 
 
 class Interjection(Struct, frozen=True):
-    """Somebody spoke while the turn went on, and is heard in it."""
+    """A message that arrived during the turn, and that the model reads in this turn."""
 
     run_id: str
     message: UserMessage
 
 
 class Steer(Protocol):
-    """Those who speak while the turn goes on."""
+    """Messages that arrive during the turn."""
 
     def waiting(self) -> bool:
-        """Whether somebody wants to be heard in this turn."""
+        """Whether there is one to read in this turn."""
 
     def take(self) -> Interjection | None:
-        """What they say, as one message; from now on they are answered by this turn."""
+        """All of them as one message; from now on this turn answers them."""
 
 
 Emit = Callable[[RunEvent], None]
-"""Told of every event as it happens. Must neither block nor raise."""
+"""Called with every event as it happens. Must neither block nor raise."""
 
 
-class _Heard(Struct):
-    """What is worth knowing about a model call besides its reply."""
+class DirectReply(Struct, frozen=True):
+    """A result and the reply with its text. They are stored together, or a crash in between would lose the reply."""
 
-    first: int | None = None  # when its first word or thought came, in milliseconds
+    result: ToolResult
+    reply: AssistantMessage
+
+    @property
+    def messages(self) -> tuple[ToolResult, AssistantMessage]:
+        return self.result, self.reply
+
+
+class _CallRecord(Struct):
+    """Facts about a model call besides its reply."""
+
+    first: int | None = None  # time of its first text or thinking, in milliseconds
     failure: str = ""
 
 
 class Loop(Struct, frozen=True):
-    """What the loop works with during one turn."""
+    """What the loop needs during one turn."""
 
     provider: Provider
-    tools: Hands
+    tools: TurnTools
     run: ToolRun
     stop: Stop
     emit: Emit
     clock: Clock
-    pen: Pen
+    journal: Journal  # redacts secrets in what is stored
     steer: Steer
-    asked: frozenset[str] = frozenset()  # names of the tools that the client does
-    relief: Relief = NoRelief()
+    client_tools: frozenset[str] = frozenset()  # names of the client's tools
+    budget: RequestBudget | None = None  # None: everything is sent as it is
     skills: Skills | None = None
 
     async def messages(self, request: ModelRequest) -> AsyncIterator[AssistantMessage | ToolResult | Interjection]:
-        """Yield replies, results and interjections in the order in which the model reads them.
+        """Yields replies, results and interjections in the order in which the model reads them.
 
-        A reply without calls is the last, or one with a call that waits for the client and the results of the others.
+        The last is a reply without calls, or one with a call that waits for the client and the results of the others.
         """
         run = self.run
         for _ in range(MAX_STEPS):
@@ -127,7 +146,7 @@ class Loop(Struct, frozen=True):
             run = _reading(run, reply)
             results: list[ToolResult] = []
             for call in reply.calls:
-                if call.name in self.asked and not self.steer.waiting():
+                if call.name in self.client_tools and not self.steer.waiting():
                     continue
                 if self.steer.waiting():
                     result = self._skipped(call)
@@ -152,26 +171,26 @@ class Loop(Struct, frozen=True):
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
-    async def direct(self, call: ToolCall, request: ModelRequest) -> AsyncIterator[AssistantMessage | Told]:
-        """The same without a model: one call that a person asks for, and its result as the reply.
+    async def direct(self, call: ToolCall, request: ModelRequest) -> AsyncIterator[AssistantMessage | DirectReply]:
+        """The same without a model: one call that a person requests, and its result as the reply.
 
-        A call that was cut off by a crash is not done twice: its reply says that there is no result.
+        A call that was interrupted by a crash is not repeated: its reply says that there is no result.
         """
         earlier = next((each for each in request.messages[-1:] if isinstance(each, ToolResult)), None)
         if earlier is not None:
-            yield self._replied(earlier)
+            yield self._direct_answer(earlier)
             return
-        made = self.pen.clean(self._made((call,), "toolUse"))
-        yield made
-        result = await self._result(self.run, made.calls[0])
-        yield as_told(result, self._replied(result))
+        calling = self.journal.clean(self._direct_message((call,), "toolUse"))
+        yield calling
+        result = await self._result(self.run, calling.calls[0])
+        yield direct_reply(result, self._direct_answer(result))
 
-    def _replied(self, result: ToolResult) -> AssistantMessage:
-        reply = self._made((Text(as_reply(result)),), "aborted" if self.stop.requested else "stop")
+    def _direct_answer(self, result: ToolResult) -> AssistantMessage:
+        reply = self._direct_message((Text(reply_text(result)),), "aborted" if self.stop.requested else "stop")
         self.emit(AssistantDelta(reply.text))
         return reply
 
-    def _made(
+    def _direct_message(
         self, content: tuple[Text | ToolCall, ...], reason: Literal["stop", "toolUse", "aborted"]
     ) -> AssistantMessage:
         return AssistantMessage(content, api=DIRECT, stop_reason=reason, timestamp=self.clock.now_ms())
@@ -179,62 +198,60 @@ class Loop(Struct, frozen=True):
     async def _fitting(self, request: ModelRequest) -> tuple[ModelRequest, AssistantMessage]:
         """The reply to a request that fits into the window, and that request.
 
-        What the provider has refused as too long is made smaller once; nothing had been said then.
+        A request that the provider refused as too long is shortened once; no text had been streamed then.
         """
-        smaller = await self.relief.before(request)
+        smaller = await self.budget.before_call(request) if self.budget else None
         if isinstance(smaller, str):
             return request, self._too_long(request, smaller)
         request = smaller or request
         reply, failure = await self._reply(request)
-        if failure == Failure.CONTEXT_OVERFLOW and not self.stop.requested:
-            smaller = await self.relief.after(request)
-            if isinstance(smaller, str):
-                return request, self._too_long(request, smaller)
-            if smaller is not None:
-                if reply.text:
-                    self.emit(NoticeEvent("the conversation was too long and is asked again, shorter", discard=True))
-                request = smaller
+        if failure == Failure.CONTEXT_OVERFLOW and self.budget and not self.stop.requested:
+            shorter = await self.budget.after_overflow()
+            if shorter is not None and reply.text:
+                self.emit(Notice("the conversation was too long and is sent again, shortened", discard=True))
+            if shorter is not None:
+                request = shorter
                 reply, _ = await self._reply(request)
-        return request, self.pen.clean(reply)
+        return request, self.journal.clean(reply)
 
     def _too_long(self, request: ModelRequest, why: str) -> AssistantMessage:
         return self._cut(request, "error", f"{Failure.CONTEXT_OVERFLOW}: {why}")
 
     async def _reply(self, request: ModelRequest) -> tuple[AssistantMessage, str]:
-        """The reply, and what kind of failure it is; empty for a good one."""
-        began, heard = self.clock.now_ms(), _Heard()
+        """The reply, and its kind of failure; empty for a good one."""
+        began, record = self.clock.now_ms(), _CallRecord()
         self.emit(ModelCalled(self.provider.name, request.model))
-        reply = await self._streamed(request, heard)
+        reply = await self._streamed(request, record)
         seconds = (self.clock.now_ms() - began) / 1000
-        first = None if heard.first is None else (heard.first - began) / 1000
+        first = None if record.first is None else (record.first - began) / 1000
         self.emit(
-            ModelAnswered(reply.provider, reply.model, seconds, first, reply.usage, reply.stop_reason, heard.failure)
+            ModelAnswered(reply.provider, reply.model, seconds, first, reply.usage, reply.stop_reason, record.failure)
         )
-        return reply, heard.failure
+        return reply, record.failure
 
-    async def _streamed(self, request: ModelRequest, heard: _Heard) -> AssistantMessage:
-        streamed = Streamed(self.pen.redact, lambda text: self.emit(AssistantDelta(text)))
+    async def _streamed(self, request: ModelRequest, record: _CallRecord) -> AssistantMessage:
+        streamed = ReplyText(self.journal.redact, lambda text: self.emit(AssistantDelta(text)))
         reply: AssistantMessage | None = None
         try:
             with self.stop.interruptible():
-                # To the very end of the stream: leaving a generator half-way leaves its connection open.
+                # Read to the end of the stream: a half-read generator leaves its connection open.
                 async for event in self.provider.stream(request):
-                    if heard.first is None and isinstance(event, TextDelta | ThinkingTextDelta):
-                        heard.first = self.clock.now_ms()
+                    if record.first is None and isinstance(event, TextDelta | ThinkingTextDelta):
+                        record.first = self.clock.now_ms()
                     match event:
                         case TextDelta():
-                            streamed.hear(event.text)
+                            streamed.add(event.text)
                         case ThinkingTextDelta():
-                            self.emit(ThinkingDelta(self.pen.redact(event.text)))
-                        case Notice():
-                            heard.first = None  # another attempt begins
+                            self.emit(ThinkingDelta(self.journal.redact(event.text)))
+                        case ReplyNotice():
+                            record.first = None  # another attempt begins
                             if event.discard:
                                 streamed.discard()
-                            self.emit(NoticeEvent(event.text, event.discard))
+                            self.emit(Notice(event.text, event.discard))
                         case ReplyDone():
                             reply = event.message
                         case ReplyFailed():
-                            heard.failure = event.error.kind
+                            record.failure = event.error.kind
                             reply = self._cut(request, "error", f"{event.error.kind}: {event.error}", event.partial)
         except Stopped:
             streamed.end()
@@ -245,7 +262,7 @@ class Loop(Struct, frozen=True):
     def _cut(
         self, request: ModelRequest, reason: Literal["error", "aborted"], why: str, partial: str = ""
     ) -> AssistantMessage:
-        """A reply that is none: what had arrived, and why there is no more."""
+        """A failed reply: the text that had arrived, and why there is no more."""
         return AssistantMessage(
             content=(Text(partial),) if partial else (),
             provider=self.provider.name,
@@ -258,14 +275,14 @@ class Loop(Struct, frozen=True):
 
     async def _result(self, run: ToolRun, call: ToolCall) -> ToolResult:
         started = self.clock.now_ms()
-        self.emit(ToolStarted(call.id, call.name, call.arguments))  # of a reply that is clean already
+        self.emit(ToolStarted(call.id, call.name, call.arguments))  # of an already redacted reply
         try:
             with self.stop.interruptible():
                 output = await self.tools.run(run, call)
         except Stopped:
             output = ToolOutput(STOPPED, is_error=True)
         ended = self.clock.now_ms()
-        result = self.pen.clean(
+        result = self.journal.clean(
             ToolResult(
                 call.id,
                 call.name,
@@ -293,6 +310,26 @@ def _reading(run: ToolRun, *messages: Message) -> ToolRun:
 
 
 def _where(output: ToolOutput) -> Where:
-    """Where a command ran, as its tool says; details of tools from elsewhere may say anything."""
-    told = (output.details or {}).get("where")
-    return "sandbox" if told == "sandbox" else "host" if told == "host" else ""
+    """Where a command ran, from its tool's details; details of foreign tools may hold anything."""
+    where = (output.details or {}).get("where")
+    return "sandbox" if where == "sandbox" else "host" if where == "host" else ""
+
+
+def reply_text(result: ToolResult) -> str:
+    """Outside text must not look like ours, neither to a person nor to the model."""
+    text = result.text or f"{result.tool_name} is done; it had nothing to say."
+    return f"{result.tool_name} brings, from outside:\n\n{text}" if result.origin == Origin.OUTSIDE else text
+
+
+def direct_reply(result: ToolResult, reply: AssistantMessage) -> DirectReply:
+    """How both are stored in the transcript.
+
+    The text is stored once, in the reply, where every reader looks for it: a person, the dashboard, a search or the
+    model in the next turn. The result keeps its origin, its error flag and its images.
+    """
+    if not result.text:
+        return DirectReply(result, reply)
+    blocks = () if isinstance(result.content, str) else result.content
+    pictures = tuple(block for block in blocks if isinstance(block, Image))
+    content = (Text(SEE_REPLY), *pictures) if pictures else SEE_REPLY
+    return DirectReply(msgspec.structs.replace(result, content=content), reply)

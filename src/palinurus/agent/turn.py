@@ -1,57 +1,64 @@
 """One turn, from an accepted message to a stored reply. Read this file first.
 
-Each finished message is stored before the loop goes on, so a crash loses at most the sentence in the air. A turn that
-was cut off by a crash is simply run again: its message is in the transcript already, under the run's id, and the story
-goes on from wherever it broke off.
+`TurnRunner.run` has the steps: open the session, choose the model and the tools, assemble the request, loop, store each
+message, finish. Each finished message is stored before the loop continues, so a crash loses at most the sentence that
+was being streamed. A turn that was interrupted by a crash is simply run again: its message is in the transcript
+already, under the run's id, and the turn continues from there.
+
+Around the turn: history.py reads and opens sessions, maintenance.py keeps them within the model's window.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-import msgspec
+from msgspec import Struct
 
-from palinurus.agent import clients
-from palinurus.agent.agent import Agent
-from palinurus.agent.called import direct_call, with_called, with_skills
-from palinurus.agent.direct import Told
-from palinurus.agent.earlier import answered_before
-from palinurus.agent.gathering import (
-    context_for,
-    gather,
-    in_session,
-    on_behalf,
-    reading,
-    spoke,
-    with_recalled,
-    with_startup,
-)
-from palinurus.agent.loop import DIRECT, Emit, Interjection, Loop, Steer
-from palinurus.agent.outcome import result, spent
-from palinurus.agent.stop import Stop
-from palinurus.agent.upkeep import Place, Upkeep
-from palinurus.context.compact import Compacted, TakesNotes
+from palinurus.agent.agent import Agent, TurnContext, turn_context
+from palinurus.agent.gather import add_notes, direct_call, request_parts, tool_run
+from palinurus.agent.history import OpenSession, SessionHistory
+from palinurus.agent.loop import DIRECT, DirectReply, Emit, Interjection, Loop, Steer
+from palinurus.agent.maintenance import ContextMaintenance
+from palinurus.agent.reply import Stop
+from palinurus.agent.resume import earlier_reply, offer_tools, take_results
+from palinurus.agent.window import WindowBudget
+from palinurus.context.assemble import RequestParts, TurnInput, TurnOpening, closing_entries, open_turn, unanswered
 from palinurus.context.engine import Engines
-from palinurus.context.epoch import Route
-from palinurus.context.flush import Flush
-from palinurus.context.opening import Opening, Spoken, closing, heard, open_turn
 from palinurus.context.view import View
-from palinurus.domain.clock import Clock, NewId, local_time
-from palinurus.domain.envelope import Inbound
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.errors import Failure
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, ToolResult, Usage
-from palinurus.domain.tool import ToolRun
-from palinurus.providers.provider import ModelRef, Provider
-from palinurus.sessions.journal import Journal, Redact, redacted
-from palinurus.sessions.names import place_session
-from palinurus.sessions.reading import Reader
+from palinurus.domain.messages import AssistantMessage, Message, ToolResult, Usage
+from palinurus.domain.tool import ToolSpec
+from palinurus.ledger.usage import UsageRow
+from palinurus.sessions.journal import Redact
 from palinurus.sessions.reset import ResetPolicy, reset_due
-from palinurus.sessions.session import Preferences, Session, SessionChange
+from palinurus.sessions.session import SessionChange
 from palinurus.sessions.store import SessionStore
-from palinurus.sessions.transcript import CHOSEN_MODEL, CHOSEN_THINKING, Entry, messages_of
-from palinurus.tools.results import characters_for_window
+from palinurus.sessions.transcript import messages_of
 from palinurus.workspace.seed import retire_first_run
+
+_FAILURES = frozenset(Failure)
+
+
+class TurnReply(Struct):
+    """The loop's results so far: the last reply with the results after it, and the usage of all replies."""
+
+    messages: list[Message] = []
+    usage: Usage = Usage()
+
+    def add(self, message: AssistantMessage | ToolResult | Interjection | DirectReply) -> None:
+        match message:
+            case AssistantMessage():
+                self.messages, self.usage = [message], self.usage + message.usage
+            case ToolResult():
+                self.messages.append(message)
+            case DirectReply():
+                self.messages = [message.reply]
+            case Interjection():
+                pass
 
 
 class TurnRunner:
@@ -64,275 +71,174 @@ class TurnRunner:
         clock: Clock,
         new_id: NewId,
         redact: Redact,
-        notes: TakesNotes | None = None,
         engines: Engines | None = None,
     ) -> None:
-        self._sessions = sessions
-        self._reader = Reader(sessions, whole=False)
-        self.upkeep = Upkeep(sessions, self._reader, clock, notes or Flush(clock, new_id), engines or Engines())
+        self.history = SessionHistory(sessions, clock, new_id, redact)
+        self.maintenance = ContextMaintenance(self.history, clock, new_id, engines or Engines())
         self._reset_policy = reset_policy
         self._clock = clock
-        self._new_id = new_id
-        self._redact = redact
 
     async def run(
-        self, agent: Agent, key: SessionKey, spoken: Spoken, stop: Stop, emit: Emit, steer: Steer
+        self, agent: Agent, key: SessionKey, message: TurnInput, stop: Stop, emit: Emit, steer: Steer
     ) -> RunResult:
+        """Runs one turn. Each step gets the results of earlier ones, and changes none of them."""
         began = self._clock.now_ms()
-        session = await self._sessions.open(key)
-        view = await self.view(session)
-        if view.unread and spoken.run_id in view.said:  # it goes on where it broke off, wherever that was
-            view = await self._whole_view(session)
-        journal = self.journal(session, view)
-        view = await self._reset_if_due(agent, key, journal, view, spoken, stop)
-        if earlier := answered_before(view, spoken.run_id, {spec.name for spec in spoken.inbound.client_tools}):
-            return result(key, session, spoken.run_id, earlier, None, self._clock.now_ms() - began)
 
-        agent = await in_session(agent, key)
-        provider, route = await agent.choose_model(spoken.inbound.model or view.model)
-        route = msgspec.structs.replace(route, thinking=spoken.thinking or view.thinking or route.thinking)
-        window = provider.context_window(route.model)
-        view = await self._view_for(session, view, window)
-        if await self.upkeep.prune(journal, view, window, agent.pruning):
-            view = await self.view(session)
-        hands = await agent.hands(key, route, window)
-        specs, asked = clients.offered(hands.specs(), spoken.inbound.client_tools)
-        heartbeat = spoken.inbound.channel == "heartbeat"
-        if key.is_private and not heartbeat:
-            retire_first_run(agent.files, self._clock.now_ms())
-        gathered = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
-        if key.is_private and spoken.run_id not in view.said and not heartbeat:
-            spoken = with_startup(agent, spoken, view, gathered)
-            spoken = await with_recalled(agent, key, spoken, view, gathered)
-        if spoken.run_id not in view.said:
-            spoken = with_called(agent, spoken)
-        run = on_behalf(key, spoken, route, session.preferences, view, emit)
-        run = with_skills(agent, run, spoken, view)
-        if spoken.inbound.results:
-            spoken = await self._brought(agent, view, spoken, run, window)
-        opening = open_turn(view, gathered, context_for(agent, key), journal, spoken)
-        await journal.write(opening.entries, spoke(spoken.inbound, route))
-        run = reading(run, session.id, view, opening)
-        place = _place(agent, key, spoken.run_id, journal, provider, route, window, stop, emit)
-        opening = await self.upkeep.assembled(place, opening)
-        await self.upkeep.ingest(place, *messages_of(opening.entries))
+        # Open the session. A run that already has its reply returns it: it was stored before a crash.
+        session = await self._open_session(agent, key, message, stop)
+        client_tools = message.inbound.client_tools
+        if earlier := earlier_reply(session.view, message.run_id, {spec.name for spec in client_tools}):
+            return self._result(session, message.run_id, TurnReply(earlier, _usage_of(earlier[0])), began)
 
-        async def reopen() -> tuple[View, Opening]:
-            later = await self.view(session)
-            anew = gather(agent, key, specs, route, self._clock, heartbeat=heartbeat)
-            opened = open_turn(later, anew, context_for(agent, key), journal, spoken)
-            await journal.write(opened.entries)
-            return later, opened
+        # Choose the model and the tools. The message's own choice takes precedence over the session's.
+        choice = message.inbound.model or session.view.model, message.thinking or session.view.thinking
+        turn = await turn_context(agent, session, message.run_id, choice, stop, emit)
+        view = await self._prune(turn, session.view)
+        tools = offer_tools(await turn.agent.tools(key, turn.route, turn.window), client_tools)
 
-        room = self.upkeep.room(place, view, opening, reopen)
+        # Assemble: the message with notes and results of client tools, stored, and the request that follows from it.
+        parts = self._request_parts(turn, tools.specs, message)
+        noted_message = await add_notes(turn, message, view, parts)
+        full_message = await take_results(turn, noted_message, view, self._clock.now_ms())
+        opening = await self._open_turn(turn, view, parts, full_message)
 
-        loop = Loop(provider, hands, run, stop, emit, self._clock, journal, steer, asked, room, agent.skills)
-        usage = Usage()
-        answer: list[AssistantMessage | ToolResult] = []
-        direct = direct_call(agent, spoken, specs)
-        said = loop.direct(direct, opening.request) if direct else loop.messages(opening.request)
-        async for message in said:
-            await self._keep(journal, message, room.opening, run, agent)
-            await self.upkeep.ingest(place, *(message.messages if isinstance(message, Told) else (message,)))
-            answer, usage = _so_far(answer, usage, message)
-        self.upkeep.ended(place, room, answer)
-        return result(key, session, spoken.run_id, answer, usage, self._clock.now_ms() - began)
+        # Loop: model, tools, model, until done. Each message is stored before the loop continues.
+        reopen = partial(self._reopen, turn, tools.specs, full_message)
+        budget = WindowBudget(self.maintenance, turn, view, opening, reopen)
+        loop = Loop(
+            provider=turn.provider,
+            tools=tools.runner,
+            run=tool_run(turn, noted_message, view, opening),
+            stop=stop,
+            emit=emit,
+            clock=self._clock,
+            journal=turn.journal,
+            steer=steer,
+            client_tools=tools.client,
+            budget=budget,
+            skills=turn.agent.skills,
+        )
+        direct = direct_call(turn.agent, full_message, tools.specs)
+        reply = TurnReply()
+        async for each in loop.direct(direct, opening.request) if direct else loop.messages(opening.request):
+            await self._store(turn, each, budget.opening)
+            reply.add(each)
 
-    async def _brought(self, agent: Agent, view: View, spoken: Spoken, run: ToolRun, window: int) -> Spoken:
-        """With the client's results as they are stored. Raises BadRequest when nothing waits for them any more."""
-        if spoken.run_id not in view.said:
-            clients.check_waited_for(view, spoken.inbound.results)
-        run = msgspec.structs.replace(run, max_characters=characters_for_window(window))
-        inbound = await clients.brought(spoken.inbound, run, self._clock.now_ms())
-        if agent.skills is not None:
-            marked = tuple(agent.skills.marked(result) for result in inbound.results)
-            inbound = msgspec.structs.replace(inbound, results=marked)
-        return msgspec.structs.replace(spoken, inbound=inbound)
+        # Finish: if the window is nearly full, notes are made after the delivery.
+        if await budget.is_nearly_full(reply.messages):
+            self.maintenance.mark_full(turn)
+        return self._result(session, message.run_id, reply, began)
 
-    async def place(self, name: str, agent: str) -> SessionKey:
-        """The session of an agent that somebody means who says this name: one that is there, else a new one."""
-        return await place_session(self._sessions, name, agent=agent)
+    # -- the steps of a turn, in order --------------------------------------------------------------------------------
 
-    async def view(self, session: Session) -> View:
-        view = await self.upkeep.views.read(session.id, await self._reader.entries(session.id))
-        brought = session.preferences
-        model = view.model if view.chose_model else brought.model_override
-        thinking = view.thinking if view.chose_thinking else brought.thinking_level
-        if (model, thinking) == (view.model, view.thinking):
-            return view
-        return msgspec.structs.replace(view, model=model, thinking=thinking)
+    async def _open_session(self, agent: Agent, key: SessionKey, message: TurnInput, stop: Stop) -> OpenSession:
+        """The session with its view, which is empty if a reset is due."""
+        session = await self.history.open(key)
+        stored = session.journal.session
+        if message.run_id in session.view.stored_ids:  # it continues where it was interrupted
+            if session.view.unread:
+                return OpenSession(key, session.journal, await self.history.whole_view(stored))
+            return session
+        reason = reset_due(self._reset_policy(key), stored, now_ms=self._clock.now_ms(), zone=self._clock.zone)
+        if not reason or message.inbound.results:
+            return session
+        return await self.maintenance.start_over(agent, session, message.run_id, reason, stop)
 
-    async def _view_for(self, session: Session, view: View, window: int) -> View:
-        """The view, with all that such a window may hold."""
-        return view if await self.upkeep.is_enough(view, window) else await self._whole_view(session)
+    async def _prune(self, turn: TurnContext, stored: View) -> View:
+        """The view with everything that the model's window may hold, and old tool results shortened."""
+        session = turn.journal.session
+        view = await self.history.view_for_window(session, stored, turn.window)
+        return await self.history.view(session) if await self.maintenance.prune(turn, view) else view
 
-    async def _whole_view(self, session: Session) -> View:
-        self._reader.read_whole(session.id)
-        self.upkeep.views.forget(session.id)
-        return await self.view(session)
+    def _request_parts(self, turn: TurnContext, specs: tuple[ToolSpec, ...], message: TurnInput) -> RequestParts:
+        heartbeat = message.inbound.channel == "heartbeat"
+        if turn.key.is_private and not heartbeat:
+            retire_first_run(turn.agent.files, self._clock.now_ms())
+        return request_parts(turn.agent, turn.key, specs, turn.route, self._clock, heartbeat=heartbeat)
 
-    async def view_of(self, key: SessionKey) -> View:
-        """What is read of a session; nothing, of one that does not exist."""
-        session = await self._sessions.find(key)
-        return await self.view(session) if session else View()
+    async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
+        """Stores the messages that open the turn; returns the request."""
+        opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
+        change = SessionChange(
+            interaction=message.inbound.channel not in ("heartbeat", "cron"),
+            provider=turn.route.provider,
+            model=turn.route.model,
+            delivery=message.inbound.place,
+        )
+        await turn.journal.write(opening.entries, change)
+        assembled = await self.maintenance.assembled(turn, opening)
+        await self.maintenance.ingest(turn, *messages_of(opening.entries))
+        return assembled
 
-    def journal(self, session: Session, view: View) -> Journal:
-        return Journal(self._sessions, session, view.tail, self._clock, self._new_id, self._redact)
+    async def _reopen(
+        self, turn: TurnContext, specs: tuple[ToolSpec, ...], message: TurnInput
+    ) -> tuple[View, TurnOpening]:
+        """Opens the turn again from the store, after the window was cut."""
+        view = await self.history.view(turn.journal.session)
+        parts = self._request_parts(turn, specs, message)
+        opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
+        await turn.journal.write(opening.entries)
+        return view, opening
 
-    def clean(self, inbound: Inbound) -> Inbound:
-        """The message without secrets, as it is accepted and stored."""
-        return redacted(inbound, self._redact)
-
-    async def reset(
-        self, key: SessionKey, reason: str, run_id: str, agent: Agent | None = None, stop: Stop | None = None
-    ) -> None:
-        """Start over: what was said stays in the transcript and is no longer read. Twice for one run is once.
-
-        The agent's model takes notes before, for a short while; without an agent they are taken by rule.
-        """
-        session = await self._sessions.open(key)
-        view = await self.view(session)
-        journal = self.journal(session, view)
-        entry_id = f"{run_id}-reset"
-        if agent is not None and not await self.upkeep.compaction.has(session.id, entry_id):
-            await self._note_before_reset(agent, key, run_id, journal, view, stop or Stop())
-        await self.upkeep.compaction.reset(journal, key, reason, entry_id=entry_id)
-        await self.upkeep.write_notes()
-
-    async def _note_before_reset(
-        self, agent: Agent, key: SessionKey, run_id: str, journal: Journal, view: View, stop: Stop
-    ) -> None:
-        if not await self.upkeep.has_news(journal.session, key, agent.compaction.flush):
-            return
-        provider, route = await agent.choose_model(view.model)
-        window = provider.context_window(route.model)
-        view = await self._view_for(journal.session, view, window)
-        place = _place(agent, key, run_id, journal, provider, route, window, stop, lambda _: None)
-        await self.upkeep.notes_before_reset(place, view)
-
-    async def compact(
-        self, agent: Agent, key: SessionKey, run_id: str, focus: str, stop: Stop, emit: Emit
-    ) -> Compacted | None:
-        """Sum the conversation up because somebody asks for it; None when there is nothing to sum up.
-
-        Twice for one run is once.
-        """
-        session = await self._sessions.find(key)
-        view = await self.view(session) if session else View()
-        if session is None or not view.lines:
-            return None
-        entry_id = f"{run_id}-compaction"
-        if done := await self.upkeep.compaction.done_before(session.id, entry_id):
-            return done
-        provider, route = await agent.choose_model(view.model)
-        window = provider.context_window(route.model)
-        view = await self._view_for(session, view, window)
-        journal = self.journal(session, view)
-        place = _place(agent, key, run_id, journal, provider, route, window, stop, emit)
-        return await self.upkeep.compact(place, view, focus, entry_id)
-
-    async def settle(self, key: SessionKey, stop: Stop) -> None:
-        """What is done after a turn, when its reply was delivered. A stop makes it short: somebody waits."""
-        if not self.upkeep.is_due(key):
-            return
-        if session := await self._sessions.find(key):
-            await self.upkeep.settle(key, self.journal(session, view := await self.view(session)), view, stop)
-
-    async def keep(self, key: SessionKey, spoken: Spoken, why: str) -> None:
-        """Store a message that cannot be answered, and why: it was accepted, so it is part of what was said."""
-        session = await self._sessions.open(key)
-        view = await self.view(session)
-        if spoken.run_id in view.said:
-            return
-        journal = self.journal(session, view)
-        entries = heard(spoken, local_time(self._clock), journal, spoken.inbound.notes)
-        reply = AssistantMessage((), stop_reason="error", error_message=why, timestamp=self._clock.now_ms())
-        await journal.write([*entries, journal.message(reply)])
-
-    async def choose(self, key: SessionKey, run_id: str, *, model: str | None, thinking: str | None) -> None:
-        """Keep a choice of model or thinking for the session. Twice for one run is once."""
-        session = await self._sessions.open(key)
-        journal = self.journal(session, await self.view(session))
-        entries: list[Entry] = []
-        if model is not None:
-            ref = ModelRef.parse(model)
-            entries.append(journal.model_change(ref.provider, ref.model, entry_id=f"{run_id}{CHOSEN_MODEL}"))
-        if thinking is not None:
-            entries.append(journal.thinking_change(thinking, entry_id=f"{run_id}{CHOSEN_THINKING}"))
-        await journal.write(entries)
-
-    async def prefer(self, key: SessionKey, preferences: Preferences) -> None:
-        """Keep what the people of a session have chosen; its transcript is not touched."""
-        session = await self._sessions.open(key)
-        await self._sessions.append(session.id, (), SessionChange(preferences=preferences))
-
-    async def preferences(self, key: SessionKey) -> Preferences:
-        session = await self._sessions.find(key)
-        return session.preferences if session else Preferences()
-
-    async def _reset_if_due(
-        self, agent: Agent, key: SessionKey, journal: Journal, view: View, spoken: Spoken, stop: Stop
-    ) -> View:
-        policy = self._reset_policy(key)
-        reason = reset_due(policy, journal.session, now_ms=self._clock.now_ms(), zone=self._clock.zone)
-        if not reason or spoken.run_id in view.said or spoken.inbound.results:
-            return view
-        await self._note_before_reset(agent, key, spoken.run_id, journal, view, stop)
-        tail = await self.upkeep.compaction.reset(journal, key, reason)
-        await self.upkeep.write_notes()  # the first message after it carries them
-        return View(reason="reset", model=view.model, thinking=view.thinking, said=view.said, tail=tail, begun=tail)
-
-    async def _keep(
+    async def _store(
         self,
-        journal: Journal,
-        message: AssistantMessage | ToolResult | Interjection | Told,
-        opening: Opening,
-        run: ToolRun,
-        agent: Agent,
+        turn: TurnContext,
+        message: AssistantMessage | ToolResult | Interjection | DirectReply,
+        opening: TurnOpening,
     ) -> None:
-        if isinstance(message, Interjection):
-            await journal.write([journal.message(message.message, entry_id=message.run_id)])
-            return
-        if isinstance(message, Told):
-            await journal.write([journal.message(each) for each in message.messages])
-            return
-        entry = journal.message(message)
-        if isinstance(message, ToolResult):
-            await journal.write([entry])
-            return
-        finished = not message.calls and message.stop_reason in ("stop", "length") and message.api != DIRECT
-        cost = spent(entry.id, message, run, agent, self._clock.now_ms())
-        change = SessionChange(usage=message.usage, context_tokens=message.usage.total or None, spent=cost)
-        await journal.write([entry, *(closing(journal, opening) if finished else ())], change)
+        """Stores a message before the loop continues; a reply together with its usage."""
+        journal = turn.journal
+        match message:
+            case Interjection():
+                await journal.write([journal.message(message.message, entry_id=message.run_id)])
+            case DirectReply():
+                await journal.write([journal.message(each) for each in message.messages])
+            case ToolResult():
+                await journal.write([journal.message(message)])
+            case AssistantMessage():
+                entry = journal.message(message)
+                finished = not message.calls and message.stop_reason in ("stop", "length") and message.api != DIRECT
+                change = SessionChange(
+                    usage=message.usage,
+                    context_tokens=message.usage.total or None,
+                    spent=self._usage_row(turn, entry.id, message),
+                )
+                await journal.write([entry, *(closing_entries(journal, opening) if finished else ())], change)
+        await self.maintenance.ingest(turn, *(message.messages if isinstance(message, DirectReply) else (message,)))
+
+    def _usage_row(self, turn: TurnContext, entry_id: str, reply: AssistantMessage) -> UsageRow | None:
+        """The reply's row in the usage ledger. None if no model was called, or it failed without usage."""
+        failed = reply.stop_reason in ("error", "aborted") and not reply.usage.total
+        if reply.api == DIRECT or failed:
+            return None
+        return turn.usage_row(entry_id, (reply.provider, reply.model), reply.usage, self._clock.now_ms())
+
+    def _result(self, session: OpenSession, run_id: str, answer: TurnReply, began: int) -> RunResult:
+        reply = answer.messages[0]
+        assert isinstance(reply, AssistantMessage)  # noqa: S101  # every way out of the loop ends with one
+        kind, why = _failure(reply.error_message or "")
+        failed = reply.stop_reason in ("error", "aborted")
+        return RunResult(
+            run_id=run_id,
+            session_key=str(session.key),
+            session_id=session.journal.session.id,
+            status="ok" if not failed else "aborted" if reply.stop_reason == "aborted" else "error",
+            text=reply.text,
+            model="" if reply.api == DIRECT else f"{reply.provider}/{reply.model}",
+            usage=answer.usage,
+            error=why,
+            error_kind=kind,
+            duration_ms=self._clock.now_ms() - began,
+            stop_reason=reply.stop_reason,
+            calls=unanswered(answer.messages),
+        )
 
 
-def _so_far(
-    answer: list[AssistantMessage | ToolResult],
-    usage: Usage,
-    message: AssistantMessage | ToolResult | Interjection | Told,
-) -> tuple[list[AssistantMessage | ToolResult], Usage]:
-    """The last reply with the results behind it, and what all replies have used."""
-    match message:
-        case AssistantMessage():
-            return [message], usage + message.usage
-        case ToolResult():
-            return [*answer, message], usage
-        case Told():
-            return [message.reply], usage
-        case Interjection():
-            return answer, usage
+def _usage_of(message: Message) -> Usage:
+    return message.usage if isinstance(message, AssistantMessage) else Usage()
 
 
-def _place(
-    agent: Agent,
-    key: SessionKey,
-    run_id: str,
-    journal: Journal,
-    provider: Provider,
-    route: Route,
-    window: int,
-    stop: Stop,
-    emit: Emit,
-) -> Place:
-    settings = agent.compaction, agent.cost, stop, emit, agent.pruning, agent.trusted
-    return Place(key, run_id, journal, provider, route, window, *settings)
+def _failure(message: str) -> tuple[str, str]:
+    """The kind and message of a provider's failure, as the loop puts them into a failed reply."""
+    kind, _, why = message.partition(": ")
+    return (kind, why) if kind in _FAILURES else ("", message)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import cache
+from typing import TYPE_CHECKING
 
 import click
 
-from palinurus.cli.asking import Asking
-from palinurus.cli.entrance import make_on_first_run, open_door
-from palinurus.cli.lines import Lines
-from palinurus.cli.printing import ReplyPrinter
+from palinurus.cli.command import make_on_first_run, open_home
+from palinurus.cli.input_lines import InputLines
+from palinurus.cli.reply_printer import ReplyPrinter
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
 from palinurus.domain.events import RunResult
-from palinurus.operations.agents import STOP, SUBMIT, Accepted, StopRuns
-from palinurus.operations.converse import converse
+from palinurus.operations.runs import AcceptedMessage, StopRuns, converse, stop_runs, submit_message
+
+if TYPE_CHECKING:
+    from palinurus.cli.approval_prompt import ApprovalPrompt
 
 
 @click.command()
-@click.option("--message", "-m", required=True, help="What to say; - reads it from standard input.")
-@click.option("--session-key", default="", help="The conversation: a full key or a name of your own.")
-@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@click.option("--message", "-m", required=True, help="The message; - reads it from standard input.")
+@click.option("--session-key", default="", help="The session: a full key or a name of your own.")
+@click.option("--agent", "agent_id", default="", help="Which agent. Default: the default agent.")
 @click.option("--ask", is_flag=True, help="Wait for approvals; another terminal can answer: pal approvals allow ID.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds to wait.")
 @with_json
@@ -31,8 +34,8 @@ from palinurus.operations.converse import converse
 def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool, timeout: float) -> int:
     """Send one message and print the reply.
 
-    When the agent needs an approval you are asked if this is a terminal. Where nobody can be asked it goes on without,
-    unless --ask waits for an answer from elsewhere.
+    When the agent needs an approval, it asks in this terminal. Without a terminal the call is denied and the run goes
+    on, unless --ask is given: then it waits for an answer from another terminal.
 
     \b
     Examples:
@@ -53,25 +56,32 @@ def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool
 async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) -> RunResult:
     run_ids: list[str] = []
 
-    def on_accepted(accepted: Accepted) -> None:
+    def on_accepted(accepted: AcceptedMessage) -> None:
         run_ids.append(accepted.run_id)
         printer.accepted(accepted)
 
-    async with open_door(shell) as door:
-        printer = ReplyPrinter(shell, Asking(shell, door, Lines("") if here else None), silent=shell.as_json)
+    async with open_home(shell) as home:
+
+        @cache
+        def asking() -> ApprovalPrompt:
+            from palinurus.cli.approval_prompt import ApprovalPrompt
+
+            return ApprovalPrompt(shell, home, InputLines("") if here else None)
+
+        printer = ReplyPrinter(shell, lambda event: asking().hear(event), silent=shell.as_json)
         try:
             async with asyncio.timeout(timeout):
-                result = await converse(door, inbound, printer.hear, on_accepted)
+                result = await converse(home, inbound, printer.hear, on_accepted)
         except TimeoutError:
             # The run must not outlive the patience of the one who asked: stop it, it is kept as stopped.
             # Cut off while it was being accepted, it may be a row already; asking again tells which run it is.
-            run_id = run_ids[-1] if run_ids else (await door.call(SUBMIT, inbound)).run_id
-            await door.call(STOP, StopRuns(run_id=run_id))
+            run_id = run_ids[-1] if run_ids else (await home.call(submit_message, inbound)).run_id
+            await home.call(stop_runs, StopRuns(run_id=run_id))
             raise WaitTimeout(
                 f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
             ) from None
         _show(shell, printer, result)
-        await door.finish_upkeep()  # in the open: notes may be taken now, and nobody waits for anything else
+        await home.finish_upkeep()  # in the open: notes may be taken now, and nobody waits for anything else
     return result
 
 

@@ -13,40 +13,38 @@ from pathlib import Path
 
 import click
 
-from palinurus.cli.asking import Asking
-from palinurus.cli.entrance import make_on_first_run, open_door
-from palinurus.cli.lines import Lines
-from palinurus.cli.printing import ReplyPrinter
+from palinurus.cli.approval_prompt import ApprovalPrompt
+from palinurus.cli.command import make_on_first_run, open_home
+from palinurus.cli.input_lines import InputLines
+from palinurus.cli.reply_printer import ReplyPrinter
 from palinurus.cli.shell import Shell, run_async
-from palinurus.cli.terminal.attachments import Places
-from palinurus.cli.terminal.completion import WorkspaceNames, completer_of
-from palinurus.cli.terminal.conversation import Conversation, Place
-from palinurus.cli.terminal.history import NAME, TypedLines, history_of
+from palinurus.cli.terminal.attachments import FileLookup
+from palinurus.cli.terminal.completion import NAME, TypedLines, WorkspaceNames, completer_of, history_of
+from palinurus.cli.terminal.conversation import ChatTarget, Conversation
 from palinurus.cli.terminal.screen import Screen
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult
-from palinurus.operations.agents import STOP, Accepted, StoppedRuns, StopRuns
-from palinurus.operations.converse import converse
+from palinurus.operations.runs import AcceptedMessage, StoppedRuns, StopRuns, converse, stop_runs
 from palinurus.operations.status import Status, show_session_status, show_status
-from palinurus.providers.scout.scout import SCOUT
-from palinurus.wiring.door import Door
-from palinurus.wiring.redaction import redactor_of
+from palinurus.providers.provider import SCOUT
+from palinurus.runtime.home_access import HomeAccess
+from palinurus.runtime.redaction import redactor_of
 from palinurus.workspace.boundary import Boundary
 
 LEAVE = ("/quit", "/exit")
 
 
 @click.command()
-@click.option("--session-key", default="", help="The conversation: a full key or a name of your own.")
-@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@click.option("--session-key", default="", help="The session: a full key or a name of your own.")
+@click.option("--agent", "agent_id", default="", help="Which agent. Default: the default agent.")
 @click.pass_obj
 def chat(shell: Shell, session_key: str, agent_id: str) -> int:
     """Talk with the agent in this terminal.
 
     Replies are streamed. Enter sends, also while a run goes on; Alt-Enter starts a new line; /help lists the commands;
-    @ names a file or attaches a picture; Ctrl-C stops the run, Ctrl-D leaves. When standard input is no terminal, each
-    line is answered in turn and the program ends with the input.
+    @ names a file or attaches a picture; Ctrl-C stops the run, Ctrl-D leaves. When standard input is not a terminal,
+    each line is answered in turn and the program ends with the input.
 
     \b
     Examples:
@@ -58,42 +56,42 @@ def chat(shell: Shell, session_key: str, agent_id: str) -> int:
     return run_async(talk_here(shell, Inbound("", "", session_key=session_key, agent=agent_id), first=first))
 
 
-Tell = Callable[[str], None]
-Entrance = Callable[[Door, Tell], AbstractAsyncContextManager[None]]
+ShowLine = Callable[[str], None]
+EnterHome = Callable[[HomeAccess, ShowLine], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def _just_enter(door: Door, _: Tell) -> AsyncIterator[None]:
-    await door.enter()
+async def _enter(home: HomeAccess, _: ShowLine) -> AsyncIterator[None]:
+    await home.enter()
     yield
 
 
-async def talk_here(shell: Shell, where: Inbound, *, first: bool, entrance: Entrance = _just_enter) -> int:
-    """A conversation, as this terminal or this pipe allows. `entrance` comes in by the door, and lasts as long."""
+async def talk_here(shell: Shell, where: Inbound, *, first: bool, enter_home: EnterHome = _enter) -> int:
+    """A conversation, as this terminal or this pipe allows. `enter_home` opens the home for as long as it lasts."""
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        return await _in_terminal(shell, where, entrance, first=first)
-    return await _line_by_line(shell, where.session_key, where.agent, entrance)
+        return await _in_terminal(shell, where, enter_home, first=first)
+    return await _line_by_line(shell, where.session_key, where.agent, enter_home)
 
 
-async def _in_terminal(shell: Shell, where: Inbound, entrance: Entrance, *, first: bool) -> int:
+async def _in_terminal(shell: Shell, where: Inbound, enter_home: EnterHome, *, first: bool) -> int:
     screen = Screen(color=shell.color)
 
     def tell(text: str) -> None:
         screen.print([[("notice", f"! {text}")]])
 
-    async with open_door(shell, tell) as door, entrance(door, tell):
-        status = await door.call(show_status, show_status.params(where.agent))
+    async with open_home(shell, tell) as home, enter_home(home, tell):
+        status = await home.call(show_status, show_status.params(where.agent))
         asked = show_session_status.params(where.session_key, where.agent)
-        key = (await door.call(show_session_status, asked)).session_key
-        files = Places(Path(status.workspace), Path.cwd(), shell.home.user_home)
-        talk = Conversation(door, screen, Place(key, where.agent, files))
+        key = (await home.call(show_session_status, asked)).session_key
+        files = FileLookup(Path(status.workspace), Path.cwd(), shell.home.user_home)
+        talk = Conversation(home, screen, ChatTarget(key, where.agent, files))
         _greet(screen, status, first=first)
         await talk.look()
         history = history_of(TypedLines(shell.home.root / NAME, partial(_without_secrets, shell)))
         completer = completer_of(talk.vocabulary(WorkspaceNames(Boundary(files.workspace))))
         await screen.run(talk, history, completer)
         await talk.close()
-        _say_goodbye(shell, door, talk.key)
+        _say_goodbye(shell, home, talk.key)
     return 0
 
 
@@ -106,60 +104,62 @@ def _greet(screen: Screen, status: Status, *, first: bool) -> None:
     screen.print([[("dim", f"{status.agent} · {status.model} ({status.model_reason}) · /help · Ctrl-D leaves")]])
     screen.print([[("notice", f"! {warning}")] for warning in status.warnings])
     if first and status.model == str(SCOUT):
-        screen.print([[("dim", "`pal onboard` sets up a model; until then scout notes, finds and quotes.")]])
+        screen.print(
+            [[("dim", "`pal onboard` sets up a model; until then scout answers: it notes, finds and quotes.")]]
+        )
 
 
-def _say_goodbye(shell: Shell, door: Door, key: str) -> None:
+def _say_goodbye(shell: Shell, home: HomeAccess, key: str) -> None:
     """What was accepted is finished before the home is let go; who does not want that can still stop it."""
-    if not door.busy:
+    if not home.busy:
         return
-    shell.warn(f"finishing {door.busy} run(s); Ctrl-C stops them")
+    shell.warn(f"finishing {home.busy} run(s); Ctrl-C stops them")
     stopping: list[asyncio.Task[StoppedRuns]] = []
     asyncio.get_running_loop().add_signal_handler(
-        signal.SIGINT, lambda: stopping.append(asyncio.create_task(door.call(STOP, StopRuns(key))))
+        signal.SIGINT, lambda: stopping.append(asyncio.create_task(home.call(stop_runs, StopRuns(key))))
     )
 
 
-async def _line_by_line(shell: Shell, session_key: str, agent_id: str, entrance: Entrance) -> int:
+async def _line_by_line(shell: Shell, session_key: str, agent_id: str, enter_home: EnterHome) -> int:
     terminal = sys.stdin.isatty()
-    lines = Lines("you> " if terminal else "")
+    lines = InputLines("you> " if terminal else "")
     failed = 0
-    async with open_door(shell) as door, entrance(door, shell.warn):
-        status = await door.call(show_status, show_status.params(agent_id))
+    async with open_home(shell) as home, enter_home(home, shell.warn):
+        status = await home.call(show_status, show_status.params(agent_id))
         for warning in status.warnings:
             shell.warn(warning)
-        talk = _Talk(shell, door, Asking(shell, door, lines if terminal else None))
+        talk = _LineChat(shell, home, ApprovalPrompt(shell, home, lines if terminal else None))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
         while (line := await lines.next()) is not None and line.strip() not in LEAVE:
             if line.strip():
                 inbound = Inbound(line, random_id(), session_key=session_key, agent=agent_id, attended=terminal)
                 result = await talk.exchange(inbound)
                 failed += result.status == "error"
-        if door.busy:
-            shell.warn(f"finishing {door.busy} run(s) for another terminal")
+        if home.busy:
+            shell.warn(f"finishing {home.busy} run(s) for another terminal")
         if not terminal:
-            await door.finish_upkeep()
+            await home.finish_upkeep()
     return 1 if failed and not terminal else 0
 
 
-class _Talk:
+class _LineChat:
     """Shows one exchange after the other."""
 
-    def __init__(self, shell: Shell, door: Door, asking: Asking) -> None:
+    def __init__(self, shell: Shell, home: HomeAccess, asking: ApprovalPrompt) -> None:
         self._shell = shell
-        self._door = door
+        self._home = home
         self._asking = asking
         self._key = ""  # of the session in which something runs
         self._stopping: asyncio.Task[object] | None = None
 
     async def exchange(self, inbound: Inbound) -> RunResult:
-        printer = ReplyPrinter(self._shell, self._asking)
+        printer = ReplyPrinter(self._shell, self._asking.hear)
 
-        def on_accepted(accepted: Accepted) -> None:
+        def on_accepted(accepted: AcceptedMessage) -> None:
             self._key = accepted.session_key
             printer.accepted(accepted)
 
-        result = await converse(self._door, inbound, printer.hear, on_accepted)
+        result = await converse(self._home, inbound, printer.hear, on_accepted)
         self._key = ""
         printer.end(result)
         if result.status != "ok":
@@ -169,6 +169,6 @@ class _Talk:
     def interrupt(self) -> None:
         """Ctrl-C stops the run, not the program."""
         if self._key:
-            self._stopping = asyncio.create_task(self._door.call(STOP, StopRuns(self._key)))
+            self._stopping = asyncio.create_task(self._home.call(stop_runs, StopRuns(self._key)))
         else:
             click.echo(self._shell.dim("\n(Ctrl-D leaves)"), err=True)

@@ -1,70 +1,70 @@
-"""`pal gateway`: run it, look at it, stop it, and say who may come in."""
+"""`pal gateway` and `pal devices`: run the gateway, show it, stop it, install it; tokens and devices."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
+import os
+import shutil
+import subprocess
+import sys
 import time
+from datetime import datetime
+from pathlib import Path
 
 import click
 
-from palinurus.cli.entrance import open_door
-from palinurus.cli.gateway_tokens import token
-from palinurus.cli.gateway_unit import install, uninstall
-from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.domain.errors import HolderLost, UnknownOperation, WaitTimeout
-from palinurus.operations.gateway import show_gateway, stop_gateway
-from palinurus.operations.holder import GatewayStanding
-from palinurus.wiring.door import Door
-
-# Imported when they are called: they need a web server, or a client of one.
-LAZY = {"run": "palinurus.cli.gateway_run:run", "call": "palinurus.cli.gateway_call:call"}
-ABOUT = {"run": "Serve the home until it is ended.", "call": "Call one method and print what it gives."}
-
-
-class GatewayGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["run", "status", "stop", "call", "token", "install", "uninstall"]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in LAZY:
-            return super().get_command(ctx, cmd_name)
-        module, _, name = LAZY[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        known = {name: command.get_short_help_str(80) for name, command in self.commands.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, (ABOUT | known)[name]) for name in self.list_commands(ctx)])
+from palinurus.cli.command import call_operation, command_of, open_home
+from palinurus.cli.shell import LazyGroup, Shell, run_async, with_json
+from palinurus.config.atomic import make_directory, write_atomic
+from palinurus.config.home import Home
+from palinurus.config.load import load_config
+from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, UnknownOperation, WaitTimeout
+from palinurus.gateway.settings import gateway_settings
+from palinurus.operations.access import PairedDevice
+from palinurus.operations.gateway import (
+    DeviceList,
+    TokenInfo,
+    TokenList,
+    approve_device,
+    create_token,
+    list_devices,
+    list_tokens,
+    revoke_device,
+    revoke_token,
+    rotate_token,
+    show_gateway,
+    stop_gateway,
+)
+from palinurus.operations.scopes import SCOPES, Scope
+from palinurus.operations.services import GatewayState
+from palinurus.parts import SUBCOMMANDS
+from palinurus.runtime.home_access import HomeAccess
 
 
-@click.group(cls=GatewayGroup)
+@click.group(
+    cls=LazyGroup,  # these need a web server, or a client of one
+    lazy=SUBCOMMANDS["gateway"],
+)
 def gateway() -> None:
-    """Serve the home by HTTP and WebSocket, and look after who may come in.
+    """Serve the home over HTTP and WebSocket, and manage access tokens.
 
-    It listens on this machine only, unless the config or --bind say otherwise. Who has the token in
-    `<home>/gateway.token` may do everything; `pal gateway token create` makes tokens that may do less.
+    It listens on this machine only, unless the config or --bind say otherwise. The token in `<home>/gateway.token`
+    allows everything; `pal gateway token create` makes tokens that allow less.
     """
 
 
-gateway.add_command(token)
-gateway.add_command(install)
-gateway.add_command(uninstall)
-
-
-async def standing_of(door: Door) -> GatewayStanding:
+async def standing_of(home: HomeAccess) -> GatewayState:
     """How the gateway of this home stands, whoever holds it. Never comes in itself."""
-    while (holder := await door.reach()) is not None:
+    while (holder := await home.reach()) is not None:
         try:
             return await holder.call(show_gateway, show_gateway.params())
         except UnknownOperation:
-            return GatewayStanding(running=False, pid=holder.holder.pid)
+            return GatewayState(running=False, pid=holder.holder.pid)
         except HolderLost:
             pass  # it went away while we asked; perhaps there is another one
         finally:
             await holder.close()
-    return GatewayStanding(running=False)
+    return GatewayState(running=False)
 
 
 @gateway.command()
@@ -79,20 +79,20 @@ def status(shell: Shell) -> int:
       pal gateway status --json
     """
 
-    async def ask() -> GatewayStanding:
-        async with open_door(shell) as door:
-            return await standing_of(door)
+    async def ask() -> GatewayState:
+        async with open_home(shell) as home:
+            return await standing_of(home)
 
     found = run_async(ask())
     shell.show(found, lambda: _status_text(found))
     return 0 if found.running else 1
 
 
-def _status_text(found: GatewayStanding) -> str:
+def _status_text(found: GatewayState) -> str:
     if not found.running:
         return "No gateway is running. `pal gateway run` starts one."
     rows = [
-        ("address", f"{found.url} ({found.bind}, {'open to all here' if found.auth == 'none' else found.auth})"),
+        ("address", f"{found.url} ({found.bind}, {'no authentication' if found.auth == 'none' else found.auth})"),
         *([("network", f"{found.secure_url} (TLS, SHA-256 {found.fingerprint})")] if found.fingerprint else []),
         ("token", found.token_from),
         ("process", f"{found.pid}, {'ready' if found.ready else 'leaving'}, up {_time(found.uptime_ms)}"),
@@ -113,12 +113,16 @@ def _time(milliseconds: int) -> str:
 
 @gateway.command()
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait until it is gone."
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait until it has stopped.",
 )
 @with_json
 @click.pass_obj
 def stop(shell: Shell, timeout: float) -> None:
-    """Let the gateway finish what runs, and end it.
+    """Stop the gateway when its runs have finished.
 
     \b
     Examples:
@@ -126,18 +130,18 @@ def stop(shell: Shell, timeout: float) -> None:
       pal gateway stop --timeout 300
     """
 
-    async def ask() -> GatewayStanding:
-        async with open_door(shell) as door:
-            return await _stop(shell, door, timeout)
+    async def ask() -> GatewayState:
+        async with open_home(shell) as home:
+            return await _stop(shell, home, timeout)
 
     was = run_async(ask())
-    told = "The gateway has ended." if was.running else "No gateway is running."
+    told = "The gateway has stopped." if was.running else "No gateway is running."
     shell.show({"stopped": was.running, "pid": was.pid}, lambda: told)
 
 
-async def _stop(shell: Shell, door: Door, timeout: float) -> GatewayStanding:
-    was = await standing_of(door)
-    holder = await door.reach() if was.running else None
+async def _stop(shell: Shell, home: HomeAccess, timeout: float) -> GatewayState:
+    was = await standing_of(home)
+    holder = await home.reach() if was.running else None
     if holder is None:
         return was
     try:
@@ -147,12 +151,242 @@ async def _stop(shell: Shell, door: Door, timeout: float) -> GatewayStanding:
     finally:
         await holder.close()
     if ending.busy and not shell.as_json:
-        shell.warn(f"it finishes {ending.busy} run(s) first")
+        shell.warn(f"waiting for {ending.busy} run(s) to finish")
     until = time.monotonic() + timeout
-    while (now := await standing_of(door)).running:
+    while (now := await standing_of(home)).running:
         if time.monotonic() > until:
             raise WaitTimeout(
-                f"the gateway still runs after {timeout:g} s ({now.busy} run(s))", hint="it ends when they are done"
+                f"the gateway still runs after {timeout:g} s ({now.busy} run(s))", hint="it stops when they are done"
             )
         await asyncio.sleep(0.05)
     return was
+
+
+SECONDS = 30.0
+UNIT = """[Unit]
+Description=Palinurus gateway{title}
+After=network.target
+
+[Service]
+ExecStart={command}
+{environment}Restart=on-failure
+RestartSec=2
+# It finishes what runs; what is cut off here is taken up again at the next start.
+TimeoutStopSec=120
+KillMode=mixed
+UMask=0077
+# It may make control groups: the kernel then holds the memory of each command in all.
+Delegate=memory
+
+[Install]
+WantedBy=default.target
+"""
+
+_dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+
+
+@click.command()
+@_dry_run
+@with_json
+@click.pass_obj
+def install(shell: Shell, dry_run: bool) -> None:
+    """Have systemd run the gateway for this user, now and after every login.
+
+    \b
+    Examples:
+      pal gateway install --dry-run
+      pal gateway install
+    """
+    gateway_settings(load_config(shell.home, os.environ).config)  # what cannot start is told now
+    path, text = unit_path(shell.home), unit_text(shell.home)
+    name = path.name
+    if not dry_run:
+        systemctl = _systemctl()
+        make_directory(path.parent)
+        write_atomic(path, text, mode=0o644)
+        for words in (("daemon-reload",), ("enable", "--now", name)):
+            _do(systemctl, *words)
+    done = {"unit": str(path), "text": text, "installed": not dry_run}
+    shell.show(
+        done, lambda: f"# {path}\n{text}" if dry_run else f"{name} runs. `journalctl --user -u {name}` shows it."
+    )
+
+
+@click.command()
+@_dry_run
+@with_json
+@click.pass_obj
+def uninstall(shell: Shell, dry_run: bool) -> None:
+    """Remove the systemd unit and stop the gateway that it runs.
+
+    \b
+    Example:
+      pal gateway uninstall
+    """
+    path = unit_path(shell.home)
+    if not path.exists():
+        raise NotFound(f"there is no unit {path}", hint="`pal gateway install` makes it")
+    if not dry_run:
+        systemctl = _systemctl()
+        _do(systemctl, "disable", "--now", path.name)
+        path.unlink()
+        _do(systemctl, "daemon-reload")
+    told = f"would remove {path}" if dry_run else f"{path.name} is gone."
+    shell.show({"unit": str(path), "removed": not dry_run}, lambda: told)
+
+
+def unit_path(home: Home) -> Path:
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or home.user_home / ".config")
+    suffix = f"-{home.profile}" if home.profile else ""
+    return folder / "systemd" / "user" / f"palinurus-gateway{suffix}.service"
+
+
+def unit_text(home: Home) -> str:
+    """No secret stands here: those come from the config or the home."""
+    words = [sys.executable, "-m", "palinurus", "gateway", "run"]
+    variables = {"PALINURUS_HOME": str(home.root)}
+    if not home.ours:
+        variables["PALINURUS_CONFIG_PATH"] = str(home.config_path)
+    environment = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in variables.items())
+    title = f" ({home.profile})" if home.profile else ""
+    return UNIT.format(title=title, command=" ".join(map(_quoted, words)), environment=environment)
+
+
+def _quoted(word: str) -> str:
+    """As systemd reads it: % and $ mean something there."""
+    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{plain}"' if plain != word or " " in word else word
+
+
+def _systemctl() -> str:
+    found = shutil.which("systemctl")
+    if found is None:
+        raise NotFound("there is no systemctl on this machine", hint="--dry-run shows the unit; run it another way")
+    return found
+
+
+def _do(systemctl: str, *words: str) -> None:
+    try:
+        done = subprocess.run(
+            [systemctl, "--user", *words], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise PalinurusError(f"systemctl --user {words[0]} did not end in time") from None
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or ["it says no more"])[0]
+        raise PalinurusError(f"systemctl --user {words[0]} failed: {why}", hint="is there a systemd for this user?")
+
+
+@click.group()
+def token() -> None:
+    """Create and revoke tokens with limited scopes."""
+
+
+def parse_scopes(text: str) -> tuple[Scope, ...]:
+    """`read,write` as scopes. Raises BadRequest."""
+    named = [name.strip().removeprefix("operator.") for name in text.split(",") if name.strip()]
+    if unknown := [name for name in named if name not in SCOPES]:
+        raise BadRequest(f"there is no scope {unknown[0]!r}", hint=f"there are {', '.join(SCOPES)}")
+    return tuple(scope for scope in SCOPES if scope in named)
+
+
+@token.command()
+@click.option("--name", required=True, help="What it is for.")
+@click.option("--scope", "scopes", default="read,write", show_default=True, help="Scopes, separated by commas.")
+@click.option("--days", type=float, help="Days until it expires. Default: valid until revoked.")
+@with_json
+@click.pass_obj
+def create(shell: Shell, name: str, scopes: str, days: float | None) -> None:
+    """Create a token. It is shown only once; only its hash is stored.
+
+    Scopes: read shows things, write also sends messages, approvals answers approvals, admin allows everything.
+
+    \b
+    Examples:
+      pal gateway token create --name phone
+      pal gateway token create --name dashboard --scope read --days 90
+    """
+    made = call_operation(shell, create_token, create_token.params(name, parse_scopes(scopes), days))
+    shell.show(made, lambda: _secret_text(shell, made))
+
+
+def _secret_text(_: Shell, made: TokenInfo) -> str:
+    until = f", until {day(made.expires_at)}" if made.expires_at else ""
+    return f"{made.secret}\n{made.name} ({', '.join(made.scopes)}{until}). It is not shown again."
+
+
+def _list_text(_: Shell, listed: TokenList) -> str:
+    if not listed.tokens:
+        return "There are no tokens besides the owner's."
+    rows = [(each.name, ", ".join(each.scopes), _state(each)) for each in listed.tokens]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{name:<{widths[0]}}  {scopes:<{widths[1]}}  {state}" for name, scopes, state in rows)
+
+
+def _state(each: TokenInfo) -> str:
+    if each.revoked_at:
+        return f"revoked {day(each.revoked_at)}"
+    used = f"used {day(each.last_used_at)}" if each.last_used_at else "never used"
+    return f"{used}, until {day(each.expires_at)}" if each.expires_at else used
+
+
+def day(milliseconds: int | None) -> str:
+    return datetime.fromtimestamp((milliseconds or 0) / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+token.add_command(command_of(list_tokens, _list_text))
+
+token.add_command(command_of(rotate_token, _secret_text))
+
+token.add_command(command_of(revoke_token, lambda _, gone: f"The token {gone.name} is revoked."))
+
+
+@click.group()
+def devices() -> None:
+    """Approve and revoke devices that connect to the gateway.
+
+    A device identifies itself by its own key. A device on this machine that has a valid token is paired at once;
+    others wait until you approve them.
+    """
+
+
+@devices.command()
+@click.argument("device", metavar="ID")
+@click.option("--scope", "scopes", default="", help="Scopes, separated by commas. Default: those it asked for.")
+@with_json
+@click.pass_obj
+def approve(shell: Shell, device: str, scopes: str) -> None:
+    """Approve a device. ID is its code, or the beginning of its id.
+
+    \b
+    Examples:
+      pal devices approve 3f9c21aa
+      pal devices approve 3f9c21aa --scope read
+    """
+    paired = call_operation(shell, approve_device, approve_device.params(device, parse_scopes(scopes)))
+    shell.show(paired, lambda: f"{_name(paired)} is paired ({', '.join(paired.scopes)}).")
+
+
+def _device_list_text(_: Shell, listed: DeviceList) -> str:
+    if not listed.devices:
+        return "There are no devices."
+    return "\n".join(f"{each.code or each.id[:8]}  {each.status:<7}  {_line(each)}" for each in listed.devices)
+
+
+def _line(device: PairedDevice) -> str:
+    since = device.paired_at if device.status == "paired" else device.asked_at
+    return f"{_name(device)} · {', '.join(device.scopes)} · {day(since)}"
+
+
+def _name(device: PairedDevice) -> str:
+    name = device.name or device.id[:16]
+    return f"{name} ({device.platform})" if device.platform else name
+
+
+devices.add_command(command_of(list_devices, _device_list_text))
+
+devices.add_command(command_of(revoke_device, lambda _, gone: f"{_name(gone)} is revoked."))
+
+gateway.add_command(token)
+gateway.add_command(install)
+gateway.add_command(uninstall)

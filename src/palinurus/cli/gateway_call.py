@@ -9,17 +9,16 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from palinurus.cli.entrance import open_door
+from palinurus.cli.command import open_home
 from palinurus.cli.gateway import standing_of
-from palinurus.cli.output import echo
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import Shell, echo, run_async, with_json
 from palinurus.config.home import env_value
-from palinurus.config.listening import gateway_settings
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.door.devices import is_near
-from palinurus.gateway.talk.calling import call_gateway
-from palinurus.wiring.secret import VARIABLES, OwnerSecret
+from palinurus.gateway.auth.devices import is_near
+from palinurus.gateway.settings import gateway_settings
+from palinurus.gateway.websocket.call import call_gateway
+from palinurus.runtime.secret import VARIABLES, OwnerSecret
 
 
 @click.command()
@@ -31,7 +30,7 @@ from palinurus.wiring.secret import VARIABLES, OwnerSecret
 @with_json
 @click.pass_obj
 def call(shell: Shell, method: str, params: str, url: str, token: str, timeout: float) -> None:
-    """Call one method of the gateway and print what it gives, as JSON.
+    """Call one method of the gateway and print its result as JSON.
 
     \b
     Examples:
@@ -42,7 +41,7 @@ def call(shell: Shell, method: str, params: str, url: str, token: str, timeout: 
     try:
         asked = msgspec.json.decode(params, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise BadRequest(f"--params is no JSON object: {error}", hint="""such as '{"limit": 5}'""") from None
+        raise BadRequest(f"--params is not a JSON object: {error}", hint="""such as '{"limit": 5}'""") from None
     if url:
         where, secret = url, token or env_value(os.environ, VARIABLES["token"])
         _check_address(shell, where, secret)
@@ -56,20 +55,20 @@ def _check_address(shell: Shell, url: str, secret: str) -> None:
     """The secret of this home is for this home: it is never sent to an address that was named."""
     parts = urlsplit(url)
     if parts.scheme not in ("ws", "wss"):
-        raise BadRequest(f"{url!r} is no address of a gateway", hint="such as ws://127.0.0.1:18790")
+        raise BadRequest(f"{url!r} is not the address of a gateway", hint="such as ws://127.0.0.1:18790")
     if not secret:
         raise BadRequest("--url needs --token", hint=f"or set {VARIABLES['token']}")
     if parts.scheme == "ws" and not is_near((parts.hostname or "").replace("localhost", "127.0.0.1")):
-        shell.warn("without TLS: whoever listens on the way can read the token")
+        shell.warn("without TLS: others on the network can read the token")
 
 
 async def _here(shell: Shell) -> tuple[str, str]:
     """Where the gateway of this home is, as its own process says, and the owner's secret."""
-    async with open_door(shell) as door:
-        found = await standing_of(door)
+    async with open_home(shell) as home:
+        found = await standing_of(home)
     if not found.running:
         raise NotFound("no gateway is running", hint="`pal gateway run` starts one")
     loaded = load_config(shell.home, os.environ)
-    mode = gateway_settings(loaded.config.gateway).mode
+    mode = gateway_settings(loaded.config).mode
     secret = OwnerSecret(lambda: loaded, os.environ, shell.home.root, mode)
     return found.url.replace("http://", "ws://").replace("//0.0.0.0:", "//127.0.0.1:"), secret()

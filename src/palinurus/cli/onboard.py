@@ -1,28 +1,37 @@
-"""`pal onboard`: from nothing to a model that answers."""
+"""`pal setup` and `pal onboard`: make a home, and set up a model that answers."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 import msgspec
 from msgspec import Struct
 
-from palinurus.cli.derived import ask
-from palinurus.cli.entrance import ground_of, make_on_first_run
+from palinurus.cli.command import call_operation, make_on_first_run, services_of
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.errors import BadRequest
-from palinurus.operations.catalog import models_choice, models_set
-from palinurus.operations.config import Ground
+from palinurus.operations.config import set_option
+from palinurus.operations.config import setup as make
 from palinurus.operations.credentials import credential_on_trial
-from palinurus.operations.models import ProbeReport, probe_model, show_model_status
-from palinurus.operations.onboarding import Surroundings, begin_with, look_around
-from palinurus.providers.scout.scout import SCOUT
+from palinurus.operations.models import (
+    OnboardingOptions,
+    ProbeReport,
+    default_model,
+    find_model_options,
+    first_model_of,
+    probe_model,
+    set_model,
+    show_model_status,
+)
+from palinurus.operations.services import Services
+from palinurus.providers.provider import SCOUT
 
-WITHOUT = "scout goes on: it notes, finds and quotes, and needs no model. `pal onboard` can be run again."
+WITHOUT = "Scout stays: it needs no model, and notes, finds and quotes. Run `pal onboard` again at any time."
 
 
-class Onboarded(Struct, frozen=True):
+class OnboardingResult(Struct, frozen=True):
     """How it came out. `ok` is false when a model was chosen and did not answer; then nothing has changed."""
 
     ok: bool
@@ -36,13 +45,13 @@ class Onboarded(Struct, frozen=True):
 @click.option("--provider", default="", help="Whose model: openai, anthropic, google, ollama, …")
 @click.option("--key-stdin", is_flag=True, help="Read the provider's key from standard input.")
 @click.option("--model", default="", help="Which model: provider/model or a short name.")
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing: take what is there.")
+@click.option("--yes", "-y", is_flag=True, help="Ask nothing: take the first model that can be used.")
 @with_json
 @click.pass_obj
 def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool) -> int:
     """Set up a model: paste a key, or use a model server on this machine.
 
-    The model is tested with one tiny request before it is set. Without any model scout goes on, which needs none.
+    The model is tested with one tiny request before it is set. Without a model, scout answers; it needs none.
 
     \b
     Examples:
@@ -53,57 +62,62 @@ def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool)
       pal onboard --model ollama/qwen3
     """
     make_on_first_run(shell)
-    ground = ground_of(shell)
+    services = services_of(shell)
     if yes or key_stdin or provider or model:
-        done = _as_told(shell, ground, provider, model, key_stdin=key_stdin)
+        done = _choose_by_options(shell, services, provider, model, key_stdin=key_stdin)
     elif sys.stdin.isatty():
-        done = _asked(shell, ground)
+        done = _choose_by_dialogue(shell, services)
     else:
-        raise BadRequest("nobody is there to be asked", hint="pal onboard --yes, or name --provider or --model")
+        raise BadRequest("pal onboard needs a terminal", hint="use --yes, or name --provider or --model")
     shell.show(done, lambda: _text(done))
     return 0 if done.ok else 1
 
 
-def _as_told(shell: Shell, ground: Ground, provider: str, model: str, *, key_stdin: bool) -> Onboarded:
+def _choose_by_options(
+    shell: Shell, services: Services, provider: str, model: str, *, key_stdin: bool
+) -> OnboardingResult:
     if key_stdin and not provider:
-        raise BadRequest("whose key is it?", hint="pal onboard --provider openai --key-stdin < key.txt")
-    around = run_async(look_around(ground))
-    chosen = model or (begin_with(around, provider) if provider else models_choice(ground).primary)
-    chosen = chosen or around.first_model()
+        raise BadRequest(
+            "name the provider with --provider", hint="pal onboard --provider openai --key-stdin < key.txt"
+        )
+    options = run_async(find_model_options(services))
+    chosen = model or (first_model_of(options, provider) if provider else default_model(services).primary)
+    chosen = chosen or options.first_model
     if not chosen:
-        return _as_it_is(shell)
+        return _keep_model(shell)
     return (
-        _tried_with(shell, ground, chosen, provider, sys.stdin.readline())
+        _try_with_key(shell, services, chosen, provider, sys.stdin.readline())
         if key_stdin
-        else _tried(shell, ground, chosen)
+        else _try_model(shell, chosen)
     )
 
 
-def _asked(shell: Shell, ground: Ground) -> Onboarded:
-    """Until a model answers, or somebody has enough."""
+def _choose_by_dialogue(shell: Shell, services: Services) -> OnboardingResult:
+    """Until a model answers, or the person gives up."""
     while True:
-        chosen, provider, secret = _choice(run_async(look_around(ground)))
+        chosen, provider, secret = _choice(run_async(find_model_options(services)))
         if not chosen:
-            return _as_it_is(shell)
+            return _keep_model(shell)
         click.echo(shell.dim(f"asking {chosen} …"))
-        done = _tried_with(shell, ground, chosen, provider, secret) if secret else _tried(shell, ground, chosen)
+        done = _try_with_key(shell, services, chosen, provider, secret) if secret else _try_model(shell, chosen)
         if done.ok:
             return done
         click.echo(_text(done))
         if not click.confirm("try something else?", default=True):
-            return _as_it_is(shell)
+            return _keep_model(shell)
 
 
-def _choice(around: Surroundings) -> tuple[str, str, str]:
+def _choice(options: OnboardingOptions) -> tuple[str, str, str]:
     """The model that a person chooses, its provider, and a new key for it; all empty for none."""
     rows = [
-        (server.provider, f"{server.name} on this machine: {', '.join(server.models[:3])}") for server in around.servers
+        (server.provider, f"{server.name} on this machine: {', '.join(server.models[:3])}")
+        for server in options.servers
     ]
     rows += [
-        (known.provider, f"{known.provider:<11} {'a key is there' if known.has_key else 'paste a key'}")
-        for known in around.providers
+        (known.provider, f"{known.provider:<11} {'a key is stored' if known.has_key else 'paste a key'}")
+        for known in options.providers
     ]
-    click.echo("Which model shall answer?\n")
+    click.echo("Which model should answer?\n")
     for number, (_, told) in enumerate(rows, start=1):
         click.echo(f"  {number:>2}  {told}")
     click.echo("   0  none for now: scout needs no model\n")
@@ -111,42 +125,77 @@ def _choice(around: Surroundings) -> tuple[str, str, str]:
     if number == 0:
         return "", "", ""
     provider = rows[number - 1][0]
-    has_key = {known.provider: known.has_key for known in around.providers}
+    has_key = {known.provider: known.has_key for known in options.providers}
     secret = ""
     if provider in has_key:
-        told = "key, not shown (Enter keeps the one that is there)" if has_key[provider] else "key, not shown"
+        told = "key, not shown (Enter keeps the stored one)" if has_key[provider] else "key, not shown"
         secret = click.prompt(told, hide_input=True, default="" if has_key[provider] else None, show_default=False)
-    model: str = click.prompt("model", default=begin_with(around, provider))
+    model: str = click.prompt("model", default=first_model_of(options, provider))
     return model if "/" in model else f"{provider}/{model}", provider, secret
 
 
-def _tried_with(shell: Shell, ground: Ground, model: str, provider: str, secret: str) -> Onboarded:
+def _try_with_key(shell: Shell, services: Services, model: str, provider: str, secret: str) -> OnboardingResult:
     """With a new key, which is kept when it is good for something."""
-    with credential_on_trial(ground, provider, secret) as keep:
-        done = _tried(shell, ground, model, f"{provider.strip().lower()}:default")
+    with credential_on_trial(services, provider, secret) as keep:
+        done = _try_model(shell, model, f"{provider.strip().lower()}:default")
         if done.ok:
             keep()
     return msgspec.structs.replace(done, key_given=True)
 
 
-def _tried(shell: Shell, ground: Ground, model: str, credential: str = "") -> Onboarded:
-    report = ask(shell, probe_model, probe_model.params(ref=model, credential=credential))
+def _try_model(shell: Shell, model: str, credential: str = "") -> OnboardingResult:
+    report = call_operation(shell, probe_model, probe_model.params(ref=model, credential=credential))
     if report.ok:
-        return Onboarded(True, models_set(ground, model), report)
-    return Onboarded(False, model, report)
+        chosen = call_operation(shell, set_model, set_model.params(model))
+        return OnboardingResult(True, chosen.model, report)
+    return OnboardingResult(False, model, report)
 
 
-def _as_it_is(shell: Shell) -> Onboarded:
-    found = ask(shell, show_model_status, show_model_status.params())
-    return Onboarded(True, found.model, reason=found.reason)
+def _keep_model(shell: Shell) -> OnboardingResult:
+    found = call_operation(shell, show_model_status, show_model_status.params())
+    return OnboardingResult(True, found.model, reason=found.reason)
 
 
-def _text(done: Onboarded) -> str:
+def _text(done: OnboardingResult) -> str:
     report = done.test
     if report is None:
-        return WITHOUT if done.model == str(SCOUT) else f"{done.model} goes on ({done.reason}). Nothing was changed."
+        return (
+            WITHOUT
+            if done.model == str(SCOUT)
+            else f"{done.model} stays the model ({done.reason}). Nothing was changed."
+        )
     if done.ok:
-        return f"{done.model} answers ({report.total_ms} ms) and is asked first from now on. Next: pal chat"
+        return f"{done.model} answers ({report.total_ms} ms). Default model is now {done.model}. Next: pal chat"
     hint = f" ({report.hint})" if report.hint else ""
-    kept = "The key was not kept, and nothing was changed." if done.key_given else "Nothing was changed."
+    kept = "The key was not stored, and nothing was changed." if done.key_given else "Nothing was changed."
     return f"{report.asked} does not answer: {report.error_kind}: {report.error}{hint}. {kept}"
+
+
+@click.command()
+@click.option(
+    "--workspace",
+    "folder",
+    metavar="DIR",
+    help="Use this workspace from now on: it is written to agents.defaults.workspace.",
+)
+@with_json
+@click.pass_obj
+def setup(shell: Shell, folder: str | None) -> None:
+    """Create the home, its config and the agent's workspace. Existing files are never overwritten.
+
+    \b
+    Examples:
+      pal setup
+      pal setup --workspace ~/my-agent        from now on
+      pal --workspace ~/my-agent setup        only creates it
+    """
+    if folder is not None:
+        if not folder.strip():
+            raise BadRequest("the workspace has no name", hint="pal setup --workspace ~/my-agent")
+        kept = folder if folder.startswith("~") else str(Path(folder).absolute())
+        set_option(services_of(shell), "agents.defaults.workspace", kept)
+    report = make(services_of(shell))
+    lines = [f"home       {report.home}", f"config     {report.config}"]
+    lines += [f"workspace  {folder} ({agent})" for agent, folder in report.workspaces.items()]
+    lines += [f"{len(report.created)} files and folders created, {len(report.kept)} existed already. Next: pal chat"]
+    shell.show(report, lambda: "\n".join(lines))

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from palinurus.cli.derived import command_of
+from palinurus.cli.command import command_of
 from palinurus.cli.shell import Shell
 from palinurus.domain.messages import Usage
 from palinurus.ledger.trace import ModelStep, RunLine, RunTrace, Step, ToolStep
@@ -27,7 +27,7 @@ def runs() -> None:
 
 def list_text(shell: Shell, listed: RunList) -> str:
     if not listed.runs:
-        return "Nothing ran yet, or nothing that fits."
+        return "No matching runs."
     return "\n".join(_line(shell, run) for run in listed.runs)
 
 
@@ -52,7 +52,7 @@ def timeline(trace: RunTrace, width: int) -> list[str]:
         else f"status   {trace.status}",
     ]
     if trace.joined:
-        lines.append(f"joined   {visible(trace.joined)}: its turn answered this one too")
+        lines.append(f"joined   {visible(trace.joined)}: that run answered this message too")
     if trace.error:
         kind = f"{visible(trace.error_kind)}: " if trace.error_kind else ""
         lines.append(f"error    {kind}{visible(trace.error)}")
@@ -65,7 +65,7 @@ def _clip(line: str, width: int) -> str:
 
 def _rows(trace: RunTrace) -> list[str]:
     whole = max(1, trace.ms)
-    rows = [_row(0, trace.started, whole, "waited", "in its lane")]
+    rows = [_row(0, trace.started, whole, "waited", "in the queue")]
     end = trace.started or 0
     for step in trace.steps:
         rows.append(_row(step.at, step.ms, whole, *_told(step)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,11 +13,37 @@ import click
 import msgspec
 from msgspec import Struct
 
-from palinurus.cli.output import echo
 from palinurus.config.home import Home, find_home
 from palinurus.domain.errors import PalinurusError
+from palinurus.parts import resolve
+from palinurus.runtime.extensions import LOADED
+
+# Line ends, tabs and the plain styles that we use ourselves may pass. Everything else that terminals obey (for the
+# clipboard, the title, other lines of the screen) or that turns text around is written out.
+_OBEYED = re.compile(
+    r"(\x1b\[(?:[0-2]|[39][0-7]|22|39)?(?:;(?:[0-2]|[39][0-7]|22|39))*m)"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print it, and flush. A file or another program gets it as it is."""
+    stream = sys.stderr if err else sys.stdout
+    text = text.encode(errors="backslashreplace").decode()  # half a character, as names of files may have it
+    click.echo(harmless(text) if stream is not None and stream.isatty() else text, nl=nl, err=err)
+
+
+def harmless(text: str) -> str:
+    """The text with every sign that a terminal would obey written out, as `\\x1b`."""
+    return _OBEYED.sub(lambda found: found[1] or _written(found[0]), text)
+
+
+def _written(char: str) -> str:
+    return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
 
 T = TypeVar("T")
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 COMMON_OPTIONS = (
@@ -55,6 +82,26 @@ class Shell(Struct, frozen=True):
 
     def warn(self, text: str) -> None:
         echo(f"pal: {text}", err=True)
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; those of extensions as well.
+
+    `lazy`: name -> "module:command".
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._lazy = lazy or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._lazy, *LOADED.command_lines(self.name or "")})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lazy:
+            return super().get_command(ctx, cmd_name) or LOADED.find_command(f"{self.name} {cmd_name}")
+        command: click.Command = resolve(self._lazy[cmd_name])
+        return command
 
 
 def with_json(command: F) -> F:

@@ -1,53 +1,149 @@
 """`pal skills`: which there are, what each may do, what it needs, and getting that.
 
-Listing is to be answered at once, so little is imported here: when the config says what it said last time, it is not
-read again (skills/opening.py). Else the ordinary way is loaded by name.
+Looking needs no runtime, only the config and the files, so it works while another process holds the home.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
+import shlex
+import shutil
 import sys
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from palinurus.cli.kept import keep_answer, kept_place, look
-from palinurus.cli.output import echo
-from palinurus.cli.shell import Shell, with_json
-from palinurus.cli.skills_text import check_text, info_text, list_text, plan_text
-from palinurus.config.atomic import make_directory, write_atomic
-from palinurus.config.shortcut import source_digest
-from palinurus.domain.errors import StorageError
-from palinurus.skills.opening import open_skills, read_note
-from palinurus.skills.report import check_skills, list_skills, show_skill
-from palinurus.skills.skills import Skills
+from palinurus.cli.shell import LazyGroup, Shell, with_json
+from palinurus.skills.report import (
+    ListedSkill,
+    ListSize,
+    SkillCheck,
+    SkillInfo,
+    SkillList,
+    check_skills,
+    find_state,
+    list_skills,
+    show_skill,
+)
+from palinurus.skills.skill import OmittedSkill, ShadowedSkill
+from palinurus.skills.skills import Skills, read_skills
 
-ORDINARY = "palinurus.operations.skills"
-# In modules that are imported when one of them is called.
-ELSEWHERE = {
-    **dict.fromkeys(("search", "install", "update", "verify", "publish"), "palinurus.cli.skills_registry"),
-    **dict.fromkeys(("draft", "drafts", "accept"), "palinurus.cli.skills_drafts"),
-}
-
-
-class SkillsGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*super().list_commands(ctx), *ELSEWHERE]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if module := ELSEWHERE.get(cmd_name):
-            command: click.Command = getattr(importlib.import_module(module), cmd_name)
-            return command
-        return super().get_command(ctx, cmd_name)
+if TYPE_CHECKING:  # only one command installs, and the quick ones need not wait for it
+    from palinurus.skills.dependencies import InstallPlan, InstallStep
 
 
-@click.group(cls=SkillsGroup)
+def list_text(found: SkillList, dim: Callable[[str], str], *, verbose: bool = False) -> str:
+    if not found.skills and not found.left_out:
+        return "There are no skills."
+    names = min(32, max((len(each.name) for each in found.skills), default=0))
+    room = max(20, shutil.get_terminal_size((100, 24)).columns - names - 18)
+    lines = [_row(each, names, room, dim) for each in found.skills]
+    usable = sum(each.usable for each in found.skills)
+    lines.append(f"{usable} of {len(found.skills)} can be used; {_cost(found.prompt)}.")
+    if verbose:
+        lines += [*_shadowed(found.shadowed), *_left_out(found.left_out)]
+    elif found.left_out or found.shadowed:
+        lines.append(f"{len(found.left_out)} left out, {len(found.shadowed)} shadowed: `pal skills check` says why.")
+    return "\n".join(lines)
+
+
+def info_text(found: SkillInfo) -> str:
+    skill, about = found.skill, found.about
+    rows = {
+        "what": about.description,
+        "where": f"{skill.location} ({skill.tier}{f', from {skill.registry}' if skill.registry else ''})",
+        "state": "can be used" if skill.usable else "; ".join(skill.reasons),
+        "offered": "yes" if skill.offered else "only when asked for by name" if skill.usable else "no",
+        "command": f"/{skill.command}" if skill.command else "none",
+        "may use": found.may_use,
+        "programs": ", ".join((*about.requires.bins, *(f"{name}?" for name in about.requires.any_bins))),
+        "variables": ", ".join(dict.fromkeys((*about.requires.env, *filter(None, (about.primary_env,))))),
+        "config": ", ".join(about.requires.config),
+        "install": "; ".join(f"{each.kind} {each.package or each.url}" for each in about.install),
+        "homepage": about.homepage,
+        "version": about.version,
+        "license": about.license,
+        "digest": f"sha256:{found.digest}",
+        "remarks": "; ".join(about.remarks),
+    }
+    title = f"{about.emoji} {skill.name}".strip()
+    return "\n".join([title, *(f"  {key:<10} {value}" for key, value in rows.items() if value)])
+
+
+def check_text(found: SkillCheck) -> str:
+    lines = [f"{len(found.usable)} can be used; {_cost(found.prompt)}."]
+    lines += _section("Missing requirements", found.waiting)
+    lines += _section("Turned off", found.unwanted)
+    lines += _shadowed(found.shadowed)
+    lines += _left_out(found.left_out)
+    if found.remarks:
+        lines += ["", "Odd:", *(f"  {each.name}: {each.what}" for each in found.remarks)]
+    return "\n".join(lines)
+
+
+def plan_text(plan: InstallPlan) -> str:
+    if not plan.steps and not plan.missing and not plan.refused:
+        return f"{plan.skill} has all the programs it needs."
+    lines = [f"{plan.skill}:"]
+    for step in plan.steps:
+        lines += [f"  {step.label}", f"    $ {_command(step)}"]
+    lines += [f"  not taken: {each}" for each in plan.refused]
+    if plan.missing:
+        lines.append(f"  no known way to install {', '.join(plan.missing)}: install by hand")
+    return "\n".join(lines)
+
+
+def _command(step: InstallStep) -> str:
+    if step.download is None:
+        return shlex.join(step.argv)
+    what = "download and unpack" if step.download.archive else "download"
+    return f"{what} {step.download.url} into {step.download.target} (sha256 {step.download.sha256})"
+
+
+def _row(skill: ListedSkill, names: int, room: int, dim: Callable[[str], str]) -> str:
+    said = skill.description if skill.usable else "; ".join(skill.reasons)
+    sign = "yes" if skill.usable else "no"
+    return f"{sign:<3}  {skill.name:<{names}}  {skill.tier:<9}  {dim(_clip(said, room))}"
+
+
+def _cost(size: ListSize) -> str:
+    if not size.listed:
+        return "none is listed in the prompt"
+    how = {"full": "", "names": ", by name only", "cut": f", {size.total - size.listed} do not fit"}[size.form]
+    return f"{size.listed} listed in the prompt{how}: {size.characters:,} characters"
+
+
+def _section(title: str, skills: tuple[ListedSkill, ...]) -> Iterator[str]:
+    if skills:
+        yield from ("", f"{title}:")
+        yield from (f"  {each.name}: {'; '.join(each.reasons)}{_way(each)}" for each in skills)
+
+
+def _way(skill: ListedSkill) -> str:
+    return f" (`pal skills install-deps {shlex.quote(skill.name)}`)" if skill.missing.bins and skill.install else ""
+
+
+def _shadowed(found: tuple[ShadowedSkill, ...]) -> Iterator[str]:
+    if found:
+        yield from ("", "Shadowed by another of the same name:")
+        yield from (f"  {each.name}: {each.path}, because of {each.by}" for each in found)
+
+
+def _left_out(found: tuple[OmittedSkill, ...]) -> Iterator[str]:
+    if found:
+        yield from ("", "Left out:")
+        yield from (f"  {each.path}: {each.reason}" for each in found)
+
+
+def _clip(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@click.group(cls=LazyGroup)
 def skills() -> None:
-    """Show which skills there are, what they need and what they may do; get more, and give away your own."""
+    """List skills, what they need and what they may do; install more, and publish your own."""
 
 
 of_agent = click.option("--agent", default="", metavar="ID", help="Whose skills. Default: the default agent's.")
@@ -56,7 +152,7 @@ of_agent = click.option("--agent", default="", metavar="ID", help="Whose skills.
 @skills.command("list")
 @of_agent
 @click.option("--eligible", is_flag=True, help="Only those that can be used here and now.")
-@click.option("-v", "--verbose", is_flag=True, help="Also those that were left out, and why.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show skills that were left out, and why.")
 @with_json
 @click.pass_obj
 def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> None:
@@ -68,14 +164,10 @@ def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> Non
       pal skills list --eligible
       pal skills list -v --json
     """
-    config = look(str(shell.home.config_path))
-    skills = _skills(shell, agent)
-    found = list_skills(skills)
+    found = list_skills(_skills(shell, agent))
     if eligible:
-        found = type(found)(tuple(s for s in found.skills if s.usable), found.shadowed, found.left_out, found.prompt)
-    text = shell.text(found, lambda: list_text(found, shell.dim, verbose=verbose))
-    echo(text)
-    _keep(shell, text, skills, config)
+        found = msgspec.structs.replace(found, skills=tuple(each for each in found.skills if each.usable))
+    shell.show(found, lambda: list_text(found, shell.dim, verbose=verbose))
 
 
 @skills.command("info")
@@ -84,7 +176,7 @@ def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> Non
 @with_json
 @click.pass_obj
 def info(shell: Shell, name: str, agent: str) -> None:
-    """Show all that is known about one skill, and what it may use.
+    """Show everything known about one skill, and what it may use.
 
     \b
     Examples:
@@ -115,12 +207,12 @@ def check(shell: Shell, agent: str) -> int:
 @skills.command("install-deps")
 @click.argument("name")
 @of_agent
-@click.option("--yes", is_flag=True, help="Run the commands without asking. They are shown all the same.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation. The commands are still shown.")
 @click.option("--dry-run", is_flag=True, help="Show the commands and run none.")
 @with_json
 @click.pass_obj
 def install_deps(shell: Shell, name: str, agent: str, yes: bool, dry_run: bool) -> int:
-    """Install the programs that a skill needs: the exact commands are shown, and run only after a yes.
+    """Install the programs that a skill needs. The exact commands are shown, and run only after confirmation.
 
     Downloads are done only when the skill names their sha256. Exit code 1 when something is still missing.
 
@@ -129,56 +221,28 @@ def install_deps(shell: Shell, name: str, agent: str, yes: bool, dry_run: bool) 
       pal skills install-deps video-frames --dry-run
       pal skills install-deps video-frames
     """
-    ordinary = importlib.import_module(ORDINARY)
-    ground = _ground(shell)
-    plan = ordinary.plan_install(ground, ordinary.skills_on(ground, agent), name)
+    from palinurus.skills.dependencies import do_step, plan_for  # archives and processes, for this command alone
+
+    plan = plan_for(_skills(shell, agent), name, shell.home)
     shell.show(plan, lambda: plan_text(plan))
     if dry_run or not plan.steps:
         return 1 if plan.missing else 0
     if not yes and not _agreed(shell):
         return 1
     for step in plan.steps:
-        ordinary.do_step(step)
-    standing = importlib.import_module("palinurus.skills.report").standing_of(ordinary.skills_on(ground, agent), name)
-    for reason in standing.verdict.reasons:
+        do_step(step)
+    state = find_state(_skills(shell, agent), name)
+    for reason in state.verdict.reasons:
         shell.warn(f"{name}: {reason}")
-    return 0 if standing.verdict.usable else 1
-
-
-def _keep(shell: Shell, text: str, skills: Skills, config: str | None) -> None:
-    """So that the next one who asks the same is answered at once. Where nothing can be written, he is not."""
-    argv, home = sys.argv[1:], shell.home
-    place = kept_place(argv, os.environ, str(home.root))
-    if place is None or source_digest(home) is None or not home.root.is_dir():
-        return
-    rests = skills.rests_on()
-    if rests is None:
-        return
-    paths: dict[str, str | None] = {mark.path: mark.looks for mark in rests.marks}
-    paths |= {path: look(path) for path in (str(home.root / "tools"), *rests.programs)}
-    paths[str(home.config_path)] = config
-    data = keep_answer(argv, os.environ, text, paths, rests.variables)
-    if data is not None:
-        with suppress(OSError, StorageError):
-            make_directory(Path(place).parent)
-            write_atomic(Path(place), data)
+    return 0 if state.verdict.usable else 1
 
 
 def _agreed(shell: Shell) -> bool:
     if shell.as_json or not sys.stdin.isatty():
-        shell.warn("nothing was run: nobody is there to say yes (--yes runs what was shown)")
+        shell.warn("nothing was run: this needs a terminal; use --yes")
         return False
     return click.confirm("Run this?", default=False)
 
 
 def _skills(shell: Shell, agent: str) -> Skills:
-    """By the note of the last one who read the config, if it still holds."""
-    note = read_note(shell.home)
-    if note is not None and (known := note.agents.get(agent.strip().lower() or note.default_agent)):
-        return open_skills(shell.home, known, os.environ)
-    found: Skills = importlib.import_module(ORDINARY).skills_on(_ground(shell), agent)
-    return found
-
-
-def _ground(shell: Shell) -> Any:
-    return importlib.import_module("palinurus.operations.config").Ground(shell.home, os.environ)
+    return read_skills(shell.home, os.environ, agent)

@@ -1,25 +1,29 @@
-"""`pal status` and `pal context`: how things stand, and what the prompt costs."""
+"""`pal status`, `pal context` and `pal doctor`: the state of the home, what the prompt costs, what is wrong."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Sequence
 
 import click
 
 from palinurus import __version__
-from palinurus.cli.delivery import standing_text
-from palinurus.cli.derived import command_of
-from palinurus.cli.entrance import make_on_first_run, open_door
+from palinurus.cli.command import command_of, make_on_first_run, open_home
+from palinurus.cli.jobs import counts_text
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.context.report import render
 from palinurus.domain.errors import ConfigError, HomeHeld, StorageError, WorkspaceError
 from palinurus.operations.status import Status, show_context, show_status
+from palinurus.runtime.checks.check import Check
+from palinurus.runtime.doctor import examine
 
 
 @click.command()
-@click.option("--agent", "agent_id", default="", help="Which agent; the default one when left out.")
+@click.option("--agent", "agent_id", default="", help="Which agent. Default: the default agent.")
 @with_json
 @click.pass_obj
 def status(shell: Shell, agent_id: str) -> int:
-    """Show how things stand: home, workspace, model, sessions. Exit code 1 when something keeps the agent from work.
+    """Show home, workspace, model and sessions. Exit code 1 when the agent cannot work.
 
     \b
     Example:
@@ -27,8 +31,8 @@ def status(shell: Shell, agent_id: str) -> int:
     """
 
     async def ask() -> tuple[Status, bool]:
-        async with open_door(shell) as door:
-            return await door.call(show_status, show_status.params(agent_id)), door.holds
+        async with open_home(shell) as home:
+            return await home.call(show_status, show_status.params(agent_id)), home.holds
 
     try:
         make_on_first_run(shell)
@@ -55,7 +59,7 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         ("workspace", report.workspace),
         ("model", f"{report.model} ({report.model_reason})" if report.model_reason else report.model),
         *(("session", f"{session.key} · {session.total_tokens:,} tokens") for session in report.sessions),
-        *(("delivery", told) for told in (standing_text(report.deliveries),) if told),
+        *(("delivery", told) for told in (counts_text(report.deliveries),) if told),
         *(("warning", warning) for warning in report.warnings),
         *(("trouble", trouble) for trouble in report.troubles),
     ]
@@ -67,3 +71,43 @@ def _identity_text(report: Status) -> str:
     said = report.identity
     title = "" if said.title == report.agent else said.title
     return " · ".join(each for each in (title, said.traits) if each)
+
+
+SIGNS = {"ok": ("✓", "green"), "mended": ("✓", "cyan"), "warning": ("!", "yellow"), "bad": ("×", "red")}
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Fix what needs no decision: file modes, a damaged index.")
+@click.option("--no-model", is_flag=True, help="Do not test the model.")
+@with_json
+@click.pass_obj
+def doctor(shell: Shell, fix: bool, no_model: bool) -> int:
+    """Check for problems and say how to fix them. Exit code 1 when there are any.
+
+    Works with a broken config and while another process holds the home. The model is sent one tiny request.
+
+    \b
+    Examples:
+      pal doctor
+      pal doctor --fix --no-model
+    """
+    checks = run_async(examine(shell.home, os.environ, fix=fix, ask_model=not no_model))
+    broken = any(check.state == "bad" for check in checks)
+    shell.show({"ok": not broken, "checks": checks}, lambda: _text(shell, checks))
+    return 1 if broken else 0
+
+
+def _text(shell: Shell, checks: Sequence[Check]) -> str:
+    width = max(len(check.name) for check in checks)
+    lines: list[str] = []
+    for check in checks:
+        sign, color = SIGNS[check.state]
+        mark = click.style(sign, fg=color) if shell.color else sign
+        where = shell.dim(f"  {check.where}") if check.where and check.where not in check.what else ""
+        lines.append(f"{mark} {check.name:<{width}}  {check.what}{where}")
+        if check.todo and check.state in ("warning", "bad"):
+            lines.append(f"  {'':<{width}}  → {check.todo}")
+    bad = sum(check.state == "bad" for check in checks)
+    odd = sum(check.state == "warning" for check in checks)
+    lines.append(f"{bad} error(s), {odd} warning(s)." if bad or odd else "No problems found.")
+    return "\n".join(lines)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from palinurus.cli.derived import command_of
+from palinurus.cli.command import command_of
 from palinurus.cli.shell import Shell
 from palinurus.operations.workspace import (
     CommittedFiles,
@@ -23,10 +23,11 @@ from palinurus.workspace.history import Commit
 
 @click.group()
 def workspace() -> None:
-    """Show what changed in an agent's files, and put old versions back.
+    """Show changes to an agent's files, and restore old versions.
 
-    A new workspace is a git repository, and runs that changed files end with a commit. agents.defaults.workspaceHistory
-    says whether; one that you made yourself is used as it is, and nothing in it is ever rewritten.
+    A new workspace is a git repository, and a run that changes files ends with a commit. The config key
+    agents.defaults.workspaceHistory turns this on or off. A repository of your own is used as it is; its history is
+    never rewritten.
     """
 
 
@@ -61,12 +62,12 @@ def _diff_text(shell: Shell, diff: WorkspaceDiff) -> str:
 def _restored_text(_: Shell, done: RestoredFile) -> str:
     if not done.changed:
         return f"{done.path} is as it was at {done.commit[:10]} already."
-    kept = f" What it held lies in {done.backup}." if done.backup else ""
+    kept = f" The previous version is in {done.backup}." if done.backup else ""
     return f"{done.path} is as it was at {done.commit[:10]}.{kept}"
 
 
 def _committed_text(shell: Shell, done: CommittedFiles) -> str:
-    lines = [_commit_text(shell, done.commit) if done.commit else "Nothing had changed."]
+    lines = [_commit_text(shell, done.commit) if done.commit else "Nothing has changed."]
     lines += [f"left out: {left.path} {left.why}".replace("  ", " ") for left in done.left_out]
     return "\n".join(lines)
 

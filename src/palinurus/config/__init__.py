@@ -1,1 +1,1 @@
-"""One frozen object made from JSON5 files, replaced whole between turns when it changes."""
+"""One frozen config object made from JSON5 files, replaced as a whole between turns when it changes."""

@@ -1,4 +1,4 @@
-"""Replace a file whole or not at all, and keep a ring of what it held before."""
+"""Replaces files atomically, with numbered backups."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from palinurus.domain.errors import StorageError, StorageFull, StorageReadOnly
 
-NEW_FILE_MODE = 0o600  # what we write may hold secrets
+NEW_FILE_MODE = 0o600  # the content may hold secrets
 
 
 def write_atomic(path: Path, data: bytes | str, *, mode: int = NEW_FILE_MODE) -> None:
-    """Put `data` at `path` so that a reader, and a power cut, meet the old file or the new one.
+    """Writes `data` to `path` so that a reader, also after a power cut, sees the old file or the new one.
 
-    `mode` is for a new file; one that exists keeps its own. Raises StorageFull, StorageReadOnly or StorageError,
-    and then the old file is as it was and nothing is left beside it. A link at `path` is replaced, not followed.
+    `mode` is for a new file; an existing one keeps its own. Raises StorageFull, StorageReadOnly or StorageError; the
+    old file is then unchanged and no temporary file is left. A link at `path` is replaced, not followed.
     """
     payload = data.encode() if isinstance(data, str) else data
     try:
@@ -27,7 +27,7 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = NEW_FILE_MODE) ->
 
 
 def rotate_backups(path: Path, keep: int = 5) -> None:
-    """Copy `path` to `<name>.bak`, moving older copies to `.bak.1`, `.bak.2` and so on; `keep` in all.
+    """Copies `path` to `<name>.bak`, moving older copies to `.bak.1`, `.bak.2` and so on; `keep` in all.
 
     A missing file needs no backup. Raises what `write_atomic` raises.
     """
@@ -49,17 +49,17 @@ def rotate_backups(path: Path, keep: int = 5) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory for this user alone, with its parents. Raises what `write_atomic` raises."""
+    """Creates a private directory with its parents. Raises what `write_atomic` raises."""
     try:
         for parent in reversed([each for each in path.parents if not each.exists()]):
-            parent.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would make them for everybody
+            parent.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would make them readable by others
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise storage_error(error, path) from error
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
-    """The operating system's complaint as one of ours, naming the file."""
+    """The operating system's error as a StorageError that names the file."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(f"cannot write {path}: the disk is full", hint="free some space; nothing was changed")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -99,7 +99,7 @@ def _replace(path: Path, payload: bytes, mode: int) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """The new name survives a power cut only when the directory was synced too."""
+    """Syncs the directory: only then does the new name survive a power cut."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -12,35 +12,45 @@ from itertools import pairwise
 from typing import Any
 
 from palinurus.config.atomic import make_directory, rotate_backups, write_atomic
-from palinurus.config.explain import lookup
 from palinurus.config.home import Home
 from palinurus.config.include import read_text
-from palinurus.config.load import Loaded, load_text
+from palinurus.config.load import LoadedConfig, load_text
 from palinurus.config.rewrite import drop, put
-from palinurus.config.secrets import mask
-from palinurus.config.source import JsonPath, SourceMap, SyntaxFault, format_path, line_column, parse, parse_path, scan
-from palinurus.config.unused import check_new_keys, guess_path
+from palinurus.config.schema import check_new_keys
+from palinurus.config.secrets import mask_at
+from palinurus.config.source import (
+    JsonPath,
+    SourceMap,
+    SyntaxFault,
+    format_path,
+    line_column,
+    lookup,
+    parse,
+    parse_path,
+    scan,
+)
+from palinurus.config.tree import guess_path
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 
 _NOTHING = object()
 UNTOUCHED = "the file was not changed"
 
 
-def get_value(loaded: Loaded, dotted: str) -> Any:
-    """What the config files say at a path, with secrets as `***`. Raises NotFound when they say nothing."""
+def get_value(loaded: LoadedConfig, dotted: str) -> Any:
+    """The value of the config files at a path, with secrets as `***`. Raises NotFound if unset."""
     path = parse_path(dotted)
     try:
         value = lookup(loaded.raw, path)
     except LookupError as error:
         raise NotFound(f"{dotted} is not set", hint=guess_path(path)) from error
-    return mask(value, next(step for step in reversed(path) if isinstance(step, str)))
+    return mask_at(value, path)
 
 
 def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any, *, force: bool = False) -> tuple[str, ...]:
-    """Write one value; what is to be said about it, one line each. With `force` also under a key that nobody knows.
+    """Writes one value and returns notices, one line each. With `force` also under an unknown key.
 
-    Raises ConfigError when the config would be wrong afterwards or is not ours, BadRequest when the path or the value
-    makes no sense, and what `write_atomic` raises. After any of them the file is as it was.
+    Raises ConfigError if the config would be invalid or is not ours, BadRequest if the path or the value is invalid,
+    and what `write_atomic` raises. After any of them the file is unchanged.
     """
     path = parse_path(dotted)
     text = own_text(home)
@@ -80,7 +90,7 @@ def replace_text(
     *,
     dry_run: bool = False,
     force: bool = False,
-) -> Loaded:
+) -> LoadedConfig:
     """Put a whole new text in the file's place, when it can be used; with `dry_run` only say whether it can.
 
     `changes` are values that must be in force afterwards. Raises like `set_value`.
@@ -99,14 +109,14 @@ def replace_text(
     return loaded
 
 
-def _checked(home: Home, env: Mapping[str, str], text: str) -> Loaded:
+def _checked(home: Home, env: Mapping[str, str], text: str) -> LoadedConfig:
     try:
-        return load_text(home, env, text)
+        return load_text(home, env, text, thorough=True)
     except ConfigError as error:
         raise ConfigError(error.message, hint=UNTOUCHED) from error
 
 
-def _usable(home: Home, env: Mapping[str, str], text: str) -> Loaded | None:
+def _usable(home: Home, env: Mapping[str, str], text: str) -> LoadedConfig | None:
     """What was in force before a change; None when nothing of it could be used."""
     try:
         return load_text(home, env, text)
@@ -114,7 +124,7 @@ def _usable(home: Home, env: Mapping[str, str], text: str) -> Loaded | None:
         return None
 
 
-def _news(before: Loaded | None, after: Loaded) -> tuple[str, ...]:
+def _news(before: LoadedConfig | None, after: LoadedConfig) -> tuple[str, ...]:
     """What a change made odd. Lines are told apart without the place in the file, which moves."""
     old = {line.partition(": ")[2] for line in (*before.warnings, *before.unused)} if before else set()
     return tuple(line for line in (*after.warnings, *after.unused) if line.partition(": ")[2] not in old)
@@ -172,7 +182,7 @@ def _found(data: Any, path: JsonPath) -> Any:
 
 
 def _plain(value: Any, dotted: str) -> Any:
-    """The value as JSON would give it back."""
+    """The value after a round trip through JSON."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
@@ -182,7 +192,7 @@ def _plain(value: Any, dotted: str) -> Any:
 
 
 def own_text(home: Home) -> str:
-    """The text of the file that is edited, an empty object when there is none. Raises ConfigError."""
+    """The text of the file to edit, an empty object if there is none. Raises ConfigError."""
     if not home.ours:
         raise ConfigError(
             f"{home.config_path} is not the config of this home, so it is only read",
@@ -193,7 +203,7 @@ def own_text(home: Home) -> str:
 
 
 def sound(home: Home, text: str) -> SourceMap:
-    """The map of a text that can be edited. Raises ConfigError for one that must be mended by hand first."""
+    """The source map of an editable text. Raises ConfigError for one that must be fixed by hand first."""
     name = home.config_path.name
     try:
         is_object = isinstance(parse(text), dict)

@@ -1,4 +1,4 @@
-"""Where a Palinurus lives: its root, its config file and its profile, chosen from flags and environment."""
+"""The home: its root, config file and profile, chosen from flags and environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palinurus.domain.errors import BadRequest
 
 CONFIG_NAME = "palinurus.json"
 PROFILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-UNSET_WORDS = ("", "undefined", "null")  # what broken shell and service scripts put in place of nothing
+UNSET_WORDS = ("", "undefined", "null")  # what broken shell and service scripts pass for an empty value
 
 
 class Home(Struct, frozen=True):
@@ -24,7 +24,12 @@ class Home(Struct, frozen=True):
     profile: str = ""
     ours: bool = True  # the config is <root>/palinurus.json, so it may be written
     workspace_override: Path | None = None
-    user_home: Path = field(default_factory=Path.home)  # what ~ means in the config
+    user_home: Path = field(default_factory=Path.home)  # what `~` means in the config
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the home has been used. A config alone does not count."""
+        return any(os.access(self.root / name, os.F_OK) for name in ("home.sqlite", "workspace"))
 
     def expand(self, text: str, base: Path) -> Path:
         """A path as a person writes it: `~` is the user's home, a relative path starts at `base`."""
@@ -38,7 +43,7 @@ def find_home(
     config: Path | None = None,
     workspace: Path | None = None,
 ) -> Home:
-    """Choose the home. Flags win over the environment, which wins over `~/.palinurus`.
+    """Chooses the home. Flags take precedence over the environment, and that over `~/.palinurus`.
 
     Raises BadRequest for a profile name that could not be part of a path.
     """
@@ -60,13 +65,13 @@ def find_home(
 
 
 def env_value(env: Mapping[str, str], name: str) -> str:
-    """A variable's value, or the empty string when it is unset or says so in words."""
+    """A variable's value, or "" if it is unset or a word for unset."""
     value = env.get(name, "").strip()
     return "" if value.lower() in UNSET_WORDS else value
 
 
 def expand_user(text: str, user_home: Path) -> Path:
-    """`~` and `~/x` under `user_home`. Unlike Path.expanduser it asks no process environment."""
+    """Expands `~` and `~/x` under `user_home`. Unlike Path.expanduser it reads no environment."""
     if text == "~":
         return user_home
     return user_home / text[2:] if text.startswith("~/") else Path(text)
@@ -79,7 +84,7 @@ def _root(env: Mapping[str, str], user_home: Path, profile: str) -> Path:
 
 
 def _profile(name: str) -> str:
-    """The profile's name, which becomes part of a path; the empty string for the ordinary home."""
+    """The profile's name, which becomes part of a path; "" for the default home."""
     if name in ("", "default"):
         return ""
     if not PROFILE_NAME.fullmatch(name):

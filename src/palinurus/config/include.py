@@ -1,8 +1,8 @@
-"""Read a config file and what it includes into one value, remembering where every part is written.
+"""Reads a config file and its includes into one value, with the source location of every part.
 
 `"$include"` in an object names a file or a list of files. They are merged in order, later ones over earlier ones, and
-the keys beside `$include` over all of them: objects key by key, lists end to end, anything else is replaced. Files are
-taken from the config's own directory, and from others only when PALINURUS_INCLUDE_ROOTS lists them.
+the keys beside `$include` over all of them: objects key by key, lists are concatenated, anything else is replaced.
+Files are read from the config's own directory, and from others only if PALINURUS_INCLUDE_ROOTS lists them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MAX_DEPTH = 10
 MAX_PATH = 4096
 
 
-class Document:
-    """One file's text. `name` is what errors call it: short for files beside the config, else the whole path."""
+class SourceFile:
+    """One file's text. `name` is its name in errors: short for files beside the config, else the whole path."""
 
     def __init__(self, path: Path, text: str, beside: Path) -> None:
         self.path = path
@@ -41,18 +41,18 @@ class Document:
         return line_column(self.text, self.source.nearest(path).begin)[0]
 
 
-class Place(Struct, frozen=True):
-    """Where a value is written: at `path` of a document, save for the children that came from elsewhere."""
+class SourceLocation(Struct, frozen=True):
+    """Where a value is written: at `path` of a document, except children from other files."""
 
-    document: Document
+    document: SourceFile
     path: JsonPath = ()
-    children: dict[str | int, Place] = {}
+    children: dict[str | int, SourceLocation] = {}
 
-    def child(self, step: str | int) -> Place:
-        return self.children.get(step) or Place(self.document, (*self.path, step))
+    def child(self, step: str | int) -> SourceLocation:
+        return self.children.get(step) or SourceLocation(self.document, (*self.path, step))
 
     def where(self, path: JsonPath) -> str:
-        """`file:line` of what is written of a path."""
+        """`file:line` of the nearest written part of a path."""
         place = self
         for step in path:
             place = place.child(step)
@@ -64,16 +64,16 @@ class Place(Struct, frozen=True):
         return ConfigError(f"{self.where(path)}: {dotted + ': ' if dotted else ''}{complaint}")
 
 
-class Assembled(Struct, frozen=True):
+class MergedSource(Struct, frozen=True):
     """The value of a config and its included files, with all paths that were read."""
 
     value: Any
-    place: Place
+    place: SourceLocation
     files: tuple[Path, ...]
 
 
 def read_text(path: Path) -> str | None:
-    """The text of a config file, None when there is none. Raises ConfigError for what cannot be a config."""
+    """The text of a config file, None if there is none. Raises ConfigError if it cannot be a config."""
     try:
         data = _read_regular(path)
     except FileNotFoundError:
@@ -90,22 +90,22 @@ def read_text(path: Path) -> str | None:
 
 
 def _read_regular(path: Path) -> bytes:
-    # Not blocking, so that a pipe by that name cannot hold us up before we see that it is one.
+    # Non-blocking, so that opening a pipe does not hang before its type is checked.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path}: is no regular file")
+            raise ConfigError(f"{path}: is not a regular file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(MAX_BYTES + 1)
     finally:
         os.close(descriptor)
 
 
-def assemble(main: Path, text: str, roots: tuple[Path, ...]) -> Assembled:
-    """Parse the main file's text and merge in what it includes. Raises ConfigError."""
+def assemble(main: Path, text: str, roots: tuple[Path, ...]) -> MergedSource:
+    """Parses the main file's text and merges its includes. Raises ConfigError."""
     reader = _Reader(main, roots)
     value, place = reader.document(main, text, ())
-    return Assembled(value, place, tuple(reader.files))
+    return MergedSource(value, place, tuple(reader.files))
 
 
 def include_roots(listed: str) -> tuple[Path, ...]:
@@ -119,20 +119,20 @@ class _Reader:
         self.roots = tuple(root.resolve() for root in (main.parent, *roots))
         self.files: list[Path] = []
 
-    def document(self, path: Path, text: str, chain: tuple[Path, ...]) -> tuple[Any, Place]:
-        document = Document(path, text, self.home)
+    def document(self, path: Path, text: str, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
+        document = SourceFile(path, text, self.home)
         self.files.append(path)
         try:
             value = parse(text)
         except SyntaxFault as fault:
             line, column = line_column(text, fault.offset)
             raise ConfigError(f"{document.name}:{line}:{column}: {fault.reason}", hint=f"in {path}") from fault
-        place = Place(document)
+        place = SourceLocation(document)
         if INCLUDE not in text:
             return value, place
         return self.expand(value, place, (*chain, path.resolve()))
 
-    def expand(self, value: Any, place: Place, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+    def expand(self, value: Any, place: SourceLocation, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
         if isinstance(value, list):
             pairs = {index: self.expand(item, place.child(index), chain) for index, item in enumerate(value)}
             return [item for item, _ in pairs.values()], _with_children(place, pairs)
@@ -149,24 +149,24 @@ class _Reader:
             raise place.error((INCLUDE,), "the included file should hold an object, because keys stand beside it")
         return _merge(included, own)
 
-    def included(self, named: Any, place: Place, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+    def included(self, named: Any, place: SourceLocation, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
         names = named if isinstance(named, list) else [named]
         if not names or not all(isinstance(name, str) for name in names):
             raise place.error((INCLUDE,), "should be a file's path or a list of them")
-        merged: tuple[Any, Place] | None = None
+        merged: tuple[Any, SourceLocation] | None = None
         for name in names:
             found = self.include(name, place, chain)
             merged = found if merged is None else _merge(merged, found)
         assert merged is not None  # noqa: S101  `names` is not empty
         return merged
 
-    def include(self, name: str, place: Place, chain: tuple[Path, ...]) -> tuple[Any, Place]:
+    def include(self, name: str, place: SourceLocation, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
         if not name.strip() or len(name) >= MAX_PATH or "\0" in name:
             raise place.error((INCLUDE,), "is not a file's path")
         path = place.document.path.parent / name
         target = path.resolve()
         if not any(target.is_relative_to(root) for root in self.roots):
-            problem = f"{name} lies outside the config's directory"
+            problem = f"{name} is outside the config's directory"
             raise ConfigError(place.error((INCLUDE,), problem).message, hint="list it in PALINURUS_INCLUDE_ROOTS")
         if target in chain:
             raise place.error((INCLUDE,), f"{name} includes itself, by way of {' and '.join(p.name for p in chain)}")
@@ -178,19 +178,19 @@ class _Reader:
         return self.document(target, text, chain)
 
 
-def _with_children(place: Place, pairs: dict[Any, tuple[Any, Place]]) -> Place:
-    """The same place, with the children that came out of other files."""
+def _with_children(place: SourceLocation, pairs: dict[Any, tuple[Any, SourceLocation]]) -> SourceLocation:
+    """The same place, with the children from other files."""
     moved = {
         step: child for step, (_, child) in pairs.items() if child.document is not place.document or child.children
     }
-    return Place(place.document, place.path, moved) if moved else place
+    return SourceLocation(place.document, place.path, moved) if moved else place
 
 
-def _merge(below: tuple[Any, Place], above: tuple[Any, Place]) -> tuple[Any, Place]:
-    """Lay one value over another."""
+def _merge(below: tuple[Any, SourceLocation], above: tuple[Any, SourceLocation]) -> tuple[Any, SourceLocation]:
+    """Merges one value over another."""
     (low, low_place), (high, high_place) = below, above
     if isinstance(low, dict) and isinstance(high, dict):
-        merged: dict[Any, tuple[Any, Place]] = {key: (item, low_place.child(key)) for key, item in low.items()}
+        merged: dict[Any, tuple[Any, SourceLocation]] = {key: (item, low_place.child(key)) for key, item in low.items()}
         for key, item in high.items():
             pair = item, high_place.child(key)
             merged[key] = _merge(merged[key], pair) if key in merged else pair
@@ -198,9 +198,9 @@ def _merge(below: tuple[Any, Place], above: tuple[Any, Place]) -> tuple[Any, Pla
     if isinstance(low, list) and isinstance(high, list):
         places = [low_place.child(index) for index in range(len(low))]
         places += [high_place.child(index) for index in range(len(high))]
-        return low + high, Place(high_place.document, high_place.path, dict(enumerate(places)))
+        return low + high, SourceLocation(high_place.document, high_place.path, dict(enumerate(places)))
     return above
 
 
-def _joined(place: Place, pairs: dict[Any, tuple[Any, Place]]) -> Place:
-    return Place(place.document, place.path, {step: child for step, (_, child) in pairs.items()})
+def _joined(place: SourceLocation, pairs: dict[Any, tuple[Any, SourceLocation]]) -> SourceLocation:
+    return SourceLocation(place.document, place.path, {step: child for step, (_, child) in pairs.items()})

@@ -1,8 +1,8 @@
-"""What in a config can run a program, move a secret or loosen a rule: one table of places, each with its reason.
+"""Config options that can run a program, move a secret or loosen a rule: one table of paths with reasons.
 
-Whoever changes a config for somebody else goes by it: a call to the gateway may not set these places at all
-(gateway/door/untouchable.py), and what comes from another home stays behind until a person names it
-(migrate/openclaw/config_plan.py). A place covers everything below it.
+It guards changes that the user does not type: a call to the gateway may not set these paths at all
+(gateway/auth/protected_config.py), and an import from another home skips them until a person names them
+(migrate/openclaw/config_plan.py). A path covers everything below it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Steps = tuple[str, ...]
 
 
 class Risk(Struct, frozen=True):
-    """A place, with `*` for any one step, and everything below it."""
+    """A path, with `*` for any one step, and everything below it."""
 
     place: str
     reason: str
-    may_go: bool = False  # taking it away does no harm
-    by_call: bool = True  # whether calls are kept from it, too
-    only: tuple[Any, ...] = ()  # the values that are meant; empty: any
-    referring: bool = False  # of texts at the very place only those that name a variable of this machine
+    may_go: bool = False  # removing it is harmless
+    by_call: bool = True  # whether gateway calls may not set it either
+    only: tuple[Any, ...] = ()  # the risky values; empty: any
+    referring: bool = False  # for strings at this exact path, only those that name a variable of this machine
 
     @property
     def steps(self) -> Steps:
@@ -33,12 +33,12 @@ class Risk(Struct, frozen=True):
 
 PROGRAM = "it names a program or what it is given"
 ADDRESS = "it decides where keys and words of this machine are sent"
-_WALLS = "it decides which walls commands have"
+_ISOLATION = "it decides how commands are isolated"
 _ASKING = "it decides which commands run without asking"
 _TOOLS = "it decides which tools may be used, and by whom"
 _PLACE = "it decides which folder an agent can write to"
 _READ = "it decides which folders of the machine are read"
-_HANDS_ON = "it hands values of this machine to programs of a skill"
+_SKILL_VALUES = "it gives values of this machine to programs of a skill"
 _SKILLS = "skills bring programs"
 
 AGENTS = ("agent", "agents.defaults", "agents.entries.*", "agents.list.*")  # `agent` is the oldest form
@@ -58,8 +58,8 @@ _OF_AGENTS = (
     Risk("agentDir", _PLACE, may_go=True),
     Risk("cwd", _PLACE, may_go=True),
     Risk("repoRoot", _PLACE, may_go=True),
-    Risk("sandbox", _WALLS),
-    Risk("tools.sandbox", _WALLS),
+    Risk("sandbox", _ISOLATION),
+    Risk("tools.sandbox", _ISOLATION),
     *_OF_TOOLS,
     Risk("runtime", PROGRAM),
     Risk("cliBackends", PROGRAM),
@@ -77,7 +77,7 @@ RISKS = (
     Risk("mcp.servers.*.url", ADDRESS, by_call=False),
     *_OF_TOOLS,
     Risk("tools.untrusted", _ASKING),
-    Risk("tools.sandbox", _WALLS),
+    Risk("tools.sandbox", _ISOLATION),
     Risk("tools.web.search.baseUrl", ADDRESS, by_call=False),
     Risk("tools.web.fetch.allowPrivate", "it opens addresses of this machine and its network", may_go=True),
     Risk("env", "variables decide which programs are found and how they run"),
@@ -87,9 +87,9 @@ RISKS = (
     Risk("skills.load", _SKILLS),
     Risk("skills.install", _SKILLS),
     Risk("skills.registry.url", _SKILLS, may_go=True),
-    Risk("skills.entries.*.env", _HANDS_ON, by_call=False),
-    Risk("skills.entries.*.apiKey", _HANDS_ON, by_call=False, referring=True),
-    Risk("skills.entries.*.sandboxEnv", _WALLS, by_call=False),
+    Risk("skills.entries.*.env", _SKILL_VALUES, by_call=False),
+    Risk("skills.entries.*.apiKey", _SKILL_VALUES, by_call=False, referring=True),
+    Risk("skills.entries.*.sandboxEnv", _ISOLATION, by_call=False),
     Risk("diagnostics.otel.endpoint", ADDRESS, by_call=False),
     Risk("logging", "it decides which file is written to"),
     Risk("approvals", _ASKING),
@@ -106,14 +106,14 @@ PROGRAM_NAMES = re.compile(
     r"|program|script|shell|interpreter|module|setupCommand|dockerfile|entrypoint|\$include",
     re.IGNORECASE,
 )
-ADDRESSES: tuple[Steps, ...] = (  # beside each stand the secrets that are sent there
+ADDRESSES: tuple[Steps, ...] = (  # next to each are the secrets that are sent there
     ("models", "providers", "*", "baseUrl"),
     ("mcp", "servers", "*", "url"),
     ("tools", "web", "search", "baseUrl"),
     ("skills", "registry", "url"),
     ("diagnostics", "otel", "endpoint"),
 )
-# What only narrows, or is a matter of taste, though it stands in such a place: how a path ends, and the values (empty:
+# Options that only narrow, or are a matter of taste, inside such paths: the path's end, and the values (empty:
 # any). The first group is weighed together with its neighbours (migrate/openclaw/holding.py).
 _NARROWING: tuple[tuple[Steps, tuple[Any, ...]], ...] = (
     (("exec", "security"), ()),
@@ -139,7 +139,7 @@ _LOOPBACK = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/|
 
 
 def risk_of(path: Iterable[object], value: Any) -> str:
-    """Why a setting of another home is not simply taken; empty when it may be."""
+    """Why a setting of another home is not imported automatically; empty if it may be."""
     steps = tuple(map(str, path))
     if any(steps[-len(end) :] == end and _is_one_of(value, values) for end, values in _NARROWING):
         return ""
@@ -156,7 +156,7 @@ def is_loopback(value: Any) -> bool:
 
 
 def is_within(path: Steps, place: Steps) -> bool:
-    """Below the place, at it, or a change that replaces something above it."""
+    """Whether a change is at the path, below it, or replaces something above it."""
     return len(path) >= len(place) and all(want in ("*", step) for step, want in zip(path, place, strict=False))
 
 

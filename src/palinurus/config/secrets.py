@@ -1,70 +1,78 @@
-"""Take secrets out of text before it is written: the configured ones by value, the others by their shape.
+"""Redacts secrets in text before it is stored, and in a config before it is shown.
 
-The Redactor runs on every message we store, so text without secrets must pass quickly: a pattern is tried only when
-the fixed letters it needs are there, which is a substring search.
+The Redactor knows the configured secrets by value and others by their pattern. It runs on every message we store, so
+text without secrets must pass quickly: a pattern is tried only if its fixed letters are there, which is a substring
+search. A config is shown with marks in place of its secrets (`hide`). When a mark is sent back, the old value stays
+(`restore`); an ambiguous mark is refused, so no secret moves to another place. A stored secret is bound to the address
+that it is sent to (`origin_of`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from palinurus.config.source import JsonPath, format_path
+from palinurus.domain.errors import BadRequest
 
 MARKER = "[redacted]"
 MASK = "***"
-MIN_SECRET = 8  # shorter values would take ordinary words out of the text
+MIN_SECRET = 8  # shorter values would match ordinary words
 
-# Stand-ins that local model servers ask for; they are no secrets, and words of ordinary talk.
+# Placeholders that local model servers require; they are not secrets but ordinary words.
 PLACEHOLDERS = frozenset({"lm-studio", "ollama-local", "not-needed", "no-key-needed", "placeholder"})
-
 SECRET_NAME = re.compile(
     r"token(?!iz)|password|passwd|passphrase|secret|api[-_]?key|private[-_]?key|authorization", re.IGNORECASE
 )
-POINTER_NAME = re.compile(r"(?:env|file|path|ref)$", re.IGNORECASE)  # tokenFile names a place, it holds no secret
 
-# Below these a name is anybody's choice: there a value is a secret by more names, and by looking like one.
+POINTER_NAME = re.compile(r"(?:env|file|path|ref)$", re.IGNORECASE)  # tokenFile is a path, not a secret
+
+# Below these keys the user chooses the names: more names count as secret there, and values that look like one.
 CONTAINERS = frozenset({"headers", "env", "vars"})
 _KEY_NAME = re.compile(r"key|pass|pwd|auth|credential|cookie|signature|(?:^|[-_])(?:pat|dsn)(?:$|[-_])", re.IGNORECASE)
 _PIECE = re.compile(r"[A-Za-z0-9+/=]{8,}")
 _LETTER_AND_DIGIT = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])")
 _IN_ADDRESS = re.compile(r"(?<=://)([^/?#\s:@]{0,200}):([^/?#\s@]{1,500})(?=@)")  # user:password
 
-# A whole block; or, when its end was cut off, as many lines as look like key material.
+# A whole block; or, if its end is missing, as many lines as look like key material.
 _PEM = (
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----"
     r"(?:(?:(?!-----)[\s\S]){0,20000}-----END [A-Z0-9 ]*PRIVATE KEY-----|(?:(?:\s|\\[rn])*[A-Za-z0-9+/=]{32,})+)"
 )
+
 _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
     (("PRIVATE KEY-----",), _PEM),
     (("sk-",), r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]{0,60}+\d)[A-Za-z0-9_-]{20,}"),  # OpenAI, Anthropic, OpenRouter
     (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{30,}"),
     (("github_pat_",), r"(?<![A-Za-z0-9])github_pat_[A-Za-z0-9_]{30,}"),
     (("xox", "xapp-"), r"(?<![A-Za-z0-9])(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),  # Slack
-    # Our own gateway's, and Google's. Where one ends another may begin, so a chain of them is taken out at once:
-    # one in each round would be as many rounds as there are keys.
+    # Our own gateway's, and Google's. They may follow each other without a gap, so a chain of them is removed at once:
+    # otherwise there would be one round per key.
     (("pal_", "AIza"), r"(?<![A-Za-z0-9])(?:pal_[A-Za-z0-9_-]{43}|AIza[A-Za-z0-9_-]{35})+"),
     (("AKIA", "ASIA"), r"(?<![A-Za-z0-9])A(?:K|S)IA[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
     ((":AA",), r"(?<!\d)\d{6,12}:AA[A-Za-z0-9_-]{32,}"),  # Telegram bots
     (("eyJ",), r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),  # JSON web tokens
     (("earer ",), r"(?<=[Bb]earer )(?=[A-Za-z._~+/=-]{0,60}+\d)[A-Za-z0-9._~+/=-]{20,}"),
 )
+
 _PATTERNS = tuple((hints, re.compile(shape)) for hints, shape in _SHAPES)
 
 
 class Redactor:
-    """Replaces secrets by `[redacted]`. Redacting twice gives what redacting once gave."""
+    """Replaces secrets by `[redacted]`. Redacting twice gives the same as redacting once."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         values = {value for value in secrets if len(value) >= MIN_SECRET}
-        # As it looks inside JSON text, which writes letters beyond ASCII either escaped or as they are.
+        # As in JSON text, which writes non-ASCII letters either escaped or not.
         values |= {json.dumps(value, ensure_ascii=escaped)[1:-1] for value in values for escaped in (True, False)}
         self._values = sorted(values, key=lambda value: (-len(value), value))
 
     def redact(self, text: str) -> str:
-        """The text without secrets, the same object when there are none. Never raises."""
-        # Taking one secret out can lay another one bare (`sk-…` glued behind a password), so go on until nothing
-        # changes. Every round leaves fewer characters outside the markers, so the rounds come to an end.
+        """The text without secrets, the same object if there are none. Never raises."""
+        # Removing one secret can expose another one (`sk-…` directly after a password), so repeat until nothing
+        # changes. Every round leaves fewer characters outside the markers, so the loop ends.
         while True:
             cleaned = self._once(text)
             if cleaned == text:
@@ -72,7 +80,7 @@ class Redactor:
             text = cleaned
 
     def redact_value(self, value: Any) -> Any:
-        """The same for JSON data: every string in it, the keys included."""
+        """The same for JSON data: every string in it, including keys."""
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, dict):
@@ -99,12 +107,12 @@ class Redactor:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a key of the config or of the environment holds a secret, going by its name."""
+    """Whether a key of the config or the environment holds a secret, by its name."""
     return bool(SECRET_NAME.search(name)) and not POINTER_NAME.search(name)
 
 
 def mask(value: Any, name: str = "", container: str = "") -> Any:
-    """Config data fit to be shown: what is a secret becomes `***`; `${NAME}` may be seen."""
+    """Config data for display: secrets become `***`; `${NAME}` stays."""
     if isinstance(value, dict):
         return {key: mask(item, str(key), name) for key, item in value.items()}
     if isinstance(value, list):
@@ -112,6 +120,12 @@ def mask(value: Any, name: str = "", container: str = "") -> Any:
     if not isinstance(value, str) or not value or is_reference(value):
         return value
     return MASK if _is_secret(value, name, container) else _IN_ADDRESS.sub(rf"\1:{MASK}", value)
+
+
+def mask_at(value: Any, path: tuple[str | int, ...]) -> Any:
+    """A value for display: a secret at this path becomes `***`."""
+    names = ["", *(step for step in path if isinstance(step, str))]
+    return mask(value, names[-1], names[-2])
 
 
 def secret_values(value: Any, name: str = "", container: str = "") -> Iterable[str]:
@@ -140,14 +154,14 @@ def _is_secret(value: str, name: str, container: str) -> bool:
 
 
 def worth_redacting(value: str) -> Iterable[str]:
-    """The secret in a value, if it is long enough to be one: `Bearer x` counts as `x`."""
+    """The secret in a value, if it is long enough: `Bearer x` counts as `x`."""
     bare = value.strip().removeprefix("Bearer ").strip()
     if len(bare) >= MIN_SECRET and bare not in PLACEHOLDERS:
         yield bare
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text is `${NAME}`: it says where a secret is, and is none."""
+    """Whether the text is `${NAME}`, which refers to a secret and is none."""
     return bool(variable_named(text))
 
 
@@ -155,3 +169,96 @@ def variable_named(text: str) -> str:
     """The NAME of `${NAME}`; empty for any other text."""
     found = re.fullmatch(r"\$\{([A-Z_][A-Z0-9_]*)\}", text)
     return found[1] if found else ""
+
+
+MARKS = (MASK, "__OPENCLAW_REDACTED__")  # the second form is sent by pages and programs made for OpenClaw
+_NOTHING = object()
+Redact = Callable[[str], str]
+"""Returns a text without secrets; the same text if it holds none."""
+
+
+def hidden(value: Any, redact: Redact, path: JsonPath = (), name: str = "") -> Iterator[JsonPath]:
+    """The paths of all strings that must not be shown."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from hidden(item, redact, (*path, key), key)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from hidden(item, redact, (*path, index), name)
+    elif isinstance(value, str) and _must_hide(value, name, redact):
+        yield path
+
+
+def hide(value: Any, redact: Redact, name: str = "") -> Any:
+    """The data with marks in place of secrets."""
+    if isinstance(value, dict):
+        return {key: hide(item, redact, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hide(item, redact, name) for item in value]
+    return MASK if isinstance(value, str) and _must_hide(value, name, redact) else value
+
+
+def restore(value: Any, old: Any, redact: Redact) -> Iterator[tuple[JsonPath, str]]:
+    """For every mark in the data its path and the old value that stays there. Raises BadRequest for an invalid mark."""
+    return _restore(value, old, (), redact)
+
+
+def _restore(value: Any, old: Any, path: JsonPath, redact: Redact) -> Iterator[tuple[JsonPath, str]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            before = old.get(key, _NOTHING) if isinstance(old, dict) else _NOTHING
+            yield from _restore(item, before, (*path, key), redact)
+    elif isinstance(value, list):
+        known = old if isinstance(old, list) else []
+        name = next((step for step in reversed(path) if isinstance(step, str)), "")
+        for index, item in enumerate(value):
+            yield from _restore(item, _counterpart(item, index, known, name, redact), (*path, index), redact)
+    elif value in MARKS:
+        if not isinstance(old, str):
+            raise BadRequest(
+                f"{format_path(path)} is {value}, and there is no earlier value to keep", hint="send the value itself"
+            )
+        yield path, old
+
+
+def _counterpart(item: Any, index: int, known: list[Any], name: str, redact: Redact) -> Any:
+    """The matching element of the old list. Elements move, so the index alone is not enough."""
+    if isinstance(item, dict) and isinstance(item.get("id"), str):
+        return next((each for each in known if isinstance(each, dict) and each.get("id") == item["id"]), _NOTHING)
+    alike = [at for at, each in enumerate(known) if hide(each, redact, name) == _plain(item)]
+    if index in alike:
+        return known[index]
+    return known[alike[0]] if len(alike) == 1 else _NOTHING
+
+
+def _plain(value: Any) -> Any:
+    """The data with one kind of mark."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return MASK if isinstance(value, str) and value in MARKS else value
+
+
+def _must_hide(value: str, name: str, redact: Redact) -> bool:
+    if not value or is_reference(value):
+        return False
+    return is_secret_name(name) or redact(value) != value
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(address: Any) -> str:
+    """The origin, such as `https://host:443`; the text itself if it names no host; empty if it is not text."""
+    from urllib.parse import urlsplit
+
+    if not isinstance(address, str):
+        return ""
+    text = address.strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError:
+        return text
+    return f"{parts.scheme}://{parts.hostname}:{port}" if parts.hostname and "${" not in text else text

@@ -1,8 +1,8 @@
-"""Where each value of a JSON5 text stands, so that errors name a line and edits leave the rest alone.
+"""The position of each value in a JSON5 text, so that errors name a line and edits leave the rest unchanged.
 
-Values themselves are parsed by pyjson5. The scanner here expects text that pyjson5 has accepted; it only finds the
-spans of keys and values. A path is the tuple of keys and indexes that leads to a value; written out it is
-`agents.list[0].name`, with quotes around keys that hold dots: `models.providers."my.host".baseUrl`.
+Values are parsed by pyjson5. The scanner here expects text that pyjson5 has accepted; it only finds the spans of keys
+and values. A path is the tuple of keys and indexes of a value; as text it is `agents.list[0].name`, with quotes around
+keys that hold dots: `models.providers."my.host".baseUrl`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import re
 from typing import Any
 
-import pyjson5
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
@@ -29,7 +28,7 @@ _STEP = re.compile(
 
 
 class SyntaxFault(Exception):
-    """The text is not JSON5. `offset` is where that shows."""
+    """The text is not JSON5. `offset` is the position of the error."""
 
     def __init__(self, reason: str, offset: int) -> None:
         super().__init__(reason)
@@ -37,8 +36,8 @@ class SyntaxFault(Exception):
         self.offset = offset
 
 
-class Span(Struct, frozen=True):
-    """Where a value stands, and its key if it has one (else both key offsets are -1)."""
+class SourceSpan(Struct, frozen=True):
+    """The span of a value, and of its key if it has one (else both key offsets are -1)."""
 
     start: int
     end: int
@@ -47,24 +46,24 @@ class Span(Struct, frozen=True):
 
     @property
     def begin(self) -> int:
-        """Where the whole member or element begins."""
+        """The start of the whole member or element."""
         return self.key_start if self.key_start >= 0 else self.start
 
 
 class SourceMap(Struct, frozen=True):
     """The spans of all values, and the paths of keys that are written twice in one object."""
 
-    spans: dict[JsonPath, Span]
+    spans: dict[JsonPath, SourceSpan]
     repeated: tuple[JsonPath, ...]
 
-    def nearest(self, path: JsonPath) -> Span:
-        """The span of the path, or of what is written of it."""
+    def nearest(self, path: JsonPath) -> SourceSpan:
+        """The span of the path, or of its nearest written parent."""
         while path not in self.spans:
             path = path[:-1]
         return self.spans[path]
 
-    def children(self, path: JsonPath) -> list[tuple[JsonPath, Span]]:
-        """The members or elements right below a path, in the order of the text."""
+    def children(self, path: JsonPath) -> list[tuple[JsonPath, SourceSpan]]:
+        """The members or elements directly below a path, in the order of the text."""
         return [
             (found, span) for found, span in self.spans.items() if len(found) == len(path) + 1 and found[:-1] == path
         ]
@@ -72,6 +71,8 @@ class SourceMap(Struct, frozen=True):
 
 def parse(text: str) -> Any:
     """The value of a JSON5 text. Raises SyntaxFault."""
+    import pyjson5
+
     try:
         return pyjson5.decode(text, MAX_NESTING)
     except pyjson5.Json5DecoderException as error:
@@ -79,7 +80,7 @@ def parse(text: str) -> Any:
 
 
 def scan(text: str) -> SourceMap:
-    """Find every value of a text that `parse` accepts."""
+    """Finds every value of a text that `parse` accepts."""
     scanner = _Scanner(text)
     scanner.value((), skip_trivia(text, 0), -1, -1)
     return SourceMap(dict(sorted(scanner.spans.items(), key=lambda item: item[1].begin)), tuple(scanner.repeated))
@@ -98,7 +99,7 @@ def skip_trivia(text: str, offset: int) -> int:
 
 
 def parse_path(dotted: str) -> JsonPath:
-    """Read a written path. Raises BadRequest when it makes no sense."""
+    """Parses a path. Raises BadRequest if it is invalid."""
     steps: list[str | int] = []
     at = 0
     while at < len(dotted):
@@ -118,8 +119,18 @@ def parse_path(dotted: str) -> JsonPath:
     return tuple(steps)
 
 
+def lookup(data: Any, path: JsonPath) -> Any:
+    """The value at a path. Raises LookupError if there is none."""
+    for step in path:
+        there = isinstance(step, int) and step < len(data) if isinstance(data, list) else isinstance(data, dict)
+        if not there or (isinstance(data, dict) and step not in data):
+            raise LookupError(step)
+        data = data[step]
+    return data
+
+
 def format_path(path: JsonPath) -> str:
-    """The path as a person writes it; `parse_path` reads it back."""
+    """The path as text; `parse_path` reads it back."""
     written = ""
     for step in path:
         if isinstance(step, int):
@@ -132,11 +143,11 @@ def format_path(path: JsonPath) -> str:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.spans: dict[JsonPath, Span] = {}
+        self.spans: dict[JsonPath, SourceSpan] = {}
         self.repeated: list[JsonPath] = []
 
     def value(self, path: JsonPath, start: int, key_start: int, key_end: int) -> int:
-        """Scan the value at `start`; answers where it ends."""
+        """Scans the value at `start`; returns its end."""
         opening = self.text[start]
         if opening == "{":
             end = self.members(path, start + 1)
@@ -144,7 +155,7 @@ class _Scanner:
             end = self.elements(path, start + 1)
         else:
             end = self.token(start)
-        self.spans[path] = Span(start, end, key_start, key_end)
+        self.spans[path] = SourceSpan(start, end, key_start, key_end)
         return end
 
     def members(self, path: JsonPath, at: int) -> int:
@@ -179,7 +190,7 @@ class _Scanner:
     def key(self, start: int, end: int) -> str:
         written = self.text[start:end]
         if "\\" in written:
-            return str(next(iter(pyjson5.decode(f"{{{written}:0}}"))))
+            return str(next(iter(parse(f"{{{written}:0}}"))))
         return written[1:-1] if written[0] in "\"'" else written
 
 
@@ -199,12 +210,12 @@ def _bad_path(dotted: str) -> BadRequest:
 
 
 def _fault(message: str, text: str) -> SyntaxFault:
-    """pyjson5's message as a sentence of ours. It counts offsets from 1."""
+    """pyjson5's message in our words. It counts offsets from 1."""
     near = re.search(r"near (\d+)", message)
     offset = max(0, min(int(near[1]) - 1 if near else 0, len(text)))
     if opened := re.match(r"Unclosed b'(\w+)'", message):
         what = "number" if opened[1] == "NumericLiteral" else opened[1]
-        return SyntaxFault(f"the {what} that begins here has no proper end", offset)
+        return SyntaxFault(f"the {what} that begins here is not closed", offset)
     if message.startswith("No JSON data"):
         return SyntaxFault("there is no config in the file", 0)
     if message.startswith("Maximum nesting"):

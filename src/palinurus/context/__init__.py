@@ -1,1 +1,1 @@
-"""Decide what the model reads, within its window."""
+"""Decides what the model reads, within its context window."""

@@ -1,9 +1,10 @@
-"""Context engines: who decides what a model reads, and the guard that lets none of them cost a turn.
+"""Context engines, which decide what a model reads, and the guard that keeps their errors from failing a turn.
 
-`legacy` is built in: what `assemble` makes of the stored rows, and a summary by the model or by rule. Another engine
-may be handed in. It sees every message, may send other messages than legacy would, and may write the summary of what
-is cut. What it says is checked; the promises (notes before a cut, one append, the epoch) are kept around it and not by
-it. An engine that raises or answers nonsense is set aside until the process ends, with a warning, and legacy serves.
+`legacy` is built in: what `assemble` makes of the stored rows, and a summary by the model or by rule. A plugin may
+provide another engine. It sees every message, may send other messages than legacy would, and may write the summary of
+what is cut. Its results are checked; the promises (notes before a cut, one append, the epoch) hold around it and do not
+depend on it. An engine that raises or returns an invalid result is disabled until the process ends, with a warning, and
+legacy is used.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec import Struct
 
 from palinurus.context.assemble import violations
-from palinurus.context.summary import Wanted, faults
 from palinurus.domain.messages import AssistantMessage, Message
 from palinurus.sessions.session import Session
 
+if TYPE_CHECKING:
+    from palinurus.context.summary import SummaryOrder
+
 log = logging.getLogger(__name__)
-
-PATIENCE_SECONDS = 60.0  # for one step of an engine
-
+STEP_SECONDS = 60.0  # seconds for one step of an engine
 T = TypeVar("T")
 Warn = Callable[[str], None]
-"""Tells whoever follows the run, in one line. Must neither block nor raise."""
+"""Shows one line to the followers of the run. Must neither block nor raise."""
 
 
 class Assembly(Struct, frozen=True):
-    """What there is to send."""
+    """The request before the engine."""
 
     messages: tuple[Message, ...]  # as legacy would send them: valid, and within an epoch a prefix of the next list
     window: int
@@ -38,13 +39,13 @@ class Assembly(Struct, frozen=True):
 
 
 class ContextEngine(Protocol):
-    """One way to decide what a model reads. Any of its methods may raise: that sets it aside."""
+    """One way to decide what a model reads. Any of its methods may raise, which disables it."""
 
     @property
     def name(self) -> str: ...
 
     async def bootstrap(self, session: Session) -> None:
-        """Called once for each session that this process takes up, before its first turn."""
+        """Called once for each session that this process opens, before its first turn."""
 
     async def ingest(self, session: Session, message: Message) -> None:
         """Called for each message of a turn, after it was stored."""
@@ -52,15 +53,15 @@ class ContextEngine(Protocol):
     async def assemble(self, session: Session, assembly: Assembly) -> Sequence[Message]:
         """The messages to send. Within an epoch a list should begin with the one before, or caches miss."""
 
-    async def compact(self, session: Session, wanted: Wanted) -> str:
-        """A summary of what is cut, in the form that is wanted; empty to have the built-in one written."""
+    async def compact(self, session: Session, wanted: SummaryOrder) -> str:
+        """A summary of what is cut, in the requested form; empty to use the built-in one."""
 
     async def after_turn(self, session: Session) -> None:
         """Called when the reply has been delivered. It may take a moment."""
 
 
 class LegacyEngine:
-    """Implements ContextEngine: what the rows say, and nothing else."""
+    """Implements ContextEngine: the stored rows, unchanged."""
 
     name = "legacy"
 
@@ -73,7 +74,7 @@ class LegacyEngine:
     async def assemble(self, session: Session, assembly: Assembly) -> Sequence[Message]:
         return assembly.messages
 
-    async def compact(self, session: Session, wanted: Wanted) -> str:
+    async def compact(self, session: Session, wanted: SummaryOrder) -> str:
         return ""
 
     async def after_turn(self, session: Session) -> None:
@@ -84,12 +85,12 @@ LEGACY = LegacyEngine()
 
 
 class Engines:
-    """The engine in use, and legacy behind it."""
+    """The engine in use, and legacy as its fallback."""
 
     def __init__(self, chosen: ContextEngine | None = None) -> None:
         self._engine: ContextEngine = chosen or LEGACY
-        self._known: set[str] = set()  # ids of sessions that the engine has been told of
-        self.trouble = ""  # why the chosen engine was set aside
+        self._known: set[str] = set()  # ids of sessions that the engine has opened
+        self.trouble = ""  # why the chosen engine was disabled
 
     @property
     def name(self) -> str:
@@ -104,17 +105,14 @@ class Engines:
         return (self.trouble,) if self.trouble else ()
 
     async def bootstrap(self, session: Session, warn: Warn) -> None:
-        if not self.is_legacy and session.id not in self._known:
+        if session.id not in self._known:
             self._known.add(session.id)
             await self._guarded("bootstrap", lambda engine: engine.bootstrap(session), None, warn)
 
     async def ingest(self, session: Session, message: Message, warn: Warn) -> None:
-        if not self.is_legacy:
-            await self._guarded("ingest", lambda engine: engine.ingest(session, message), None, warn)
+        await self._guarded("ingest", lambda engine: engine.ingest(session, message), None, warn)
 
     async def assemble(self, session: Session, assembly: Assembly, warn: Warn) -> tuple[Message, ...]:
-        if self.is_legacy:
-            return assembly.messages
         legacy: Sequence[Message] = assembly.messages
         made = await self._guarded("assemble", lambda engine: engine.assemble(session, assembly), legacy, warn)
         messages = tuple(made)
@@ -123,10 +121,12 @@ class Engines:
             return assembly.messages
         return messages
 
-    async def compact(self, session: Session, wanted: Wanted, warn: Warn) -> str:
-        """A summary that has passed the check, or nothing."""
+    async def compact(self, session: Session, wanted: SummaryOrder, warn: Warn) -> str:
+        """A checked summary, or ""."""
         if self.is_legacy:
             return ""
+        from palinurus.context.summary import faults  # most turns have no compaction
+
         text = await self._guarded("compact", lambda engine: engine.compact(session, wanted), "", warn)
         if text and (wrong := faults(text, wanted)):
             self._set_aside("compact", f"a summary that cannot be used ({wrong[0]})", warn)
@@ -139,16 +139,16 @@ class Engines:
 
     async def _guarded(self, step: str, work: Callable[[ContextEngine], Awaitable[T]], otherwise: T, warn: Warn) -> T:
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(STEP_SECONDS):
                 return await work(self._engine)
-        except Exception as error:  # code from elsewhere: whatever it raises, the turn goes on
+        except Exception as error:  # foreign code: whatever it raises, the turn continues
             log.exception("the context engine %s broke in %s", self._engine.name, step)
             self._set_aside(step, repr(error), warn)
             return otherwise
 
     def _set_aside(self, step: str, why: str, warn: Warn) -> None:
         name, self._engine = self._engine.name, LEGACY
-        self.trouble = f"the context engine {name} is set aside: {step} gave {why}; legacy serves until a restart"
+        self.trouble = f"the context engine {name} is disabled: {step} gave {why}; legacy is used until a restart"
         log.warning("%s", self.trouble)
         warn(self.trouble)
 

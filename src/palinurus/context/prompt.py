@@ -1,44 +1,75 @@
 """The system prompt: fixed sections in a fixed order, then the workspace's own files.
 
-Every sentence here is paid for on every call of every user, so each has to earn its tokens.
+Every sentence is paid for on every call of every user, so each must be worth its tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from palinurus.config.agents import AgentSettings
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.tool import ToolSpec
-from palinurus.workspace.files import IDENTITY, BootstrapFile
-from palinurus.workspace.identity import parse_identity
+from palinurus.memory.settings import MemorySettings
+from palinurus.workspace.files import IDENTITY, BootstrapFile, parse_identity
 
 Mode = Literal["full", "minimal", "none"]
 Citations = Literal["auto", "on", "off"]
-_SMALLEST_FILE = 64  # with less room than this left, no further file is shown
+Injection = Literal["always", "continuation-skip", "never"]
+PAGES = Path(__file__).parents[3] / "docs"  # of a checkout; an installed package has none
+_SMALLEST_FILE = 64  # with less space left, no further file is shown
 
 
 class PromptSettings(Struct, frozen=True):
-    """What config decides about the prompt. Another value starts a new epoch."""
+    """The config of the prompt. Another value starts a new epoch."""
 
     mode: Mode = "full"
-    agent_name: str = ""  # in listings; what the agent goes by when neither config nor IDENTITY.md say who it is
-    identity: AgentIdentity = AgentIdentity()  # as the config says; IDENTITY.md fills in what it leaves open
+    agent_name: str = ""  # in listings; the name if neither config nor IDENTITY.md set one
+    identity: AgentIdentity = AgentIdentity()  # from the config; IDENTITY.md fills empty fields
     workspace: str = ""
-    documentation: str = ""  # folder with our pages, where there is one
+    documentation: str = ""  # folder with our documentation, if any
     file_limit: int = 20_000
     total_limit: int = 60_000
     inject: bool = True  # contextInjection: never
     extra_files: tuple[str, ...] = ()
-    citations: Citations = "auto"  # whether the model is asked to say where it has something from
-    private: bool = True  # whether the session may search memory; no others hear how (promise 17)
+    citations: Citations = "auto"  # whether the model is asked for citations
+    private: bool = True  # whether the session may search memory; others get no instructions (promise 17)
     sandbox: str = ""  # whose workspace it is, and where commands run
 
 
+class ContextSettings(Struct, frozen=True):
+    prompt: PromptSettings = PromptSettings()
+    injection: Injection = "always"
+    twelve_hours: bool = False  # how the time of a message is written; not part of the head
+
+    @property
+    def fingerprint(self) -> str:
+        return msgspec.json.encode({"prompt": self.prompt, "injection": self.injection}).decode()
+
+
+def context_settings(settings: AgentSettings, memory: MemorySettings) -> ContextSettings:
+    prompt = PromptSettings(
+        mode=settings.prompt_mode,
+        agent_name="" if settings.name == settings.agent_id else settings.name,
+        identity=settings.identity,
+        workspace=str(settings.workspace),
+        documentation=str(PAGES) if (PAGES / "guide.md").is_file() else "",
+        file_limit=settings.bootstrap_max_chars,
+        total_limit=settings.bootstrap_total_max_chars,
+        inject=settings.context_injection != "never",
+        extra_files=settings.extra_bootstrap_files,
+        citations=memory.citations,
+    )
+    return ContextSettings(prompt, settings.context_injection, twelve_hours=settings.time_format == "12")
+
+
 class PromptPart(Struct, frozen=True, rename="camel"):
-    """What one part of the prompt costs: its size on disk and as it was sent."""
+    """The cost of one part of the prompt: its size on disk and as sent."""
 
     name: str
     raw: int
@@ -47,7 +78,7 @@ class PromptPart(Struct, frozen=True, rename="camel"):
     tokens: int = 0
 
 
-class Clipped(Struct, frozen=True):
+class ClippedText(Struct, frozen=True):
     text: str
     truncated: bool
 
@@ -59,9 +90,9 @@ def system_prompt(
     skills: BootstrapFile | None = None,
     runtime: str = "",
 ) -> tuple[str, tuple[PromptPart, ...]]:
-    """The text, and what each part of it costs. The limits of the workspace's files are none for the other parts.
+    """The text, and the cost of each part. The limits of the workspace's files do not apply to the other parts.
 
-    What differs from one session of an agent to the next stands at the end: caches keep what comes before.
+    What differs between sessions of an agent is at the end: caches keep what comes before.
     """
     sections = _sections(settings, tools, files, skills)
     parts = [PromptPart(name, len(text), len(text)) for name, text in sections]
@@ -106,7 +137,7 @@ def _sections(
 
 
 def _who(settings: PromptSettings, files: Sequence[BootstrapFile]) -> str:
-    """One line. A name that changes later is told by the file, which rides in the newest message."""
+    """One line. A name that changes later is in the file, which is added to the newest message."""
     said = next((file.text for file in files if file.name == IDENTITY and file.state == "present"), "")
     who = settings.identity.or_else(parse_identity(said)).or_else(AgentIdentity(settings.agent_name))
     title = who.title if who.name else f"a personal assistant {who.title}".rstrip()
@@ -139,7 +170,7 @@ _WRITE = " When you learn something lasting, `{}` it at once."
 
 
 def _memory(settings: PromptSettings, offered: Collection[str]) -> str:
-    """What to do with the tools of memory that are there."""
+    """How to use the available memory tools."""
     writer = next((name for name in ("memory_write", "note") if name in offered), "")
     search = "call `memory_search`" if "memory_search" in offered else "search your notes" if "grep" in offered else ""
     if not writer and "memory_search" not in offered:
@@ -156,8 +187,8 @@ file that has changed: it replaces what you read before."""
 _SILENCE = " When nothing needs to be said, answer with exactly NO_REPLY."
 
 
-def _within_limits(files: Sequence[BootstrapFile], settings: PromptSettings) -> list[tuple[BootstrapFile, Clipped]]:
-    shown: list[tuple[BootstrapFile, Clipped]] = []
+def _within_limits(files: Sequence[BootstrapFile], settings: PromptSettings) -> list[tuple[BootstrapFile, ClippedText]]:
+    shown: list[tuple[BootstrapFile, ClippedText]] = []
     left = settings.total_limit
     for file in files:
         if left < _SMALLEST_FILE:
@@ -168,24 +199,24 @@ def _within_limits(files: Sequence[BootstrapFile], settings: PromptSettings) -> 
     return shown
 
 
-def shown_file(file: BootstrapFile, limit: int) -> Clipped:
+def shown_file(file: BootstrapFile, limit: int) -> ClippedText:
     """A workspace file as the model reads it."""
     if file.state == "missing":
-        return Clipped(f"[missing: {file.name} is not in the workspace]", truncated=False)
+        return ClippedText(f"[missing: {file.name} is not in the workspace]", truncated=False)
     if file.state == "empty":
-        return Clipped(f"[empty: {file.name} has front matter and no text]", truncated=False)
+        return ClippedText(f"[empty: {file.name} has front matter and no text]", truncated=False)
     if file.state == "unreadable":
-        return Clipped(f"[unreadable: {file.text}]"[:limit], truncated=False)
+        return ClippedText(f"[unreadable: {file.text}]"[:limit], truncated=False)
     return clip(file.name, file.text.rstrip(), limit)
 
 
-def clip(name: str, text: str, limit: int) -> Clipped:
+def clip(name: str, text: str, limit: int) -> ClippedText:
     """Head and tail of a text that is too long, with a marker that says what is missing and where it is."""
     if len(text) <= limit:
-        return Clipped(text, truncated=False)
+        return ClippedText(text, truncated=False)
     marker = f"\n[… cut here: {len(text)} characters in all, read {name} for the rest …]\n"
-    if limit < len(marker) + 16:  # the limit holds, even where there is no room for the whole sentence
+    if limit < len(marker) + 16:  # the limit holds, even without space for the whole marker
         marker = "\n[… cut …]\n"
     room = max(limit - len(marker), 0)
     head = room * 3 // 4
-    return Clipped(text[:head] + marker + text[len(text) - (room - head) :], truncated=True)
+    return ClippedText(text[:head] + marker + text[len(text) - (room - head) :], truncated=True)

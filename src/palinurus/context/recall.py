@@ -1,8 +1,8 @@
-"""Snippets of memory offered unasked, beside the newest message.
+"""Snippets of memory that are added to the newest message automatically.
 
-Off unless the config says `on`. They ride in a note of their own kind, stored with the message like every note
-(promise 20), so nothing that reads what was *said* takes them for it: they are never indexed and never extracted as
-new memory. A search that is slow or fails gives nothing, and the turn goes on.
+Off unless the config says `on`. They are a note of their own kind, stored with the message like every note (promise
+20), so they never count as user text: they are never indexed and never extracted as new memory. A search that is slow
+or fails adds nothing, and the turn continues.
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
 
-from palinurus.config.remembering import Budget, MemorySettings
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, ContextNote, Origin, UserMessage
-from palinurus.memory.answer import Answer, Result
+from palinurus.memory.answer import SearchAnswer, SearchResult
 from palinurus.memory.document import MEMORY, SESSIONS
-from palinurus.memory.question import Question
-from palinurus.memory.scope import why_not
-from palinurus.memory.sources import MemorySources, Shown
-from palinurus.providers.scout.asked import asked
-from palinurus.providers.scout.words import stems_of
+from palinurus.memory.get import MemorySources
+from palinurus.memory.question import Question, why_not
+from palinurus.memory.settings import MemorySettings, SearchLimits
+from palinurus.providers.scout.quotes import parse_question
+from palinurus.text.words import roots_of
 from palinurus.workspace.files import WorkspaceFiles
 
 log = logging.getLogger(__name__)
-
 KIND = "recall"
 NAME = "Memory search results"
 SECONDS = 0.3
@@ -36,25 +34,18 @@ MOST = 6
 SNIPPET = 300  # characters
 _ENDS = "#L"
 
-Recalling = Callable[[SessionKey, str], Awaitable[tuple[ContextNote, ...]]]
-"""What memory has about a message, for a session. Must not raise, and gives up by itself within its limit."""
-
-
-async def nothing_recalled(key: SessionKey, text: str) -> tuple[ContextNote, ...]:
-    return ()
-
 
 class Recall:
-    """Implements Recalling with one agent's memory."""
+    """Implements agent.agent.Recalling with one agent's memory."""
 
     def __init__(
         self,
-        search: Callable[[Question], Awaitable[Answer]],
+        search: Callable[[Question], Awaitable[SearchAnswer]],
         settings: MemorySettings,
         clock: Clock,
         files: WorkspaceFiles | None = None,
     ) -> None:
-        """`files`: the workspace, which is asked whose words are in a file."""
+        """`files`: the workspace, for the origin of files."""
         self._search = search
         self._settings = settings
         self._clock = clock
@@ -64,10 +55,10 @@ class Recall:
         settings = self._settings
         if settings.recall != "on" or not settings.enabled or why_not(settings, key, private=key.is_private):
             return ()
-        wanted = asked(text, self._today())
-        if not wanted.subject and not wanted.topics:
+        wanted = parse_question(text, self._today())
+        if not wanted.subject:
             return ()
-        budget = Budget(settings.recall_characters, SNIPPET, seconds=SECONDS)
+        budget = SearchLimits(settings.recall_characters, SNIPPET, seconds=SECONDS)
         question = Question(wanted.query, budget, sources=self._sources())
         try:
             async with asyncio.timeout(SECONDS):
@@ -78,37 +69,38 @@ class Recall:
         found = worthwhile(text, answer.results, self._today())
         return recalled(found, settings.recall_characters, await asyncio.to_thread(self._outside, found))
 
-    def _outside(self, found: Sequence[Result]) -> frozenset[str]:
-        """Paths of those that lie in a file from outside."""
+    def _outside(self, found: Sequence[SearchResult]) -> frozenset[str]:
+        """Paths of results in outside files."""
         if self._files is None:
             return frozenset()
         sources = MemorySources(self._files.origins, self._files.boundary, self._settings.collections)
-        told = sources.of(Shown(each.path, each.snippet, each.start_line, each.end_line) for each in found)
-        return frozenset(source.partition(":")[2] for source in told)
+        return frozenset(source.partition(":")[2] for source in sources.of(found))
 
     def _today(self) -> date:
         return local_time(self._clock).date()
 
     def _sources(self) -> tuple[str, ...]:
-        """Not what was said: that may be others' words, and a conversation is no note of the owner's."""
+        """The sources to search: not sessions, which may hold text of others."""
         collections = tuple(each.name for each in self._settings.collections)
         return (*(each for each in self._settings.sources if each != SESSIONS), *collections) or (MEMORY,)
 
 
-def worthwhile(text: str, results: Sequence[Result], today: date) -> list[Result]:
-    """Results that speak of what the message does: a search always finds something, and every token is paid for."""
-    wanted = asked(text, today)
-    names, words = set(wanted.subject), {*wanted.subject, *wanted.topics}
-    kept: list[Result] = []
+def worthwhile(text: str, results: Sequence[SearchResult], today: date) -> list[SearchResult]:
+    """Results about the subject of the message: a search always finds something, and every token costs."""
+    wanted = parse_question(text, today)
+    names, words = set(wanted.names), wanted.subject
+    kept: list[SearchResult] = []
     for result in results:
-        common = words & stems_of(f"{result.path} {result.snippet}")
+        common = words & roots_of(f"{result.path} {result.snippet}")
         if common & names or len(common) >= min(2, len(words)):
             kept.append(result)
     return kept[:MOST]
 
 
-def recalled(results: Sequence[Result], limit: int, outside: Collection[str] = frozenset()) -> tuple[ContextNote, ...]:
-    """One note, a line for each snippet: where it stands, and its words. Those from outside say so."""
+def recalled(
+    results: Sequence[SearchResult], limit: int, outside: Collection[str] = frozenset()
+) -> tuple[ContextNote, ...]:
+    """One note, a line for each snippet: its place and its text. Outside ones are marked."""
     lines: list[str] = []
     for result in results:
         line = f"{_place(result)}: {' '.join(result.snippet.split())}"
@@ -121,7 +113,7 @@ def recalled(results: Sequence[Result], limit: int, outside: Collection[str] = f
 
 def news_of(notes: Sequence[ContextNote], view: View, shown: Collection[str]) -> tuple[ContextNote, ...]:
     """The notes without lines that the model has read already: in an earlier note, or in a file of its head."""
-    told = {
+    shown_lines = {
         line
         for each in view.lines
         if isinstance(each.message, UserMessage)
@@ -130,19 +122,20 @@ def news_of(notes: Sequence[ContextNote], view: View, shown: Collection[str]) ->
         for line in note.text.splitlines()
     }
     kept = [
-        [line for line in note.text.splitlines() if line not in told and _path(line) not in shown] for note in notes
+        [line for line in note.text.splitlines() if line not in shown_lines and _path(line) not in shown]
+        for note in notes
     ]
     return tuple(_note(lines) for lines in kept if lines)
 
 
 def _note(lines: Sequence[str]) -> ContextNote:
-    # A line that was noted after text from outside had been read is still words from outside (promise 18).
+    # A line noted after outside text had been read is still outside text (promise 18).
     sources = tuple(dict.fromkeys(f"written:{_path(line)}" for line in lines if OUTSIDE_MARK in line))
     origin = Origin.OUTSIDE if sources else Origin.OWNER
     return ContextNote(KIND, "\n".join(lines), NAME, origin=origin, sources=sources)
 
 
-def _place(result: Result) -> str:
+def _place(result: SearchResult) -> str:
     ends = f"-L{result.end_line}" if result.end_line > result.start_line else ""
     return f"{result.path}{_ENDS}{result.start_line}{ends}"
 

@@ -1,4 +1,4 @@
-"""What a prompt is made of and what each part costs: for people, not for models."""
+"""The parts of a prompt and their cost, for people."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from palinurus.context.budget import estimate_tokens, message_tokens, messages_tokens
-from palinurus.context.opening import ContextSettings, Gathered
-from palinurus.context.prompt import PromptPart
+from palinurus.context.assemble import RequestParts
+from palinurus.context.budget import message_tokens, messages_tokens
+from palinurus.context.prompt import ContextSettings, PromptPart
 from palinurus.context.view import View, last_usage
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
+from palinurus.text.tokens import estimate_tokens
 
 
 class SaidPart(Struct, frozen=True):
-    """Messages of one kind: owner, agent, notes beside the owner's words, results of one tool."""
+    """Messages of one kind: owner, agent, context notes, results of one tool."""
 
     name: str
     count: int
@@ -38,17 +39,17 @@ class ContextReport(Struct, frozen=True, rename="camel"):
     parts: tuple[PromptPart, ...]  # sections and files of the system prompt, then the tools
     messages: int
     message_tokens: int
-    total_tokens: int  # the provider's count of the last call where there is one, else our estimate
-    counted: bool  # whether the provider has counted it
+    total_tokens: int  # the provider's count of the last call if there is one, else our estimate
+    counted: bool  # whether the provider counted it
     epoch_reason: str = ""
-    cacheable_tokens: int = 0  # the head and every message but the newest: what the next request begins with again
+    cacheable_tokens: int = 0  # the head and every message but the newest: the prefix of the next request
     said: tuple[SaidPart, ...] = ()  # the messages by kind
-    price: TokenPrice | None = None  # of the model; None: nobody knows
+    price: TokenPrice | None = None  # of the model; None: not known
     workspace: str = ""  # the session's, and whose it is
 
 
 def context_report(
-    session_key: str, view: View, gathered: Gathered, settings: ContextSettings, window: int
+    session_key: str, view: View, gathered: RequestParts, settings: ContextSettings, window: int
 ) -> ContextReport:
     text, parts = gathered.prompt(settings.prompt)
     costs = tuple(_costed(part, text) for part in parts)
@@ -74,7 +75,7 @@ def context_report(
 
 
 def said_parts(messages: Sequence[Message]) -> tuple[SaidPart, ...]:
-    """What the messages cost, by who is behind them, the dearest first."""
+    """The cost of the messages by author, the most expensive first."""
     sums: dict[str, tuple[int, int]] = {}
     for message in messages:
         for name, tokens in _shares(message):
@@ -99,7 +100,7 @@ def _shares(message: Message) -> Iterator[tuple[str, int]]:
 
 
 def render(report: ContextReport, *, detail: bool = False) -> str:
-    """A table in plain text, the same for `pal context` and `/context`. In detail also who said how much."""
+    """A plain text table, the same for `pal context` and `/context`. In detail also by author."""
     width = max((len(part.name) for part in report.parts), default=4)
     lines = [f"{'part':<{width}}  {'raw':>7}  {'sent':>7}  {'tokens':>7}"]
     for part in report.parts:
@@ -123,14 +124,14 @@ def render(report: ContextReport, *, detail: bool = False) -> str:
 def _detail(report: ContextReport) -> Iterator[str]:
     yield f"{report.cacheable_tokens:,} tokens can come from the provider's cache at the next call"
     if report.epoch_reason:
-        yield f"the prompt was last made anew because of: {report.epoch_reason}"
+        yield f"the prompt was last rebuilt because of: {report.epoch_reason}"
     if price := report.price:
         cached = f", ${price.cache_read:g} from the cache"
         yield f"${price.input:g} per million tokens in{cached}, ${price.output:g} out"
 
 
 def _costed(part: PromptPart, text: str) -> PromptPart:
-    # The part's own text is not kept beside its sizes; its share of the prompt's tokens is close enough.
+    # The part's own text is not stored with its sizes; its share of the prompt's tokens is close enough.
     tokens = round(estimate_tokens(text) * part.injected / len(text)) if text else 0
     return msgspec.structs.replace(part, tokens=tokens)
 

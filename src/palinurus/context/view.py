@@ -1,4 +1,4 @@
-"""What of a transcript is read: a fold over its entries from the last reset on."""
+"""The view of a transcript: a fold over its entries since the last reset."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from palinurus.context.epoch import BOOTSTRAPPED, Epoch, read_epoch
-from palinurus.context.pruned import Form, project, read_pruning
-from palinurus.domain.messages import AssistantMessage, Message, Origin, UserMessage, text_of
-from palinurus.domain.provenance import UNKNOWN, OutsideText, digest_of, texts_in
-from palinurus.sessions.forgotten import is_forgetting
+from palinurus.context.epoch import BOOTSTRAPPED, Epoch, PrunedForm, project, read_epoch, read_pruning
+from palinurus.domain.messages import (
+    UNKNOWN,
+    AssistantMessage,
+    Message,
+    Origin,
+    OutsideText,
+    UserMessage,
+    digest_of,
+    text_of,
+    texts_in,
+)
 from palinurus.sessions.older import CALLS_IN_A_ROW
-from palinurus.sessions.reading import PASSED
+from palinurus.sessions.reader import PASSED
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
     Broken,
@@ -29,10 +36,11 @@ from palinurus.sessions.transcript import (
     ResetEntry,
     ThinkingLevelChange,
     branch,
+    is_forgetting,
 )
 
-OUTSIDE = "outside"  # in the details of a compaction: the texts from outside that its summary was made from
-AT_ONCE = 1_000  # entries that are read on the event loop; more are read beside it (promise 10)
+OUTSIDE = "outside"  # in the details of a compaction: the outside texts in its summary
+AT_ONCE = 1_000  # entries that are read on the event loop; more are read in a thread (promise 10)
 
 
 class Line(Struct, frozen=True, gc=False):
@@ -47,25 +55,25 @@ class View(Struct, frozen=True):
 
     lines: tuple[Line, ...] = ()
     epoch: Epoch | None = None
-    epoch_start: int = 0  # index into lines: what stands before it is older than the epoch
-    told: dict[str, str] = {}  # workspace files as the model was last shown them, head and notes together
+    epoch_start: int = 0  # index into lines: earlier ones are older than the epoch
+    shown_files: dict[str, str] = {}  # digests of workspace files as the model has last read them, in head or notes
     bootstrapped: bool = False  # a turn was answered with the full head
     model: str = ""  # chosen in this session with a model_change, "provider/model"
-    chose_model: bool = False  # whether there was such a change, also one back to the agent's own
+    chose_model: bool = False  # whether there was such a change, also back to the agent's default
     thinking: str = ""
     chose_thinking: bool = False
     reason: str = "new"  # why the next epoch would start, if there is none
-    said: Container[str] = frozenset()  # ids of all messages, those that are no longer read included
+    stored_ids: Container[str] = frozenset()  # ids of all messages, including those that are no longer read
     broken: int = 0
-    unread: int = 0  # older messages that no cut has put away and that were not decoded: see sessions/reading.py
+    unread: int = 0  # older messages after the last cut that were not decoded: see sessions/reader.py
     read_from: int = 0  # index into lines: from here on none is left out
-    tail: str | None = None  # the entry that the next one is a child of
+    tail: str | None = None  # the parent of the next entry
     cut_runs: frozenset[str] = frozenset()  # runs of a turn that the last compaction has cut in the middle
-    answered: str = ""  # when a model has last answered, as its entry says it
-    pruned: dict[str, Form] = {}  # tool results that are read shorter than they were: the lines are so already
-    outside: dict[str, tuple[OutsideText, ...]] = {}  # what lines hold from outside, by their ids
+    answered: str = ""  # time of the last model answer, from its entry
+    pruned: dict[str, PrunedForm] = {}  # shortened tool results; `lines` already has them shortened
+    outside: dict[str, tuple[OutsideText, ...]] = {}  # outside texts of lines, by line id
 
-    begun: str = ""  # the reset that the conversation began with
+    begun: str = ""  # the reset at the start of the session
 
     @property
     def outside_texts(self) -> tuple[OutsideText, ...]:
@@ -73,7 +81,7 @@ class View(Struct, frozen=True):
 
 
 def fold(entries: Sequence[Entry | Broken]) -> View:
-    """Read a whole transcript, oldest entry first."""
+    """Reads a whole transcript, oldest entry first."""
     path = branch(entries)
     view = _Fold()
     for entry in path:
@@ -81,8 +89,8 @@ def fold(entries: Sequence[Entry | Broken]) -> View:
     return view.done(path[-1].id if path else None)
 
 
-class Said:
-    """The ids that were known at one moment, of a collection that goes on growing: a copy would cost more each turn."""
+class KnownIds:
+    """A snapshot of a growing collection of ids: a copy would cost more each turn."""
 
     def __init__(self, ids: dict[str, int]) -> None:
         self._ids = ids
@@ -92,7 +100,7 @@ class Said:
         return isinstance(entry_id, str) and self._ids.get(entry_id, self._count) < self._count
 
     def __eq__(self, other: object) -> bool:
-        known = other._known() if isinstance(other, Said) else other
+        known = other._known() if isinstance(other, KnownIds) else other
         return self._known() == known
 
     __hash__ = None  # type: ignore[assignment]  # it is compared in tests, and never a key
@@ -102,14 +110,14 @@ class Said:
 
 
 class Views:
-    """The views of sessions that grow: of a transcript that was read before only the end is read again."""
+    """Views of growing sessions: of a known transcript only the new entries are read."""
 
     def __init__(self, most: int = 64) -> None:
         self._most = most
-        self._known: OrderedDict[str, tuple[_Fold, int, str]] = OrderedDict()  # how many were read, and the last's id
+        self._known: OrderedDict[str, tuple[_Fold, int, str]] = OrderedDict()  # number of entries read, and the last id
 
     async def read(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
-        """The same as `view`, beside the event loop when there is much to read."""
+        """The same as `view`, in a thread if there is much to read."""
         _, count, last = self._known.get(session_id, (None, 0, ""))
         known = count if count and _goes_on(entries, count, last) else 0
         if len(entries) - known <= AT_ONCE:
@@ -117,7 +125,7 @@ class Views:
         return await asyncio.to_thread(self.view, session_id, list(entries))  # a copy: the list may grow meanwhile
 
     def forget(self, session_id: str) -> None:
-        """Its entries were read anew, and say more than before."""
+        """Drops a view after its entries were decoded again with more text."""
         self._known.pop(session_id, None)
 
     def view(self, session_id: str, entries: Sequence[Entry | Broken]) -> View:
@@ -134,7 +142,7 @@ class Views:
 
 
 def _goes_on(entries: Sequence[Entry | Broken], count: int, last: str) -> bool:
-    """Whether what is new only continues what was read; a branch or another transcript has to be read from its root."""
+    """Whether the new entries only continue the known ones; a branch or another transcript is read from its root."""
     if len(entries) < count or entries[count - 1].id != last:
         return False
     new = range(count, len(entries))
@@ -146,20 +154,20 @@ class _Fold:
         self.lines: list[Line] = []
         self.epoch: Epoch | None = None
         self.epoch_start = 0
-        self.told: dict[str, str] = {}
+        self.shown_files: dict[str, str] = {}
         self.bootstrapped = False
         self.model = ""
         self.chose_model = False
         self.thinking = ""
         self.chose_thinking = False
         self.reason = "new"
-        self.said: dict[str, int] = {}  # in the order in which they came
+        self.stored_ids: dict[str, int] = {}  # in order
         self.broken = 0
         self.unread = self.read_from = 0
         self.cut_runs: frozenset[str] = frozenset()
         self.order: dict[str, int] = {}  # of all entries, also those that are no lines
         self.summaries: set[str] = set()
-        self.pruned: dict[str, Form] = {}
+        self.pruned: dict[str, PrunedForm] = {}
         self.answered = ""
         self.outside: dict[str, tuple[OutsideText, ...]] = {}
         self.begun = ""
@@ -182,11 +190,11 @@ class _Fold:
                 self._choice(entry)
             case Broken():
                 self.broken += 1
-            case _:  # headers, labels and names say nothing to the model
+            case _:  # headers, labels and names are not for the model
                 pass
 
     def _foreign(self, entry: BranchSummaryEntry | CustomMessageEntry) -> None:
-        """What only other programs write. A branch that is left is not read, so nobody knows what was read there."""
+        """Entries of other programs. An abandoned branch is not read, so its summary is from unknown text."""
         if isinstance(entry, BranchSummaryEntry):
             self.lines.append(_summary(entry.id, entry.summary, Origin.OUTSIDE))
             self.outside[entry.id] = (OutsideText(digest_of(entry.summary)),)
@@ -199,33 +207,33 @@ class _Fold:
 
     def _choice(self, entry: ModelChange | ThinkingLevelChange) -> None:
         if entry.used:
-            return  # what another home happened to use is nobody's choice here
+            return  # a model that another home used is not a choice here
         if isinstance(entry, ThinkingLevelChange):
             self.chose_thinking, self.thinking = True, entry.thinking_level
         else:
             self.chose_model = True
-            self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's own
+            self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's default
 
     def _message(self, entry: MessageEntry) -> None:
         if entry.message is PASSED:
-            self.said.setdefault(entry.id, len(self.said))
+            self.stored_ids.setdefault(entry.id, len(self.stored_ids))
             self.unread, self.read_from = self.unread + 1, len(self.lines)
             return
         line = Line(entry.id, entry.message)
-        met = len(self.lines) > self.read_from  # the line before it is the one that was said before it
+        met = len(self.lines) > self.read_from  # the line before it precedes it in the session too
         if met and (more := _bare_call(line)) and (calls := _bare_call(before := self.lines[-1])):
             self.lines[-1] = Line(before.id, msgspec.structs.replace(calls, content=(*calls.content, *more.content)))
         else:
             self.lines.append(line)
-        self.said.setdefault(entry.id, len(self.said))
+        self.stored_ids.setdefault(entry.id, len(self.stored_ids))
         if texts := texts_in(entry.message):
             self.outside[entry.id] = texts
         if isinstance(entry.message, AssistantMessage):
             self.answered = entry.timestamp
         if isinstance(entry.message, UserMessage):
             for run_id in entry.message.also:
-                self.said.setdefault(run_id, len(self.said))
-            self.told |= {note.name: note.digest for note in entry.message.context if note.kind == "file"}
+                self.stored_ids.setdefault(run_id, len(self.stored_ids))
+            self.shown_files |= {note.name: note.digest for note in entry.message.context if note.kind == "file"}
 
     def _custom(self, entry: CustomEntry) -> None:
         if entry.custom_type == BOOTSTRAPPED:
@@ -234,7 +242,7 @@ class _Fold:
             self._end_epoch("forget" if self.epoch else self.reason)
         elif epoch := read_epoch(entry):
             self.epoch, self.epoch_start = epoch, len(self.lines)
-            self.told, self.bootstrapped = dict(epoch.files), False
+            self.shown_files, self.bootstrapped = dict(epoch.files), False
         elif decided := read_pruning(entry):
             self.pruned |= decided
             self._end_epoch("pruning" if self.epoch else self.reason)
@@ -251,7 +259,7 @@ class _Fold:
         self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
 
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
-        """Nothing before `first_kept` is read any more; an id that is not there keeps nothing."""
+        """Drops everything before `first_kept`; an unknown id keeps nothing."""
         target = self.order.get(first_kept or "", len(self.order))
         kept = [line for line in self.lines if self.order[line.id] >= target and line.id not in self.summaries]
         self.lines = ([opening] if opening else []) + kept
@@ -275,14 +283,14 @@ class _Fold:
             lines=self._lines(),
             epoch=self.epoch,
             epoch_start=self.epoch_start,
-            told=dict(self.told),
+            shown_files=dict(self.shown_files),
             bootstrapped=self.bootstrapped,
             model=self.model,
             chose_model=self.chose_model,
             thinking=self.thinking,
             chose_thinking=self.chose_thinking,
             reason=self.reason,
-            said=Said(self.said),
+            stored_ids=KnownIds(self.stored_ids),
             broken=self.broken,
             unread=self.unread,
             read_from=self.read_from,
@@ -296,7 +304,7 @@ class _Fold:
 
 
 def _carried(details: Mapping[str, Any], text: str) -> tuple[OutsideText, ...]:
-    """The texts from outside that a text of ours was made from; where that is not told, it is one itself."""
+    """The outside texts from which our text was made; if that is not stored, it counts as outside itself."""
     try:
         texts = msgspec.convert(details.get(OUTSIDE, []), tuple[OutsideText, ...])
     except msgspec.ValidationError:
@@ -305,7 +313,7 @@ def _carried(details: Mapping[str, Any], text: str) -> tuple[OutsideText, ...]:
 
 
 def _bare_call(line: Line) -> AssistantMessage | None:
-    """A call that another program wrote on a line of its own. Several in a row are one reply: their results follow."""
+    """A call that another program wrote on a separate line. Several in a row are one reply: their results follow."""
     message = line.message
     first = message.content[0] if isinstance(message, AssistantMessage) and message.content else None
     if not isinstance(message, AssistantMessage) or len(message.content) >= CALLS_IN_A_ROW:
@@ -322,7 +330,7 @@ def _summary(entry_id: str, text: str, origin: Origin = Origin.SYSTEM) -> Line:
 
 
 def summary_of(line: Line) -> str | None:
-    """The text of a summary; None for a line that somebody has said."""
+    """The text of a summary; None for any other line."""
     if not isinstance(line.message, UserMessage) or line.message.timestamp:
         return None
     words = line.message.text
@@ -330,9 +338,9 @@ def summary_of(line: Line) -> str | None:
 
 
 def last_usage(view: View) -> tuple[int, int]:
-    """Tokens that the last counted call of this epoch had in its window, and the index of the line after its reply."""
+    """Tokens in the window of the last counted call of this epoch, and the index of the line after its reply."""
     if view.epoch is None and view.reason in ("compaction", "pruning"):
-        return 0, 0  # it was counted when more was in the window
+        return 0, 0  # it was counted with more in the window
     for index in range(len(view.lines) - 1, view.epoch_start - 1, -1):
         message = view.lines[index].message
         if isinstance(message, AssistantMessage) and message.usage.total:

@@ -1,1 +1,1 @@
-"""Who speaks next: accept, choose the session, queue, run, reply."""
+"""Accepts messages, chooses their session, queues and runs them, and delivers replies."""

@@ -1,183 +1,249 @@
-"""The outbox: what is to be carried to a person by a channel, until it is acknowledged (promise 3).
+"""Deliveries: messages to people by a channel, each a job until the network has acknowledged it (promise 3).
 
-A parcel is a committed row before anybody tries to carry it. It has an idempotency key that the carrier hands on where
-its network knows such a thing. A carrier that died between sending and being told leaves a parcel that may have come:
-it is carried again where the key makes that harmless, and else shown as ambiguous, never silently doubled or dropped.
+A delivery is a job of the kind `delivery:<channel>` with its recipient as the lane (storage/jobs.py, dispatch/jobs.py):
+committed before the first attempt, sent under an idempotency key, retried while that is harmless, and otherwise shown
+as ambiguous. While a channel has no sender its deliveries wait.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.dispatch.carrying import DEFAULT, Limits, Lines
-from palinurus.dispatch.outbox import Carrier, Outbox
-from palinurus.dispatch.parcel import LEFT_BEHIND, Parcel, State, dropped, in_doubt, retried
-from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Delivery, Inbound
-from palinurus.domain.errors import BadRequest, NotFound, QueueFull, StorageError
+from palinurus.domain.errors import BadRequest, QueueFull, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.domain.messages import Text
 from palinurus.sessions.journal import Redact, redacted
+from palinurus.storage import jobs
+from palinurus.storage.jobs import Job, JobKind, RetryPolicy
+from palinurus.storage.transaction import decoded
+
+if TYPE_CHECKING:
+    from palinurus.dispatch.jobs import Jobs
+
+State = Literal["waiting", "sending", "sent", "ambiguous", "failed", "dropped"]
+
+KIND = "delivery:"  # and the channel
+MOST_WAITING = 100  # for one recipient
+STATES: Mapping[jobs.State, State] = {
+    "waiting": "waiting",
+    "retry": "waiting",
+    "running": "sending",
+    "done": "sent",
+    "ambiguous": "ambiguous",
+    "failed": "failed",
+    "dropped": "dropped",
+}
 
 log = logging.getLogger(__name__)
 
-KEPT_MS = 30 * 24 * 3600 * 1000  # how long what was sent is remembered
+
+class OutboundMessage(Struct, frozen=True, rename="camel"):
+    """The payload of a delivery."""
+
+    channel: str
+    to: str
+    text: str
+    session_key: str = ""
+    run_id: str = ""
+    account: str = ""
+    thread: str = ""
 
 
-class Standing(Struct, frozen=True, rename="camel"):
-    """How many parcels are on their way, or need a person."""
+class DeliveryJob(Struct, frozen=True, rename="camel"):
+    """A delivery and its state: a job together with its message."""
+
+    id: str
+    idempotency_key: str
+    channel: str
+    to: str
+    text: str
+    session_key: str = ""
+    run_id: str = ""
+    account: str = ""
+    thread: str = ""
+    queued_at: int = 0
+    due_at: int = 0
+    attempts: int = 0
+    state: State = "waiting"
+    receipt: str = ""  # the network's id of the sent message
+    trouble: str = ""  # why the last attempt failed
+    doubtful_at: int = 0  # an attempt ended with unknown outcome
+    retried_at: int = 0  # a person requested a retry
+    retry_key: str = ""  # the idempotency key of that request
+    revision: int = 0
+
+    @property
+    def recipient(self) -> str:
+        return f"{self.channel}:{self.to}"
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it may have arrived and no person has approved a repetition since."""
+        return self.doubtful_at > self.retried_at
+
+
+class DeliveryCounts(Struct, frozen=True, rename="camel"):
+    """How many deliveries are open, or need a person."""
 
     waiting: int = 0
     sending: int = 0
     ambiguous: int = 0
     failed: int = 0
-    uncarried: dict[str, int] = {}  # channel that nobody carries now -> how many wait for one who does
+    uncarried: dict[str, int] = {}  # channel without a sender -> how many wait for one
+
+
+class ChannelSender(Protocol):
+    """Sends messages by one channel."""
+
+    @property
+    def channel(self) -> str: ...
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether sending a message twice under its idempotency key delivers it once."""
+
+    async def send(self, delivery: DeliveryJob) -> str:
+        """Returns the network's id of the message after the network has acknowledged it, or "".
+
+        Raises JobFailed if it did not arrive and a retry may work, JobRefused if a retry cannot help; any other
+        exception leaves the outcome unknown.
+        """
 
 
 class Deliveries:
-    """Has parcels carried. `dice` gives numbers from 0 to 1."""
+    """Sends messages."""
 
     def __init__(
         self,
-        outbox: Outbox,
-        clock: Clock,
-        new_id: NewId,
-        dice: Callable[[], float],
+        runner: Jobs,
         *,
         redact: Redact = lambda text: text,
-        limits: Limits = DEFAULT,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  frozen
+        at_once: int = 8,
     ) -> None:
-        self._outbox = outbox
-        self._clock = clock
-        self._new_id = new_id
+        """`at_once` recipients of a channel are served in parallel."""
+        self._runner = runner
         self._redact = redact
-        self._lines = Lines(outbox, clock, dice, redact, limits)
+        self._retry = retry
+        self._at_once = at_once
+        self._channels: set[str] = set()
 
-    def register(self, carrier: Carrier) -> None:
-        """From now on this one carries its channel, also what waits already. It takes the place of an earlier one."""
-        self._lines.register(carrier)
+    def register(self, sender: ChannelSender) -> None:
+        """Sets the sender of a channel, also for waiting deliveries. It replaces an earlier one."""
+
+        async def send(_: Any, __: OutboundMessage, job: Job) -> str:
+            return await sender.send(delivery_of(job))
+
+        self._channels.add(sender.channel)
+        kind = JobKind(
+            KIND + sender.channel,
+            OutboundMessage,
+            send,
+            at_once=self._at_once,
+            retry=self._retry,
+            on_crash="retry" if sender.repeatable else "ambiguous",
+        )
+        self._runner.offer(kind)
 
     def unregister(self, channel: str) -> None:
-        """Nobody carries there any more: what waits stays."""
-        self._lines.unregister(channel)
-
-    async def start(self) -> None:
-        """Take up what another process had left, then carry what waits."""
-        await self.recover()
-        await self._outbox.forget(self._clock.now_ms() - KEPT_MS)
-        await self._lines.open()
-
-    async def recover(self) -> int:
-        """What was being sent when a process died may have arrived. Only before anything is carried here."""
-        left = await self._outbox.unfinished()
-        for parcel in left:
-            await self._outbox.change(in_doubt(parcel, LEFT_BEHIND, self._clock.now_ms()))
-        return len(left)
-
-    async def close(self) -> None:
-        """Begin nothing more. What is being carried may end within a grace; the rest waits for the next start."""
-        await self._lines.close()
-
-    async def idle(self) -> None:
-        """Until nothing waits that somebody could carry."""
-        await self._lines.idle()
+        """Removes the sender of a channel: waiting deliveries stay."""
+        self._channels.discard(channel)
+        self._runner.withdraw(KIND + channel)
 
     async def post(
         self, place: Delivery, text: str, idempotency_key: str, *, session_key: str = "", run_id: str = ""
-    ) -> Parcel:
-        """Have it carried. When this returns it is on the disk; the same key again is the same parcel.
+    ) -> DeliveryJob:
+        """Adds a delivery. When this returns it is on the disk; the same key again returns the same delivery.
 
-        Raises QueueFull when too many wait for this recipient.
+        Raises QueueFull if too many wait for this recipient.
         """
         if not text.strip() or not place.channel or not place.to or not idempotency_key:
-            raise BadRequest("a parcel needs words, a channel, somebody it goes to, and an idempotency key")
-        parcel = await self._outbox.add(self._packed(place, text, idempotency_key, session_key, run_id))
-        self._lines.wake(parcel.recipient)
-        return parcel
+            raise BadRequest("a delivery needs a text, a channel, a recipient and an idempotency key")
+        job = self._job(place, text, idempotency_key, session_key, run_id)
+        return delivery_of(await self._runner.put(job, MOST_WAITING))
 
-    def reply(self, inbound: Inbound, result: RunResult) -> Parcel | None:
-        """The parcel that a reply goes out in, to be stored with the run's result. None: there is none to be sent.
+    def reply(self, inbound: Inbound, result: RunResult) -> Job | None:
+        """The delivery of a reply, to be stored with the run's result. None: nothing to send.
 
-        It goes where the message says, or back to its sender if somebody carries the channel. Those who joined
-        another's turn hear the reply of the other.
+        It goes where the message says, or back to its sender if the channel has a sender. Runs that joined another one
+        get the reply of that one.
         """
-        wanted = inbound.reply_to is not None or inbound.channel in self._lines.channels
-        if not wanted or result.joined or result.status != "ok" or not result.text.strip():
+        is_wanted = inbound.reply_to is not None or inbound.channel in self._channels
+        if not is_wanted or result.joined or result.status != "ok" or not result.text.strip():
             return None
         text = "\n\n".join(filter(None, (result.text, result.footer)))
-        return self._packed(inbound.place, text, result.run_id, result.session_key, result.run_id)
+        return self._job(inbound.place, text, result.run_id, result.session_key, result.run_id)
 
     async def answer(self, inbound: Inbound, result: RunResult) -> None:
-        """Send a reply that is stored nowhere. What was done is done: where there is no room, that is only told."""
-        parcel = self.reply(inbound, result)
-        if parcel is None:
+        """Sends a reply that is not stored. A storage error is logged: the command itself is done."""
+        job = self.reply(inbound, result)
+        if job is None:
             return
-        key = f"answer:{inbound.idempotency_key}"
         try:
-            self.expect(await self._outbox.add(msgspec.structs.replace(parcel, idempotency_key=key)))
+            answer = msgspec.structs.replace(job, idempotency_key=f"answer:{inbound.idempotency_key}")
+            await self._runner.put(answer, MOST_WAITING)
         except (QueueFull, StorageError) as error:
-            log.warning("an answer to %s is not sent: %s", parcel.recipient, error)
+            log.warning("an answer to %s %s was not sent: %s", job.kind, job.lane, error)
 
-    def expect(self, parcel: Parcel) -> None:
-        """Somebody has put it into the outbox, together with something else."""
-        if parcel.state == "failed":
-            log.warning("parcel %s to %s is not sent: %s", parcel.id, parcel.recipient, parcel.trouble)
-        self._lines.wake(parcel.recipient)
+    def expect(self, job: Job) -> None:
+        """Called after the delivery was stored, together with something else."""
+        if job.state == "failed":
+            log.warning("job %s (%s %s) was not sent: %s", job.id, job.kind, job.lane, job.trouble)
+        self._runner.expect(job)
 
-    async def retry(self, parcel_id: str, idempotency_key: str = "") -> Parcel:
-        """A person wants it to be sent now, even if it may have arrived before."""
-        return await self._decided(parcel_id, lambda parcel: retried(parcel, self._clock.now_ms(), idempotency_key))
+    async def retry(self, beginning: str, idempotency_key: str = "") -> DeliveryJob:
+        """Sends it now at a person's request, even if it may have arrived before."""
+        return delivery_of(await self._runner.retry(beginning, idempotency_key, f"{KIND}*"))
 
-    async def drop(self, parcel_id: str) -> Parcel:
-        """A person has looked at it and wants no more done."""
-        return await self._decided(parcel_id, dropped)
+    async def drop(self, beginning: str) -> DeliveryJob:
+        """Drops it at a person's request."""
+        return delivery_of(await self._runner.drop(beginning, f"{KIND}*"))
 
-    async def recent(self, *, states: Collection[State] = (), limit: int = 50) -> list[Parcel]:
-        return await self._outbox.recent(states=states, limit=limit)
+    async def recent(self, *, states: Collection[State] = (), limit: int = 50) -> list[DeliveryJob]:
+        """Newest first; no states mean every state."""
+        wanted = [state for state, shown in STATES.items() if shown in states]
+        found = await self._runner.recent(kinds=[f"{KIND}*"], states=wanted, limit=limit)
+        return [delivery_of(job) for job in found]
 
-    async def standing(self) -> Standing:
-        counts = await self._outbox.counts()
+    async def counts(self) -> DeliveryCounts:
         sums = dict.fromkeys(("waiting", "sending", "ambiguous", "failed"), 0)
-        for (_, state), number in counts.items():
-            sums[state] += number
-        carried = self._lines.channels
-        lost = {channel: number for (channel, state), number in counts.items() if state == "waiting"}
-        return Standing(**sums, uncarried={channel: lost[channel] for channel in lost if channel not in carried})
+        unsent: dict[str, int] = {}
+        for (kind, state), number in (await self._runner.counts()).items():
+            channel, shown = kind.removeprefix(KIND), STATES.get(state)
+            if not kind.startswith(KIND) or shown not in sums:
+                continue
+            sums[shown] += number
+            if shown == "waiting" and channel not in self._channels:
+                unsent[channel] = unsent.get(channel, 0) + number
+        return DeliveryCounts(**sums, uncarried=unsent)
 
-    def _packed(self, place: Delivery, text: str, key: str, session_key: str, run_id: str) -> Parcel:
-        now = self._clock.now_ms()
-        return Parcel(
-            id=self._new_id(),
-            idempotency_key=key,
-            channel=place.channel,
-            to=place.to,
-            text=redacted(Text(text), self._redact).text,
-            session_key=session_key,
-            run_id=run_id,
-            account=place.account,
-            thread=place.thread,
-            queued_at=now,
-            due_at=now,
-        )
+    def _job(self, place: Delivery, text: str, key: str, session_key: str, run_id: str) -> Job:
+        text = redacted(Text(text), self._redact).text
+        message = OutboundMessage(place.channel, place.to, text, session_key, run_id, place.account, place.thread)
+        return self._runner.make(KIND + place.channel, message, key, lane=place.to)
 
-    async def _decided(self, parcel_id: str, decide: Callable[[Parcel], Parcel]) -> Parcel:
-        before = await self._found(parcel_id)
-        after = decide(before)
-        if after is before:
-            return before
-        changed = await self._outbox.change(after)
-        if changed is None:
-            raise BadRequest(f"parcel {before.id} has changed meanwhile", hint="look at it again")
-        self._lines.wake(changed.recipient)
-        return changed
 
-    async def _found(self, parcel_id: str) -> Parcel:
-        found = await self._outbox.find(parcel_id) if parcel_id else []
-        if not found or (len(found) > 1 and found[0].id != parcel_id):
-            what = "more than one parcel begins with" if found else "there is no parcel"
-            raise NotFound(f"{what} {parcel_id!r}", hint="`pal delivery list` shows them")
-        return found[0]
+def delivery_of(job: Job) -> DeliveryJob:
+    """Raises StorageDamaged."""
+    message = decoded(bytes(job.payload), OutboundMessage, "the row of a delivery")
+    return DeliveryJob(
+        **msgspec.structs.asdict(message),
+        id=job.id,
+        idempotency_key=job.idempotency_key,
+        queued_at=job.added_at,
+        due_at=job.due_at,
+        attempts=job.attempts,
+        state=STATES[job.state],
+        receipt=msgspec.json.decode(job.outcome, type=str) if job.outcome is not None else "",
+        trouble=job.trouble,
+        doubtful_at=job.doubtful_at,
+        retried_at=job.retried_at,
+        retry_key=job.retry_key,
+        revision=job.fence,
+    )

@@ -1,25 +1,37 @@
 """Directives: words like `/think high` that change how a message is answered. Pure.
 
-Alone in a message they are kept for the session; inside a message they hold for that message only and are taken out of
-it before the model reads it (a model that is named this way is kept in both cases). What is no directive, because its
-value makes no sense, stays in the text as it was said; where a message begins with it, `bad_value` says what is wrong.
+Alone in a message they are stored for the session; inside a message they hold for that message only and are removed
+from it before the model reads it (a model named this way is stored in both cases). A directive with an invalid value
+stays in the text; if a message begins with it, `bad_value` says what is wrong.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+import msgspec
 from msgspec import Struct
 
-from palinurus.dispatch.queueing import MODES, QueueChange, parse_queue
-from palinurus.domain.suggestion import nearest
+from palinurus.dispatch.queue import DROPS, MODES, QueueChange, QueueSettings, parse_mode, parse_queue, with_change
+from palinurus.domain.events import RunResult
+from palinurus.domain.messages import Usage
+from palinurus.providers.provider import ModelRef
+from palinurus.sessions.session import Preferences
+from palinurus.text.words import nearest
 
 THINKING = ("off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max")
+
 VERBOSE = ("off", "on", "full")
+
 USAGE = ("off", "tokens", "cost", "full")
+
 ELEVATED = ("off", "on", "ask", "full")
+
 REASONING = ("off", "on", "stream")
-DEFAULT_MODEL = "default"  # goes back to what the config says
+
+DEFAULT_MODEL = "default"  # resets to the config
+
 _NAMES = {
     "think": "think",
     "thinking": "think",
@@ -34,19 +46,24 @@ _NAMES = {
     "reasoning": "reasoning",
     "reason": "reasoning",
 }
+
 _ALLOWED = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE, "elevated": ELEVATED, "reasoning": REASONING}
+
 NAMES = tuple(_NAMES)
+
 _WORD = re.compile(rf"(?<!\S)/(?P<name>{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?=[\s:]|$)", re.IGNORECASE)
+
 _GAP = re.compile(r"[ :]+")
+
 _VALUE = re.compile(r"[ :]+(\S+)")
+
 _MODEL = re.compile(r"[A-Za-z0-9][\w.+-]*(?:/[\w.:+@/-]+)?")
 
-
-MOST = 100  # words of a message that may be directives; nobody writes more, and the rest of such a text is text
+MOST = 100  # maximum words of a message that may be directives
 
 
 class Directives(Struct, frozen=True):
-    """What a message asks for besides its words. None where it says nothing."""
+    """The directives of a message. None: not given."""
 
     thinking: str | None = None
     verbose: str | None = None
@@ -55,7 +72,7 @@ class Directives(Struct, frozen=True):
     queue: QueueChange | None = None
     elevated: str | None = None
     reasoning: str | None = None
-    asked: tuple[str, ...] = ()  # directives without a value: what holds now?
+    asked: tuple[str, ...] = ()  # directives without a value: show the current one
 
     @property
     def any(self) -> bool:
@@ -63,18 +80,20 @@ class Directives(Struct, frozen=True):
 
     @property
     def preferences(self) -> bool:
-        """Whether it changes how things are queued, shown or done."""
+        """Whether it changes queue, display or elevated settings."""
         return any(value is not None for value in (self.verbose, self.usage, self.queue, self.elevated, self.reasoning))
 
     @property
     def at_once(self) -> bool:
-        """Whether it may be answered beside a run: it changes nothing that a model reads."""
+        """Whether it may be answered during a run: it changes nothing that a model reads."""
         choices = self.model is not None or self.thinking is not None or bool({"think", "model"} & set(self.asked))
         return self.any and not choices
 
 
 def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str]:
-    """The directives of a message, and the message without them. Without `models` it names none: `/model x` is text."""
+    """The directives of a message, and the message without them. Without `models` none is recognised: `/model x` is
+    text.
+    """
     found: dict[str, str] = {}
     asked: list[str] = []
     kept: list[str] = []
@@ -91,7 +110,7 @@ def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str
             found[name] = value
             end += text[end : end + 1] == " "  # the space before it stays
         elif blank and match.end() >= last:
-            asked.append(name)  # nothing but the bare word
+            asked.append(name)  # only the bare word
             end = len(text)
         else:
             kept.append(text[match.start() : end])
@@ -106,8 +125,8 @@ def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str
 
 
 def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
-    """The value that stands behind a directive and where it ends; None when what stands there is no value of it."""
-    if name == "queue":  # its options are words of their own
+    """The value after a directive and its end; None if there is no valid value."""
+    if name == "queue":  # its options are separate words
         begin = match.end() if (match := _GAP.match(text, start)) else start
         change, end = parse_queue(text, begin)
         return (text[begin:end], end) if change else (None, start)
@@ -121,7 +140,7 @@ def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
 
 
 def bad_value(text: str) -> str:
-    """What is wrong with the directive that a message begins with; empty when nothing is, or there is none."""
+    """What is wrong with the directive at the start of a message; empty if it is valid or there is none."""
     match = _WORD.match(text)
     if match is None or not (rest := text[match.end() :].strip(" :\t\r\n")):
         return ""
@@ -145,3 +164,61 @@ def _directives(found: dict[str, str], asked: tuple[str, ...]) -> Directives:
         reasoning=found.get("reasoning"),
         asked=asked,
     )
+
+
+def preferred(settings: QueueSettings, preferences: Preferences) -> QueueSettings:
+    """The queue settings of a session: its own if set, else the config's."""
+    milliseconds = preferences.queue_debounce_ms
+    change = QueueChange(
+        parse_mode(preferences.queue_mode),
+        None if milliseconds is None else milliseconds / 1000,
+        preferences.queue_cap,
+        next((drop for drop in DROPS if drop == preferences.queue_drop), None),
+    )
+    return with_change(settings, change)
+
+
+def changed_preferences(before: Preferences, directives: Directives) -> Preferences:
+    after = before
+    if directives.verbose is not None:
+        after = msgspec.structs.replace(after, verbose_level=directives.verbose)
+    if directives.usage is not None:
+        after = msgspec.structs.replace(after, response_usage=directives.usage)
+    if directives.elevated is not None:
+        after = msgspec.structs.replace(after, elevated_level=directives.elevated)
+    if directives.reasoning is not None:
+        after = msgspec.structs.replace(after, reasoning_level=directives.reasoning)
+    queue = directives.queue
+    if queue is not None and queue.clear:
+        return msgspec.structs.replace(after, queue_mode="", queue_debounce_ms=None, queue_cap=None, queue_drop="")
+    if queue is not None:
+        after = msgspec.structs.replace(
+            after,
+            queue_mode=queue.mode or after.queue_mode,
+            queue_debounce_ms=after.queue_debounce_ms if queue.debounce is None else round(queue.debounce * 1000),
+            queue_cap=queue.cap or after.queue_cap,
+            queue_drop=queue.drop or after.queue_drop,
+        )
+    return after
+
+
+def describe(preferences: Preferences, settings: QueueSettings) -> str:
+    queue = preferred(settings, preferences)
+    return (
+        f"queue {queue.mode} (waits {queue.debounce:g} s, at most {queue.cap}, then drop:{queue.drop}), "
+        f"verbose {preferences.verbose_level or 'off'}, usage {preferences.response_usage or 'off'}, "
+        f"reasoning {preferences.reasoning_level or 'off'}, "
+        f"elevated {preferences.elevated_level or 'as the config says'}"
+    )
+
+
+def usage_line(shown: str, result: RunResult, cost: Callable[[str, str, Usage], float | None]) -> str:
+    """The line below a reply for `/usage`; empty if it is off."""
+    if shown not in ("tokens", "cost", "full") or result.status != "ok":
+        return ""
+    ref = ModelRef.parse(result.model)
+    usage, price = result.usage, cost(ref.provider, ref.model, result.usage)
+    tokens = f"{usage.input + usage.cache_read + usage.cache_write:,} in, {usage.output:,} out"
+    money = "price unknown" if price is None else f"${price:.4f}"
+    cached = f", {usage.cache_read:,} from the cache" if usage.cache_read else ""
+    return {"tokens": tokens, "cost": money, "full": f"{tokens}{cached}, {money}, {result.model}"}[shown]

@@ -1,7 +1,10 @@
-"""Who speaks next: every message of every door comes in here.
+"""The dispatcher: accepts messages from every surface, queues them in the lane of their session, and answers them.
 
-`submit` answers as soon as the message is a committed row; the turn itself runs in the lane of its session. What a
-dead process had accepted and not finished is taken up again by `recover`.
+An accepted message is a job of the kind "run", whose id is the run's. `submit` returns when it is committed; this
+process owns it from then on, and its turn runs in the lane of its session. When the turn starts, the message enters the
+transcript under the run's id, so that a second start cannot store it twice; when the turn ends, the job stores the
+result, so that a repeated query gets the same answer and not a second turn. `recover` continues unfinished messages of
+a dead process.
 """
 
 from __future__ import annotations
@@ -11,47 +14,44 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from palinurus.agent.agent import Agent
-from palinurus.agent.streamed import SILENT
+from palinurus.agent.reply import SILENT
 from palinurus.agent.turn import TurnRunner
-from palinurus.agent.upkeep import told
-from palinurus.context.opening import Spoken
-from palinurus.dispatch import bindings, commands
-from palinurus.dispatch.agents import Agents
-from palinurus.dispatch.asides import Asides, said
-from palinurus.dispatch.delivery import Deliveries
-from palinurus.dispatch.directives import DEFAULT_MODEL, Directives, parse_directives
-from palinurus.dispatch.errands import run_errand
-from palinurus.dispatch.guests import Guests
-from palinurus.dispatch.inbox import Inbox, RunRecord
-from palinurus.dispatch.lanes import Lanes
-from palinurus.dispatch.patience import TimeLimit
-from palinurus.dispatch.preferences import preferred, usage_line
-from palinurus.dispatch.queueing import QueueSettings, overflow_note
-from palinurus.dispatch.refusals import refusal, split_model
-from palinurus.dispatch.runs import Run, Runs
-from palinurus.dispatch.settling import Settling
+from palinurus.context.assemble import TurnInput
+from palinurus.dispatch import commands
+from palinurus.dispatch.agents import Agents, names_session, session_key_of
+from palinurus.dispatch.commands import refusal, split_model
+from palinurus.dispatch.delivery import MOST_WAITING, Deliveries
+from palinurus.dispatch.directives import DEFAULT_MODEL, Directives, parse_directives, preferred, usage_line
+from palinurus.dispatch.immediate import ImmediateCommands, make_result
+from palinurus.dispatch.lanes import Lanes, PostTurnWork, TimeLimit, run_in_lane
+from palinurus.dispatch.queue import QueueSettings, overflow_note
+from palinurus.dispatch.runs import JoinedRuns, Run, Runs, result_of
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import Lifecycle, RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, Origin
+from palinurus.sessions.names import place_session
+from palinurus.storage.jobs import RUN, Job, JobQueue, start_attempt
+from palinurus.storage.transaction import decoded
 
 T = TypeVar("T")
 
-RESUME_WITHIN_MS = 15 * 60 * 1000  # an older message that was never answered is kept, and no model is called for it
-MAX_RESUMES = 5  # a message that brings the house down is not tried for ever; bystanders of a crash count too
+RESUME_WITHIN_MS = 15 * 60 * 1000  # an older unanswered message is stored, without a model call
+MAX_RESUMES = 5  # a message that crashes the process is not retried forever; other runs of that time are counted too
 MAX_TEXT = 1_000_000
 ALONE = QueueSettings("followup")
-IN_LINE = QueueSettings("followup", cap=100, drop="new")  # programs wait their turn, or are told that it is full
+IN_LINE = QueueSettings("followup", cap=100, drop="new")  # of programs
 
 
 class Dispatcher:
     def __init__(
         self,
-        inbox: Inbox,
+        queue: JobQueue,
         turns: TurnRunner,
         agents: Agents,
         lanes: Lanes,
@@ -60,102 +60,104 @@ class Dispatcher:
         deliveries: Deliveries | None = None,
     ) -> None:
         self.runs = Runs()
-        self._asides = Asides(self.runs, turns, agents, clock, new_id, deliveries)
-        self.answers = self._asides.answers
-        self.when_stopped: Callable[[str], Awaitable[object]] = _nothing  # filled by wiring: ends what a run left
-        self._inbox = inbox
+        self._immediate = ImmediateCommands(self.runs, turns, agents, clock, new_id, deliveries)
+        self.answers = self._immediate.answers
+        self.when_stopped: Callable[[str], Awaitable[object]] = _nothing  # set by runtime: cleans up after a run
+        self._queue = queue
         self._turns = turns
         self._agents = agents
         self._lanes = lanes
         self._clock = clock
         self._new_id = new_id
-        self._deliveries = deliveries  # None: every door fetches its replies itself
-        self._left_out: dict[str, list[str]] = {}  # session key -> messages that the next turn is told of
+        self._deliveries = deliveries  # None: every surface fetches its replies itself
+        self._left_out: dict[str, list[str]] = {}  # session key -> dropped messages that the next turn is informed of
         self._leaving = False
-        self._settling = Settling(turns)
+        self._post_turn = PostTurnWork(turns)
 
     async def submit(self, inbound: Inbound) -> Run:
-        """Accept a message. When this returns, it is on the disk and will be answered."""
+        """Accepts a message. When this returns, it is on the disk and will be answered."""
         _check(inbound)
         if self._leaving:
             raise HolderLost("this process is leaving", hint="ask again")
         key = await self.place(inbound)
         command = self._command(inbound)
         if command and command.name == "stop":
-            return await self._asides.say(key, _stopped(self.stop(key)), inbound)
+            return await self._immediate.reply(key, _stopped(self.stop(key)), inbound)
         if why := await self._refusal(key, inbound):
-            return await self._asides.refuse(key, why, inbound)
+            return await self._immediate.refuse(key, why, inbound)
         if command and not command.waits:
-            return await self._asides.answer(key, command, inbound)
-        if waiting := self.runs.asked_before(inbound.idempotency_key):
+            return await self._immediate.answer(key, command, inbound)
+        if waiting := self.runs.find_active(inbound.idempotency_key):
             return waiting
         directives, words = read_directives(inbound)
         if directives.at_once and not words and not inbound.images:
-            return await self._asides.prefer(key, directives, inbound)
-        queue = IN_LINE if inbound.plain else await self._queue(key, inbound)
-        record = RunRecord(
-            run_id=self._new_id(),
-            idempotency_key=inbound.idempotency_key,
-            session_key=str(key),
-            inbound=self._turns.clean(inbound),
-            accepted_at=self._clock.now_ms(),
-        )
+            return await self._immediate.prefer(key, directives, inbound)
+        queueing = IN_LINE if inbound.plain else await self._queueing(key, inbound)
+        inbound = self._turns.history.clean(inbound)
+        job = run_job(self._new_id(), key, inbound, self._clock.now_ms())
         with self._lanes.place(str(key)):
-            self._make_room(key, queue)
-            accepted = await self._inbox.accept(record)
-            # One that was accepted before may stand in the transcript already: it joins nobody and takes nobody along.
-            return self._known(accepted) or self._start(accepted, queue if accepted is record else ALONE)
+            self._make_room(key, queueing)
+            accepted = await self._queue.add(job, 0)  # lanes have their own limit
+            if run := self._known(accepted):  # also if the same message came twice at once, and the other is ahead
+                return run
+            if accepted is job:
+                return self._start(job, inbound, queueing)
+            # One that was accepted before may be in the transcript already: it neither joins a run nor is joined.
+            return self._start(accepted, _message(accepted), ALONE)
 
     async def place(self, inbound: Inbound) -> SessionKey:
-        """The session that a message belongs to. Raises NotFound for an agent that is not here."""
-        key = bindings.resolve(inbound, self._agents.ids, self._agents.default)
-        return await self._turns.place(inbound.session_key, key.agent) if bindings.is_name(inbound) else key
+        """The session of a message. Raises NotFound for an unknown agent."""
+        key = session_key_of(inbound, self._agents.ids, self._agents.default)
+        if not names_session(inbound):
+            return key
+        return await place_session(self._turns.history.sessions, inbound.session_key, agent=key.agent)
 
     async def recover(self) -> int:
-        """Take up what another process had accepted and not finished, in its order."""
-        pending = await self._inbox.pending()
-        for record in pending:
-            if self.runs.get(record.run_id) is None:
-                run = self._start(record, ALONE, resumed=True)
-                if record.attempts >= MAX_RESUMES or self._clock.now_ms() - record.accepted_at > RESUME_WITHIN_MS:
+        """Continues what another process had accepted and not finished, in order."""
+        pending = await self._queue.open(RUN)
+        for job in pending:
+            if self.runs.get(job.id) is None:
+                run = self._start(job, _message(job), ALONE, resumed=True)
+                if job.attempts > MAX_RESUMES or self._clock.now_ms() - job.added_at > RESUME_WITHIN_MS:
                     run.stop.request("interrupted before it was answered")
         return len(pending)
 
     async def find(self, run_id: str) -> Run:
-        """A run of this process, or one of the past by its row."""
+        """A run of this process, or an earlier one from its row."""
         run = self.runs.get(run_id)
         if run is not None:
             return run
-        record = await self._inbox.find(run_id)
-        if record is None or record.result is None:
+        job = await self._queue.find(run_id)
+        ended = _ended(job) if job is not None and job.kind == RUN else None
+        if ended is None:
             raise NotFound(f"there is no run {run_id!r}", hint="`pal sessions show` lists what was said")
-        return _ended(record, record.result)
+        return ended
 
     def stop(self, key: SessionKey | None = None, run_id: str = "") -> int:
-        """Stop one run, or all of a session: those that go on and those that wait."""
+        """Stops one run, or all of a session: running and waiting ones."""
         runs = [run for run in self.runs.active(key) if run_id in ("", run.id)]
         for run in runs:
             (run.host or run).stop.request()
         return len(runs)
 
     async def in_lane(self, key: SessionKey, work: Callable[[], Awaitable[T]]) -> T:
-        """Do short work on a session between two of its turns. Raises what it raises, QueueFull or WaitTimeout."""
+        """Does short work on a session between two turns. Raises what it raises, QueueFull or WaitTimeout."""
         if self._leaving:
             raise HolderLost("this process is leaving", hint="ask again")
-        return await run_errand(self._lanes, str(key), work)
+        return await run_in_lane(self._lanes, str(key), work)
 
     def shut(self) -> None:
-        """Accept nothing from now on."""
+        """Accepts nothing from now on."""
         self._leaving = True
 
     async def leave(self) -> None:
-        """Accept nothing more and finish what was accepted."""
+        """Accepts nothing more and finishes what was accepted."""
         self.shut()
-        self._settling.hurry()
+        self._post_turn.hurry()
         await self._lanes.idle()
 
     async def abandon(self) -> None:
-        """Drop what does not end, as a crash would: the rows stay, and the next holder takes them up."""
+        """Drops what does not end, as a crash would: the rows stay, and the next holder continues them."""
         self._leaving = True
         await self._lanes.cancel()
 
@@ -164,33 +166,31 @@ class Dispatcher:
 
     @property
     def busy(self) -> int:
-        """Runs that go on or wait; the tidying behind a turn is none."""
+        """Running and waiting runs, without work after a turn."""
         return len(self.runs.active())
 
     def _command(self, inbound: Inbound) -> commands.Command | None:
         return None if inbound.plain else commands.parse(inbound.text, self._agents.reset_triggers)
 
     async def _refusal(self, key: SessionKey, inbound: Inbound) -> str:
-        """Why the owner's message is no command although it is written as one; in the mouth of others it is text."""
+        """Why the owner's message is not a valid command; messages of others are text."""
         if inbound.plain or inbound.origin != Origin.OWNER or not inbound.text.startswith("/"):
             return ""
         try:
             agent = self._agents.get(key.agent)
-        except PalinurusError:  # nowhere to live: said when its turn comes
+        except PalinurusError:  # no workspace: reported when its turn comes
             return await refusal(inbound.text, None, self._agents.reset_triggers)
         return await refusal(inbound.text, agent, self._agents.reset_triggers)
 
-    async def _queue(self, key: SessionKey, inbound: Inbound) -> QueueSettings:
-        return preferred(self._agents.queue(inbound.channel), await self._turns.preferences(key))
+    async def _queueing(self, key: SessionKey, inbound: Inbound) -> QueueSettings:
+        return preferred(self._agents.queue(inbound.channel), await self._turns.history.preferences(key))
 
-    def _known(self, record: RunRecord) -> Run | None:
-        run = self.runs.get(record.run_id)
-        if run is not None and run.kept:
-            return run
-        return _ended(record, record.result) if record.result is not None else None
+    def _known(self, job: Job) -> Run | None:
+        run = self.runs.get(job.id)
+        return run if run is not None and run.is_stored else _ended(job)
 
     def _make_room(self, key: SessionKey, queue: QueueSettings) -> None:
-        """Raise QueueFull, or leave out the oldest that waits: it is kept in the transcript, and not answered."""
+        """Raises QueueFull, or drops the oldest waiting message: it is stored in the transcript, and not answered."""
         waiting = [run for run in self.runs.waiting(key) if not run.stop.requested]
         if len(waiting) < queue.cap:
             return
@@ -203,96 +203,97 @@ class Dispatcher:
         if queue.drop == "summarize" and oldest.inbound is not None:
             self._left_out.setdefault(str(key), []).append(oldest.inbound.text)
 
-    def _start(self, record: RunRecord, queue: QueueSettings, *, resumed: bool = False) -> Run:
-        key = SessionKey.parse(record.session_key)
+    def _start(self, job: Job, inbound: Inbound, queueing: QueueSettings, *, resumed: bool = False) -> Run:
+        key = SessionKey.parse(job.lane)
         before = self.runs.active(key)
-        run = self.runs.add(Run(record.run_id, key, record.accepted_at, record.inbound))
-        run.queue = queue
-        self._settling.hurry(key)
-        if queue.mode == "interrupt":
+        run = self.runs.add(Run(job.id, key, job.added_at, inbound))
+        run.job, run.queue = job, queueing
+        self._post_turn.hurry(key)
+        if queueing.mode == "interrupt":
             for older in before:
                 older.stop.request("a newer message came in")
         self._lanes.start(
             str(key),
-            lambda: self._turn(run, record, resumed=resumed),
-            lambda error: self._unfinished((run, *run.guests), f"the turn broke: {error!r}"),
+            lambda: self._turn(run, inbound, resumed=resumed),
+            lambda error: self._unfinished((run, *run.joined), f"the turn broke: {error!r}"),
         )
         return run
 
-    async def _turn(self, run: Run, record: RunRecord, *, resumed: bool) -> None:
-        if run.host is not None:  # answered by another's turn, or about to be
+    async def _turn(self, run: Run, inbound: Inbound, *, resumed: bool) -> None:
+        if run.host is not None:  # answered by another run's turn, or about to be
             return
         run.waits = False
         run.emit(Lifecycle("start"))
         try:
-            if resumed:  # the first time, the row that accepted it says enough
-                await self._inbox.begin(run.id)
-            result = await self._story(run, record.inbound)
-            if run.stop.requested or result.status == "aborted":  # it may have ended before the stop reached it
+            if resumed and run.job is not None:  # the first attempt was counted on acceptance
+                run.job = await self._queue.change(run.job, start_attempt(run.job, 0, 0)) or run.job
+            result = await self._handle(run, inbound)
+            if run.stop.requested or result.status == "aborted":  # it may have ended before the stop arrived
                 await self.when_stopped(run.id)
         except StorageError as error:
-            self._unfinished((run, *run.guests), str(error))
+            self._unfinished((run, *run.joined), str(error))
             return
-        shared = [(guest, msgspec.structs.replace(result, run_id=guest.id, joined=run.id)) for guest in run.guests]
+        shared = [(other, msgspec.structs.replace(result, run_id=other.id, joined=run.id)) for other in run.joined]
         await asyncio.gather(*(self._finish(ended, one) for ended, one in ((run, result), *shared)))
-        await self._settling.after_turn(run.key, hurry=self._leaving or bool(self.runs.waiting(run.key)))
+        await self._post_turn.run(run.key, hurry=self._leaving or bool(self.runs.waiting(run.key)))
 
     async def _finish(self, run: Run, result: RunResult) -> None:
         deliveries, inbound = self._deliveries, run.inbound
-        parcel = deliveries.reply(inbound, result) if deliveries and inbound else None
+        reply = deliveries.reply(inbound, result) if deliveries and inbound else None
+        assert run.job is not None  # noqa: S101  # it was accepted
         try:
-            kept = await self._inbox.finish(result, parcel)
+            stored = await self._queue.finish(run.job, result, reply, MOST_WAITING)
         except StorageError as error:
             self._unfinished((run,), str(error))
         else:
             run.end(result)
-            if deliveries and kept:
-                deliveries.expect(kept)
+            if deliveries and stored:
+                deliveries.expect(stored)
 
     def _unfinished(self, runs: Iterable[Run], why: str) -> None:
-        """The messages stay in the inbox, for whoever asks again and for the next holder."""
+        """The jobs stay open, for a repeated query and for the next holder."""
         for run in runs:
-            run.kept = False
+            run.is_stored = False
             run.end(self._failed(run, why))
 
-    async def _story(self, run: Run, inbound: Inbound) -> RunResult:
+    async def _handle(self, run: Run, inbound: Inbound) -> RunResult:
         command = self._command(inbound)
         if command and command.name == "new":
-            words, begun = await self._begin_anew(run, command.rest)
-            if not words:
-                return self._said(run, begun)
-            inbound = msgspec.structs.replace(inbound, text=words)
+            text, report = await self._reset(run, command.rest)
+            if not text:
+                return self._result(run, report)
+            inbound = msgspec.structs.replace(inbound, text=text)
         if command and command.name == "compact":
             return await self._compact(run, command.rest)
-        directives, words = await self._meant(run.key, inbound)
-        spoken = Spoken(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
+        directives, words = await self._find_directives(run.key, inbound)
+        turn = TurnInput(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
         try:
             agent = self._agents.get(run.key.agent)
             if directives.any and not words and not inbound.images:
-                return self._said(run, await self._asides.choose(run, agent, directives))
+                return self._result(run, await self._immediate.choose(run, agent, directives))
             if directives.model:
-                await self._asides.choose(run, agent, Directives(model=directives.model))
-            return await self._answered(run, agent, spoken)
+                await self._immediate.choose(run, agent, Directives(model=directives.model))
+            return await self._run_turn(run, agent, turn)
         except StorageError:
             raise
-        except PalinurusError as error:  # no agent, no workspace: the message is kept with the reason
-            await self._turns.keep(run.key, spoken, str(error))
+        except PalinurusError as error:  # no agent, no workspace: the message is stored with the reason
+            await self._turns.history.store_unanswered(run.key, turn, str(error))
             return self._failed(run, str(error))
 
-    async def _begin_anew(self, run: Run, rest: str) -> tuple[str, str]:
-        """Reset the session, with another model if one is named; the message that follows, and what was done."""
+    async def _reset(self, run: Run, rest: str) -> tuple[str, str]:
+        """Resets the session, with another model if one is named; returns the message that follows, and the result."""
         agent = self._agent(run.key)
-        await self._turns.reset(run.key, "new", run.id, agent, run.stop)
-        told = "A fresh start{}. What was said before stays in the transcript."
-        if agent is None:  # said when the message is answered
-            return rest, told.format("")
+        await self._turns.maintenance.reset(run.key, "new", run.id, agent, run.stop)
+        report = "A fresh start{}. What was said before stays in the transcript."
+        if agent is None:  # added when the message is answered
+            return rest, report.format("")
         model, words = await split_model(rest, agent)
         if model:
-            await self._turns.choose(run.key, run.id, model=model, thinking=None)
-        return words, told.format(f" with {model}" if model else "")
+            await self._turns.history.choose(run.key, run.id, model=model, thinking=None)
+        return words, report.format(f" with {model}" if model else "")
 
-    async def _meant(self, key: SessionKey, inbound: Inbound) -> tuple[Directives, str]:
-        """The directives of a message. In the middle of a sentence `/model` and a word that is no model are words."""
+    async def _find_directives(self, key: SessionKey, inbound: Inbound) -> tuple[Directives, str]:
+        """The directives of a message. Inside a sentence, `/model` with an unknown model is text."""
         directives, words = read_directives(inbound)
         name = directives.model
         if not name or name.lower() == DEFAULT_MODEL or not words or inbound.text.lstrip().startswith("/"):
@@ -311,22 +312,22 @@ class Dispatcher:
         except PalinurusError as error:
             return self._failed(run, str(error))
         with TimeLimit(run, agent.timeout_seconds) as limit:
-            done = await self._turns.compact(agent, run.key, run.id, focus, run.stop, limit.emit)
+            done = await self._turns.maintenance.compact(agent, run.key, run.id, focus, run.stop, limit.emit)
         if done is None:
-            return self._said(run, "There is nothing to sum up yet.")
-        return self._said(run, f"{told(done).capitalize()}. Everything stays in the transcript.")
+            return self._result(run, "There is nothing to summarise yet.")
+        return self._result(run, f"{done.notice.capitalize()}. Everything stays in the transcript.")
 
-    async def _answered(self, run: Run, agent: Agent, spoken: Spoken) -> RunResult:
-        guests = Guests(self.runs, run, self._clock, twelve_hours=agent.context.twelve_hours)
-        spoken = await guests.collect(spoken)
-        heard = bool(spoken.inbound.text) and not run.stop.requested
-        if heard and (left_out := self._left_out.pop(str(run.key), None)):
-            spoken = msgspec.structs.replace(spoken, notes=(ContextNote("notice", overflow_note(left_out)),))
+    async def _run_turn(self, run: Run, agent: Agent, turn: TurnInput) -> RunResult:
+        joining = JoinedRuns(self.runs, run, self._clock, twelve_hours=agent.context.twelve_hours)
+        turn = await joining.collect(turn)
+        is_read = bool(turn.inbound.text) and not run.stop.requested
+        if is_read and (left_out := self._left_out.pop(str(run.key), None)):
+            turn = msgspec.structs.replace(turn, notes=(ContextNote("notice", overflow_note(left_out)),))
         with TimeLimit(run, agent.timeout_seconds) as limit:
-            result = await self._turns.run(agent, run.key, spoken, run.stop, limit.emit, guests)
+            result = await self._turns.run(agent, run.key, turn, run.stop, limit.emit, joining)
         if result.text.strip().upper() == SILENT:
             return msgspec.structs.replace(result, text="")
-        shown = (await self._turns.preferences(run.key)).response_usage
+        shown = (await self._turns.history.preferences(run.key)).response_usage
         return msgspec.structs.replace(result, footer=usage_line(shown, result, agent.cost))
 
     def _agent(self, key: SessionKey) -> Agent | None:
@@ -334,11 +335,11 @@ class Dispatcher:
             return self._agents.get(key.agent)
         except StorageError:
             raise
-        except PalinurusError:  # a fresh start needs none
+        except PalinurusError:  # a reset needs none
             return None
 
-    def _said(self, run: Run, text: str) -> RunResult:
-        return said(run, text, self._clock)
+    def _result(self, run: Run, text: str) -> RunResult:
+        return make_result(run, text, self._clock)
 
     def _failed(self, run: Run, why: str) -> RunResult:
         return RunResult(run.id, str(run.key), "", "error", error=why)
@@ -352,7 +353,7 @@ def _stopped(count: int) -> str:
 
 
 def read_directives(inbound: Inbound) -> tuple[Directives, str]:
-    """Only the owner's words change how a session is run; in the mouth of others they are words."""
+    """Only the owner's directives change how a session runs; messages of others are text."""
     if inbound.plain or inbound.origin != Origin.OWNER:
         return Directives(), inbound.text
     return parse_directives(inbound.text)
@@ -370,7 +371,23 @@ def _check(inbound: Inbound) -> None:
         raise BadRequest("the message has no idempotency key", hint="any text that is new for each message")
 
 
-def _ended(record: RunRecord, result: RunResult) -> Run:
-    run = Run(record.run_id, SessionKey.parse(record.session_key), record.accepted_at)
+def run_job(run_id: str, key: SessionKey, inbound: Inbound, now: int) -> Job:
+    """The job of an accepted message. Its first attempt begins at once: only this process knows its lane position."""
+    payload = Raw(msgspec.json.encode(inbound))
+    return Job(
+        run_id, RUN, str(key), inbound.idempotency_key, payload, added_at=now, due_at=now,
+        state="running", attempts=1, fence=1,
+    )  # fmt: skip
+
+
+def _message(job: Job) -> Inbound:
+    return decoded(bytes(job.payload), Inbound, f"the message of run {job.id}")
+
+
+def _ended(job: Job) -> Run | None:
+    """None: it has not ended."""
+    if (result := result_of(job)) is None:
+        return None
+    run = Run(job.id, SessionKey.parse(job.lane), job.added_at)
     run.end(result)
     return run

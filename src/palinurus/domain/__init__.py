@@ -1,1 +1,1 @@
-"""The nouns of Palinurus: frozen records that every other room may use, and that know no other room."""
+"""Records that every package may use: messages, keys, events, errors, clock. This package imports no other."""

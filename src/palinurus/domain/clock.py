@@ -1,4 +1,4 @@
-"""Time and randomness as arguments, so that tests hold them in their hand."""
+"""Time and randomness as arguments, so that tests can set them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 NewId = Callable[[], str]
-"""Gives a fresh id of 16 hex digits. Never the same twice."""
+"""Returns a fresh id of 16 hex digits, never the same one twice."""
 
 
 class Clock(Protocol):
-    """What time it is. `now_ms` is wall time; the local zone decides what a day is."""
+    """The current time. `now_ms` is wall time; the local time zone defines what a day is."""
 
     @property
     def zone(self) -> tzinfo: ...
@@ -44,6 +44,14 @@ def local_time(clock: Clock) -> datetime:
 
 
 def time_text(moment: datetime, *, twelve_hours: bool = False) -> str:
-    """Day and time as people and models are told them."""
+    """Formats day and time for people and models."""
     hours = "%I:%M %p" if twelve_hours else "%H:%M"
     return f"{moment:%a %Y-%m-%d {hours} %Z}".strip()
+
+
+def day_of(timestamp: int, zone: tzinfo) -> str:
+    """The day of a moment in milliseconds; "" if the moment is unknown."""
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, zone).date().isoformat() if timestamp else ""
+    except (OverflowError, ValueError, OSError):  # an imported row may hold any value
+        return ""

@@ -1,4 +1,4 @@
-"""What comes in from a door and what goes out again, whatever network carried it."""
+"""A message on its way to an agent, and where its replies go, whatever channel it uses."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from palinurus.domain.tool import ToolSpec
 
 
 class Inbound(Struct, frozen=True, omit_defaults=True):
-    """One message on its way to an agent. `idempotency_key` makes sending it twice harmless."""
+    """One message to an agent. `idempotency_key` makes sending it twice harmless."""
 
     text: str
     idempotency_key: str
     images: tuple[Image, ...] = ()
-    session_key: str = ""  # when the sender says where; else bindings decide
+    session_key: str = ""  # set if the sender names the agent; otherwise bindings decide
     agent: str = ""
     channel: str = "cli"
     sender: str = "owner"
     origin: Origin = Origin.OWNER
-    attended: bool = True  # whether somebody may be there when the agent has to ask
-    notes: tuple[ContextNote, ...] = ()  # what the model is told beside the words
+    attended: bool = True  # whether a person may be present to answer an approval
+    notes: tuple[ContextNote, ...] = ()  # extra context for the model besides the message
     model: str = ""  # provider/model, for this message only
-    plain: bool = False  # a program speaks: no command is read in its words, and its turn is shared with nobody
-    client_tools: tuple[ToolSpec, ...] = ()  # which the sender does itself, when the model asks for one
-    results: tuple[ToolResult, ...] = ()  # of calls that the model has asked the sender for: its turn goes on
-    reply_to: Delivery | None = None  # where the reply is carried, if it has to be
+    plain: bool = False  # sent by a program: commands in the text are ignored, and the run is not joined with others
+    client_tools: tuple[ToolSpec, ...] = ()  # tools that the sender itself runs when the model calls them
+    results: tuple[ToolResult, ...] = ()  # results of tool calls that the sender ran; the run continues with them
+    reply_to: Delivery | None = None  # where to deliver the reply, if it must be delivered
 
     @property
     def place(self) -> Delivery:
-        """Where it came from, and where a reply goes."""
+        """Where the message came from and where a reply goes."""
         return self.reply_to or Delivery(self.channel, self.sender)
 
 
 class Delivery(Struct, frozen=True, omit_defaults=True):
-    """Where replies of a session go: the last place its owner spoke from."""
+    """Where replies of a session go: the last channel, account and peer its owner wrote from."""
 
     channel: str
     to: str = ""

@@ -1,33 +1,34 @@
 """The one tree of errors.
 
     PalinurusError
-      ConfigError           the config cannot be used as it is (file, line, path)
+      ConfigError           the config is invalid (file, line, path)
       WorkspaceError        a file of the workspace cannot be used
         OutsideWorkspace    a path that leads out of the workspace
       StorageError          the home cannot be read or written
         StorageFull         the disk is full
         StorageReadOnly     the home may only be read
-        StorageDamaged      a database file is not what it should be
-        HomeTaken           another process writes this home now
+        StorageDamaged      a database file is damaged
+        HomeTaken           another process now writes to this home
       HomeHeld              another process holds the home and cannot be used
         HolderRefused       the holder answers, but for another config or workspace
-        HolderLost          the holder went away in mid-operation; asking again may work
-      UnknownOperation      nobody answers to that operation's name
-      BadRequest            the caller's arguments make no sense
-        Stale               what the caller goes by has changed since it looked
-        NotConfirmed        it can be done, and needs a second yes
-      NotOffered            this release cannot do that yet
+        HolderLost          the holder ended during the operation; a retry may work
+      UnknownOperation      there is no operation of that name
+      BadRequest            the caller's arguments are invalid
+        Stale               the state that the caller relies on has changed
+        NotConfirmed        the operation needs confirmation
+      MissingScope          the caller's credential lacks the scope
+      NotOffered            this release does not support that
       NotFound              there is no such session, run, agent or file
-      QueueFull             the lane already holds as many messages as it may
-      WaitTimeout           the wait ended before the work did; the work goes on
-      SandboxError          a command cannot be run with the walls that were asked for
-      WebError              a page or a search could not be had
-        AddressRefused      an address that the web tools may not reach
-      EmbedderError         texts could not be turned into vectors
-      CarryError            a parcel was not carried to its recipient
-        CarryFailed         it has certainly not arrived and may be tried again
-        CarryRefused        it has certainly not arrived and trying again is of no use
-      ProviderError         the model did not answer (see `kind`)
+      QueueFull             the queue of the lane is full
+      WaitTimeout           the wait timed out; the work continues
+      SandboxError          a command cannot run in the requested sandbox
+      WebError              a page or a search failed
+        AddressRefused      the web tools may not reach this address
+      EmbedderError         texts could not be embedded
+      JobError              a job certainly did not happen
+        JobFailed           a retry may work
+        JobRefused          a retry cannot help
+      ProviderError         the model call failed (see `kind`)
 
 Every error is one sentence that says what and where, and a `hint` that says what to do next. An error crosses the
 unix socket as its class name and its fields, and is the same error on the other side.
@@ -53,12 +54,12 @@ class PalinurusError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def fields(self) -> dict[str, Any]:
-        """What `from_fields` needs to make the same error in another process."""
+        """The fields from which `error_from_fields` rebuilds this error in another process."""
         return {"message": self.message, "hint": self.hint}
 
 
 class ConfigError(PalinurusError):
-    """The config cannot be used as it is."""
+    """The config is invalid."""
 
     exit_code = 2
 
@@ -84,11 +85,11 @@ class StorageReadOnly(StorageError):
 
 
 class StorageDamaged(StorageError):
-    """A database file is not what it should be."""
+    """A database file is damaged."""
 
 
 class HomeTaken(StorageError):
-    """Another process writes this home now: this one must not."""
+    """Another process now writes to this home, so this process must stop writing."""
 
 
 class HomeHeld(PalinurusError):
@@ -100,29 +101,37 @@ class HolderRefused(HomeHeld):
 
 
 class HolderLost(HomeHeld):
-    """The holder went away in mid-operation; asking again may work."""
+    """The holder ended during the operation; a retry may work."""
 
 
 class UnknownOperation(PalinurusError):
-    """Nobody answers to that operation's name."""
+    """There is no operation of that name."""
 
 
 class BadRequest(PalinurusError):
-    """The caller's arguments make no sense."""
+    """The caller's arguments are invalid."""
 
     exit_code = 2
 
 
 class Stale(BadRequest):
-    """What the caller goes by has changed since it looked."""
+    """The state that the caller relies on has changed since it was read."""
 
 
 class NotConfirmed(BadRequest):
-    """It can be done, and needs a second yes: whoever asks says `confirmed`."""
+    """The operation is possible but needs confirmation: the caller repeats it with `confirmed`."""
+
+
+class MissingScope(PalinurusError):
+    """The caller's credential lacks the scope for this."""
+
+    def __init__(self, message: str, *, hint: str = "", scope: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.scope = scope
 
 
 class NotOffered(PalinurusError):
-    """This release cannot do that yet."""
+    """This release does not support that."""
 
 
 class NotFound(PalinurusError):
@@ -130,49 +139,49 @@ class NotFound(PalinurusError):
 
 
 class QueueFull(PalinurusError):
-    """The lane already holds as many messages as it may."""
+    """The queue of the lane is full."""
 
 
 class WaitTimeout(PalinurusError):
-    """The wait ended before the work did; the work goes on."""
+    """The wait timed out; the work continues."""
 
     exit_code = 3
 
 
 class SandboxError(PalinurusError):
-    """A command cannot be run with the walls that were asked for."""
+    """A command cannot run in the requested sandbox."""
 
 
 class WebError(PalinurusError):
-    """A page or a search could not be had."""
+    """A page could not be fetched or a search failed."""
 
 
 class AddressRefused(WebError):
-    """An address that the web tools may not reach."""
+    """The web tools may not reach this address."""
 
 
 class EmbedderError(PalinurusError):
-    """Texts could not be turned into vectors: the answer is by words alone, and says so."""
+    """Texts could not be embedded: search then uses keywords only and reports it."""
 
 
-class CarryError(PalinurusError):
-    """A parcel was not carried to its recipient, for certain."""
+class JobError(PalinurusError):
+    """A job certainly did not happen."""
 
 
-class CarryFailed(CarryError):
-    """Not this time; another time it may be. `retry_after` is in seconds, where the network has named a time."""
+class JobFailed(JobError):
+    """The job did not happen and may be retried, after `retry_after` seconds if known."""
 
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after = retry_after
 
 
-class CarryRefused(CarryError):
-    """Not like this, however often it is tried."""
+class JobRefused(JobError):
+    """The job did not happen, and a retry cannot help."""
 
 
 class Failure(StrEnum):
-    """Why a model did not answer. Failover decides on this and on nothing else."""
+    """Why a model call failed. Failover decides by this value only."""
 
     AUTH = "auth"
     RATE_LIMIT = "rate_limit"
@@ -188,7 +197,7 @@ class Failure(StrEnum):
 
 
 class ProviderError(PalinurusError):
-    """The model did not answer."""
+    """The model call failed."""
 
     def __init__(
         self,
@@ -209,7 +218,7 @@ class ProviderError(PalinurusError):
 
 
 def error_from_fields(name: str, fields: dict[str, Any]) -> PalinurusError:
-    """The error that another process raised. An unknown class arrives as the root of the tree."""
+    """Rebuilds an error that another process raised. An unknown class becomes a PalinurusError."""
     known = {cls.__name__: cls for cls in _tree(PalinurusError)}
     if name == "ProviderError":
         return ProviderError(**{**fields, "kind": Failure(fields["kind"])})

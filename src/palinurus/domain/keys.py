@@ -20,8 +20,9 @@ from palinurus.domain.errors import BadRequest
 
 AGENT_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 DEFAULT_AGENT = "main"
+_CONTROL = re.compile(r"[\x00-\x1f]")
 PEER_KINDS = ("direct", "group", "channel")
-# Words for places where several people listen, in keys whose form nobody here knows (`matrix:room:!x`).
+# Parts that mean a shared place in keys of an unknown form (`matrix:room:!x`).
 SHARED = frozenset(
     {"group", "groups", "supergroup", "channel", "channels", "room", "rooms", "space", "thread", "topic", "guild"}
 )
@@ -29,7 +30,7 @@ RUN_KINDS = ("subagent", "cron", "hook", "boot", "explicit", "acp", "dashboard")
 
 
 class SessionKey(Struct, frozen=True):
-    """Where a conversation takes place: which agent, and with whom or for what."""
+    """Identifies a session: which agent, and with whom or for what."""
 
     agent: str
     kind: str = "main"  # main | direct | group | channel | subagent | cron | hook | boot | explicit | ... | named
@@ -58,20 +59,20 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def is_private(self) -> bool:
-        """Whether only the owner listens: private memory is read in such sessions and in no other."""
+        """Whether only the owner reads the session. Private memory is read only in private sessions."""
         if self.kind == "named" and self._may_be_shared:
             return False
         return self.kind in ("main", "direct", "named", "explicit", "dashboard") and not self.thread
 
     @property
     def _may_be_shared(self) -> bool:
-        """Whether a name is rather a key of an unknown form: what cannot be told is taken for the worse."""
+        """Whether a name may be a key of an unknown form; in doubt it counts as shared."""
         parts = self.peer.split(":")
         return len(parts) > 2 or (len(parts) == 2 and not SHARED.isdisjoint(parts))
 
     @property
     def chat_type(self) -> str:
-        """direct | group | channel | thread: what reset policies and memory scopes go by."""
+        """direct | group | channel | thread; used by reset policies and memory scopes."""
         if self.thread:
             return "thread"
         if self.kind == "named" and self._may_be_shared:
@@ -84,9 +85,9 @@ class SessionKey(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> SessionKey:
-        """Read a key, old forms included. Raises BadRequest for what can be no key."""
+        """Parses a key, including old forms. Raises BadRequest if it is not a session key."""
         cleaned = text.strip().lower()
-        if not cleaned or len(cleaned) > 512 or any(ord(char) < 32 for char in cleaned):
+        if not cleaned or len(cleaned) > 512 or _CONTROL.search(cleaned):
             raise BadRequest(f"not a session key: {text[:80]!r}", hint="for example agent:main:main")
         parts = cleaned.split(":")
         if parts[0] == "agent" and len(parts) >= 2:
@@ -99,8 +100,9 @@ class SessionKey(Struct, frozen=True):
 
     @classmethod
     def recipient(cls, text: str, agent: str) -> SessionKey:
-        """Whom a message goes to: a whole key, or in short, for this agent, `main`, `telegram:42`, `telegram:group:7`
-        or the name of a session. Raises BadRequest for what can be none."""
+        """The session that a message goes to: a whole key, or for this agent `main`, `telegram:42`, `telegram:group:7`
+        or the name of a session. Raises BadRequest if it is none of these.
+        """
         named = text.strip()
         if not named or not named.isprintable():
             raise BadRequest(f"not a recipient: {text[:80]!r}", hint="for example telegram:42")

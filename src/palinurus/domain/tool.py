@@ -1,27 +1,38 @@
-"""A tool as everyone sees it: a name, a schema for the model, something that runs, and what may narrow it."""
+"""A tool as everyone sees it: a name, a schema for the model, something that runs, and what may narrow it.
+
+A tool is an async function: its first parameter is the ToolRun, the others are its arguments. What the model is told
+comes from the signature, and so does the check of what the model sends:
+
+    @tool("read", "Read a text file.")
+    async def read(run: ToolRun, path: Annotated[str, "relative to the workspace"], offset: int = 1) -> ToolOutput: ...
+
+Many arguments may be one record instead: a single further parameter whose type is a Struct that forbids unknown fields.
+A mistake of the model comes back to it as a result that says what to mend.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from palinurus.domain.events import RunEvent
+from palinurus.domain.events import Plan, RunEvent
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Image, Message, Origin, Text
-from palinurus.domain.plan import Plan
-from palinurus.domain.provenance import NO_TRUST, OutsideText, Trust
+from palinurus.domain.messages import NO_TRUST, Image, Message, Origin, OutsideText, Text, Trust
 
 MALFORMED = "_malformed"
-"""The only key of a call's arguments when the wire carried something that is no JSON; its value is what it carried."""
+"""The only key of a call's arguments when the provider sent invalid JSON; its value is the raw text."""
 
 MAX_CHARACTERS = 16_000  # of a result, for a model with a small window
 
 
 class ToolSpec(Struct, frozen=True):
-    """What a model is told about a tool."""
+    """The description of a tool that a model receives."""
 
     name: str
     description: str
@@ -29,53 +40,53 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Restriction(Struct, frozen=True):
-    """What narrows the tools of a run: a rule, a skill's declared needs. It only ever takes away.
+    """Narrows the tools of a run: from a rule or a skill's declared needs. It never adds permissions.
 
     Names may be patterns with `*` and groups (`group:fs`), as in the config.
     """
 
-    source: str  # who says so, such as "skill:pdf"
+    source: str  # who set it, such as "skill:pdf"
     reason: str
-    only: tuple[str, ...] | None = None  # nothing but these tools
+    only: tuple[str, ...] | None = None  # only these tools
     deny: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()  # a person approves each call of these
+    ask: tuple[str, ...] = ()  # each call of these needs approval
     sandboxed: bool = False  # exec stays inside the sandbox
-    hosts: tuple[str, ...] | None = None  # addresses go to these only; `*.example.org` is a host and all below it
-    paths: tuple[str, ...] | None = None  # file tools touch these only, and what lies below: see narrowing.py
+    hosts: tuple[str, ...] | None = None  # only these hosts; `*.example.org` is a host and its subdomains
+    paths: tuple[str, ...] | None = None  # file tools use only these paths and what is below them: see restrictions.py
 
 
 def nobody(_: RunEvent) -> None:
-    """Hears events where no door listens."""
+    """Ignores the event."""
 
 
 class ToolRun(Struct, frozen=True):
-    """On whose behalf a tool runs."""
+    """The context in which a tool runs."""
 
     key: SessionKey
     run_id: str
-    private: bool  # whether private memory may be touched: promise 17
-    owner: bool = True  # whether the owner asked for the turn
+    private: bool  # whether private memory may be read: promise 17
+    owner: bool = True  # whether the owner started the run
     channel: str = "cli"
     sender: str = "owner"
     provider: str = ""
     model: str = ""
     origin: Origin = Origin.OWNER  # the least trusted text that the model reads
-    outside: tuple[OutsideText, ...] = ()  # the texts from outside that it reads, as far as they are known
+    outside: tuple[OutsideText, ...] = ()  # the known outside texts that it reads
     trust: Trust = NO_TRUST
-    head: str = ""  # what the model reads before all messages: the house's words and the owner's files
-    request: tuple[Message, ...] = ()  # the messages that it reads, oldest first
-    conversation: str = ""  # another one after a reset
+    head: str = ""  # the system prompt: ours and the owner's files
+    request: tuple[Message, ...] = ()  # the messages of the request, oldest first
+    conversation: str = ""  # changes after a reset
     restrictions: tuple[Restriction, ...] = ()
-    skills: tuple[str, ...] = ()  # names of those that this turn has taken up
-    attended: bool = True  # whether somebody may be there to be asked
-    elevated: str = ""  # what `/elevated` says in this session: off, on, ask, full; empty: as the config
+    skills: tuple[str, ...] = ()  # names of skills that this turn has loaded
+    attended: bool = True  # whether a person may be present to answer
+    elevated: str = ""  # value of `/elevated` in this session: off, on, ask, full; empty: as in the config
     max_characters: int = MAX_CHARACTERS
     emit: Callable[[RunEvent], None] = nobody
-    """Told of what happens while the tool runs. Neither blocks nor raises."""
+    """Receives events while the tool runs. Neither blocks nor raises."""
 
     @property
     def untrusted(self) -> bool:
-        """Whether the model reads a text from outside that nobody has declared trusted."""
+        """Whether the model reads outside text that is not declared trusted."""
         return self.origin == Origin.OUTSIDE and (not self.outside or bool(self.suspects))
 
     @property
@@ -83,27 +94,27 @@ class ToolRun(Struct, frozen=True):
         return tuple(text for text in self.outside if not self.trust.covers(text))
 
     def having_read(self, texts: tuple[OutsideText, ...]) -> ToolRun:
-        """The run after its model has read these. Trust only ever gets less within a turn (promise 18)."""
+        """The run after its model has read these. Within a turn, trust only decreases (promise 18)."""
         if not texts:
             return self
         return replace(self, origin=Origin.OUTSIDE, outside=tuple(dict.fromkeys((*self.outside, *texts))))
 
 
 class ToolOutput(Struct, frozen=True):
-    """What a tool hands back to the model. An error is a result that says what to fix."""
+    """The result of a tool for the model. An error is a result that says what to fix."""
 
     content: str | tuple[Text | Image, ...]
     is_error: bool = False
     origin: Origin = Origin.OWNER
     details: dict[str, Any] | None = None
-    sources: tuple[str, ...] = ()  # where text from outside came from: see provenance.py
+    sources: tuple[str, ...] = ()  # sources of outside text: see OutsideText
 
 
-class Prepared(Struct, frozen=True):
-    """A call that was looked at and not yet done: `run` does what `plan` says, and nothing else.
+class PreparedCall(Struct, frozen=True):
+    """A call that was prepared and not yet run: `run` does exactly what `plan` says.
 
-    The gate asks a person when `ask` says why, or, in a turn that has read text from outside, when `when_untrusted`
-    does. A call that may not be done at all has a `refusal`, and nobody is asked.
+    The gate requests approval if `ask` gives a reason, or, in a turn that has read outside text, if `when_untrusted`
+    does. A forbidden call has a `refusal` and gets no approval request.
     """
 
     plan: Plan
@@ -111,24 +122,172 @@ class Prepared(Struct, frozen=True):
     refusal: str = ""
     ask: str = ""
     when_untrusted: str = ""
-    unanswered: bool = False  # whether it is done all the same when nobody answers
+    unanswered: bool = False  # whether it runs even if the approval is not answered
     granted: tuple[str, ...] = ()  # ids of the grants that cover it
-    lasting: bool = False  # whether a yes to this very plan holds for the rest of the conversation
+    lasting: bool = False  # whether approval of this exact plan holds for the rest of the session
     release: Callable[[], None] = lambda: None
-    """Gives back what it holds on to until it was run, or will not be. Whoever had it prepared calls this."""
+    """Frees what it holds until it was run or discarded. The caller that prepared it must call this."""
 
 
 class Tool(Struct, frozen=True):
     """A tool that can be run.
 
-    `run` gets the arguments as the model sent them. It returns a ToolOutput for everything the model can mend,
-    and raises a PalinurusError for what it cannot; it must stop promptly when cancelled.
+    `run` gets the arguments as the model sent them. It returns a ToolOutput for every error the model can fix and
+    raises a PalinurusError for others; it must stop promptly when cancelled.
     """
 
     spec: ToolSpec
     run: Callable[[ToolRun, Mapping[str, Any]], Awaitable[ToolOutput]]
-    prepare: Callable[[ToolRun, Mapping[str, Any]], Awaitable[Prepared | ToolOutput]] | None = None
-    """For tools whose calls must be judged one by one. Has no effect of its own; returns and raises as `run` does."""
-    outside: bool = False  # its results come from outside: the gate marks them so
+    prepare: Callable[[ToolRun, Mapping[str, Any]], Awaitable[PreparedCall | ToolOutput]] | None = None
+    """For tools whose calls are judged one by one. Has no side effects; returns and raises as `run` does."""
+    outside: bool = False  # its results come from outside: the gate marks them
     owner_only: bool = False
-    when_untrusted: str = ""  # why a person approves its calls in a turn that has read text from outside
+    when_untrusted: str = ""  # why its calls need approval in a turn that has read outside text
+
+
+ToolFunction = Callable[..., Awaitable[ToolOutput]]
+PreparingFunction = Callable[..., Awaitable[PreparedCall | ToolOutput]]
+T = TypeVar("T")
+
+
+def tool(name: str, description: str) -> Callable[[ToolFunction], Tool]:
+    """Decorator: makes a tool of a function. Works for closures; the types in the signature must be global names."""
+
+    def make(function: ToolFunction) -> Tool:
+        spec, run = _checked(name, description, function)
+        return Tool(spec, run)
+
+    return make
+
+
+def prepared_tool(name: str, description: str) -> Callable[[PreparingFunction], Tool]:
+    """The same for a function that prepares a call.
+
+    Without a gate, the tool runs only calls that need no approval.
+    """
+
+    def make(function: PreparingFunction) -> Tool:
+        spec, prepare = _checked(name, description, function)
+
+        async def run(run: ToolRun, sent: Mapping[str, Any]) -> ToolOutput:
+            prepared = await prepare(run, sent)
+            if isinstance(prepared, ToolOutput):
+                return prepared
+            try:
+                if reason := prepared.refusal or prepared.ask or (run.untrusted and prepared.when_untrusted):
+                    return failed(reason)
+                return await prepared.run()
+            finally:
+                prepared.release()
+
+        return Tool(spec, run, prepare)
+
+    return make
+
+
+def _checked(
+    name: str, description: str, function: Callable[..., Awaitable[T]]
+) -> tuple[ToolSpec, Callable[[ToolRun, Mapping[str, Any]], Awaitable[T | ToolOutput]]]:
+    """The ToolSpec of a function, and the function wrapped in a check of its arguments."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    only = hints[parameters[0].name] if len(parameters) == 1 else None
+    record = only if isinstance(only, type) and issubclass(only, Struct) else None
+    arguments = record or _arguments_type(name, parameters, hints)
+    spec = ToolSpec(name, description, _schema(arguments))
+
+    async def call(run: ToolRun, sent: Mapping[str, Any]) -> T | ToolOutput:
+        checked = _check(spec, arguments, sent)
+        if isinstance(checked, ToolOutput):
+            return checked
+        if record:
+            return await function(run, checked)
+        return await function(run, **{field: getattr(checked, field) for field in arguments.__struct_fields__})
+
+    return spec, call
+
+
+def failed(text: str) -> ToolOutput:
+    return ToolOutput(text, is_error=True)
+
+
+def _arguments_type(name: str, parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any]) -> type[Struct]:
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for parameter in parameters:
+        kind = _described(hints[parameter.name])
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, kind))
+        else:
+            fields.append((parameter.name, kind, parameter.default))
+    return msgspec.defstruct(name, fields, rename=_argument_name, kw_only=True, frozen=True, forbid_unknown_fields=True)
+
+
+def _argument_name(name: str) -> str:
+    """The argument name without a trailing underscore: `from_` is sent as `from`."""
+    return name.rstrip("_")
+
+
+def _described(hint: Any) -> Any:
+    """The type with a plain string annotation turned into its description."""
+    if typing.get_origin(hint) is not Annotated:
+        return hint
+    kind, *notes = typing.get_args(hint)
+    for note in notes:
+        kind = Annotated[kind, Meta(description=note) if isinstance(note, str) else note]
+    return kind
+
+
+def _schema(arguments: type[Struct]) -> dict[str, Any]:
+    """The JSON Schema in one piece, without titles and redundant defaults, because it is sent with every request."""
+    (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="{name}")
+    flat = _inline(schema, definitions)
+    flat.setdefault("required", [])
+    # Through JSON and back, so that it equals a schema read from a stored epoch: tuples become lists.
+    as_stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(flat))
+    return as_stored
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_inline(each, definitions) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _inline(definitions[node["$ref"]], definitions)
+    # `title` is dropped where it names a type; under `properties` it may be an argument.
+    return {
+        key: {name: _inline(each, definitions) for name, each in value.items()}
+        if key == "properties"
+        else _inline(value, definitions)
+        for key, value in node.items()
+        if key != "title" and not (key == "default" and not value) and not (key == "minimum" and value == 0)
+    }
+
+
+def _check(spec: ToolSpec, arguments: type[Struct], sent: Mapping[str, Any]) -> Struct | ToolOutput:
+    if MALFORMED in sent:
+        raw = str(sent[MALFORMED])
+        return failed(f"the arguments of {spec.name} were not JSON: {raw[:200]!r}. {_usage(spec)}")
+    known, required = spec.parameters["properties"], spec.parameters["required"]
+    # Models send null for omitted arguments.
+    given = {name: value for name, value in sent.items() if value is not None or name in required}
+    if unknown := [name for name in given if name not in known]:
+        return failed(f"{spec.name} has no argument {unknown[0][:80]!r}. {_usage(spec)}")
+    if lacking := [name for name in required if name not in given]:
+        return failed(f"{spec.name} needs the argument {lacking[0]!r}. {_usage(spec)}")
+    try:
+        return msgspec.convert(given, arguments, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        return failed(
+            f"{spec.name}: the argument {where.rstrip('`')!r} is wrong: {what[:1].lower()}{what[1:]}. {_usage(spec)}"
+        )
+
+
+def _usage(spec: ToolSpec) -> str:
+    required = spec.parameters["required"]
+    parts = [
+        f"{name} ({about.get('type', 'see schema')}{', required' if name in required else ''})"
+        for name, about in spec.parameters["properties"].items()
+    ]
+    return f"Send one JSON object with: {', '.join(parts)}." if parts else "It takes no arguments: send {}."

@@ -1,1 +1,1 @@
-"""The gateway: one process, every door. HTTP and WebSocket on one port, over the operations that exist."""
+"""The gateway: HTTP and WebSocket on one port, over the operations."""

@@ -1,1 +1,1 @@
-"""What was done, what it cost, and later what was forbidden: books that are only ever added to."""
+"""Append-only records: the audit log, traces of runs, and usage with cost."""

@@ -1,25 +1,32 @@
-"""What was done: every call of a tool, every decision about one and every result, in a chain that shows tampering.
+"""The audit log: every tool call, every decision about one and every result, in a hash chain that shows tampering.
 
-The chain covers digests only. Arguments and results stand in details beside it, each digest salted with a salt that is
-kept and erased together with them: what is erased leaves the chain whole and can no longer be guessed. How the chain
-is made and checked stands in chain.py.
+The chain covers digests only. Arguments and results are stored separately as details; each digest is salted with a salt
+that is stored and erased together with them: erased details leave the chain intact and can no longer be guessed.
+
+A row's hash covers its fields and the hash of the row before it, so a row that is changed, removed, added or moved
+breaks the chain at a known row. The chain has no key: a process that may write to the file can recompute all of it, and
+can cut off its end. A hash that is stored elsewhere detects both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from palinurus.domain.plan import Plan
+from palinurus.domain.events import Plan
+from palinurus.domain.messages import encodable
 
 Kind = Literal["call", "decision", "result", "erase"]
-"""erase: a person had the details of earlier rows removed. The log writes it by itself."""
+"""erase: a person removed the details of earlier rows. The log writes it by itself."""
 
 
 class AuditEvent(Struct, frozen=True, rename="camel"):
-    """One thing to be kept. `details` are JSON values, without secrets already."""
+    """One event to record. `details` are JSON values, already without secrets."""
 
     kind: Kind
     at: int  # milliseconds
@@ -27,12 +34,12 @@ class AuditEvent(Struct, frozen=True, rename="camel"):
     session_key: str
     tool: str
     call_id: str
-    outcome: str  # call: started; decision: allowed, denied, ... and by which layer or whom; result: ok, error
+    outcome: str  # call: started; decision: allowed, denied, ... and by which layer or person; result: ok, error
     details: dict[str, Any]
 
 
 class AuditRow(Struct, frozen=True, rename="camel"):
-    """A link of the chain. `details` is None when they were erased."""
+    """A row of the chain. `details` is None if they were erased."""
 
     seq: int
     at: int
@@ -44,56 +51,259 @@ class AuditRow(Struct, frozen=True, rename="camel"):
     outcome: str
     digest: str  # of salt and details
     previous: str
-    hash: str  # of everything above, the previous link's hash included
+    hash: str  # of all fields above and the previous row's hash
     details: dict[str, Any] | None = None
 
 
 class AuditReport(Struct, frozen=True, rename="camel"):
-    """Whether the chain is whole. `head` is the last hash: who keeps it elsewhere can tell when the end is cut off."""
+    """Whether the chain is intact. `head` is the last hash: stored elsewhere, it shows whether the end was cut off."""
 
     ok: bool
     rows: int
     erased: int
     head: str
-    trouble: str = ""  # the first broken link, and what is wrong with it
-    broken: int = 0  # its seq; 0 when no single link is to blame
+    trouble: str = ""  # the first broken row, and what is wrong with it
+    broken: int = 0  # its seq; 0 if no single row is wrong
 
 
 class PastCommand(Struct, frozen=True, rename="camel"):
-    """A command that was asked for before, as grants are tried on it."""
+    """A command of an earlier call, for testing grants against it."""
 
     at: int
     session_key: str
     plan: Plan
     outcome: str
-    granted: tuple[str, ...] = ()  # ids of what let it through unasked: grants, and lines of the config
+    granted: tuple[str, ...] = ()  # ids of what allowed it without approval: grants, and lines of the config
 
 
-class AuditLog(Protocol):
-    """Append-only. Events are kept in the order in which they were handed in."""
+NewSalt = Callable[[], str]
+"""Returns 16 fresh random bytes as hex digits."""
 
-    async def record(self, event: AuditEvent) -> None:
-        """Keep it. When this returns it is on the disk. Raises StorageError."""
+BEGINNING = "0" * 64  # the previous hash of the first row
+FORM = b"palinurus-audit-1"
+MAX_DETAILS = 64 * 1024  # bytes of JSON; callers clip before, this is the hard limit
+MAX_VALUE = 4 * 1024  # characters left of a value if the whole is too large
+MAX_FIELD = 1000  # characters: a model may call a tool by any name
+ERASED_AT_ONCE = 2000  # rows that one row of kind `erase` names: the list must fit into its details
 
-    def note(self, event: AuditEvent) -> None:
-        """Keep it with the next write to the store. A failure is raised by the next `record` or `settled`."""
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-    async def settled(self) -> None:
-        """When this returns, everything that was noted is on the disk. Raises StorageError."""
 
-    async def rows(
-        self, *, limit: int = 50, session: str = "", run: str = "", tool: str = "", before: int = 0
-    ) -> list[AuditRow]:
-        """The newest that fit, newest first. `run` may be the beginning of an id; `before` is a seq to page by."""
+class Link(NamedTuple):
+    """A row as stored. Bytes, so that a damaged row can still be read."""
 
-    async def commands(self, *, agent: str = "", limit: int = 10_000) -> list[PastCommand]:
-        """Commands that were asked for, whether they ran or not, newest first.
+    seq: int
+    at: bytes
+    kind: bytes
+    run_id: bytes
+    session_key: bytes
+    tool: bytes
+    call_id: bytes
+    outcome: bytes
+    digest: bytes
+    previous: bytes
+    hash: bytes
+    salt: bytes | None  # None: erased, together with the details
+    details: bytes | None
 
-        Those whose plan was erased or cannot be read are left out.
-        """
 
-    async def verify(self, *, expect: str = "") -> AuditReport:
-        """Recompute the chain. With `expect` that hash must be in it, or its end was cut off."""
+def random_salt() -> str:
+    return secrets.token_hex(16)
 
-    async def erase(self, seqs: Sequence[int]) -> int:
-        """Remove the details of these rows; how many had some. A row of kind `erase` says which, and keeps its own."""
+
+def loose(event: AuditEvent, salt: str) -> Link:
+    """The event as stored, not yet part of a chain."""
+    details = encode_details(event.details)
+    digest = digest_of(salt.encode(), details)
+    return Link(
+        seq=0,
+        at=b"%d" % event.at,
+        kind=event.kind.encode(),
+        run_id=_field(event.run_id),
+        session_key=_field(event.session_key),
+        tool=_field(event.tool),
+        call_id=_field(event.call_id),
+        outcome=_field(event.outcome),
+        digest=digest,
+        previous=b"",
+        hash=b"",
+        salt=salt.encode(),
+        details=details,
+    )
+
+
+def linked(link: Link, seq: int, previous: bytes) -> Link:
+    """The row with number `seq`, after the row with the hash `previous`."""
+    placed = link._replace(seq=seq, previous=previous)
+    return placed._replace(hash=seal(placed))
+
+
+def seal(link: Link) -> bytes:
+    """The hash of a row. Every field is prefixed with its length, so that nothing can move from one to the next."""
+    fields = (FORM, b"%d" % link.seq, *link[1:10])
+    return hashlib.sha256(b"".join(b"%d:%b" % (len(field), field) for field in fields)).hexdigest().encode()
+
+
+def digest_of(salt: bytes, details: bytes) -> bytes:
+    """The digest of salt and details. Neither holds a line break, so they can be split in one way only."""
+    return hashlib.sha256(salt + b"\n" + details).hexdigest().encode()
+
+
+def encode_details(details: Mapping[str, Any]) -> bytes:
+    """Details as JSON that any store can hold, with large values cut."""
+    text = _json(details)
+    if len(text) > MAX_DETAILS:
+        size = len(text)
+        text = _json({key: _shortened(value) for key, value in details.items()} | {"clipped": size})
+        if len(text) > MAX_DETAILS:
+            text = _json({"clipped": size, "start": _readable(text[:MAX_VALUE])})
+    return text
+
+
+class ChainCheck:
+    """Checks the chain from its first row and stops at the first wrong one."""
+
+    def __init__(self, expect: str = "") -> None:
+        self.reached = 0  # the last valid row
+        self._head = BEGINNING.encode()
+        self._expect = expect.strip().lower().encode()
+        self._met = self._expect in (b"", self._head)
+        self._gone: set[int] = set()  # rows without details that no erasure has named so far
+        self._erased = 0
+        self._trouble = ""
+        self._broken = 0
+
+    def along(self, links: Iterable[Link]) -> bool:
+        """Checks one row. Returns whether to continue."""
+        for link in links:
+            if wrong := self._wrong_with(link):
+                self._broken, self._trouble = wrong
+                return False
+            self._pass(link)
+        return True
+
+    def end(self, stray: int | None = None) -> AuditReport:
+        """Finishes the check. `stray` is the seq of details that belong to no row."""
+        if not self._trouble:
+            self._broken, self._trouble = self._wrong_at_the_end(stray)
+        ok = not self._trouble
+        return AuditReport(ok, self.reached, self._erased, self._head.decode(), self._trouble, self._broken)
+
+    def _wrong_with(self, link: Link) -> tuple[int, str] | None:
+        seq, due = link.seq, self.reached + 1
+        if seq > due:
+            return due, f"row {due} is missing"
+        if seq < due:
+            return seq, f"row {seq} does not belong here"
+        if link.previous != self._head:
+            return seq, f"row {seq} does not follow the row before it"
+        if link.hash != seal(link):
+            return seq, f"row {seq} was changed"
+        if link.details is not None and digest_of(link.salt or b"", link.details) != link.digest:
+            return seq, f"the details of row {seq} were changed"
+        return None
+
+    def _pass(self, link: Link) -> None:
+        self.reached, self._head = link.seq, link.hash
+        self._met = self._met or link.hash == self._expect
+        if link.details is None:
+            self._gone.add(link.seq)
+        elif link.kind == b"erase":
+            named = self._gone.intersection(erased_by(link.details))
+            self._gone -= named
+            self._erased += len(named)
+
+    def _wrong_at_the_end(self, stray: int | None) -> tuple[int, str]:
+        if self._gone:
+            seq = min(self._gone)
+            return seq, f"the details of row {seq} are gone, and no erasure names it"
+        if stray is not None:
+            return stray, f"there are details of row {stray}, and no such row"
+        if not self._met:
+            return 0, f"the chain does not hold {self._expect.decode()}: its end was cut off, or it was rewritten"
+        return 0, ""
+
+
+def row_of(link: Link) -> AuditRow:
+    """A row for display. Damaged fields are shown as far as possible; ChainCheck judges them."""
+    kind, run_id, session_key, tool, call_id, outcome, digest, previous, sealed = map(_readable, link[2:11])
+    details = None if link.details is None else _details(link.details)
+    return AuditRow(
+        link.seq, int(link.at), kind, run_id, session_key, tool, call_id, outcome, digest, previous, sealed, details
+    )
+
+
+def past_commands(links: Iterable[Link], limit: int) -> list[PastCommand]:
+    """Commands from calls and decisions, newest first, each once with its last outcome."""
+    seen: set[tuple[bytes, bytes]] = set()
+    found: list[PastCommand] = []
+    for link in links:
+        call = (link.run_id, link.call_id)
+        told = None if call in seen else _planned(link.details or b"")
+        if told is None:
+            continue
+        seen.add(call)
+        key, outcome = _readable(link.session_key), _readable(link.outcome)
+        found.append(PastCommand(int(link.at), key, told.plan, outcome, told.grants))
+        if len(found) == limit:
+            break
+    return found
+
+
+def erasures(seqs: list[int], at: int) -> list[AuditEvent]:
+    """The events that record which details are erased."""
+    pieces = [seqs[start : start + ERASED_AT_ONCE] for start in range(0, len(seqs), ERASED_AT_ONCE)]
+    return [AuditEvent("erase", at, "", "", "", "", f"{len(piece)} erased", {"seqs": piece}) for piece in pieces]
+
+
+class _Erasure(Struct):
+    seqs: list[int]
+
+
+class _PlannedCall(Struct):
+    plan: Plan
+    grants: tuple[str, ...] = ()
+
+
+def erased_by(details: bytes) -> list[int]:
+    """The rows that a row of kind `erase` names."""
+    try:
+        return msgspec.json.decode(details, type=_Erasure).seqs
+    except UNREADABLE:
+        return []
+
+
+def _planned(details: bytes) -> _PlannedCall | None:
+    try:
+        return msgspec.json.decode(details, type=_PlannedCall)
+    except UNREADABLE:
+        return None
+
+
+def _details(text: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except UNREADABLE:
+        return {"unreadable": _readable(text[:MAX_VALUE])}
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:  # a lone surrogate cannot be encoded
+        return msgspec.json.encode(encodable(value), enc_hook=str)
+    except RecursionError:
+        return b'{"clipped":"nested too deeply"}'
+
+
+def _shortened(value: Any) -> Any:
+    text = _json(value)
+    return value if len(text) <= MAX_VALUE else _readable(text[:MAX_VALUE]) + "…"
+
+
+def _field(text: str) -> bytes:
+    return (text if len(text) <= MAX_FIELD else text[:MAX_FIELD] + "…").encode("utf-8", "replace")
+
+
+def _readable(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

@@ -1,16 +1,20 @@
-"""What a run did and when: it waited, asked models, used tools, was asked about, and ended. Pure.
+"""Traces: what a run did and when, with its waits, model calls, tool calls and approvals.
 
-A trace is made of the run's own events and holds no words of anybody: what was said stands in the transcript, what was
-done in the audit log. All times in it are milliseconds since the message was accepted. It is kept by the way, when the
-run is over; a crash loses the trace and nothing else.
+A trace is made from the run's events and holds no message text: that is in the transcript, and what tools did is in the
+audit log. All times are milliseconds since the message was accepted. It is stored after the run ends; a crash loses
+only the trace.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import asyncio
+import logging
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct, structs
 
+from palinurus.domain.errors import StorageError
 from palinurus.domain.events import (
     ApprovalAsked,
     ApprovalSettled,
@@ -24,7 +28,12 @@ from palinurus.domain.events import (
     ToolStarted,
 )
 from palinurus.domain.messages import Usage
+from palinurus.storage.database import Database
+from palinurus.storage.transaction import Transaction, declare_queries
 
+log = logging.getLogger(__name__)
+declare_queries("traces", __file__)
+KEPT = 5_000  # about a kilobyte each, 60 at most
 Status = Literal["waiting", "running", "ok", "error", "aborted"]
 STATUSES: tuple[Status, ...] = ("waiting", "running", "ok", "error", "aborted")
 MOST_STEPS = 200
@@ -34,12 +43,12 @@ LONGEST_NAME = 80
 
 
 class ModelStep(Struct, frozen=True, tag_field="kind", tag="model", rename="camel", omit_defaults=True):
-    """One call of a model, its retries included."""
+    """One model call, including its retries."""
 
     at: int
     provider: str
     model: str
-    ms: int | None = None  # None: it goes on
+    ms: int | None = None  # None: still running
     first_token: int | None = None  # after the call
     usage: Usage = Usage()
     stop_reason: str = ""
@@ -48,15 +57,15 @@ class ModelStep(Struct, frozen=True, tag_field="kind", tag="model", rename="came
 
 
 class ToolStep(Struct, frozen=True, tag_field="kind", tag="tool", rename="camel", omit_defaults=True):
-    """One call of a tool, the wait for a person included."""
+    """One tool call, including the wait for approval."""
 
     at: int
     name: str
     ms: int | None = None
-    where: str = ""  # domain/plan.py: Where
+    where: str = ""  # domain/events.py: Where
     is_error: bool = False
-    approval: str = ""  # how the last question came out; "waiting" while it is open
-    approval_ms: int = 0  # spent on waiting for people
+    approval: str = ""  # outcome of the last approval; "waiting" while it is open
+    approval_ms: int = 0  # spent waiting for approvals
     notices: tuple[str, ...] = ()
 
 
@@ -64,7 +73,7 @@ Step = ModelStep | ToolStep
 
 
 class RunTrace(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One run. `started`: when its turn came, None before that; `ms`: all of it, up to now while it goes on."""
+    """One run. `started`: when its turn began, None before that; `ms`: total duration, up to now while it runs."""
 
     run_id: str
     session_key: str
@@ -77,13 +86,13 @@ class RunTrace(Struct, frozen=True, rename="camel", omit_defaults=True):
     usage: Usage = Usage()
     error: str = ""
     error_kind: str = ""
-    joined: str = ""  # the run whose turn answered this one too
+    joined: str = ""  # the run that also answered this message
     steps: tuple[Step, ...] = ()
     left_out: int = 0  # steps beyond MOST_STEPS
 
 
 class RunLine(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A trace in one line of a list."""
+    """A trace as one line of a list."""
 
     run_id: str
     session_key: str
@@ -102,25 +111,12 @@ class RunLine(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 def line_of(trace: RunTrace) -> RunLine:
     models = sum(isinstance(step, ModelStep) for step in trace.steps)
-    return RunLine(
-        trace.run_id,
-        trace.session_key,
-        trace.channel,
-        trace.accepted_at,
-        trace.status,
-        trace.started,
-        trace.ms,
-        trace.model,
-        trace.usage,
-        models,
-        len(trace.steps) - models,
-        trace.error,
-        trace.joined,
-    )
+    same = {field: getattr(trace, field) for field in RunLine.__struct_fields__ if field in RunTrace.__struct_fields__}
+    return RunLine(**same, model_calls=models, tool_calls=len(trace.steps) - models)
 
 
 class Collector:
-    """Follows one run. Calls of models and tools do not overlap within a run: at most one step is open."""
+    """Follows one run. Model and tool calls do not overlap within a run: at most one step is open."""
 
     def __init__(self, run_id: str, session_key: str, channel: str, accepted_at: int) -> None:
         self._trace = RunTrace(run_id, session_key, channel, accepted_at, "waiting")
@@ -131,7 +127,7 @@ class Collector:
         self._asked_at = 0
 
     def hear(self, event: RunEvent, now: int) -> None:
-        """What happened at this moment, in milliseconds since 1970. Never raises."""
+        """Records an event at a time in milliseconds since 1970. Never raises."""
         at = max(0, now - self._trace.accepted_at)
         match event:
             case Lifecycle(phase="start", detail=detail):
@@ -153,7 +149,7 @@ class Collector:
                 pass
 
     def trace(self, now: int, result: RunResult | None = None) -> RunTrace:
-        """All of it so far; with a result, as it is kept."""
+        """The trace so far; with a result, as it is stored."""
         steps = (*self._steps, *((self._open,) if self._open is not None else ()))
         ms = max(0, now - self._trace.accepted_at)
         trace = structs.replace(self._trace, ms=ms, steps=steps, left_out=self._left_out)
@@ -170,7 +166,7 @@ class Collector:
         )
 
     def _begin(self, step: Step) -> None:
-        self._end(self._open)  # one that never ended: it stays without an end
+        self._end(self._open)  # a step that never ended has no end time
         self._open = step
 
     def _end(self, step: Step | None) -> None:
@@ -186,22 +182,20 @@ class Collector:
         step = self._open
         if not isinstance(step, ModelStep):
             step = ModelStep(max(0, at - round(event.seconds * 1000)), "", "")
-        self._end(
-            ModelStep(
-                step.at,
-                _name(event.provider),
-                _name(event.model),
-                max(0, at - step.at),
-                None if event.first_token is None else max(0, round(event.first_token * 1000)),
-                event.usage,
-                event.stop_reason,
-                event.error,
-                step.notices,
-            )
+        ended = structs.replace(
+            step,
+            provider=_name(event.provider),
+            model=_name(event.model),
+            ms=max(0, at - step.at),
+            first_token=None if event.first_token is None else max(0, round(event.first_token * 1000)),
+            usage=event.usage,
+            stop_reason=event.stop_reason,
+            error=event.error,
         )
+        self._end(ended)
 
     def _finished(self, event: ToolFinished, at: int) -> None:
-        """A call that was skipped was never started."""
+        """Ends a tool step. A skipped call was never started."""
         step = self._open if isinstance(self._open, ToolStep) else ToolStep(at, _name(event.name))
         self._end(structs.replace(step, ms=max(0, at - step.at), where=event.where, is_error=event.is_error))
 
@@ -222,11 +216,75 @@ class Collector:
             self._open = structs.replace(self._open, notices=(*self._open.notices, _clip(text)))
 
 
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(RunTrace)
+
+
+class TraceStore:
+    """Stores the traces of the newest runs in the home's database; older ones are removed.
+
+    They are written with the next commit.
+    """
+
+    def __init__(self, database: Database, *, kept: int = KEPT) -> None:
+        self._database = database
+        self._kept = kept
+        self._noted: set[asyncio.Future[None]] = set()
+
+    def note(self, trace: RunTrace) -> None:
+        """Stores a trace, replacing an earlier one of the same run. Neither waits nor raises."""
+        try:
+            future = self._database.enqueue(lambda tx: self._keep(tx, trace))
+        except StorageError as error:
+            log.info("the trace of run %s was not stored: %s", trace.run_id, error)
+            return
+        self._noted.add(future)
+        future.add_done_callback(self._was_noted)
+
+    async def recent(self, *, limit: int, session: str = "", status: Status | None = None) -> list[RunTrace]:
+        """Newest first, by end time. Includes what was noted before."""
+        return await self._traces("traces.recent", limit=limit, session=session, status=status or "")
+
+    async def find(self, beginning: str) -> list[RunTrace]:
+        """At most two traces whose run id starts with `prefix`, in order."""
+        return await self._traces("traces.beginning", beginning=beginning)
+
+    def _keep(self, tx: Transaction, trace: RunTrace) -> None:
+        """Runs on the writer thread, encoding included, so that the turn does not wait."""
+        row = _encoder.encode(trace).decode()
+        tx.run("traces.keep", run_id=trace.run_id, session_key=trace.session_key, status=trace.status, row=row)
+        tx.run("traces.forget", kept=self._kept)
+
+    def _was_noted(self, future: asyncio.Future[None]) -> None:
+        self._noted.discard(future)
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            log.info("the trace of a run was not stored: %s", error)
+
+    async def _traces(self, query: str, **values: Any) -> list[RunTrace]:
+        if self._noted:
+            await self._database.flush()
+
+        def work(tx: Transaction) -> list[RunTrace]:
+            return [trace for (row,) in tx.each(query, **values) if (trace := _read(row))]
+
+        return await self._database.read(work)
+
+
+def _read(row: str) -> RunTrace | None:
+    """Decodes a trace; None if it cannot be read."""
+    try:
+        return _decoder.decode(row)
+    except msgspec.DecodeError as error:
+        log.info("a trace cannot be read: %s", error)
+        return None
+
+
 def _clip(text: str, longest: int = LONGEST) -> str:
     line = " ".join(text[: 4 * longest].split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _name(text: str) -> str:
-    """Names may be made up by a model."""
+    """Clips a name, because a model may invent names of any length."""
     return text if len(text) <= LONGEST_NAME and text.isprintable() else _clip(text, LONGEST_NAME)

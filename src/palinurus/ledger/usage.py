@@ -1,18 +1,22 @@
-"""What model calls used and cost: one row for each call, and sums over the rows.
+"""Usage and cost of model calls: one row per call, and sums over the rows.
 
-A row is written together with the reply it belongs to and carries the reply's entry id, so writing a reply twice
-counts it once. A price that nobody knows is None, never nought: sums say how many calls they leave out.
+A row is written together with its reply and carries the reply's entry id, so storing a reply twice counts it once. The
+cost of a model without a known price is None, not 0: sums report how many calls they leave out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, tzinfo
-from typing import Literal, Protocol
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from palinurus.domain.messages import Usage
+from palinurus.storage.database import Database
+from palinurus.storage.transaction import Transaction, declare_queries
+
+declare_queries("usage", __file__)
 
 By = Literal["agent", "session", "model", "day", "day-model"]
 DIMENSIONS: tuple[By, ...] = ("agent", "session", "model", "day", "day-model")
@@ -33,7 +37,7 @@ class UsageRow(Struct, frozen=True, rename="camel"):
 
 
 class UsageTotal(Struct, frozen=True, rename="camel"):
-    """The sum over some calls. `cost` is that of the priced ones; `unpriced` says how many are not in it."""
+    """The sum over some calls. `cost` covers the priced ones; `unpriced` counts the others."""
 
     name: str
     calls: int = 0
@@ -41,50 +45,60 @@ class UsageTotal(Struct, frozen=True, rename="camel"):
     cost: float = 0.0
     unpriced: int = 0
 
+    def __add__(self, other: UsageTotal) -> UsageTotal:
+        """The sum, with the first name."""
+        calls, usage = self.calls + other.calls, self.usage + other.usage
+        return UsageTotal(self.name, calls, usage, self.cost + other.cost, self.unpriced + other.unpriced)
 
-class UsageLedger(Protocol):
-    """Keeps usage rows. When `append` returns, the row is on the disk; a row whose entry is known is not added."""
 
-    async def append(self, row: UsageRow) -> None: ...
+class UsageLedger:
+    """Stores usage rows. When `append` returns, the row is on the disk; a row whose entry exists is not added again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def append(self, row: UsageRow) -> None:
+        await self._database.write(lambda tx: add_usage(tx, row))
 
     async def totals(
         self, by: By, *, zone: tzinfo, since: int = 0, agent: str = "", session: str = ""
     ) -> list[UsageTotal]:
-        """Sums of the calls at or after `since`: days in their order, others with the most tokens first."""
+        """Sums of the calls at or after `since`: days in order, others with the most tokens first."""
+        query = "usage.of_session" if session else "usage.since"
+
+        def work(tx: Transaction) -> list[UsageTotal]:
+            found = tx.each(query, since=since, agent=agent, session=session)
+            return total_by(map(_row, found), by, zone)  # on the reader thread: years of rows take time
+
+        return await self._database.read(work)
+
+
+def add_usage(tx: Transaction, row: UsageRow) -> None:
+    """Adds a row inside the caller's transaction: a reply and its row are stored together or not at all."""
+    values = structs.asdict(row) | structs.asdict(row.usage)
+    del values["usage"]
+    tx.run("usage.add", **values)
+
+
+def _row(row: tuple[Any, ...]) -> UsageRow:
+    entry_id, at, run_id, session_key, agent, provider, model, *tokens, cost = row
+    return UsageRow(entry_id, at, run_id, session_key, agent, provider, model, Usage(*tokens), cost)
 
 
 def total_by(rows: Iterable[UsageRow], by: By, zone: tzinfo) -> list[UsageTotal]:
-    """The sums, whoever keeps the rows. A day is a day in `zone`."""
+    """The sums over rows, for every storage. A day is a day in `zone`."""
     sums: dict[str, UsageTotal] = {}
     for row in rows:
         name = _name(row, by, zone)
-        sums[name] = _added(sums.get(name, UsageTotal(name)), row)
+        call = UsageTotal(name, 1, row.usage, row.cost or 0.0, int(row.cost is None))
+        sums[name] = sums.get(name, UsageTotal(name)) + call
     if by in ("day", "day-model"):
         return [sums[name] for name in sorted(sums)]
     return sorted(sums.values(), key=lambda total: (-total.usage.total, total.name))
 
 
 def grand_total(totals: Iterable[UsageTotal], name: str = "all") -> UsageTotal:
-    whole = UsageTotal(name)
-    for part in totals:
-        whole = UsageTotal(
-            name,
-            whole.calls + part.calls,
-            whole.usage + part.usage,
-            whole.cost + part.cost,
-            whole.unpriced + part.unpriced,
-        )
-    return whole
-
-
-def _added(total: UsageTotal, row: UsageRow) -> UsageTotal:
-    return UsageTotal(
-        total.name,
-        total.calls + 1,
-        total.usage + row.usage,
-        total.cost + (row.cost or 0.0),
-        total.unpriced + (row.cost is None),
-    )
+    return sum(totals, UsageTotal(name))
 
 
 def _name(row: UsageRow, by: By, zone: tzinfo) -> str:

@@ -1,1 +1,1 @@
-"""Markdown in, cited snippets out."""
+"""Memory: indexes markdown files and sessions, and answers searches with cited snippets."""

@@ -1,14 +1,16 @@
-"""What a search answers: where it is, what stands there, and how far the answer can be trusted."""
+"""The results of memory: search answers with their freshness, index reports, and the status of the index."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
-from palinurus.memory.document import Place
+from palinurus.memory.document import DocumentRef
 
 
 class Factor(Struct, frozen=True, rename="camel"):
-    """One part of a score, for `--explain`: what it measured, its weight, and what it added."""
+    """One part of a score, for `--explain`: what it measured, its weight, and its contribution."""
 
     name: str  # words, passage, vector, neighbours, recency, …
     value: float
@@ -16,40 +18,110 @@ class Factor(Struct, frozen=True, rename="camel"):
     added: float
 
 
-class Result(Struct, frozen=True, rename="camel", omit_defaults=True):
+class SearchResult(Struct, frozen=True, rename="camel", omit_defaults=True):
     path: str
     start_line: int
     end_line: int
     score: float  # 0 to 1, within this answer
     snippet: str
     source: str = "memory"
-    citation: str = ""  # `path#L3-L9`, where citations are wanted
-    under: str = ""  # the headings and the bullet it stands under, as far as its path does not tell
+    citation: str = ""  # `path#L3-L9`, if citations are wanted
+    under: str = ""  # its headings and parent bullet, unless its path already shows them
     factors: tuple[Factor, ...] = ()
 
     @property
-    def place(self) -> Place:
-        return Place(self.source, self.path)
+    def ref(self) -> DocumentRef:
+        return DocumentRef(self.source, self.path)
 
 
-class Freshness(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The truth about the index at the moment of the question (promise 11)."""
+class IndexFreshness(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How far the index agrees with the files at the time of the search (promise 11)."""
 
-    state: str  # fresh: every file was compared; stale: some changes are not in the answer; unswept: no time to look
+    state: str  # fresh: every file was compared; stale: some changes are not in the answer; unswept: no time to compare
     compared: int  # files whose stamps were compared with the index
-    caught_up: int = 0  # files that had changed and were read for this answer
-    behind: tuple[str, ...] = ()  # paths that have changed and are not in the answer, the first few
+    caught_up: int = 0  # changed files that were read for this answer
+    behind: tuple[str, ...] = ()  # changed paths that are not in the answer, the first few
     behind_count: int = 0
     vectors: str = "off"  # complete | partial | off | down
     embedded: int = 0
     pieces: int = 0
-    why: str = ""  # of whatever is not as it should be, in one sentence
+    why: str = ""  # the problem, in one sentence
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is missing: all files were compared, and vectors, if any, are complete."""
+        return self.state == "fresh" and self.vectors in ("complete", "off") and not self.why
 
 
-class Answer(Struct, frozen=True, rename="camel", omit_defaults=True):
-    results: tuple[Result, ...]
-    freshness: Freshness
+class SearchAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
+    results: tuple[SearchResult, ...]
+    freshness: IndexFreshness
     mode: str = "hybrid"  # hybrid | keyword
     took_ms: float = 0.0
-    left_out: int = 0  # results that the budget had no room for
+    left_out: int = 0  # results that exceeded the budget
     refused: str = ""  # why this session gets nothing
+
+
+class Progress(Struct, frozen=True):
+    """The progress of a long operation, for a progress bar."""
+
+    stage: str  # scan | text | vectors
+    done: int
+    total: int
+
+
+OnProgress = Callable[[Progress], None]
+"""Called on the event loop, often. Neither blocks nor raises."""
+
+
+class SkippedFile(Struct, frozen=True, rename="camel"):
+    path: str
+    reason: str
+
+
+class SyncReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+    compared: int  # files whose stamps were compared
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    pieces: int = 0  # pieces written
+    embedded: int = 0  # new vectors
+    cached: int = 0  # cached vectors
+    skipped: tuple[SkippedFile, ...] = ()
+    behind: tuple[str, ...] = ()  # changed but not read, because time was up
+    took_ms: float = 0.0
+    trouble: str = ""  # of the index
+    embedder_trouble: str = ""  # problems with vectors; the words are indexed all the same
+
+
+class Difference(Struct, frozen=True, rename="camel"):
+    """A file that differs between the disk and the index."""
+
+    path: str
+    what: str  # missing in the index | gone from the disk | changed | other pieces than the text has
+
+
+class MemoryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Computed from the disk on each call; no stored flag is trusted."""
+
+    agent: str
+    enabled: bool
+    files: int
+    pieces: int
+    passages: int
+    text_bytes: int
+    index_bytes: int
+    sources: dict[str, int]  # files by source
+    embedder: str  # space id; empty: none
+    embedded: int = 0
+    to_embed: int = 0
+    shadow: str = ""  # a space that is being filled and not searched yet
+    shadow_embedded: int = 0
+    differences: tuple[Difference, ...] = ()  # by stamps; with `deep` by reading every file
+    difference_count: int = 0
+    deep: bool = False
+    skipped: tuple[SkippedFile, ...] = ()
+    watching: bool = False
+    last_sweep_at: int | None = None
+    trouble: str = ""
+    index_path: str = ""

@@ -1,9 +1,9 @@
-"""Markdown into pieces that are found and cited, and passages that tell what the pieces are about.
+"""Splits markdown into pieces, which are found and cited, and passages, which give the pieces context.
 
-A piece is a range of whole lines: a bullet with the lines that continue it, a row of a table, a sentence or some of a
-paragraph, some lines of code. What belongs to it although it stands elsewhere (the file's title, the headings above it,
-the bullet it hangs under, the header of its table) is its context, and goes into its words, not into its text. Pure:
-the same text gives the same pieces, in one pass over the lines.
+A piece is a range of whole lines: a bullet with its continuation lines, a row of a table, a sentence or some of a
+paragraph, some lines of code. Its context (the file's title, the headings above it, its parent bullet, the header of
+its table) is added to its index words, not to its text. Pure: the same text gives the same pieces, in one pass over the
+lines.
 """
 
 from __future__ import annotations
@@ -14,27 +14,235 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from palinurus.memory.dates import date_in_path, day_words, spelled
-from palinurus.memory.document import Chunked, Passage, Piece
-from palinurus.memory.markdown import Block, blocks_of
-from palinurus.memory.words import index_words
+from palinurus.memory.document import DocumentPieces, Passage, Piece
+from palinurus.memory.terms import date_in_path, day_words, spelled
+from palinurus.text.words import index_words
+
+BLOCK_CHARACTERS = 320  # prose and code are split before they get longer; a single line never is
+SHORT_LINE = 45  # a shorter line was ended on purpose, and not wrapped
+PARENT_CHARACTERS = 100  # of the parent bullet
+ABOVE_CHARACTERS = 400  # of a heading or table header above a block
+FRONT_MATTER_LINES = 200
+_KIND = re.compile(
+    r"[ \t]*(?:(?P<fence>`{3,}|~{3,})|(?P<heading>#{1,6})(?=[ \t]|$)|(?P<bullet>(?:[-*+]|\d{1,9}[.)])(?=[ \t]|$))"
+    r"|(?P<row>\|)|(?P<underline>={2,}|-{2,})[ \t]*$|(?P<speaker>[*_]*[^\W\d_][\w .'’-]{0,30}[*_]*:[*_]*[ \t]))?"
+)
+_RULER = re.compile(r"[ \t:|-]+$")
+_ENDED = (".", "!", "?", "…", ":", ";", "。", "！", "？", "：", '."', '!"', '?"', ".)", "”", "」")
+_TELLING = re.compile(r"[^\W_]")
+
+
+class MarkdownBlock(Struct):
+    start: int
+    end: int
+    text: str
+    context: str  # its context
+    size: int
+    heading: bool = False
+
+
+def blocks_of(text: str) -> list[MarkdownBlock]:
+    """Blocks in order, without comments and blocks that have no letter or digit."""
+    blocks = _Gatherer().gather(lines_of(text))
+    return [block for block in blocks if _TELLING.search(block.text) and not _is_comment(block)]
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as counted and cited. A lone carriage return ends a line only if the text has no line feeds."""
+    return text.replace("\r\n", "\n").split("\n" if "\n" in text else "\r")
+
+
+def _is_comment(block: MarkdownBlock) -> bool:
+    """Whether it is a comment: a mark of ours or an editor's."""
+    return block.text.startswith("<!--") and block.text.find("-->") == len(block.text) - 3
+
+
+class _Gatherer:
+    """One pass over the lines, with the current headings, parent bullets, table and fence."""
+
+    def __init__(self) -> None:
+        self._headings: list[tuple[int, str]] = []
+        self._bullets: list[tuple[int, str]] = []
+        self._header = ""
+        self._fence = ""
+        self._context = ""
+        self._block: MarkdownBlock | None = None
+        self._last = ""  # line of the open block
+        self._further: list[str] = []  # the further lines of the open block
+        self._blocks: list[MarkdownBlock] = []
+
+    def gather(self, lines: list[str]) -> list[MarkdownBlock]:
+        first = self._front_matter(lines)
+        for number, line in enumerate(lines[first:], start=first + 1):
+            if self._fence:
+                self._code(number, line)
+            elif not line or line.isspace():
+                self._close()
+                self._header = ""
+            else:
+                self._line(number, line)
+        self._close()
+        return self._blocks
+
+    def _front_matter(self, lines: list[str]) -> int:
+        """Between `---` and `---` at the very top; each of its lines is a block."""
+        if not lines or lines[0].rstrip() != "---":
+            return 0
+        for end, line in enumerate(lines[1:FRONT_MATTER_LINES], start=1):
+            if line.rstrip() in ("---", "..."):
+                for number, field in enumerate(lines[1:end], start=2):
+                    self._open(number, field)
+                self._close()
+                return end + 1
+        return 0
+
+    def _line(self, number: int, line: str) -> None:
+        match = _KIND.match(line)
+        kind = match.lastgroup if match else None
+        if kind == "bullet":
+            self._bullet(number, line)
+        elif kind is None or kind == "speaker":
+            self._prose(number, line, starts=kind is not None)
+        elif kind == "heading":
+            self._heading(number, line)
+        elif kind == "row":
+            self._row(number, line)
+        elif kind == "fence":
+            self._close()
+            self._fence = line.strip()[:3]
+        else:
+            self._underline(number, line)
+
+    def _heading(self, number: int, line: str) -> None:
+        bare = line.strip()
+        text = bare.lstrip("#")
+        self._under(len(bare) - len(text), text.strip("# \t"), number, line)
+
+    def _under(self, level: int, text: str, number: int, line: str) -> None:
+        """Handles a heading, which is a separate block and the context of what follows."""
+        self._close()
+        self._bullets.clear()
+        while self._headings and self._headings[-1][0] >= level:
+            self._headings.pop()
+        self._renew()
+        self._open(number, line)
+        if self._block:
+            self._block.heading = True
+        self._close()
+        self._headings.append((level, text[:ABOVE_CHARACTERS]))
+        self._renew()
+
+    def _underline(self, number: int, line: str) -> None:
+        """`===` or `---` under a line makes it a heading; alone it is a horizontal rule."""
+        block = self._block
+        if block is None or block.start != block.end or block.end != number - 1 or self._bullets:
+            self._close()
+            return
+        self._block = None
+        self._under(1 if "=" in line else 2, block.text.strip(), block.start, block.text)
+        self._blocks[-1].end = number
+        self._blocks[-1].text = f"{block.text}\n{line}"
+
+    def _bullet(self, number: int, line: str) -> None:
+        depth = len(line) - len(line.lstrip(" \t"))
+        changed = False
+        while self._bullets and self._bullets[-1][0] >= depth:
+            self._bullets.pop()
+            changed = True
+        if changed:
+            self._renew()
+        self._open(number, line)
+        self._bullets.append((depth, line.strip("-*+ \t")[:PARENT_CHARACTERS]))
+        self._context = ""
+
+    def _row(self, number: int, line: str) -> None:
+        if self._header and _RULER.match(line):
+            return
+        if line[0] not in " \t":
+            self._leave_list()
+        self._open(number, line)
+        if not self._header:
+            self._header = " ".join(line.replace("|", " ").split())[:ABOVE_CHARACTERS]
+        elif self._block:
+            self._block.context = f"{self._block.context} > {self._header}" if self._block.context else self._header
+
+    def _prose(self, number: int, line: str, *, starts: bool) -> None:
+        block, inside = self._block, line[0] in " \t"
+        if block is None and not inside:
+            self._leave_list()
+        if block and block.size + len(line) <= BLOCK_CHARACTERS and self._goes_on(inside=inside, starts=starts):
+            self._add(block, number, line)
+            return
+        if not inside:
+            self._leave_list()
+        self._open(number, line)
+
+    def _goes_on(self, *, inside: bool, starts: bool) -> bool:
+        if inside and self._bullets:
+            return True
+        return not starts and len(self._last) >= SHORT_LINE and not self._last.endswith(_ENDED)
+
+    def _code(self, number: int, line: str) -> None:
+        if line.strip().startswith(self._fence):
+            self._fence = ""
+            self._close()
+        elif self._block is None or self._block.size + len(line) > BLOCK_CHARACTERS:
+            self._open(number, line)
+        else:
+            self._add(self._block, number, line)
+
+    def _leave_list(self) -> None:
+        if self._bullets:
+            self._bullets.clear()
+            self._renew()
+
+    def _renew(self) -> None:
+        self._context = ""
+
+    def _above(self) -> str:
+        """The headings and parent bullet of a line, computed once for all lines below them."""
+        if not self._context:
+            above = [text for _, text in self._headings]
+            if self._bullets:
+                above.append(self._bullets[-1][1])
+            self._context = " > ".join(above)
+        return self._context
+
+    def _open(self, number: int, line: str) -> None:
+        self._close()
+        self._block = MarkdownBlock(number, number, line, self._above(), len(line))
+        self._last = line.rstrip()
+
+    def _add(self, block: MarkdownBlock, number: int, line: str) -> None:
+        self._further.append(line)
+        block.end = number
+        block.size += len(line)
+        self._last = line.rstrip()
+
+    def _close(self) -> None:
+        if self._block is not None:
+            if self._further:
+                self._block.text = "\n".join([self._block.text, *self._further])
+                self._further = []
+            self._blocks.append(self._block)
+            self._block = None
+
 
 MEANING_CHARACTERS = 1_200  # the models read no further
 CONTEXT_CHARACTERS = 240
-
 _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)]|#{1,6}|>)\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"(?<!\d)\d{4}-?\d{2}-?\d{2}(?!\d)")
 
 
 class _About(Struct, frozen=True):
-    """What a file's name says about all that is in it."""
+    """What a file's name tells about its content."""
 
     title: str
-    day: str  # in words; empty: not a dated file
+    day: str  # as text; empty: not a dated file
 
 
-def chunk(text: str, path: str, passage_tokens: int) -> Chunked:
-    """`path` is the document's, as it is cited."""
+def chunk(text: str, path: str, passage_tokens: int) -> DocumentPieces:
+    """Splits a document. `path` is the path in citations."""
     about = _about(path)
     blocks = blocks_of(text)
     pieces: list[Piece] = []
@@ -42,12 +250,12 @@ def chunk(text: str, path: str, passage_tokens: int) -> Chunked:
     for number, together in enumerate(_together(blocks, passage_tokens * 4)):
         pieces += [_piece(block, about, number) for block in together]
         passages.append(_passage(together, about))
-    return Chunked(tuple(pieces), tuple(passages))
+    return DocumentPieces(tuple(pieces), tuple(passages))
 
 
-def _together(blocks: list[Block], characters: int) -> Iterator[list[Block]]:
-    """Neighbours up to a size. A heading starts a new passage, unless what came before it is still small."""
-    passage: list[Block] = []
+def _together(blocks: list[MarkdownBlock], characters: int) -> Iterator[list[MarkdownBlock]]:
+    """Joins neighbours up to a size. A heading starts a new passage, unless the previous one is still small."""
+    passage: list[MarkdownBlock] = []
     size = 0
     for block in blocks:
         if passage and (size + block.size > characters or (block.heading and size * 2 > characters)):
@@ -59,16 +267,16 @@ def _together(blocks: list[Block], characters: int) -> Iterator[list[Block]]:
         yield passage
 
 
-def _passage(blocks: list[Block], about: _About) -> Passage:
+def _passage(blocks: list[MarkdownBlock], about: _About) -> Passage:
     lines = [about.title, about.day, blocks[0].context, *(block.text for block in blocks)]
     return Passage(blocks[0].start, blocks[-1].end, index_words("\n".join(line for line in lines if line)))
 
 
-def _piece(block: Block, about: _About, passage: int) -> Piece:
+def _piece(block: MarkdownBlock, about: _About, passage: int) -> Piece:
     text = block.text
     above = f"{about.title} > {block.context}" if about.title and block.context else about.title or block.context
     context = above[:CONTEXT_CHARACTERS]
-    meaning = _meaning(text)
+    meaning = meaning_of(text)
     return Piece(
         block.start,
         block.end,
@@ -81,7 +289,7 @@ def _piece(block: Block, about: _About, passage: int) -> Piece:
     )
 
 
-def _meaning(text: str) -> str:
+def meaning_of(text: str) -> str:
     marker = _MARKER.match(text)
     return text[marker.end() if marker else 0 : MEANING_CHARACTERS].strip()
 

@@ -1,9 +1,11 @@
-"""Past conversations as documents: one line for each thing that was said, under the day on which it was said.
+"""Documents that are not files: past sessions, and notes that are not in their file yet.
 
-Only conversations to which nobody but the owner listened are among them (promise 17), and only words that somebody
-said: neither what tools gave, nor notes that rode along with a message, nor what the clock asked. A search takes
-whatever is new, down to the last message. Indexing in the background waits until a conversation has grown by 50
-messages or 100 kB, so that a long talk is not indexed again after each of its sentences.
+Only private sessions are included (promise 17), and of those only messages: no tool results, no context notes, no
+scheduled prompts. A search includes everything up to the last message. Background indexing waits until a session has
+grown by 50 messages or 100 kB, so that a long session is not indexed again after each message.
+
+Notes are stored in the database first and written into `memory/<day>.md` afterwards. Until then they are found here.
+Only notes of private sessions are written to a file.
 """
 
 from __future__ import annotations
@@ -12,15 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, tzinfo
 from hashlib import sha256
 
-from palinurus.config.remembering import Sync
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Message, Origin, UserMessage
-from palinurus.domain.provenance import texts_in
-from palinurus.memory.document import SESSIONS, Document, Place, Stamp
-from palinurus.memory.walk import Raw
-from palinurus.sessions.reading import Reader
+from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Message, Origin, UserMessage, texts_in
+from palinurus.memory.document import MEMORY, SESSIONS, DocumentRef, MemoryDocument, Stamp
+from palinurus.memory.settings import Sync
+from palinurus.sessions.extraction import Extraction
+from palinurus.sessions.reader import Reader
 from palinurus.sessions.session import Session
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import (
@@ -33,75 +34,88 @@ from palinurus.sessions.transcript import (
     ResetEntry,
 )
 
-MANY = 100_000  # conversations that are looked at
+MANY = 100_000  # sessions that are indexed
+MANY_NOTES = 1_000
 DAY_MS = 86_400_000
+_NOTES = f"{SESSIONS}/notes-"  # prefix of their paths
 _SILENT = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 
 
-class Conversations:
-    """One agent's."""
+class StoredDocuments:
+    """The documents of one agent. Their paths begin with `sessions/`."""
 
-    def __init__(self, sessions: SessionStore, agent: str, clock: Clock, sync: Sync) -> None:
+    def __init__(
+        self, sessions: SessionStore, agent: str, clock: Clock, sync: Sync, *, conversations: bool = True
+    ) -> None:
+        """`conversations`: False if only pending notes are searched, not sessions."""
         self._sessions = sessions
         self._reader = Reader(sessions)
         self._agent = agent
         self._clock = clock
         self._sync = sync
-        self._read: dict[str, int] = {}  # path: how long the text was when it was last indexed
-        self._stamps: dict[str, Raw] = {}  # as they were last looked at
+        self._with_conversations = conversations
+        self._lengths: dict[str, int] = {}  # path: length of the text when it was last indexed
+        self._stamps: dict[str, Stamp] = {}  # from the last scan
 
-    async def stamps(self) -> dict[str, Raw]:
-        """Like the scan of a folder: a conversation that goes on has another stamp."""
-        found: dict[str, Raw] = {}
-        for session in await self._private():
-            if self._is_kept(session):
-                found[path_of(session.id)] = (session.entry_count, session.updated_at, 1, 0)
+    async def stamps(self) -> dict[str, Stamp]:
+        """Stamps as of a folder scan: the stamp of a growing session changes."""
+        found = {f"{_NOTES}{each.id}.md": (len(each.notes), each.at * 1_000_000, 1, 0) for each in await self._notes()}
+        if self._with_conversations:
+            for session in await self._sessions.recent(agent=self._agent, limit=MANY, archived=True):
+                if self._is_searched(session):
+                    found[path_of(session.id)] = (session.entry_count, session.updated_at, 1, 0)
         self._stamps = found
         return found
 
-    async def due(self, stamps: dict[str, Raw], known: Mapping[str, Raw]) -> dict[str, Raw]:
-        """These stamps, but as they were known for conversations that have not grown by much."""
+    async def due(self, stamps: dict[str, Stamp], known: Mapping[str, Stamp]) -> dict[str, Stamp]:
+        """These stamps, but unchanged for sessions that have grown by little."""
         return {
             path: stamp if await self._is_due(path, stamp, known.get(path)) else known[path]
             for path, stamp in stamps.items()
         }
 
-    async def read(self, path: str) -> Document | None:
-        """The text as it is now, to be indexed; None when there is no such conversation."""
-        document = await self.look(path)
-        if document is not None:
-            self._read[path] = len(document.text)
-        return document
+    async def read(self, path: str, *, indexing: bool = False) -> MemoryDocument | None:
+        """The current text; None if it no longer exists.
 
-    async def look(self, path: str) -> Document | None:
-        """With the stamp that was last seen: what was said since is in the text, and is found to be there later."""
+        With the last seen stamp: newer messages are in the text, and are detected later.
+        """
         stamp = self._stamps.get(path) or (await self.stamps()).get(path)
-        if stamp is None:
+        text = await self._text(path) if stamp is not None else None
+        if stamp is None or text is None:
             return None
-        text = await self._text(path)
-        return Document(Place(SESSIONS, path), Stamp(*stamp), sha256(text.encode("utf-8", "replace")).digest(), text)
+        if indexing:
+            self._lengths[path] = len(text)
+        ref = DocumentRef(MEMORY if path.startswith(_NOTES) else SESSIONS, path)
+        return MemoryDocument(ref, stamp, sha256(text.encode("utf-8", "replace")).digest(), text)
 
-    async def _is_due(self, path: str, stamp: Raw, known: Raw | None) -> bool:
-        if known is None or stamp[0] - known[0] >= self._sync.session_messages or path not in self._read:
+    async def _is_due(self, path: str, stamp: Stamp, known: Stamp | None) -> bool:
+        if known is None or path.startswith(_NOTES) or path not in self._lengths:
             return True
-        return stamp != known and len(await self._text(path)) - self._read[path] >= self._sync.session_bytes
+        if stamp == known or stamp[0] - known[0] >= self._sync.session_messages:
+            return stamp != known
+        return len(await self._text(path) or "") - self._lengths[path] >= self._sync.session_bytes
 
-    async def _private(self) -> list[Session]:
-        known = await self._sessions.recent(agent=self._agent, limit=MANY, archived=True)
-        return [each for each in known if _is_private(each)]
-
-    def _is_kept(self, session: Session) -> bool:
+    def _is_searched(self, session: Session) -> bool:
         days = self._sync.session_days
-        return days is None or self._clock.now_ms() - session.updated_at <= days * DAY_MS
+        recent = days is None or self._clock.now_ms() - session.updated_at <= days * DAY_MS
+        key = _key_of(session.key)
+        return recent and key is not None and key.is_private
 
-    async def _text(self, path: str) -> str:
+    async def _notes(self) -> list[Extraction]:
+        waiting = await self._sessions.unplaced(MANY_NOTES)
+        return [each for each in waiting if (key := _key_of(each.key)) and key.agent == self._agent]
+
+    async def _text(self, path: str) -> str | None:
+        if path.startswith(_NOTES):
+            notes = next((each for each in await self._notes() if path == f"{_NOTES}{each.id}.md"), None)
+            return f"# Notes from {notes.key}, {notes.day}\n\n{notes.notes}\n" if notes else None
         entries = await self._reader.entries(session_of(path))
         return "\n".join(line for line, _ in said_lines(entries, self._clock.zone))
 
 
 def said_lines(entries: Iterable[Entry | Broken], zone: tzinfo) -> Iterator[tuple[str, str]]:
-    """The lines of a conversation's document, each with the id of the entry that it tells."""
-    day, tainted = "", False  # tainted: words from outside are read, until a fresh start puts them away
+    """The lines of a session's document, each with the id of its entry."""
+    day, tainted = "", False  # tainted: outside text is in the context, until a reset
     for entry in entries:
         tainted = _is_tainted(entry, tainted)
         if not isinstance(entry, MessageEntry):
@@ -132,15 +146,15 @@ def session_of(path: str) -> str:
     return path.removeprefix(f"{SESSIONS}/").removesuffix(".md")
 
 
-def _is_private(session: Session) -> bool:
+def _key_of(text: str) -> SessionKey | None:
     try:
-        return SessionKey.parse(session.key).is_private
-    except BadRequest:  # a key that nobody understands may be anybody's
-        return False
+        return SessionKey.parse(text)
+    except BadRequest:  # the owner of an unreadable key is unknown
+        return None
 
 
 def _is_tainted(entry: Entry | Broken, before: bool) -> bool:
-    """Whether what is said from here on may come from outside: as long as such words are read, or a summary."""
+    """Whether later messages may depend on outside text: while it, or a summary of it, is in the context."""
     match entry:
         case MessageEntry():
             return before or bool(texts_in(entry.message))
@@ -155,7 +169,7 @@ def _is_tainted(entry: Entry | Broken, before: bool) -> bool:
 
 
 def _said(message: Message, tainted: bool) -> str:
-    """One line, or nothing. Words from outside, and what was said after reading them, are marked (promise 18)."""
+    """One line, or "". Outside text, and replies after reading it, are marked (promise 18)."""
     match message:
         case UserMessage(origin=Origin.SYSTEM):
             return ""

@@ -1,11 +1,17 @@
-"""Texts to vectors. What a vector means depends on who made it, so each carries the id of its space."""
+"""The embedder protocol: texts to vectors. Each vector carries the id of its space, because only vectors of one model
+can be compared.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
+
+from palinurus.domain.errors import EmbedderError
 
 
 class Space(Struct, frozen=True):
@@ -14,7 +20,7 @@ class Space(Struct, frozen=True):
     provider: str
     model: str
     dimensions: int
-    preparation: str = ""  # what is done to a text before it is embedded, and to a vector afterwards
+    preparation: str = ""  # how texts and vectors are normalised
 
     @property
     def id(self) -> str:
@@ -24,8 +30,8 @@ class Space(Struct, frozen=True):
 class Embedder(Protocol):
     """Implemented by the embedded model and by remote ones.
 
-    Vectors are little-endian float32, of length one, `space.dimensions` of them. Failures are EmbedderErrors; one that
-    hangs is the business of the implementation, which gives up after its own limit. Calls may overlap.
+    Vectors are little-endian float32, of length one, `space.dimensions` of them. Failures are EmbedderErrors; the
+    implementation has its own time limit. Calls may overlap.
     """
 
     @property
@@ -35,6 +41,28 @@ class Embedder(Protocol):
         """One vector for each text, in order. At most a few hundred texts at once."""
 
     async def embed_query(self, text: str) -> bytes:
-        """The vector of a question, before whatever else waits."""
+        """The vector of a question, with priority over other work."""
 
     async def close(self) -> None: ...
+
+
+_SLACK = 1e-3
+
+
+def check_vectors(space: Space, vectors: Sequence[bytes], wanted: int) -> None:
+    """Raises EmbedderError unless the number of vectors, their dimensions and their length of one are right."""
+    who = f"the embedder {space.model}"
+    if len(vectors) != wanted:
+        raise EmbedderError(f"{who} gave {len(vectors)} vectors for {wanted} texts", hint=_HINT)
+    floats = struct.Struct(f"<{space.dimensions}f")
+    for vector in vectors:
+        if len(vector) != floats.size:
+            raise EmbedderError(
+                f"{who} gave a vector of {len(vector) / 4:g} dimensions instead of {space.dimensions}", hint=_HINT
+            )
+        length = math.hypot(*floats.unpack(vector))
+        if not abs(length - 1) < _SLACK:  # so that NaN is refused too
+            raise EmbedderError(f"{who} gave a vector of length {length:g} instead of 1", hint=_HINT)
+
+
+_HINT = "none of them was kept"

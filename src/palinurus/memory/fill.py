@@ -1,10 +1,10 @@
-"""Vectors are filled in behind the words, within a share of one core, newest documents first.
+"""Computes missing vectors in the background, within a share of one core, newest documents first.
 
-The words of a document are found as soon as it is indexed; its vectors may take minutes. Each step asks the index what
-is missing, so nothing is remembered here: a run that was stopped or failed half-way is completed by the next.
+The words of a document are found as soon as it is indexed; its vectors may take minutes. Each step reads from the index
+what is missing, so no state is stored here: a stopped or failed run is completed by the next.
 
-The first space of an index is used from the start, however few vectors it has. When the embedder is another than the
-one whose space is in use, the new space is filled as a shadow and takes over at once when it is complete.
+The first space of an index is used from the start, however few vectors it has. If the embedder changes, the new space
+is filled as a shadow and replaces the old one when it is complete.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from contextlib import suppress
 from msgspec import Struct
 
 from palinurus.domain.errors import EmbedderError, StorageError
-from palinurus.memory.embedder import Embedder
-from palinurus.memory.embedders.checks import check_vectors
-from palinurus.memory.report import OnProgress, Progress
-from palinurus.memory.store import MemoryStore, Unembedded
+from palinurus.memory.answer import OnProgress, Progress
+from palinurus.memory.document import MissingVector
+from palinurus.memory.embedder import Embedder, check_vectors
+from palinurus.memory.store import MemoryStore
 
 STEP = 64  # texts; about half a second of the embedded model
-STEP_SECONDS = 300.0  # the embedder has a limit of its own; this one is for those that forgot it
+STEP_SECONDS = 300.0  # the embedder has its own limit; this one is a safeguard
 FIRST_RETRY = 5.0
 LAST_RETRY = 600.0
 _LEAST_SHARE = 0.01
-
 log = logging.getLogger(__name__)
 
 
-class Filled(Struct, frozen=True):
-    """What a run did. With trouble, what was made before it stays."""
+class FillReport(Struct, frozen=True):
+    """The result of a run. After an error, earlier vectors stay."""
 
     embedded: int
     trouble: str = ""
 
 
 class VectorFiller:
-    """One for each index. `run` and the background may work at the same time; they take turns, step by step."""
+    """One for each index. `run` and the background task may run at the same time; they alternate step by step."""
 
     def __init__(
         self,
@@ -56,35 +55,35 @@ class VectorFiller:
         self._step = step
         self._step_seconds = step_seconds
         self._trouble = ""
-        self._last: list[Unembedded] = []
-        self._again = 0  # how often the same texts were asked for
+        self._last: list[MissingVector] = []
+        self._again = 0  # how often the same texts were requested
         self._one_step = asyncio.Lock()
         self._nudged = asyncio.Event()
         self._filling: asyncio.Task[None] | None = None
 
     @property
     def trouble(self) -> str:
-        """Why vectors are not being made, in one sentence; empty when all is well."""
+        """Why vectors are not being computed, in one sentence; empty if all is well."""
         return self._trouble
 
-    async def run(self, progress: OnProgress | None = None, *, share: float = 1.0) -> Filled:
-        """Fill until nothing is missing. Trouble is reported, not raised."""
+    async def run(self, progress: OnProgress | None = None, *, share: float = 1.0) -> FillReport:
+        """Runs until nothing is missing. Errors are reported, not raised."""
         made = 0
         total = await self._missing() if progress else 0
 
-        def told(count: int) -> None:
+        def count_up(count: int) -> None:
             nonlocal made
             made += count
             if progress:
                 progress(Progress("vectors", min(made, total), total))
 
-        trouble = await self._fill(share, told)
+        trouble = await self._fill(share, count_up)
         if progress and not trouble:
-            progress(Progress("vectors", total, total))  # pieces that mean the same were made once
-        return Filled(made, trouble)
+            progress(Progress("vectors", total, total))  # pieces with equal text share a vector
+        return FillReport(made, trouble)
 
     def start(self) -> None:
-        """Fill in the background, now and whenever it is nudged."""
+        """Starts the background task, which runs now and after each `nudge`."""
         if self._filling is None:
             self._nudged.set()
             self._filling = asyncio.create_task(self._go_on())
@@ -97,7 +96,7 @@ class VectorFiller:
                 await filling
 
     def nudge(self) -> None:
-        """There may be something to do. While it rests after a failure, it goes on resting."""
+        """Reports that there may be work. A pause after a failure is not shortened."""
         self._nudged.set()
 
     async def _go_on(self) -> None:
@@ -112,14 +111,14 @@ class VectorFiller:
             else:
                 rest = FIRST_RETRY
 
-    async def _fill(self, share: float, told: Callable[[int], None]) -> str:
-        """Trouble, or nothing."""
+    async def _fill(self, share: float, made: Callable[[int], None]) -> str:
+        """The error, or ""."""
         try:
             await self._use_first_space()
             spent: float | None = 0.0
             while spent is not None:
                 await asyncio.sleep(spent / max(min(share, 1.0), _LEAST_SHARE) - spent)
-                spent = await self._take_step(told)
+                spent = await self._take_step(made)
         except (EmbedderError, StorageError) as error:
             if str(error) != self._trouble:
                 log.warning("vectors are not being made: %s", error)
@@ -133,8 +132,8 @@ class VectorFiller:
             if not await self._store.space_in_use():
                 await self._store.use_space(self._embedder.space)
 
-    async def _take_step(self, told: Callable[[int], None]) -> float | None:
-        """Seconds that the embedder took; None when nothing is missing."""
+    async def _take_step(self, made: Callable[[int], None]) -> float | None:
+        """Seconds that the embedder took; None if nothing is missing."""
         space = self._embedder.space
         async with self._one_step:
             missing = await self._store.unembedded(space, self._step)
@@ -149,20 +148,20 @@ class VectorFiller:
             pairs = zip((each.digest for each in missing), vectors, strict=True)
             await self._store.put_vectors(space, list(pairs))
             self._last = missing
-        told(len(missing))
+        made(len(missing))
         return spent
 
-    def _must_be_new(self, missing: list[Unembedded]) -> None:
-        """An index that asks for what it has just been given would keep a core busy for ever.
+    def _must_be_new(self, missing: list[MissingVector]) -> None:
+        """Raises if the index repeatedly asks for the same texts, which would keep a core busy forever.
 
-        Once is no sign of that: what is indexed anew is gone for a moment, and a vector that came then was not kept.
+        Once is normal: while a document is indexed again its pieces are missing, and its new vectors are not stored.
         """
         last, self._last = self._last, []
         self._again = self._again + 1 if missing == last else 0
         if self._again > 1:
-            raise StorageError("the index does not keep its vectors", hint="`pal memory index --force` makes it anew")
+            raise StorageError("the index does not store its vectors", hint="`pal memory index --force` rebuilds it")
 
-    async def _vectors(self, missing: list[Unembedded]) -> list[bytes]:
+    async def _vectors(self, missing: list[MissingVector]) -> list[bytes]:
         space = self._embedder.space
         try:
             async with asyncio.timeout(self._step_seconds):

@@ -1,15 +1,17 @@
-"""Keeps the index equal to the disk: scan, read what changed, cut it up, put it into the store.
+"""Keeps the index equal to the disk: scans, reads what changed, splits it, and stores it.
 
 Work is done by sweeps, one at a time. A sweep compares the stamps of all files with those in the index and reads what
-differs; the SHA-256 of the text decides whether it is indexed again. Nobody tells it what changed, so a watcher that
-missed something, a crash or a deleted index cost nothing but a little more work. Whoever asks shares a sweep that
-starts after the question came, and one who has no time left is told what the answer lacks while the sweep goes on.
+differs; the SHA-256 of the text decides whether it is indexed again. It relies on no change notification, so a watcher
+that missed something, a crash or a deleted index cost only a little more work. Callers share a sweep that starts after
+their call; a caller that runs out of time learns what the answer lacks while the sweep continues.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,36 +19,100 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import Clock
-from palinurus.domain.errors import StorageDamaged, StorageError
+from palinurus.domain.errors import PalinurusError, StorageDamaged, StorageError
 from palinurus.memory import chunk as cutting
-from palinurus.memory import dates, markdown, words
-from palinurus.memory.answer import Freshness
+from palinurus.memory import terms
+from palinurus.memory.answer import (
+    Difference,
+    IndexFreshness,
+    MemoryStatus,
+    OnProgress,
+    Progress,
+    SkippedFile,
+    SyncReport,
+)
 from palinurus.memory.chunk import chunk
-from palinurus.memory.comparison import Comparison
-from palinurus.memory.document import SESSIONS, Chunked, Document, Stamp
+from palinurus.memory.document import SESSIONS, DocumentPieces, FileRow, MemoryDocument, Stamp
 from palinurus.memory.embedder import Space
-from palinurus.memory.report import MemoryStatus, OnProgress, Skipped, SyncReport
-from palinurus.memory.scan import Scan, Scanner
-from palinurus.memory.store import FileRow, MemoryStore
-from palinurus.memory.sweep import Sweep
-from palinurus.memory.walk import Raw
+from palinurus.memory.scan import Scanner
+from palinurus.memory.settings import MemorySettings
+from palinurus.memory.store import MemoryStore
 
-if TYPE_CHECKING:  # a cold search of files should not wait for what reads transcripts
-    from palinurus.memory.unwritten import Elsewhere
+if TYPE_CHECKING:  # a cold search of files should not wait for the import of session code
+    from palinurus.memory.conversations import StoredDocuments
 
-BATCH_BYTES = 2_000_000  # of text that is written in one transaction
+NAMED_BEHIND = 5  # maximum paths named as behind
+NAMED_DIFFERENCES = 50
+BATCH_BYTES = 2_000_000  # bytes of text in one transaction
 BATCH_FILES = 400
 
 
-class Batch(Struct):
-    """What reading some files gave."""
+class Sweep:
+    """One comparison of the disk with the index, in progress or done."""
 
-    cut: list[tuple[FileRow, Chunked]] = []
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.force = False
+        self.gentle = True  # sessions that grew by little may wait
+        self.listeners: list[OnProgress] = []
+        self.began = time.perf_counter()
+        self.swept = False  # the differences are known
+        self.compared = self.added = self.changed = self.removed = self.pieces = 0
+        self.behind: dict[str, None] = {}
+        self.skipped: list[SkippedFile] = []
+        self.unseen: dict[str, str] = {}  # paths that could not be read; the index is trusted for them
+        self.missing = ""  # a missing root
+        self.trouble = ""
+        self.error: Exception | None = None
+
+    def end(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.done.set_result(None)
+
+    def report(self) -> SyncReport:
+        return SyncReport(
+            compared=self.compared,
+            added=self.added,
+            changed=self.changed,
+            removed=self.removed,
+            pieces=self.pieces,
+            skipped=tuple(self.skipped),
+            behind=tuple(self.behind),
+            took_ms=round((time.perf_counter() - self.began) * 1000, 1),
+            trouble=self.trouble,
+        )
+
+    def freshness(self) -> IndexFreshness:
+        behind = tuple(self.behind)
+        return IndexFreshness(
+            "unswept" if not self.swept else "stale" if behind or self.unseen or self.error else "fresh",
+            compared=self.compared,
+            caught_up=self.added + self.changed + self.removed,
+            behind=behind[:NAMED_BEHIND],
+            behind_count=len(behind),
+            why=self._why(),
+        )
+
+    def _why(self) -> str:
+        if isinstance(self.error, PalinurusError):
+            return self.error.message
+        if not self.swept:
+            return "there was no time to look at the files"
+        if self.behind:
+            return "there was no time to read all that has changed"
+        for path, reason in self.unseen.items():
+            return f"{path} could not be looked at: {reason}"
+        return self.trouble or (f"not there: {self.missing}" if self.missing else "")
+
+
+class Batch(Struct):
+    """The result of reading some files."""
+
+    cut: list[tuple[FileRow, DocumentPieces]] = []
     same: list[FileRow] = []
     gone: list[str] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
 
 
 class MemoryIndex:
@@ -57,9 +123,8 @@ class MemoryIndex:
         clock: Clock,
         settings: MemorySettings,
         *,
-        conversations: Elsewhere | None = None,
+        conversations: StoredDocuments | None = None,
         agent: str = "",
-        index_path: str = "",
     ) -> None:
         self._store = store
         self._scanner = scanner
@@ -67,13 +132,12 @@ class MemoryIndex:
         self._settings = settings
         self._conversations = conversations
         self._agent = agent
-        self._index_path = index_path
         self._recipe = recipe(settings.passage_tokens)
-        self._rows: dict[str, FileRow] | None = None  # what is in the index, by path; None: not read yet
-        self._stamps: dict[str, Raw] = {}  # the same, of those that need no other look
+        self._rows: dict[str, FileRow] | None = None  # the index content by path; None: not read yet
+        self._stamps: dict[str, Stamp] = {}  # the same, of those split by the current code
         self._next: Sweep | None = None  # has not started
         self._worker: asyncio.Task[None] | None = None
-        self.last_sweep_at: int | None = None
+        self._last_sweep_at: int | None = None
 
     async def sync(
         self,
@@ -83,9 +147,9 @@ class MemoryIndex:
         progress: OnProgress | None = None,
         gentle: bool = False,
     ) -> SyncReport:
-        """Make the index equal to the disk; what time does not allow for is in `behind` and is done afterwards.
+        """Makes the index equal to the disk; what exceeds the time is in `behind` and is done afterwards.
 
-        `force` makes it anew. `gentle` lets conversations wait that have grown by little. Raises StorageError.
+        `force` rebuilds it. `gentle` skips sessions that have grown by little. Raises StorageError.
         """
         sweep = self._ask_for_sweep(force=force, gentle=gentle, progress=progress)
         await asyncio.wait([sweep.done], timeout=seconds)
@@ -93,33 +157,23 @@ class MemoryIndex:
             raise sweep.error
         return sweep.report()
 
-    async def catch_up(self, seconds: float) -> Freshness:
-        """For a question: compare, and index what has changed, within this time. Raises nothing: it is an answer."""
+    async def catch_up(self, seconds: float) -> IndexFreshness:
+        """Before a search: compares, and indexes changes, within this time. Raises nothing."""
         sweep = self._ask_for_sweep()
         await asyncio.wait([sweep.done], timeout=max(0.0, seconds))
         return sweep.freshness()
 
-    async def status(self, *, deep: bool = False, space: Space | None = None) -> MemoryStatus:
-        """How the index stands beside the disk, looked at now. `space` is the embedder's. Raises StorageError."""
-        return await Comparison(self._store, self._scanner, self._conversations, self._settings).status(
-            deep=deep,
-            space=space,
-            agent=self._agent,
-            index_path=self._index_path,
-            last_sweep_at=self.last_sweep_at,
-        )
-
-    async def said(self, path: str) -> str | None:
-        """What is searched although it is no file."""
-        document = await self._conversations.look(path) if self._conversations else None
+    async def read_conversation(self, path: str) -> str | None:
+        """The text of a document that is not a file; None if there is none."""
+        document = await self._read_stored(path)
         return document.text if document else None
 
     def reload(self) -> None:
-        """Forget what was known of the index: somebody met a damaged one. The next sweep reads it anew."""
+        """Drops the cached state of a damaged index. The next sweep reads it again."""
         self._rows = None
 
     async def close(self) -> None:
-        """Stops after what is being written. Whoever waits for a sweep is told."""
+        """Stops after the current write. Callers that wait for a sweep get an error."""
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()
@@ -129,8 +183,10 @@ class MemoryIndex:
             self._next.end(_closed())
             self._next = None
 
+    # -- sweeps -------------------------------------------------------------------------------------------------------
+
     def _ask_for_sweep(self, *, force: bool = False, gentle: bool = False, progress: OnProgress | None = None) -> Sweep:
-        """One that starts from now on: a sweep that is under way may have passed by what has just been written."""
+        """A sweep that starts from now on: one in progress may have missed the latest writes."""
         if self._next is None:
             self._next = Sweep()
         sweep = self._next
@@ -146,7 +202,12 @@ class MemoryIndex:
         while self._next is not None:
             sweep, self._next = self._next, None
             try:
-                await self._run(sweep)
+                try:
+                    await self._sweep(sweep)
+                except StorageDamaged as error:  # the index was discarded; start again from nothing
+                    self._rows = None
+                    sweep.trouble = error.message
+                    await self._sweep(sweep)
                 sweep.end()
             except asyncio.CancelledError:
                 sweep.end(_closed())
@@ -155,14 +216,6 @@ class MemoryIndex:
                 self._rows = None
                 sweep.end(error)
 
-    async def _run(self, sweep: Sweep) -> None:
-        try:
-            await self._sweep(sweep)
-        except StorageDamaged as error:  # it has been thrown away; once more, from nothing
-            self._rows = None
-            sweep.trouble = error.message
-            await self._sweep(sweep)
-
     async def _sweep(self, sweep: Sweep) -> None:
         if sweep.force:
             await self._store.clear()
@@ -170,38 +223,38 @@ class MemoryIndex:
         rows = await self._known()
         found = await self._found(sweep)
         sweep.compared = len(found)
-        todo: list[str] = []
+        changed: list[str] = []
         if found != self._stamps:
-            todo = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
-            todo.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, should time be short
-        gone = [path for path in rows if path not in found] if todo or len(rows) != len(found) else []
+            changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
+            changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
+        gone = [path for path in rows if path not in found] if changed or len(rows) != len(found) else []
         gone = [path for path in gone if not path.startswith(tuple(sweep.unseen))]
-        sweep.behind = dict.fromkeys([*gone, *todo])
+        sweep.behind = dict.fromkeys([*gone, *changed])
         sweep.swept = True
         await self._drop(sweep, gone)
-        await self._index(sweep, todo, found)
-        self.last_sweep_at = self._clock.now_ms()
+        await self._index(sweep, changed, found)
+        self._last_sweep_at = self._clock.now_ms()
 
     async def _known(self) -> dict[str, FileRow]:
         if self._rows is None:
             rows = await self._store.files()
-            self._rows = {place.path: row for place, row in rows.items()}
-            self._stamps = {path: _raw(row.stamp) for path, row in self._rows.items() if row.recipe == self._recipe}
+            self._rows = {ref.path: row for ref, row in rows.items()}
+            self._stamps = {path: row.stamp for path, row in self._rows.items() if row.recipe == self._recipe}
         return self._rows
 
-    async def _found(self, sweep: Sweep) -> dict[str, Raw]:
-        scan: Scan = await asyncio.to_thread(self._scanner.scan)
+    async def _found(self, sweep: Sweep) -> dict[str, Stamp]:
+        scan = await asyncio.to_thread(self._scanner.scan)
         sweep.skipped, sweep.unseen, sweep.missing = list(scan.skipped), scan.unseen, scan.missing
         if self._conversations is None:
             return scan.stamps
-        talks = await self._conversations.stamps()
-        return scan.stamps | (await self._conversations.due(talks, self._stamps) if sweep.gentle else talks)
+        stored = await self._conversations.stamps()
+        return scan.stamps | (await self._conversations.due(stored, self._stamps) if sweep.gentle else stored)
 
     async def _drop(self, sweep: Sweep, paths: Sequence[str]) -> None:
         rows = await self._known()
         known = [path for path in paths if path in rows]
         if known:
-            await self._store.drop([rows[path].place for path in known])
+            await self._store.drop([rows[path].ref for path in known])
         for path in known:
             del rows[path]
             self._stamps.pop(path, None)
@@ -209,65 +262,128 @@ class MemoryIndex:
             sweep.behind.pop(path, None)
         sweep.removed += len(known)
 
-    async def _index(self, sweep: Sweep, todo: list[str], found: dict[str, Raw]) -> None:
+    async def _index(self, sweep: Sweep, changed: list[str], found: dict[str, Stamp]) -> None:
         done = 0
-        for paths in _batches(todo, found):
-            talks = [await self._conversations.read(path) for path in paths if self._conversations and _is_talk(path)]
-            batch = await asyncio.to_thread(self._read, [path for path in paths if not _is_talk(path)], talks)
-            await self._keep(sweep, batch)
+        for paths in _batches(changed, found):
+            files = [path for path in paths if not _is_stored(path)]
+            stored = [await self._read_stored(path, indexing=True) for path in paths if _is_stored(path)]
+            batch = await asyncio.to_thread(self._read, files, stored)
+            await self._put(sweep, batch)
             for path in paths:
                 sweep.behind.pop(path, None)
             done += len(paths)
-            sweep.tell("text", done, len(todo))
+            for listener in sweep.listeners:
+                listener(Progress("text", done, len(changed)))
 
-    def _read(self, paths: list[str], talks: Sequence[Document | None]) -> Batch:
-        """In a thread."""
+    async def _read_stored(self, path: str, *, indexing: bool = False) -> MemoryDocument | None:
+        return await self._conversations.read(path, indexing=indexing) if self._conversations else None
+
+    def _read(self, paths: list[str], stored: Sequence[MemoryDocument | None]) -> Batch:
+        """Runs in a thread."""
         batch = Batch()
         for path in paths:
             found = self._scanner.read(path)
-            if isinstance(found, Document):
-                self._judge(found, batch)
-            elif isinstance(found, Skipped):
+            if isinstance(found, MemoryDocument):
+                self._cut(found, batch)
+                continue
+            batch.gone.append(path)
+            if found is not None:
                 batch.skipped.append(found)
-                batch.gone.append(path)
-            else:
-                batch.gone.append(path)
-        for talk in talks:
-            if talk is not None:
-                self._judge(talk, batch)
+        for document in stored:
+            if document is not None:
+                self._cut(document, batch)
         return batch
 
-    def _judge(self, document: Document, batch: Batch) -> None:
-        row = (self._rows or {}).get(document.place.path)
+    def _cut(self, document: MemoryDocument, batch: Batch) -> None:
+        row = (self._rows or {}).get(document.ref.path)
         if row is not None and row.digest == document.digest and row.recipe == self._recipe:
             batch.same.append(msgspec.structs.replace(row, stamp=document.stamp))
             return
-        cut = chunk(document.text, document.place.path, self._settings.passage_tokens)
+        cut = chunk(document.text, document.ref.path, self._settings.passage_tokens)
         now, pieces = self._clock.now_ms(), len(cut.pieces)
-        batch.cut.append((FileRow(document.place, document.stamp, document.digest, now, pieces, self._recipe), cut))
+        batch.cut.append((FileRow(document.ref, document.stamp, document.digest, now, pieces, self._recipe), cut))
 
-    async def _keep(self, sweep: Sweep, batch: Batch) -> None:
+    async def _put(self, sweep: Sweep, batch: Batch) -> None:
         rows = await self._known()
         if batch.cut:
             await self._store.put(batch.cut)
         if batch.same:
             await self._store.touch(batch.same)
-        for row, cut in batch.cut:
-            if row.place.path in rows:
-                sweep.changed += 1
-            else:
-                sweep.added += 1
-            sweep.pieces += len(cut.pieces)
+        new = sum(row.ref.path not in rows for row, _ in batch.cut)
+        sweep.added += new
+        sweep.changed += len(batch.cut) - new
+        sweep.pieces += sum(len(cut.pieces) for _, cut in batch.cut)
         for row in [*(row for row, _ in batch.cut), *batch.same]:
-            rows[row.place.path] = row
-            self._stamps[row.place.path] = _raw(row.stamp)
+            rows[row.ref.path] = row
+            self._stamps[row.ref.path] = row.stamp
         sweep.skipped += batch.skipped
         await self._drop(sweep, batch.gone)
 
+    # -- status: computed on each call, because a stored flag may be wrong ---------------------------------------------
+
+    async def status(self, *, deep: bool = False, space: Space | None = None) -> MemoryStatus:
+        """The current difference between index and disk. `space` is the embedder's. Raises StorageError."""
+        scan = await asyncio.to_thread(self._scanner.scan)
+        stored = await self._conversations.stamps() if self._conversations else {}
+        rows = {ref.path: row for ref, row in (await self._store.files()).items()}
+        unseen = tuple(scan.unseen)
+        seen = {path: row for path, row in rows.items() if path in scan.stamps or not path.startswith(unseen)}
+        differences = await self._differences(scan.stamps | stored, seen, deep)
+        totals, in_use = await self._store.totals(), await self._store.space_in_use()
+        embedded = totals.embedded.get(in_use, 0)
+        shadow = space.id if space is not None and space.id != in_use else ""
+        return MemoryStatus(
+            agent=self._agent,
+            enabled=self._settings.enabled,
+            files=totals.files,
+            pieces=totals.pieces,
+            passages=totals.passages,
+            text_bytes=sum(row.stamp[0] for row in rows.values() if row.ref.source != SESSIONS),
+            index_bytes=totals.bytes_on_disk,
+            sources=dict(Counter(row.ref.source for row in rows.values())),
+            embedder=in_use,
+            embedded=embedded,
+            to_embed=totals.pieces - embedded if in_use else 0,
+            shadow=shadow,
+            shadow_embedded=totals.embedded.get(shadow, 0),
+            differences=tuple(differences[:NAMED_DIFFERENCES]),
+            difference_count=len(differences),
+            deep=deep,
+            skipped=scan.skipped,
+            last_sweep_at=self._last_sweep_at,
+            index_path=str(self._store.path or ""),
+        )
+
+    async def _differences(self, found: dict[str, Stamp], rows: dict[str, FileRow], deep: bool) -> list[Difference]:
+        differences = {path: "gone from the disk" for path in rows if path not in found}
+        for path, stamp in found.items():
+            row = rows.get(path)
+            if row is None:
+                differences[path] = "missing in the index"
+            elif (deep or row.stamp != stamp) and (what := await self._difference(path, row, deep)):
+                differences[path] = what
+        return [Difference(path, what) for path, what in sorted(differences.items())]
+
+    async def _difference(self, path: str, row: FileRow, deep: bool) -> str:
+        """The difference after reading the file: another stamp alone is none."""
+        document = await (self._read_stored(path) if _is_stored(path) else asyncio.to_thread(self._scanner.read, path))
+        if not isinstance(document, MemoryDocument):
+            return "gone from the disk"
+        if document.digest != row.digest:
+            return "changed"
+        return "other pieces than the text has" if deep and not await self._has_its_pieces(document) else ""
+
+    async def _has_its_pieces(self, document: MemoryDocument) -> bool:
+        cut = await asyncio.to_thread(chunk, document.text, document.ref.path, self._settings.passage_tokens)
+        stored = await self._store.pieces_of(document.ref)
+        return [(piece.start_line, piece.end_line, piece.text, piece.context) for piece in cut.pieces] == [
+            (piece.start_line, piece.end_line, piece.text, piece.context) for piece in stored
+        ]
+
 
 def recipe(passage_tokens: int) -> str:
-    """How texts are cut up, told from other ways: by the code that does it, so that nobody can forget to say so."""
-    code = sha256(b"".join(Path(module.__file__ or "").read_bytes() for module in (cutting, markdown, words, dates)))
+    """Identifies how texts are split, by a digest of the code, so that no version number is forgotten."""
+    code = sha256(b"".join(Path(module.__file__ or "").read_bytes() for module in (cutting, terms)))
     return f"{code.hexdigest()[:12]}/{passage_tokens}"
 
 
@@ -275,21 +391,18 @@ def _closed() -> StorageError:
     return StorageError("the index was closed before its files were compared", hint="ask again")
 
 
-def _raw(stamp: Stamp) -> Raw:
-    return (stamp.size, stamp.mtime_ns, stamp.inode, stamp.ctime_ns)
-
-
-def _is_talk(path: str) -> bool:
+def _is_stored(path: str) -> bool:
     return path.startswith(f"{SESSIONS}/")
 
 
-def _batches(paths: Sequence[str], stamps: dict[str, Raw]) -> list[list[str]]:
-    batches: list[list[str]] = [[]]
+def _batches(paths: Sequence[str], stamps: dict[str, Stamp]) -> Iterator[list[str]]:
+    batch: list[str] = []
     size = 0
     for path in paths:
-        if batches[-1] and (size > BATCH_BYTES or len(batches[-1]) >= BATCH_FILES):
-            batches.append([])
-            size = 0
-        batches[-1].append(path)
+        if batch and (size > BATCH_BYTES or len(batch) >= BATCH_FILES):
+            yield batch
+            batch, size = [], 0
+        batch.append(path)
         size += stamps[path][0]
-    return [batch for batch in batches if batch]
+    if batch:
+        yield batch

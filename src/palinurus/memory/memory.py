@@ -1,7 +1,7 @@
-"""One agent's memory: index, search, vectors and the watch over its files, joined. What the doors hold.
+"""One agent's memory: index, search, vectors and the file watcher.
 
-Search is right without any of the background work: each question compares the disk with the index first. The work
-behind only makes that comparison cheap, and fills in vectors.
+Search is correct without any background work: each search compares the disk with the index first. The background work
+only makes that comparison cheap, and computes vectors.
 """
 
 from __future__ import annotations
@@ -10,25 +10,103 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
-from palinurus.memory.answer import Answer
+from palinurus.memory.answer import MemoryStatus, OnProgress, SearchAnswer, SyncReport
 from palinurus.memory.embedder import Embedder
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
-from palinurus.memory.report import MemoryStatus, OnProgress, SyncReport
+from palinurus.memory.scan import FOLDER, Scanner
 from palinurus.memory.search import MemorySearch
+from palinurus.memory.settings import MemorySettings, Sync
 from palinurus.memory.store import MemoryStore
-from palinurus.memory.watch import Watcher
+
+
+class Watcher:
+    """Watches one agent's folders."""
+
+    def __init__(self, scanner: Scanner, sync: Sync) -> None:
+        self._scanner = scanner
+        self._sync = sync
+        self._tasks: list[asyncio.Task[None]] = []
+        self._watched: list[Path] = []
+        self._seen = asyncio.Event()
+        self.trouble = ""
+
+    @property
+    def watching(self) -> bool:
+        return any(not task.done() for task in self._tasks)
+
+    async def changed(self) -> None:
+        """Returns when something has changed and settled since the last call. The first call starts the watch."""
+        self.start()
+        await self._seen.wait()
+        self._seen.clear()
+
+    def start(self) -> None:
+        """Watches the current folders, updated for folders that appeared or disappeared."""
+        alone, whole = (_existing(folders) for folders in self._scanner.folders())
+        if self._tasks and self._watched == alone + whole:
+            return
+        self._cancel()
+        self._watched = alone + whole
+        self._tasks = [
+            asyncio.get_running_loop().create_task(self._watch(folders, recursive), name="pal-memory-watch")
+            for folders, recursive in ((alone, False), (whole, True))
+            if folders
+        ]
+
+    async def close(self) -> None:
+        tasks = self._cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _cancel(self) -> list[asyncio.Task[None]]:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    async def _watch(self, folders: list[Path], recursive: bool) -> None:
+        import watchfiles
+
+        changes = watchfiles.awatch(
+            *folders,
+            watch_filter=_is_of_interest,
+            debounce=int(self._sync.settle_seconds * 1000),
+            step=int(self._sync.debounce_seconds * 1000),
+            recursive=recursive,
+            rust_timeout=1_000,
+        )
+        try:
+            async for _ in changes:
+                self._seen.set()
+        except (OSError, RuntimeError) as error:  # RuntimeError wraps the kernel's refusals
+            self.trouble = f"files cannot be watched: {error}"
+            log.info(self.trouble)
+        finally:
+            with suppress(RuntimeError):  # it was awaited when the task was cancelled
+                await changes.aclose()
+
+
+def _existing(folders: list[Path]) -> list[Path]:
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _is_of_interest(_: Any, path: str) -> bool:
+    """Whether a path matters: markdown, or the memory folder, which may have been missing before."""
+    return path[-3:].lower() == ".md" or Path(path).name == FOLDER
+
 
 log = logging.getLogger(__name__)
-Heard = Callable[[SyncReport], None]
-"""Told on the event loop of each sync that changed something. Neither blocks nor raises."""
+OnSync = Callable[[SyncReport], None]
+"""Called on the event loop for each sync that changed something. Neither blocks nor raises."""
 
 
 class Memory:
@@ -48,18 +126,18 @@ class Memory:
         self._watcher = watcher
         self._search = MemorySearch(index, store, embedder, settings, clock)
         self._filler = VectorFiller(store, embedder, share=settings.embed_share) if embedder else None
-        self._listeners: list[Heard] = []
+        self._listeners: list[OnSync] = []
         self._keeping_up: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def search(self, question: Question) -> Answer:
+    async def search(self, question: Question) -> SearchAnswer:
         answer = await self._search.ask(question)
         if caught_up := answer.freshness.caught_up:
             self._tell(SyncReport(answer.freshness.compared, changed=caught_up))
         return answer
 
     async def sync(self, *, force: bool = False, progress: OnProgress | None = None) -> SyncReport:
-        """Bring words and vectors up to date, however long it takes. Trouble of the embedder is in the report."""
+        """Updates words and vectors, however long it takes. Errors of the embedder are in the report."""
         report = await self._sync(force=force, progress=progress)
         if self._filler is None:
             return report
@@ -67,14 +145,14 @@ class Memory:
         return msgspec.structs.replace(report, embedded=filled.embedded, embedder_trouble=filled.trouble)
 
     async def forget(self) -> SyncReport:
-        """After words were taken out of files and conversations: when this returns, no byte of the index has them."""
+        """After words were forgotten in files and sessions: when this returns, no byte of the index has them."""
         report = await self._sync()
         await self._store.scrub()
         return report
 
-    async def said(self, path: str) -> str | None:
-        """The text of a past conversation, by the path under which it is cited; None when there is none."""
-        return await self._index.said(path)
+    async def read_conversation(self, path: str) -> str | None:
+        """The text of a past session, by its path in citations; None if there is none."""
+        return await self._index.read_conversation(path)
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         status = await self._index.status(deep=deep, space=self.embedder.space if self.embedder else None)
@@ -84,13 +162,13 @@ class Memory:
             trouble=status.trouble or (self._filler.trouble if self._filler else ""),
         )
 
-    def listen(self, told: Heard) -> Callable[[], None]:
-        """Be told of what is indexed; call what is returned to hear no more."""
-        self._listeners.append(told)
-        return lambda: self._listeners.remove(told)
+    def listen(self, on_sync: OnSync) -> Callable[[], None]:
+        """Calls `on_sync` for each indexed change; returns a function that stops it."""
+        self._listeners.append(on_sync)
+        return lambda: self._listeners.remove(on_sync)
 
     def start(self) -> None:
-        """Index now, and keep up from then on. A second call does nothing."""
+        """Indexes now, and keeps up from then on. A second call does nothing."""
         if self._keeping_up is None and not self._closed and self.settings.enabled:
             self._keeping_up = asyncio.create_task(self._keep_up())
 
@@ -108,8 +186,8 @@ class Memory:
         await self._store.close()
 
     async def _keep_up(self) -> None:
-        """At start, whenever the watcher has seen a change, and now and then all the same."""
-        pause = self.settings.sync.sweep_minutes * 60 or None  # none: only when the watcher has seen a change
+        """Indexes at start, after each change that the watcher reports, and at intervals."""
+        pause = self.settings.sync.sweep_minutes * 60 or None  # None: only after a reported change
         if self._filler is not None:
             self._filler.start()
         while True:
@@ -120,7 +198,7 @@ class Memory:
                 await asyncio.sleep(pause)
             else:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):  # not wait_for, which may forget that we are to end
+                    async with asyncio.timeout(pause):  # not wait_for, which may swallow a cancellation
                         await self._watcher.changed()
 
     async def _try_sync(self) -> None:
@@ -128,7 +206,7 @@ class Memory:
             await self._sync(gentle=True)
         except StorageError as error:
             log.warning("memory could not be indexed: %s", error)
-        except PalinurusError as error:  # a workspace that is gone: said when somebody asks, looked for again later
+        except PalinurusError as error:  # a missing workspace: reported on a search, retried later
             log.info("memory was not indexed: %s", error)
 
     async def _sync(
@@ -140,7 +218,7 @@ class Memory:
         return report
 
     def _tell(self, report: SyncReport) -> None:
-        for told in list(self._listeners):
-            told(report)
+        for listener in list(self._listeners):
+            listener(report)
         if self._filler is not None:
             self._filler.nudge()

@@ -1,51 +1,159 @@
-"""One question to one agent's memory.
+"""One search in one agent's memory.
 
 While the disk is compared with the index (promise 11), the question is embedded in another process and its words are
-looked for; if the index turns out to be behind, they are looked for again. Then what both legs say is joined. Keyword
-search never waits for an embedder longer than its share of the time, and never fails because of one (promise 12): the
-answer is then by words alone and says so.
+searched; if the index turns out to be behind, they are searched again. Then both rankings are combined. Keyword search
+never waits for an embedder longer than its share of the time, and never fails because of one (promise 12): the answer
+then uses keywords only and says so.
+
+The best results within a budget are returned. By default in characters: a total, and a maximum per snippet. A budget of
+tokens replaces both: whole lines, characters/4, each line once. What does not fit is left out and counted. A line is
+never split, and some are megabytes; of such a line only the part with most of the question's words is scored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
+from collections.abc import Sequence
 from datetime import date
 from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from palinurus.config.remembering import MemorySettings
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import EmbedderError, StorageDamaged, StorageError
-from palinurus.memory.answer import Answer, Freshness, Result
-from palinurus.memory.clamp import clamped
-from palinurus.memory.dates import Span, asked_about, words_for
-from palinurus.memory.embedder import Embedder
-from palinurus.memory.embedders.checks import check_vectors
-from palinurus.memory.excerpt import shortened
-from palinurus.memory.fusion import rank
+from palinurus.domain.messages import OUTSIDE_MARK
+from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
+from palinurus.memory.document import CandidateSet, SearchCandidate, WordQuery
+from palinurus.memory.embedder import Embedder, check_vectors
 from palinurus.memory.question import MAX_QUERY, Question
-from palinurus.memory.store import Looked, MemoryStore, WordQuery
-from palinurus.memory.words import word_query
+from palinurus.memory.rank import RankedCandidate, rank
+from palinurus.memory.settings import MemorySettings, SearchLimits
+from palinurus.memory.store import MemoryStore
+from palinurus.memory.terms import DateSpan, asked_about, date_in_path, word_query, words_for
+from palinurus.text.stem import beginning, folded, stem
+
+if TYPE_CHECKING:
+    from palinurus.memory.index import MemoryIndex
+
+LONG = 4_000  # characters
+MOST_OFFSETS = 20  # of one word
+
+
+def shortened(looked: CandidateSet, words: Sequence[str]) -> CandidateSet:
+    """The same candidates, shortened to the length that is scored."""
+    if all(len(candidate.text) <= LONG for candidate in looked.candidates):
+        return looked
+    return msgspec.structs.replace(looked, candidates=tuple(_short(each, words) for each in looked.candidates))
+
+
+def window(text: str, room: int, words: Sequence[str]) -> str:
+    """The part of a long line with most of the words, marked where it was cut."""
+    low, room = folded(text), room - 2
+    if len(low) != len(text):
+        return f"{text[:room].rstrip()}…"
+    offsets = sorted({at for word in words for at in _offsets(low, beginning(stem(word)))})
+    start = max(offsets, key=lambda at: bisect_left(offsets, at + room) - bisect_left(offsets, at), default=0)
+    start = max(0, min(start - room // 5, len(text) - room))
+    start = text.find(" ", start, start + 30) + 1 or start if start else 0
+    end = min(len(text), start + room)
+    return ("…" if start else "") + text[start:end].strip() + ("…" if end < len(text) else "")
+
+
+def _short(candidate: SearchCandidate, words: Sequence[str]) -> SearchCandidate:
+    if len(candidate.text) <= LONG:
+        return candidate
+    return msgspec.structs.replace(candidate, text=window(candidate.text, LONG, words))
+
+
+def _offsets(text: str, word: str) -> list[int]:
+    offsets: list[int] = []
+    at = text.find(word)
+    while at >= 0 and len(offsets) < MOST_OFFSETS:
+        offsets.append(at)
+        at = text.find(word, at + 1)
+    return offsets
+
+
+CHARACTERS_PER_TOKEN = 4
+UNDER = 120  # characters of the context
+LEAST = 10  # characters below which nothing more is added
+SHORTEST = 40  # minimum characters of a snippet
+
+
+def clamped(
+    ranked: Sequence[RankedCandidate], budget: SearchLimits, words: Sequence[str], *, cite: bool
+) -> tuple[list[tuple[RankedCandidate, SearchResult]], int]:
+    """Results best first, and how many exceeded the budget."""
+    results: list[tuple[RankedCandidate, SearchResult]] = []
+    left, most = _room(budget), len(ranked) if budget.results is None else budget.results
+    for one in ranked:
+        if left < LEAST or len(results) >= most:
+            break
+        snippet = _snippet(one.candidate.text, budget, left, words)
+        if not snippet:
+            continue
+        found = _result(one, snippet, cite=cite)
+        needed = len(snippet) + 1 + (len(found.under) if budget.tokens is None else 0)
+        if needed > left + 1:
+            continue
+        left -= needed
+        results.append((one, found))
+    return results, len(ranked) - len(results)
+
+
+def _room(budget: SearchLimits) -> int:
+    return budget.characters if budget.tokens is None else budget.tokens * CHARACTERS_PER_TOKEN
+
+
+def _snippet(text: str, budget: SearchLimits, left: int, words: Sequence[str]) -> str:
+    """The snippet; empty if it does not fit."""
+    if budget.tokens is not None:
+        return text if len(text) < left else ""
+    room = min(budget.snippet, left)
+    if len(text) <= room:
+        return text
+    if room < budget.snippet or room < SHORTEST:
+        return ""
+    # A line of outside text is marked at its end, and keeps the mark when it is cut (promise 18).
+    mark = f" (… {OUTSIDE_MARK}" if OUTSIDE_MARK in text else ""
+    return window(text, room - len(mark), words) + mark
+
+
+def _result(one: RankedCandidate, snippet: str, *, cite: bool) -> SearchResult:
+    found = one.candidate
+    return SearchResult(
+        found.ref.path,
+        found.start_line,
+        found.end_line,
+        round(min(1.0, one.score), 4),
+        snippet,
+        found.ref.source,
+        citation(found.ref.path, found.start_line, found.end_line) if cite else "",
+        under(found.ref.path, found.context),
+    )
+
+
+def under(path: str, context: str) -> str:
+    """The context of a snippet, if it adds something: "lives in Oslo" says little without the heading "Anna"."""
+    known, day = folded(path), date_in_path(path)
+    parts = [part.strip() for part in context.split(">")]
+    news = [part for part in parts if folded(part) not in known and not (day and day.isoformat() in part)]
+    return " > ".join(part for part in dict.fromkeys(news) if part)[-UNDER:]
+
+
+def citation(path: str, start_line: int, end_line: int) -> str:
+    """`memory/2026-11-15.md#L3-L9`."""
+    return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"
+
 
 log = logging.getLogger(__name__)
-
-EMBEDDING_SHARE, LOOK_SECONDS = 0.5, 1.0  # the embedder has all of the question's time but a second, at least half
+EMBEDDING_SHARE, LOOK_SECONDS = 0.5, 1.0  # the embedder has all of the time but a second, at least half
 SWEEP_SHARE = 0.6
-MUCH = 200_000  # characters of candidates that are not judged on the event loop
-
-
-class Swept(Protocol):
-    """The index, as far as a question needs it."""
-
-    async def catch_up(self, seconds: float) -> Freshness:
-        """Compare the disk with the index, read what has changed within the time, and tell what was left."""
-
-    def reload(self) -> None:
-        """Forget what was known of the index: it turned out to be damaged."""
+MUCH = 200_000  # characters of candidates above which ranking runs in a thread
 
 
 class _Vector(msgspec.Struct, frozen=True):
@@ -56,14 +164,14 @@ class _Vector(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """A question as it was understood."""
+class _ParsedQuestion(msgspec.Struct, frozen=True):
+    """A parsed question."""
 
     question: Question
     text: str
     words: WordQuery
     wide: WordQuery  # with words for its dates
-    days: tuple[Span, ...]
+    days: tuple[DateSpan, ...]
     today: date
 
     @property
@@ -73,7 +181,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 class MemorySearch:
     def __init__(
-        self, index: Swept, store: MemoryStore, embedder: Embedder | None, settings: MemorySettings, clock: Clock
+        self, index: MemoryIndex, store: MemoryStore, embedder: Embedder | None, settings: MemorySettings, clock: Clock
     ) -> None:
         self._index = index
         self._store = store
@@ -82,8 +190,8 @@ class MemorySearch:
         self._sources = {*settings.sources, *(each.name for each in settings.collections)}
         self._clock = clock
 
-    async def ask(self, question: Question) -> Answer:
-        """Any text is a question. Fails only if the store does."""
+    async def ask(self, question: Question) -> SearchAnswer:
+        """Any text is a question. Raises only storage errors."""
         started = perf_counter()
         asked = self._read(question)
         embedding = asyncio.ensure_future(self._embedded(asked.text, question))
@@ -102,35 +210,37 @@ class MemorySearch:
             fresh = await self._made_anew(question, started, fresh)
             return await self._answered(asked, vector, fresh, started)
 
-    async def _made_anew(self, question: Question, started: float, before: Freshness) -> Freshness:
-        """An index that was damaged has been thrown away: nothing is lost, and what time allows is indexed again."""
+    async def _made_anew(self, question: Question, started: float, before: IndexFreshness) -> IndexFreshness:
+        """Rebuilds a discarded damaged index, as far as time allows; nothing is lost."""
         self._index.reload()
         fresh = await self._index.catch_up(question.budget.seconds - (perf_counter() - started))
         return msgspec.structs.replace(fresh, caught_up=before.caught_up + fresh.caught_up)
 
-    def _read(self, question: Question) -> _Asked:
+    def _read(self, question: Question) -> _ParsedQuestion:
         text, today = _clean(question.query), local_time(self._clock).date()
         words, days = word_query(text), asked_about(text, today)
         # Words for dates only help to find candidates: no piece has them.
-        return _Asked(question, text, words, WordQuery(words.words + words_for(days)), days, today)
+        return _ParsedQuestion(question, text, words, WordQuery(words.words + words_for(days)), days, today)
 
-    async def _prepared(self, asked: _Asked) -> bool:
-        """False: the index was damaged, and what stands in its place is empty."""
+    async def _prepared(self, asked: _ParsedQuestion) -> bool:
+        """False: the index was damaged and is now empty."""
         try:
             await self._store.prepare(asked.wide, limit=self._settings.ranking.candidates, sources=asked.sources)
         except StorageDamaged:
             return False
-        except StorageError as error:  # the look itself will tell
+        except StorageError as error:  # the search itself will report it
             log.debug("no look was prepared: %s", error)
         return True
 
-    async def _answered(self, asked: _Asked, vector: _Vector, fresh: Freshness, started: float) -> Answer:
+    async def _answered(
+        self, asked: _ParsedQuestion, vector: _Vector, fresh: IndexFreshness, started: float
+    ) -> SearchAnswer:
         looked = await self._look(asked, vector.value)
         by_vector = vector.value is not None and looked.embedded > 0
         much = sum(len(each.text) for each in looked.candidates) > MUCH
         work = partial(self._judged, asked, looked, by_vector=by_vector)
         results, left_out = await asyncio.to_thread(work) if much else work()
-        return Answer(
+        return SearchAnswer(
             tuple(results),
             _with_vectors(fresh, looked, vector),
             "hybrid" if by_vector else "keyword",
@@ -138,16 +248,18 @@ class MemorySearch:
             left_out,
         )
 
-    async def _look(self, asked: _Asked, vector: bytes | None) -> Looked:
+    async def _look(self, asked: _ParsedQuestion, vector: bytes | None) -> CandidateSet:
         space = self._embedder.space if self._embedder and vector else None
         limit = self._settings.ranking.candidates
         looked = await self._store.look(asked.wide, vector, space, limit=limit, sources=asked.sources)
-        # What the config has no longer may still be in an index that there was no time to compare.
-        allowed = tuple(each for each in looked.candidates if each.place.source in self._sources)
+        # Sources that were removed from the config may still be in an index that there was no time to compare.
+        allowed = tuple(each for each in looked.candidates if each.ref.source in self._sources)
         frequencies = looked.frequencies[: len(asked.words.words)]
         return msgspec.structs.replace(looked, candidates=allowed, frequencies=frequencies)
 
-    def _judged(self, asked: _Asked, looked: Looked, *, by_vector: bool) -> tuple[list[Result], int]:
+    def _judged(
+        self, asked: _ParsedQuestion, looked: CandidateSet, *, by_vector: bool
+    ) -> tuple[list[SearchResult], int]:
         """The best within the budget, and how many more there were."""
         ranking, question, words = self._settings.ranking, asked.question, asked.words
         short = shortened(looked, words.words)
@@ -178,11 +290,11 @@ class MemorySearch:
 
 
 def _clean(query: str) -> str:
-    """As much of it as is looked at, without what no text should have."""
+    """The used part of it, without invalid characters."""
     return query[: MAX_QUERY * 2].encode("utf-8", "replace").decode().replace("\0", " ").strip()[:MAX_QUERY]
 
 
-def _with_vectors(fresh: Freshness, looked: Looked, vector: _Vector) -> Freshness:
+def _with_vectors(fresh: IndexFreshness, looked: CandidateSet, vector: _Vector) -> IndexFreshness:
     state = vector.state
     if state == "there":
         state = "complete" if looked.embedded >= looked.pieces else "partial"

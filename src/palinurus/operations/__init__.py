@@ -1,1 +1,1 @@
-"""Everything that a door can ask for: one typed table, run in process or over the unix socket."""
+"""Operations: everything that a surface can call, in one typed table, run in process or over the unix socket."""

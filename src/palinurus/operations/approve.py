@@ -5,9 +5,10 @@ from __future__ import annotations
 from palinurus.domain.errors import NotConfirmed, PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.tools.approvals.approval import Answer, Approval, Approvals, outcome
+from palinurus.tools.approvals.issuer import GrantTerms
 from palinurus.tools.approvals.rendering import render_plan, visible
 from palinurus.tools.commands.hazards import runs_other_programs
-from palinurus.tools.grants.grants import words
+from palinurus.tools.grants import rule_text
 
 USAGE = "/approve ID allow-once|allow-always|deny"
 CONFIRMED = ("confirm", "confirmed")
@@ -40,7 +41,7 @@ async def _answered(approvals: Approvals, session_key: str, said: list[str], by:
     confirmed = any(word.lower() in CONFIRMED for word in said)
     ids = [word for word in said if word.lower() not in ANSWERS and word.lower() not in CONFIRMED]
     if len(ids) > 1 or len(answers) > 1:
-        return f"That was not understood. {USAGE}"
+        return f"Not understood. {USAGE}"
     if not answers:
         return await _looked(approvals, session_key, ids)
     if not ids:
@@ -50,9 +51,9 @@ async def _answered(approvals: Approvals, session_key: str, said: list[str], by:
             return f"Say which one: {USAGE}\n\n{_listed(here or await _shown_here(approvals, session_key))}"
         ids = [here[0].id]
     try:
-        settled = await approvals.answer(ids[0], answers[0], by=by, where=where, confirmed=confirmed)
+        settled = await approvals.answer(ids[0], answers[0], by=by, where=where, always=GrantTerms(confirmed=confirmed))
     except NotConfirmed as error:
-        return f"{error.message}\nIf you mean it: /approve {ids[0]} allow-always confirm"
+        return f"{error.message}\nTo confirm: /approve {ids[0]} allow-always confirm"
     return await _told(approvals, settled)
 
 
@@ -61,7 +62,7 @@ async def _looked(approvals: Approvals, session_key: str, ids: list[str]) -> str
         return _listed(await _shown_here(approvals, session_key))
     found = await approvals.find(ids[0])
     if found.session_key != session_key and not SessionKey.parse(session_key).is_private:
-        return f"{found.id} belongs to another conversation; `pal approvals show {found.id}` shows it."
+        return f"{found.id} belongs to another session; `pal approvals show {found.id}` shows it."
     return asked(found)
 
 
@@ -74,7 +75,7 @@ async def _told(approvals: Approvals, settled: Approval) -> str:
     text = f"{settled.id}: {outcome(settled)}."
     given = set(filter(None, settled.grant_id.split(",")))
     rules = [
-        f"{grant.id}  {visible(words(grant))}" for grant in await approvals.granting.grants.all() if grant.id in given
+        f"{grant.id}  {visible(rule_text(grant))}" for grant in await approvals.issuer.grants.all() if grant.id in given
     ]
     names = dict.fromkeys(each.binary.rpartition("/")[2] for each in settled.plan.invocations)
     notes = [f"note: {name}: {remark}" for name in names if (remark := runs_other_programs(name))]
@@ -91,5 +92,5 @@ def asked(approval: Approval) -> str:
 
 def _listed(pending: list[Approval]) -> str:
     if not pending:
-        return "Nothing waits for an approval."
+        return "No approvals are waiting."
     return "\n\n".join([*map(asked, pending), USAGE])

@@ -12,19 +12,17 @@ from typing import Annotated
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, HomeHeld, NotFound
-from palinurus.operations.access import PairedDevice, Token
-from palinurus.operations.bounds import Days
-from palinurus.operations.holder import GatewayStanding, PageLink
-from palinurus.operations.house import House
-from palinurus.operations.operation import Metavar, operation
-from palinurus.operations.register import Register
+from palinurus.operations.access import AccessToken, PairedDevice, Register
+from palinurus.operations.operation import Days, Metavar, operation
 from palinurus.operations.scopes import SCOPES, Scope
+from palinurus.operations.services import DashboardLink, GatewayState, Services
+from palinurus.operations.shapes import made_of
 
 TokenName = Annotated[str, Metavar("NAME"), "Its id or its name."]
 DeviceName = Annotated[str, Metavar("ID"), "Its id, the beginning of that, or the code it was told."]
 
 
-class TokenShown(Struct, frozen=True, rename="camel", omit_defaults=True):
+class TokenInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A token without its digest. `secret` is told once, when it is made."""
 
     id: str
@@ -39,147 +37,132 @@ class TokenShown(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class TokenList(Struct, frozen=True):
-    tokens: tuple[TokenShown, ...]
+    tokens: tuple[TokenInfo, ...]
 
 
 class DeviceList(Struct, frozen=True):
     devices: tuple[PairedDevice, ...]
 
 
-class HandingOver(Struct, frozen=True):
+class ProcessLeaving(Struct, frozen=True):
     pid: int
     busy: int  # runs that are finished first
 
 
-class Ending(Struct, frozen=True):
-    pid: int
-    busy: int
-
-
 @operation("gateway.status", scope="admin")
-async def show_gateway(house: House) -> GatewayStanding:
+async def show_gateway(services: Services) -> GatewayState:
     """How the gateway stands."""
-    asked = house.holder.gateway
-    return asked() if asked is not None else GatewayStanding(running=False, busy=house.dispatcher.busy)
+    asked = services.holder.gateway
+    return asked() if asked is not None else GatewayState(running=False, busy=services.dispatcher.busy)
 
 
 @operation("gateway.stop", scope="admin", local=True)
-async def stop_gateway(house: House) -> Ending:
+async def stop_gateway(services: Services) -> ProcessLeaving:
     """Let it finish what runs, and end it."""
-    if house.holder.end is None:
+    if services.holder.end is None:
         raise BadRequest("no gateway is running", hint="`pal gateway run` starts one")
-    house.holder.end()
-    return Ending(os.getpid(), house.dispatcher.busy)
+    services.holder.end()
+    return ProcessLeaving(os.getpid(), services.dispatcher.busy)
 
 
 @operation("house.hand_over", scope="admin", local=True)
-async def hand_over_home(house: House) -> HandingOver:
+async def hand_over_home(services: Services) -> ProcessLeaving:
     """Give the home to whoever asks, once what runs is finished."""
-    if house.holder.gateway is not None:
+    if services.holder.gateway is not None:
         raise HomeHeld(
-            f"a gateway holds this home: pid {os.getpid()}, {house.holder.gateway().url}",
+            f"a gateway holds this home: pid {os.getpid()}, {services.holder.gateway().url}",
             hint="`pal gateway status` shows it, `pal gateway stop` ends it",
         )
-    if house.holder.hand_over is None:
+    if services.holder.hand_over is None:
         raise HomeHeld(f"pid {os.getpid()} holds this home and cannot hand it over", hint="end it")
-    return HandingOver(os.getpid(), await house.holder.hand_over())
+    return ProcessLeaving(os.getpid(), await services.holder.hand_over())
 
 
 @operation("page.link", scope="admin", local=True)
 async def make_page_link(
-    house: House,
+    services: Services,
     lan: Annotated[bool, "For another machine in the network."] = False,
     scopes: tuple[Scope, ...] = SCOPES,
-) -> PageLink:
+) -> DashboardLink:
     """An address that lets one browser in, once."""
-    if house.holder.link is None:
+    if services.holder.link is None:
         raise NotFound("no gateway is running", hint="`pal up` or `pal gateway run` starts one")
-    return house.holder.link(lan, scopes)
+    return services.holder.link(lan, scopes)
 
 
 @operation("gateway.tokens.list", scope="admin")
-async def list_tokens(house: House) -> TokenList:
+async def list_tokens(services: Services) -> TokenList:
     """List the tokens, without their secrets.
 
     Example:
       pal gateway token list --json
     """
-    return TokenList(tuple(_shown(token) for token in (await _register(house)).tokens()))
+    return TokenList(tuple(_describe(token) for token in (await _register(services)).tokens()))
 
 
 @operation("gateway.tokens.create", scope="admin")
 async def create_token(
-    house: House, name: str, scopes: tuple[Scope, ...] = ("read", "write"), days: Days | None = None
-) -> TokenShown:
+    services: Services, name: str, scopes: tuple[Scope, ...] = ("read", "write"), days: Days | None = None
+) -> TokenInfo:
     """Make a token; without days it lives until it is revoked."""
-    return _shown(*await (await _register(house)).make_token(name, scopes, days=days))
+    return _describe(*await (await _register(services)).make_token(name, scopes, days=days))
 
 
 @operation("gateway.tokens.rotate", scope="admin")
-async def rotate_token(house: House, token: TokenName) -> TokenShown:
-    """Give a token a new secret. The old one is dead at once.
+async def rotate_token(services: Services, token: TokenName) -> TokenInfo:
+    """Give a token a new secret. The old secret stops working at once.
 
     Example:
       pal gateway token rotate phone
     """
-    return _shown(*await (await _register(house)).rotate_token(token))
+    return _describe(*await (await _register(services)).rotate_token(token))
 
 
 @operation("gateway.tokens.revoke", scope="admin")
-async def revoke_token(house: House, token: TokenName) -> TokenShown:
-    """Take a token away. It is dead at once.
+async def revoke_token(services: Services, token: TokenName) -> TokenInfo:
+    """Revoke a token. It stops working at once.
 
     Example:
       pal gateway token revoke phone
     """
-    return _shown(await (await _register(house)).revoke_token(token))
+    return _describe(await (await _register(services)).revoke_token(token))
 
 
 @operation("devices.list", scope="admin")
-async def list_devices(house: House) -> DeviceList:
-    """List the devices, those that wait first.
+async def list_devices(services: Services) -> DeviceList:
+    """List the devices, waiting ones first.
 
     Example:
       pal devices list
     """
-    return DeviceList(tuple((await _register(house)).devices()))
+    return DeviceList(tuple((await _register(services)).devices()))
 
 
 @operation("devices.approve", scope="admin")
-async def approve_device(house: House, device: DeviceName, scopes: tuple[Scope, ...] = ()) -> PairedDevice:
+async def approve_device(services: Services, device: DeviceName, scopes: tuple[Scope, ...] = ()) -> PairedDevice:
     """Let a device in from now on; without scopes it gets those that it asked for."""
-    return await (await _register(house)).approve_device(device, scopes)
+    return await (await _register(services)).approve_device(device, scopes)
 
 
 @operation("devices.revoke", scope="admin")
-async def revoke_device(house: House, device: DeviceName) -> PairedDevice:
-    """Take a device and its token away. Both are dead at once.
+async def revoke_device(services: Services, device: DeviceName) -> PairedDevice:
+    """Revoke a device and its token. Both stop working at once.
 
     Example:
       pal devices revoke 3f9c21aa
     """
-    return await (await _register(house)).revoke_device(device)
+    return await (await _register(services)).revoke_device(device)
 
 
-async def _register(house: House) -> Register:
-    if house.access is None:
+async def _register(services: Services) -> Register:
+    if services.access is None:
         raise BadRequest("this home keeps no tokens")
-    await house.access.load()
-    return house.access
+    await services.access.load()
+    return services.access
 
 
-def _shown(token: Token, secret: str = "") -> TokenShown:
-    return TokenShown(
-        token.id,
-        token.name,
-        token.scopes,
-        token.created_at,
-        token.expires_at,
-        token.revoked_at,
-        token.last_used_at,
-        token.device_id,
-        secret,
-    )
+def _describe(token: AccessToken, secret: str = "") -> TokenInfo:
+    return made_of(TokenInfo, token, secret=secret)
 
 
 OPERATIONS = (

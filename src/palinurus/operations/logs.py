@@ -1,4 +1,4 @@
-"""The log of a home: one JSON object a line in `logs/pal.jsonl`, older ones beside it. Read here, written by wiring."""
+"""The log of a home: one JSON object a line in `logs/pal.jsonl`, older ones beside it. Written by runtime."""
 
 from __future__ import annotations
 

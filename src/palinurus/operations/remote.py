@@ -1,7 +1,7 @@
 """The unix socket of the process that holds the home: its server and its client.
 
 Frames are JSON objects, one a line. A client says hello with the config and workspace it means; a holder that serves
-others refuses it and says why. Then requests `{id, op, params}` are answered by `{id, result}` or `{id, error}`; a
+others refuses it and says why. Then requests `{id, op, params, key}` are answered by `{id, result}` or `{id, error}`; a
 feed sends `{id, item}` for each item and ends with `{id, end}`. `{id, cancel}` takes a request back. A client that
 waits and hears nothing for a while sends a ping: a holder that is stopped is as good as gone. The socket is mode 0600
 in a home of mode 0700: who can open it may do anything, and nobody else can.
@@ -21,7 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import HolderLost, HolderRefused, PalinurusError, error_from_fields
-from palinurus.operations.house import House
+from palinurus.operations.scopes import LOCAL
+from palinurus.operations.services import Services
 from palinurus.operations.table import Feed, Operation, P, R, Table, read_params
 
 log = logging.getLogger(__name__)
@@ -30,10 +31,10 @@ MAX_FRAME = 64 * 1024 * 1024
 HELLO_SECONDS = 5.0
 QUIET_SECONDS = 10.0  # of silence before a ping, and once more before the holder counts as gone
 PING = "ping"
-PROTOCOL = 1
+PROTOCOL = 2  # 2: the idempotency key stands beside the parameters
 
 
-class Identity(Struct, frozen=True):
+class HomeIdentity(Struct, frozen=True):
     """What both ends must agree on before they may speak for each other."""
 
     config: str
@@ -41,7 +42,7 @@ class Identity(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True):
-    identity: Identity
+    identity: HomeIdentity
     pid: int
     command: str
     protocol: int = PROTOCOL
@@ -57,10 +58,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
     id: int
     op: str = ""
     params: msgspec.Raw = msgspec.Raw(b"{}")
+    key: str = ""  # idempotency key
     cancel: bool = False
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class Response(Struct, frozen=True, omit_defaults=True):
     id: int
     result: msgspec.Raw = msgspec.Raw()
     item: msgspec.Raw = msgspec.Raw()
@@ -91,8 +93,8 @@ def _short(path: Path) -> Iterator[str]:
 class Server:
     """Answers other processes on behalf of the one that holds the home."""
 
-    def __init__(self, house: House, table: Table, hello: Hello) -> None:
-        self._house = house
+    def __init__(self, services: Services, table: Table, hello: Hello) -> None:
+        self._services = services
         self._table = table
         self._hello = hello
         self._server: asyncio.Server | None = None
@@ -146,7 +148,7 @@ class Server:
             while line := await reader.readline():
                 request = msgspec.json.decode(line, type=Request)
                 if request.op == PING:
-                    writer.write(_line(Answer(request.id, end=True)))
+                    writer.write(_line(Response(request.id, end=True)))
                     continue
                 if request.cancel:
                     if task := running.pop(request.id, None):
@@ -164,25 +166,26 @@ class Server:
             row = self._table.get(request.op)
             params = read_params(row, request.params)
             if isinstance(row, Feed):
-                async for item in row.handler(self._house, params):
-                    await _send(writer, Answer(request.id, item=msgspec.Raw(_encoder.encode(item))))
-                answer = Answer(request.id, end=True)
+                async for item in row.run(self._services, params):
+                    await _send(writer, Response(request.id, item=msgspec.Raw(_encoder.encode(item))))
+                answer = Response(request.id, end=True)
             else:
-                answer = Answer(request.id, result=msgspec.Raw(_encoder.encode(await row.handler(self._house, params))))
+                result = await row.run(self._services, params, LOCAL, request.key)
+                answer = Response(request.id, result=msgspec.Raw(_encoder.encode(result)))
         except PalinurusError as error:
-            answer = Answer(request.id, error=ErrorFrame(type(error).__name__, error.fields()))
+            answer = Response(request.id, error=ErrorFrame(type(error).__name__, error.fields()))
         except ConnectionError:
             return  # asked and gone; what was done stays done
         except Exception as error:
             # A mistake of ours: the one who asked is on the other side of a socket and would wait for ever.
             log.exception("the operation %s broke", request.op)
             broken = PalinurusError(f"{request.op} broke: {error!r}", hint="see the holder's log")
-            answer = Answer(request.id, error=ErrorFrame(type(broken).__name__, broken.fields()))
+            answer = Response(request.id, error=ErrorFrame(type(broken).__name__, broken.fields()))
         with suppress(ConnectionError):
             await _send(writer, answer)
 
 
-async def _send(writer: asyncio.StreamWriter, answer: Answer) -> None:
+async def _send(writer: asyncio.StreamWriter, answer: Response) -> None:
     """Raises ConnectionError when the other side has gone."""
     if writer.is_closing():
         raise ConnectionResetError
@@ -225,7 +228,7 @@ class RemoteCaller:
         self._reader = reader
         self._writer = writer
         self._next = 0
-        self._waiting: dict[int, asyncio.Queue[Answer | None]] = {}
+        self._waiting: dict[int, asyncio.Queue[Response | None]] = {}
         self._lost = False
         self._listener = asyncio.create_task(self._listen())
 
@@ -251,8 +254,8 @@ class RemoteCaller:
             )
         return cls(reader, writer, holder, quiet_seconds)
 
-    async def call(self, operation: Operation[P, R], params: P) -> R:
-        number, answers = self._ask(operation.name, params)
+    async def call(self, operation: Operation[P, R], params: P, idempotency_key: str = "") -> R:
+        number, answers = self._ask(operation.name, params, idempotency_key)
         try:
             answer = self._checked(await answers.get())
             return msgspec.json.decode(answer.result, type=operation.result)  # type: ignore[no-any-return]
@@ -272,20 +275,20 @@ class RemoteCaller:
         await asyncio.wait([self._listener])
         self._writer.close()
 
-    def _ask(self, op: str, params: Struct) -> tuple[int, asyncio.Queue[Answer | None]]:
+    def _ask(self, op: str, params: Struct, key: str = "") -> tuple[int, asyncio.Queue[Response | None]]:
         if self._lost:
             raise _gone()
         self._next += 1
-        answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        answers: asyncio.Queue[Response | None] = asyncio.Queue()
         self._waiting[self._next] = answers
-        self._writer.write(_line(Request(self._next, op, msgspec.Raw(_encoder.encode(params)))))
+        self._writer.write(_line(Request(self._next, op, msgspec.Raw(_encoder.encode(params)), key)))
         return self._next, answers
 
     def _forget(self, number: int) -> None:
         if self._waiting.pop(number, None) is not None and not self._lost:
             self._writer.write(_line(Request(number, cancel=True)))
 
-    def _checked(self, answer: Answer | None) -> Answer:
+    def _checked(self, answer: Response | None) -> Response:
         if answer is None:
             raise _gone()
         if answer.error is not None:
@@ -295,7 +298,7 @@ class RemoteCaller:
     async def _listen(self) -> None:
         try:
             while line := await self._line():
-                answer = msgspec.json.decode(line, type=Answer)
+                answer = msgspec.json.decode(line, type=Response)
                 if answers := self._waiting.get(answer.id):
                     answers.put_nowait(answer)
         except (ConnectionError, TimeoutError, ValueError, msgspec.DecodeError):
@@ -321,4 +324,4 @@ class RemoteCaller:
 
 
 def _gone() -> HolderLost:
-    return HolderLost("the process that held the home went away", hint="ask again")
+    return HolderLost("the process that held the home has ended", hint="try again")

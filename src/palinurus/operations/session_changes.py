@@ -1,4 +1,6 @@
-"""Change a session from any door: how it is called and run, start it over, end it, put words into it.
+"""Change a session from any surface: how it is called and run, start it over, end it, put words into it.
+
+Whoever listens to the session is told, by whichever surface it was changed.
 
 What a model reads is changed in the session's lane, between two turns. An idempotency key makes asking twice harmless,
 also after a crash: what is written carries an id that is made of the key.
@@ -14,12 +16,13 @@ from msgspec import UNSET, Struct, UnsetType
 
 from palinurus.dispatch.directives import ELEVATED, REASONING, THINKING, USAGE, VERBOSE
 from palinurus.dispatch.dispatcher import MAX_TEXT
-from palinurus.dispatch.queueing import DROPS, parse_mode
+from palinurus.dispatch.queue import DROPS, parse_mode
 from palinurus.domain.errors import BadRequest, NotFound, Stale
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text
-from palinurus.operations.house import House
 from palinurus.operations.operation import Private, operation
+from palinurus.operations.scopes import LOCAL, Caller
+from palinurus.operations.services import Services
 from palinurus.operations.sessions import SessionRef
 from palinurus.sessions.names import find_session, is_whole, likely_keys, require_session
 from palinurus.sessions.session import Preferences, Session, SessionChange
@@ -31,6 +34,7 @@ MAX_DEBOUNCE_MS = 600_000
 
 Choice = str | None | UnsetType
 """A value, None to go back to what the config says, or UNSET to leave it as it is."""
+ResetReason = Annotated[Literal["new", "reset"], Private]
 Expected = Annotated[str, Private, "Only if the conversation still has this id."]
 
 
@@ -48,10 +52,9 @@ class PatchSession(Struct, frozen=True, rename="camel", omit_defaults=True):
     queue_cap: int | UnsetType | None = UNSET
     queue_drop: Choice = UNSET
     expected_session_id: str = ""
-    idempotency_key: str = ""
 
 
-class Resolved(Struct, frozen=True, rename="camel"):
+class ResolvedModel(Struct, frozen=True, rename="camel"):
     """What answers in the session from now on."""
 
     model_provider: str
@@ -59,196 +62,205 @@ class Resolved(Struct, frozen=True, rename="camel"):
     thinking_level: str
 
 
-class Patched(Struct, frozen=True):
+class PatchedSession(Struct, frozen=True):
     key: str
     entry: Session
-    resolved: Resolved
+    resolved: ResolvedModel
     ok: bool = True
 
 
-class WasReset(Struct, frozen=True):
+class ResetSession(Struct, frozen=True):
     key: str
     entry: Session
     ok: bool = True
 
 
-class Deleted(Struct, frozen=True, rename="camel"):
+class DeletedSession(Struct, frozen=True, rename="camel"):
     key: str
     deleted: bool  # False: it had ended before
     archived: tuple[str, ...] = ()  # the id of the session that has ended
     ok: bool = True
 
 
-class Injected(Struct, frozen=True, rename="camel"):
+class InjectedMessage(Struct, frozen=True, rename="camel"):
     message_id: str
     text: str  # as it was kept
     ok: bool = True
 
 
 @operation("sessions.patch", scope="write")
-async def patch_session(house: House, params: PatchSession) -> Patched:
+async def patch_session(
+    services: Services, params: PatchSession, caller: Caller = LOCAL, idempotency_key: str = ""
+) -> PatchedSession:
     """Name a session, or choose how it is run. null goes back to what the config says."""
+    if params.elevated_level not in (UNSET, "off"):  # to clear an `off` is to allow it, too
+        caller.need("approvals", "elevatedLevel")
     label = _label(params.label)
-    key = await _named(house, params.key, begin=_chooses(params))
-    before = await house.turns.preferences(key)
+    key = await _named(services, params.key, begin=_chooses(params))
+    before = await services.turns.history.preferences(key)
     after = _preferred(before, params)
-    model = await _model(house, key, params.model)
+    model = await _model(services, key, params.model)
     thinking = _one_of("thinkingLevel", params.thinking_level, THINKING)
-    mark = mark_of(house, "sessions.patch", params.idempotency_key)
+    mark = mark_of(services, "sessions.patch", idempotency_key)
 
     async def work() -> Session:
-        session = await _expected(house, key, params.expected_session_id)
+        session = await _expected(services, key, params.expected_session_id)
         if model is not None or thinking is not None:
-            await house.turns.choose(key, mark, model=model, thinking=thinking)
+            await services.turns.history.choose(key, mark, model=model, thinking=thinking)
         change = SessionChange(label=label, preferences=after if after != before else None)
-        return await house.sessions.append(session.id, (), change)
+        return await services.sessions.append(session.id, (), change)
 
     reads = model is not None or thinking is not None
-    entry = await (house.dispatcher.in_lane(key, work) if reads else work())
-    return Patched(str(key), entry, await what_answers(house, key))
+    entry = await (services.dispatcher.in_lane(key, work) if reads else work())
+    services.holder.publish_change(str(key), "patch")
+    return PatchedSession(str(key), entry, await what_answers(services, key))
 
 
-@operation("sessions.reset", scope="write")
+@operation("sessions.reset", scope="write", strict=False)
 async def reset_session(
-    house: House,
+    services: Services,
     key: SessionRef,
-    reason: Annotated[Literal["new", "reset"], Private] = "reset",
+    reason: ResetReason = "reset",
     expected_session_id: Expected = "",
     idempotency_key: str = "",
-) -> WasReset:
-    """Start a conversation over, as /new does. What was said stays in the transcript.
+) -> ResetSession:
+    """Reset a session, as /new does. All messages stay in the transcript.
 
     Example:
       pal sessions reset agent:main:main
     """
-    place = await _named(house, key)
-    mark = mark_of(house, "sessions.reset", idempotency_key)
+    place = await _named(services, key)
+    mark = mark_of(services, "sessions.reset", idempotency_key)
 
     async def work() -> Session:
-        session = await _expected(house, place, expected_session_id)
-        if f"{mark}-reset" in {row.id for row in await house.sessions.rows(session.id)}:
+        session = await _expected(services, place, expected_session_id)
+        if f"{mark}-reset" in {row.id for row in await services.sessions.rows(session.id)}:
             return session  # asked for again: what was said since then is not put away
-        await house.turns.reset(place, reason, mark, house.agents.get(place.agent))
-        return await house.sessions.open(place)
+        await services.turns.maintenance.reset(place, reason, mark, services.agents.get(place.agent))
+        return await services.sessions.open(place)
 
-    return WasReset(str(place), await house.dispatcher.in_lane(place, work))
+    entry = await services.dispatcher.in_lane(place, work)
+    services.holder.publish_change(str(place), reason)
+    return ResetSession(str(place), entry)
 
 
-@operation("sessions.delete", scope="write")
+@operation("sessions.delete", scope="write", strict=False)
 async def delete_session(
-    house: House, key: SessionRef, expected_session_id: Expected = "", idempotency_key: str = ""
-) -> Deleted:
-    """End a conversation and stop what runs in it. Its words are archived; the key begins a new one."""
-    agent = house.agents.default
-    named = await find_session(house.sessions, key, agent=agent, archived=True)
+    services: Services, key: SessionRef, expected_session_id: Expected = "", idempotency_key: str = ""
+) -> DeletedSession:
+    """End a session and stop its run. Its transcript is archived; the key can be used for a new session."""
+    agent = services.agents.default
+    named = await find_session(services.sessions, key, agent=agent, archived=True)
     place = SessionKey.parse(named.key) if named else likely_keys(key, agent)[0]
-    mark = mark_of(house, "sessions.delete", idempotency_key)
+    mark = mark_of(services, "sessions.delete", idempotency_key)
 
-    async def work() -> Deleted:
-        if earlier := await _archived_as(house, place, mark):
+    async def work() -> DeletedSession:
+        if earlier := await _archived_as(services, place, mark):
             return earlier
-        session = await house.sessions.find(place)
+        session = await services.sessions.find(place)
         if session is None:
-            return Deleted(str(place), deleted=False)
+            return DeletedSession(str(place), deleted=False)
         _check_id(session, expected_session_id)
-        return _ended(await house.sessions.archive(session.id, mark))
+        ended = _ended(await services.sessions.archive(session.id, mark))
+        services.holder.publish_change(ended.key, "delete")
+        return ended
 
-    if earlier := await _archived_as(house, place, mark):
+    if earlier := await _archived_as(services, place, mark):
         return earlier  # before anything is stopped that belongs to the conversation after it
     if named is None:
-        await require_session(house.sessions, key, agent=agent)  # says what may have been meant
-    current = await house.sessions.find(place)
+        await require_session(services.sessions, key, agent=agent)  # says what may have been meant
+    current = await services.sessions.find(place)
     if current is not None:
         _check_id(current, expected_session_id)
-    house.dispatcher.stop(place)
-    return await house.dispatcher.in_lane(place, work)
+    services.dispatcher.stop(place)
+    return await services.dispatcher.in_lane(place, work)
 
 
-@operation("chat.inject", scope="write")
+@operation("chat.inject", scope="write", strict=False)
 async def inject_message(
-    house: House, session_key: str, message: str, label: str = "", idempotency_key: str = ""
-) -> Injected:
+    services: Services, session_key: str, message: str, label: str = "", idempotency_key: str = ""
+) -> InjectedMessage:
     """Put words of the assistant's into a conversation, without a turn."""
-    key = await _named(house, session_key)
+    key = await _named(services, session_key)
     text = _words(message, label)
-    entry_id = f"{mark_of(house, 'chat.inject', idempotency_key)}{SENT}inject"
+    entry_id = f"{mark_of(services, 'chat.inject', idempotency_key)}{SENT}inject"
 
     async def work() -> str:
-        session = await house.sessions.find(key)
+        session = await services.sessions.find(key)
         if session is None:
             raise NotFound(f"there is no session {str(key)!r}", hint="`pal sessions list` shows them")
-        view = await house.turns.view(session)
-        journal = house.turns.journal(session, view)
-        words = AssistantMessage((Text(journal.redact(text)),), timestamp=house.clock.now_ms())
+        view = await services.turns.history.view(session)
+        journal = services.turns.history.journal(session, view)
+        words = AssistantMessage((Text(journal.redact(text)),), timestamp=services.clock.now_ms())
         await journal.write([journal.message(words, entry_id=entry_id)])
         return words.text
 
-    return Injected(entry_id, await house.dispatcher.in_lane(key, work))
+    kept = await services.dispatcher.in_lane(key, work)
+    said = {"role": "assistant", "content": [{"type": "text", "text": kept}], "timestamp": services.clock.now_ms()}
+    told = {"runId": f"inject-{entry_id}", "sessionKey": str(key), "state": "final", "message": said}
+    services.holder.publish("chat", str(key), lambda: told)
+    services.holder.publish_change(str(key), "inject")
+    return InjectedMessage(entry_id, kept)
 
 
-def mark_of(house: House, name: str, idempotency_key: str) -> str:
+def mark_of(services: Services, name: str, idempotency_key: str) -> str:
     """The id under which something is written: the same for the same key, a fresh one when there is none."""
     if not idempotency_key:
-        return house.new_id()
+        return services.new_id()
     return hashlib.sha256(f"{name}\0{idempotency_key}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-async def _named(house: House, text: str, *, begin: bool = False) -> SessionKey:
+async def _named(services: Services, text: str, *, begin: bool = False) -> SessionKey:
     """The key of a session that is there and whose agent exists. Raises BadRequest or NotFound.
 
     `begin`: by its whole key also one in which nothing was said yet, whose model somebody chooses beforehand.
     """
-    key = SessionKey.parse(text) if is_whole(text) else await _key(house, text)
-    if key.agent not in house.agents.ids:
-        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(house.agents.ids)}")
-    return key if begin else await _key(house, text)
+    key = SessionKey.parse(text) if is_whole(text) else await _key(services, text)
+    if key.agent not in services.agents.ids:
+        raise NotFound(f"there is no agent {key.agent!r}", hint=f"configured: {', '.join(services.agents.ids)}")
+    return key if begin else await _key(services, text)
 
 
-async def _key(house: House, text: str) -> SessionKey:
-    return SessionKey.parse((await require_session(house.sessions, text, agent=house.agents.default)).key)
+async def _key(services: Services, text: str) -> SessionKey:
+    return SessionKey.parse((await require_session(services.sessions, text, agent=services.agents.default)).key)
 
 
 def _chooses(params: PatchSession) -> bool:
     """Whether it says how a session is run, and not only what it is called."""
-    return params != PatchSession(
-        params.key,
-        params.label,
-        expected_session_id=params.expected_session_id,
-        idempotency_key=params.idempotency_key,
-    )
+    return params != PatchSession(params.key, params.label, expected_session_id=params.expected_session_id)
 
 
-async def _expected(house: House, key: SessionKey, session_id: str) -> Session:
-    session = await house.sessions.open(key)
+async def _expected(services: Services, key: SessionKey, session_id: str) -> Session:
+    session = await services.sessions.open(key)
     _check_id(session, session_id)
     return session
 
 
 def _check_id(session: Session, expected: str) -> None:
     if expected and session.id != expected:
-        raise Stale(f"{session.key} is another conversation by now", hint="look again, then decide")
+        raise Stale(f"{session.key} is another session by now", hint="look again, then decide")
 
 
-async def _archived_as(house: House, key: SessionKey, mark: str) -> Deleted | None:
-    return next((_ended(each) for each in await house.sessions.archived(key) if each.archive_mark == mark), None)
+async def _archived_as(services: Services, key: SessionKey, mark: str) -> DeletedSession | None:
+    return next((_ended(each) for each in await services.sessions.archived(key) if each.archive_mark == mark), None)
 
 
-def _ended(session: Session) -> Deleted:
-    return Deleted(session.key, deleted=True, archived=(session.id,))
+def _ended(session: Session) -> DeletedSession:
+    return DeletedSession(session.key, deleted=True, archived=(session.id,))
 
 
-async def what_answers(house: House, key: SessionKey) -> Resolved:
+async def what_answers(services: Services, key: SessionKey) -> ResolvedModel:
     """The model and the thinking level of the next turn in a session. Raises NotFound for an agent that is not here."""
-    view = await house.turns.view_of(key)
-    _, route = await house.agents.get(key.agent).choose_model(view.model)
-    return Resolved(route.provider, route.model, view.thinking or route.thinking)
+    view = await services.turns.history.view_of(key)
+    _, route = await services.agents.get(key.agent).choose_model(view.model)
+    return ResolvedModel(route.provider, route.model, view.thinking or route.thinking)
 
 
-async def _model(house: House, key: SessionKey, wanted: Choice) -> str | None:
+async def _model(services: Services, key: SessionKey, wanted: Choice) -> str | None:
     """The whole name of a model; "" for the agent's own, None for no change."""
     if wanted is UNSET or not wanted:
         return None if wanted is UNSET else ""
-    return await house.agents.get(key.agent).find_model(wanted)
+    return await services.agents.get(key.agent).find_model(wanted)
 
 
 def _preferred(before: Preferences, params: PatchSession) -> Preferences:

@@ -1,20 +1,43 @@
-"""Look at sessions: list them, read one, glance at some, search all."""
+"""Read sessions: list them, show one, preview some, search all, export one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
-from palinurus.domain.messages import ToolResult, UserMessage
-from palinurus.operations.house import House
+from palinurus.domain.errors import NotOffered
+from palinurus.domain.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from palinurus.operations.operation import Metavar, Positional, Private, operation
+from palinurus.operations.services import Services
+from palinurus.operations.table import mcp_tool
+from palinurus.sessions.index import Hit
 from palinurus.sessions.names import find_session, require_session
 from palinurus.sessions.session import Session
-from palinurus.sessions.store import Hit
-from palinurus.sessions.transcript import Broken, Entry, MessageEntry, Row, decode_row
+from palinurus.sessions.transcript import (
+    Broken,
+    CompactionEntry,
+    CustomMessageEntry,
+    Entry,
+    MessageEntry,
+    ModelChange,
+    ResetEntry,
+    Row,
+    decode_row,
+)
 
 MOST_PREVIEWS = 64
 
@@ -31,104 +54,130 @@ class Transcript(Struct, frozen=True):
     broken: tuple[Broken, ...] = ()  # rows that cannot be read, and why
 
 
-class Glimpse(Struct, frozen=True):
+class PreviewItem(Struct, frozen=True):
     role: Literal["user", "assistant"]
     text: str
 
 
-class Preview(Struct, frozen=True):
+class SessionPreview(Struct, frozen=True):
     key: str
     status: Literal["ok", "empty", "missing"]
-    items: tuple[Glimpse, ...] = ()  # oldest first
+    items: tuple[PreviewItem, ...] = ()  # oldest first
 
 
 class Previews(Struct, frozen=True):
     ts: int
-    previews: tuple[Preview, ...]
+    previews: tuple[SessionPreview, ...]
 
 
-class Found(Struct, frozen=True):
+class SessionHits(Struct, frozen=True):
     hits: tuple[Hit, ...]
 
 
-@operation("sessions.list", scope="read")
+CONVERSATIONS_LIST = mcp_tool(
+    "conversations_list",
+    "List the conversations that the agents of this home have had, the newest first.",
+    ("agent", Annotated[str, "only those of this agent"], ""),
+    ("limit", Annotated[int, Meta(ge=1, le=200), "at most so many"], 50),
+)
+
+
+@operation("sessions.list", scope="read", mcp=CONVERSATIONS_LIST)
 async def list_sessions(
-    house: House,
+    services: Services,
     agent: Annotated[str, "Only this agent's."] = "",
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50,
-    archived: Annotated[bool, "Those that have ended as well."] = False,
+    archived: Annotated[bool, "Also show ended sessions."] = False,
 ) -> SessionList:
-    """List conversations, the newest first.
+    """List sessions, newest first.
 
     Example:
       pal sessions list --limit 5
     """
-    return SessionList(tuple(await house.sessions.recent(agent=agent, limit=limit, archived=archived)))
+    return SessionList(tuple(await services.sessions.recent(agent=agent, limit=limit, archived=archived)))
 
 
-@operation("sessions.show", scope="read")
+MESSAGES_READ = mcp_tool(
+    "messages_read",
+    "Read what was said in a conversation, from its end; `skip` pages back to what is older.",
+    ("session_key", Annotated[str, "the conversation, as conversations_list tells it"]),
+    ("limit", Annotated[int, Meta(ge=1, le=200), "so many entries of the transcript"], 30),
+    ("skip", Annotated[int, Meta(ge=0, le=100_000), "leave out so many of the newest entries"], 0),
+)
+
+
+@operation("sessions.show", scope="read", mcp=MESSAGES_READ)
 async def show_session(
-    house: House,
+    services: Services,
     session_key: Annotated[SessionRef, Positional] = "",
     last: Annotated[int, Private, Meta(ge=0, le=1_000_000), "Only so many entries, from the end; 0: all."] = 0,
 ) -> Transcript:
-    """Show what was said in a conversation, everything before a reset included; also in one that has ended.
+    """Show all messages of a session, including those before a reset. Ended sessions can be shown too.
 
-    It goes by its key, its name or its id. Without any, it is the main one.
+    Name the session by its key, name or id. Default: the main session.
 
     Examples:
       pal sessions show agent:main:main
       pal sessions show trip
     """
-    session = await require_session(house.sessions, session_key, agent=house.agents.default, archived=True)
-    rows = await house.sessions.rows(session.id)
+    session = await require_session(services.sessions, session_key, agent=services.agents.default, archived=True)
+    rows = await services.sessions.rows(session.id)
     read = [decode_row(row) for row in rows[-last if last else 0 :]]
     good = tuple(entry for entry in read if not isinstance(entry, Broken))
     return Transcript(session, good, tuple(entry for entry in read if isinstance(entry, Broken)))
 
 
-@operation("sessions.search", scope="read")
+MESSAGES_SEARCH = mcp_tool(
+    "messages_search",
+    "Search all conversations for words. Gives places; messages_read reads around them.",
+    ("query", Annotated[str, Meta(min_length=1, max_length=2_000), "words; any of them may match"]),
+    ("agent", Annotated[str, "only in conversations of this agent"], ""),
+    ("limit", Annotated[int, Meta(ge=1, le=50), "at most so many"], 10),
+)
+
+
+@operation("sessions.search", scope="read", mcp=MESSAGES_SEARCH)
 async def search_sessions(
-    house: House,
+    services: Services,
     query: str,
     agent: Annotated[str, "Only this agent's."] = "",
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 10,
-) -> Found:
-    """Search everything that was said.
+) -> SessionHits:
+    """Search all messages.
 
     Example:
       pal sessions search "green bicycle"
     """
-    return Found(tuple(await house.index.search(query, agent=agent, limit=limit)))
+    return SessionHits(tuple(await services.index.search(query, agent=agent, limit=limit)))
 
 
-@operation("sessions.preview", scope="read")
+@operation("sessions.preview", scope="read", strict=False)
 async def preview_sessions(
-    house: House,
+    services: Services,
     keys: tuple[str, ...],
     limit: Annotated[int, Meta(ge=1, le=200), "Of the last messages."] = 12,
     max_chars: Annotated[int, Meta(ge=20, le=10_000), "Of each."] = 240,
 ) -> Previews:
     """Glance at some conversations: what was said last."""
-    wanted = [await _glance(house, text, limit, max_chars) for text in keys[:MOST_PREVIEWS]]
-    return Previews(house.clock.now_ms(), tuple(wanted))
+    wanted = [await _preview(services, text, limit, max_chars) for text in keys[:MOST_PREVIEWS]]
+    return Previews(services.clock.now_ms(), tuple(wanted))
 
 
-async def _glance(house: House, text: str, limit: int, max_chars: int) -> Preview:
-    session = await find_session(house.sessions, text, agent=house.agents.default)
+async def _preview(services: Services, text: str, limit: int, max_chars: int) -> SessionPreview:
+    session = await find_session(services.sessions, text, agent=services.agents.default)
     if session is None:
-        return Preview(text, "missing")
-    rows = await house.sessions.rows(session.id)
-    said = tuple(islice(_glimpses(rows, max_chars), limit))
-    return Preview(text, "ok" if said else "empty", said[::-1])
+        return SessionPreview(text, "missing")
+    rows = await services.sessions.rows(session.id)
+    said = tuple(islice(_preview_items(rows, max_chars), limit))
+    return SessionPreview(text, "ok" if said else "empty", said[::-1])
 
 
-def _glimpses(rows: Sequence[Row], most: int) -> Iterator[Glimpse]:
+def _preview_items(rows: Sequence[Row], most: int) -> Iterator[PreviewItem]:
     for entry in newest_first(rows):
         message = entry.message
         if not isinstance(message, ToolResult) and (words := message.text.strip()):
             short = words if len(words) <= most else f"{words[: most - 1]}…"
-            yield Glimpse("user" if isinstance(message, UserMessage) else "assistant", short)
+            yield PreviewItem("user" if isinstance(message, UserMessage) else "assistant", short)
 
 
 def newest_first(rows: Sequence[Row]) -> Iterator[MessageEntry]:
@@ -139,4 +188,123 @@ def newest_first(rows: Sequence[Row]) -> Iterator[MessageEntry]:
             yield entry
 
 
-OPERATIONS = (list_sessions, show_session, search_sessions, preview_sessions)
+MAX_CHARACTERS = 16 * 1024 * 1024  # a frame of the gateway carries it whole
+MOST_OF_A_RESULT = 4_000  # characters of a tool's result in markdown
+
+Format = Literal["markdown", "json", "jsonl"]
+_KINDS: dict[Format, tuple[str, str]] = {
+    "markdown": ("md", "text/markdown"),
+    "json": ("json", "application/json"),
+    "jsonl": ("jsonl", "application/x-ndjson"),
+}
+
+
+class ExportedSession(Struct, frozen=True, rename="camel"):
+    session_key: str
+    file_name: str
+    media_type: str
+    content: str
+
+
+@operation("sessions.export", scope="read")
+async def export_session(services: Services, session_key: str, format: Format = "markdown") -> ExportedSession:  # noqa: A002
+    """A conversation as the text of a file."""
+    session = await require_session(services.sessions, session_key, agent=services.agents.default, archived=True)
+    rows = await services.sessions.rows(session.id)
+    size = sum(len(row.payload) for row in rows)
+    if size > MAX_CHARACTERS:
+        raise NotOffered(f"{size:,} characters are too many for one answer", hint="`pal sessions show KEY --json`")
+    ending, media = _KINDS[format]
+    content = {"markdown": _markdown, "json": _json, "jsonl": _lines}[format](session, rows)
+    return ExportedSession(session.key, f"{_name(session)}.{ending}", media, content)
+
+
+def _name(session: Session) -> str:
+    """A name for a file, of signs that every system takes."""
+    named = session.label or session.key
+    return re.sub(r"[^\w.-]+", "-", named, flags=re.ASCII).strip("-.")[:80] or "session"
+
+
+def _lines(_: Session, rows: Sequence[Row]) -> str:
+    return "".join(f"{row.payload}\n" for row in rows)
+
+
+def _json(session: Session, rows: Sequence[Row]) -> str:
+    entries = [msgspec.Raw(row.payload.encode()) for row in rows if not isinstance(decode_row(row), Broken)]
+    about = {"sessionKey": session.key, "sessionId": session.id, "label": session.label, "entries": entries}
+    return msgspec.json.format(msgspec.json.encode(about)).decode()
+
+
+def _markdown(session: Session, rows: Sequence[Row]) -> str:
+    parts = [f"# {session.label or session.key}", f"`{session.key}`"]
+    if session.archived_at is not None:
+        parts.append(f"*Archived: this conversation has ended (`{session.id}`).*")
+    for row in rows:
+        entry = decode_row(row)
+        parts += [f"*(a line that cannot be read: {entry.reason})*"] if isinstance(entry, Broken) else _entry(entry)
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(entry: Entry) -> list[str]:
+    match entry:
+        case MessageEntry():
+            return list(_message(entry.message, entry.timestamp[:16].replace("T", " ")))
+        case ResetEntry():
+            return [f"---\n\n*A fresh start ({entry.reason or 'reset'})*"]
+        case CompactionEntry():
+            return [f"---\n\n*Summed up so far:*\n\n{_quoted(entry.summary)}"]
+        case ModelChange():
+            return [f"*Model: {entry.provider}/{entry.model_id}*"]
+        case CustomMessageEntry():
+            return [_quoted(_text(entry.content))] if entry.display else []
+        case _:
+            return []
+
+
+def _message(message: Message, at: str) -> Iterator[str]:
+    match message:
+        case UserMessage():
+            yield f"## You · {at}"
+            yield _text(message.content)
+        case ToolResult():
+            yield _fenced(f"{message.tool_name} →", message.text[:MOST_OF_A_RESULT])
+        case AssistantMessage():
+            yield f"## Agent · {at}"
+            yield from (told for block in message.content if (told := _block(block)))
+            if message.error_message:
+                yield f"*{message.error_message}*"
+
+
+def _block(block: Text | Thinking | ToolCall) -> str:
+    match block:
+        case Text():
+            return block.text
+        case ToolCall():
+            return _fenced(f"{block.name}", msgspec.json.encode(block.arguments).decode())
+        case Thinking():
+            return ""
+
+
+def _text(content: str | tuple[Text | Image, ...]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n\n".join("*(a picture)*" if isinstance(block, Image) else block.text for block in content)
+
+
+def _fenced(title: str, text: str) -> str:
+    """A block that its own content cannot end."""
+    ticks = max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1
+    return f"{title}\n\n{'`' * ticks}\n{text}\n{'`' * ticks}"
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())
+
+
+OPERATIONS = (
+    list_sessions,
+    show_session,
+    search_sessions,
+    preview_sessions,
+    export_session,
+)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Struct
 
 from palinurus import __version__
-from palinurus.agent.agent import Agent, agent_identity
-from palinurus.agent.gathering import context_for, gather, in_session
 from palinurus.context.report import ContextReport, TokenPrice, context_report
-from palinurus.dispatch.delivery import Standing
-from palinurus.dispatch.preferences import describe
+from palinurus.dispatch.delivery import DeliveryCounts
+from palinurus.dispatch.directives import describe
 from palinurus.domain.clock import local_time, time_text
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import WorkspaceError
@@ -21,17 +19,21 @@ from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
-from palinurus.operations.house import House
 from palinurus.operations.operation import Private, operation
-from palinurus.sandbox.description import describe_access, where_commands_run
+from palinurus.operations.services import Services
+from palinurus.operations.table import mcp_tool
+from palinurus.sandbox.environment import describe_access, where_commands_run
 from palinurus.sessions.session import Preferences, Session
 
-OfSession = Annotated[str, "Which conversation; the main one when left out."]  # by its key or its name
+if TYPE_CHECKING:
+    from palinurus.agent.agent import Agent
+
+OfSession = Annotated[str, "Which session. Default: the main session."]  # by its key or its name
 OfAgent = Annotated[str, Private, "Whose main conversation, when none is named."]
 
 
 class Status(Struct, frozen=True, rename="camel"):
-    """Of a house that cannot be entered only the first three are known, and its troubles."""
+    """Of a home that cannot be opened only the first three are known, and its troubles."""
 
     version: str
     home: str
@@ -45,7 +47,7 @@ class Status(Struct, frozen=True, rename="camel"):
     busy: int = 0
     sessions: tuple[Session, ...] = ()
     warnings: tuple[str, ...] = ()
-    deliveries: Standing = Standing()
+    deliveries: DeliveryCounts = DeliveryCounts()
     identity: AgentIdentity = AgentIdentity()  # of the agent: config and IDENTITY.md
     troubles: tuple[str, ...] = ()  # what keeps the agent from answering, one line each
 
@@ -63,58 +65,66 @@ class SessionStanding(Struct, frozen=True, rename="camel"):
     reasoning: str = ""  # off | on | stream
 
 
-@operation("status", scope="read")
+STATUS_TOOL = mcp_tool(
+    "status",
+    "How this home stands: its agents, the model, how many runs go on, what is odd.",
+    ("agent", Annotated[str, "an agent; the default one when left out"], ""),
+)
+
+
+@operation("status", scope="read", mcp=STATUS_TOOL)
 async def show_status(
-    house: House, agent: Annotated[str, "Which agent; the default one when left out."] = ""
+    services: Services, agent: Annotated[str, "Which agent. Default: the default agent."] = ""
 ) -> Status:
     """Show how things stand: home, workspace, model, sessions."""
-    agent_id = agent or house.agents.default
-    _, route = await house.models.choose(agent_id)
-    workspace, identity, troubles = _lodging(house, agent_id)
+    agent_id = agent or services.agents.default
+    _, route = await services.models.choose(agent_id)
+    workspace, identity, troubles = _lodging(services, agent_id)
     return Status(
         version=__version__,
-        home=str(house.home.root),
-        config=str(house.home.config_path),
+        home=str(services.home.root),
+        config=str(services.home.config_path),
         agent=agent_id,
-        agents=tuple(house.agents.ids),
+        agents=tuple(services.agents.ids),
         workspace=workspace,
         model=f"{route.provider}/{route.model}",
         model_reason=route.reason,
         holder_pid=os.getpid(),
-        busy=house.dispatcher.busy,
-        sessions=tuple(await house.sessions.recent(limit=5)),
-        warnings=(*house.warnings(), *house.turns.upkeep.engines.warnings),
-        deliveries=await house.deliveries.standing(),
+        busy=services.busy,
+        sessions=tuple(await services.sessions.recent(limit=5)),
+        warnings=services.warnings(),
+        deliveries=await services.deliveries.counts(),
         identity=identity,
         troubles=troubles,
     )
 
 
-def _lodging(house: House, agent_id: str) -> tuple[str, AgentIdentity, tuple[str, ...]]:
+def _lodging(services: Services, agent_id: str) -> tuple[str, AgentIdentity, tuple[str, ...]]:
     """The workspace of an agent, who it is, and what is wrong with it."""
     try:
-        agent = house.agents.get(agent_id)
+        return *services.describe_agent(agent_id), ()
     except WorkspaceError as error:
-        return str(house.workspace(agent_id)), AgentIdentity(), (str(error),)
-    return agent.context.prompt.workspace, agent_identity(agent), ()
+        return str(services.workspace(agent_id)), AgentIdentity(), (str(error),)
 
 
 @operation("context.show", scope="read")
-async def show_context(house: House, session_key: OfSession = "", agent: OfAgent = "") -> ContextReport:
-    """Show what the prompt is made of: size on disk, size as sent, tokens.
+async def show_context(services: Services, session_key: OfSession = "", agent: OfAgent = "") -> ContextReport:
+    """Show the parts of the prompt: size on disk, size as sent, tokens.
 
     Example:
       pal context --session-key agent:main:main
     """
-    key, found = await _place(house, session_key, agent)
-    there = await in_session(found, key)
-    view = await house.turns.view_of(key)
+    from palinurus.agent.gather import request_parts
+
+    key, found = await _place(services, session_key, agent)
+    there = await found.in_session(key)
+    view = await services.turns.history.view_of(key)
     provider, route = await there.choose_model(view.model)
-    hands = await there.hands(key, route, provider.context_window(route.model))
-    gathered = gather(there, key, hands.specs(), route, house.clock)
+    offered = await there.tools(key, route, provider.context_window(route.model))
+    gathered = request_parts(there, key, offered.specs(), route, services.clock)
     window = provider.context_window(route.model)
-    report = context_report(str(key), view, gathered, context_for(there, key), window)
-    workspace = f"{there.context.prompt.workspace}, {describe_access(house.hands.quarters(key))}"
+    report = context_report(str(key), view, gathered, there.context, window)
+    workspace = f"{there.context.prompt.workspace}, {describe_access(services.toolsets.environment(key))}"
     return msgspec.structs.replace(report, price=_price(there, route.provider, route.model), workspace=workspace)
 
 
@@ -127,14 +137,14 @@ def _price(agent: Agent, provider: str, model: str) -> TokenPrice | None:
 
 
 @operation("status.session", scope="read")
-async def show_session_status(house: House, session_key: OfSession = "", agent: OfAgent = "") -> SessionStanding:
+async def show_session_status(services: Services, session_key: OfSession = "", agent: OfAgent = "") -> SessionStanding:
     """Show one session at a glance: its model, how full it is, what it cost."""
-    key, found = await _place(house, session_key, agent)
-    provider, route = await found.choose_model((await house.turns.view_of(key)).model)
-    session = await house.sessions.find(key)
+    key, found = await _place(services, session_key, agent)
+    provider, route = await found.choose_model((await services.turns.history.view_of(key)).model)
+    session = await services.sessions.find(key)
     if session is None:
         return SessionStanding(str(key), f"{route.provider}/{route.model}", provider.context_window(route.model))
-    spent = grand_total(await house.usage.totals("session", zone=house.clock.zone, session=str(key)))
+    spent = grand_total(await services.usage.totals("session", zone=services.clock.zone, session=str(key)))
     return SessionStanding(
         session_key=str(key),
         model=f"{route.provider}/{route.model}",
@@ -147,25 +157,25 @@ async def show_session_status(house: House, session_key: OfSession = "", agent: 
     )
 
 
-async def session_report(house: House, key: SessionKey) -> str:
+async def session_report(services: Services, key: SessionKey) -> str:
     """A session at a glance: what `/status` says to a person, and session_status to a model."""
-    standing = await show_session_status(house, session_key=str(key))
-    session = await house.sessions.find(key)
-    view = await house.turns.view_of(key)
-    agent = house.agents.get(key.agent)
+    standing = await show_session_status(services, session_key=str(key))
+    session = await services.sessions.find(key)
+    view = await services.turns.history.view_of(key)
+    agent = services.agents.get(key.agent)
     _, route = await agent.choose_model(view.model)
     preferences = session.preferences if session else Preferences()
     why = "chosen for this session" if view.model else route.reason or "chosen"
     lines = (
         ("session", str(key)),
-        ("time", time_text(local_time(house.clock), twelve_hours=agent.context.twelve_hours)),
+        ("time", time_text(local_time(services.clock), twelve_hours=agent.context.twelve_hours)),
         ("model", f"{standing.model} ({why}), thinking {view.thinking or route.thinking}"),
         ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
         ("used", _used(standing, session)),
         ("history", _compactions(session)),
-        ("running", f"{len(house.dispatcher.runs.active(key))} here, {house.dispatcher.busy} in all"),
-        ("chosen", describe(preferences, house.agents.queue("cli"))),
-        ("commands", await _where_commands_run(house, key)),
+        ("running", f"{len(services.dispatcher.runs.active(key))} here, {services.dispatcher.busy} in all"),
+        ("chosen", describe(preferences, services.agents.queue("cli"))),
+        ("commands", await _where_commands_run(services, key)),
     )
     return "\n".join(f"{name:<8} {told}" for name, told in lines)
 
@@ -182,11 +192,11 @@ def _used(standing: SessionStanding, session: Session | None) -> str:
     return f"{session.input_tokens:,} tokens in, {session.output_tokens:,} out, ${standing.cost:.4f}{unpriced}"
 
 
-async def _where_commands_run(house: House, key: SessionKey) -> str:
-    place = house.hands.quarters(key)
+async def _where_commands_run(services: Services, key: SessionKey) -> str:
+    place = services.toolsets.environment(key)
     if place.sandboxed == "no":
         return "on the host"
-    walls = await house.hands.sandbox(key.agent).check()
+    walls = await services.toolsets.sandbox(key.agent).check()
     match where_commands_run(place, walls):
         case "nowhere":
             return f"refused: {walls.why}"
@@ -196,10 +206,10 @@ async def _where_commands_run(house: House, key: SessionKey) -> str:
     return f"in the sandbox ({walls.name}), workspace {describe_access(place)}, {network} network"
 
 
-async def _place(house: House, session_key: str, agent: str) -> tuple[SessionKey, Agent]:
+async def _place(services: Services, session_key: str, agent: str) -> tuple[SessionKey, Agent]:
     """The session that is meant, the main one when none is named, and its agent. Raises NotFound."""
-    key = await house.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
-    return key, house.agents.get(key.agent)
+    key = await services.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
+    return key, services.agents.get(key.agent)
 
 
 OPERATIONS = (show_status, show_context, show_session_status)

@@ -1,4 +1,4 @@
-"""Which tools there are, who may use them where, and why not."""
+"""Which tools there are, who may use them, and where the commands of a session run."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool
-from palinurus.operations.house import House
 from palinurus.operations.operation import Metavar, operation
-from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, explain
-from palinurus.tools.policy.names import BUILT_IN, canonical, group_of, is_known, members
+from palinurus.operations.services import Services
+from palinurus.sandbox.environment import AGENT_PLACE, MEMORY_IS_REAL, ExecEnvironment, Runs, where_commands_run
+from palinurus.sandbox.folders import scratch_folder
+from palinurus.sandbox.probes import ProbeResult, ProbeRun
+from palinurus.sandbox.sandbox import SandboxStatus
+from palinurus.sandbox.settings import SandboxSettings
+from palinurus.tools.policy import Policy, ToolRequest, Verdict, decide, explain
+from palinurus.tools.tool_names import BUILT_IN, canonical, group_of, is_known, members
 
 OfAgent = Annotated[str, "Of this agent."]
 InSession = Annotated[str, "In this session. Default: the agent's main one."]
@@ -22,7 +28,7 @@ WithModel = Annotated[str, Metavar("PROVIDER/MODEL"), "With this model. Default:
 ForSender = Annotated[str, Metavar("CHANNEL:ID"), "As if this person asked, not the owner."]
 
 
-class ListedTool(Struct, frozen=True):
+class ToolAccess(Struct, frozen=True):
     name: str
     group: str
     allowed: bool
@@ -35,7 +41,7 @@ class ToolList(Struct, frozen=True, rename="camel"):
     session_key: str
     model: str
     sandboxed: bool
-    tools: tuple[ListedTool, ...]
+    tools: tuple[ToolAccess, ...]
 
 
 class Explanation(Struct, frozen=True, rename="camel"):
@@ -53,9 +59,9 @@ class _Place(Struct, frozen=True):
 
     tools: tuple[Tool, ...]
     policy: Policy
-    asked: Asked
+    asked: ToolRequest
 
-    def about(self, tool: Tool | None, name: str = "") -> Asked:
+    def about(self, tool: Tool | None, name: str = "") -> ToolRequest:
         """The question for one tool, or for one that there is not."""
         owner_only = tool is not None and tool.owner_only
         return msgspec.structs.replace(self.asked, tool=tool.spec.name if tool else name, owner_only=owner_only)
@@ -67,7 +73,7 @@ class _Place(Struct, frozen=True):
 
 @operation("tools.list", scope="read")
 async def list_tools(
-    house: House, agent: OfAgent = "", session_key: InSession = "", model: WithModel = "", sender: ForSender = ""
+    services: Services, agent: OfAgent = "", session_key: InSession = "", model: WithModel = "", sender: ForSender = ""
 ) -> ToolList:
     """List the tools, whether they may be used here, and what decided it.
 
@@ -75,14 +81,14 @@ async def list_tools(
       pal tools list
       pal tools list --session-key agent:main:telegram:group:-1001 --sender telegram:42
     """
-    place = await _place(house, agent, session_key, model, sender)
+    place = await _place(services, agent, session_key, model, sender)
     listed = tuple(_listed(tool, decide(place.policy, place.about(tool))) for tool in place.tools)
     return ToolList(str(place.asked.key), place.model, place.asked.sandboxed, listed)
 
 
 @operation("tools.explain", scope="read")
 async def explain_tool(
-    house: House,
+    services: Services,
     name: str,
     agent: OfAgent = "",
     session_key: InSession = "",
@@ -95,7 +101,7 @@ async def explain_tool(
       pal tools explain exec
       pal tools explain exec --session-key agent:main:telegram:group:-1001
     """
-    place = await _place(house, agent, session_key, model, sender)
+    place = await _place(services, agent, session_key, model, sender)
     plain = canonical(name)
     tool = next((tool for tool in place.tools if canonical(tool.spec.name) == plain), None)
     if (group := members(plain.removeprefix("group:")) if plain.startswith("group:") else None) is not None:
@@ -113,11 +119,11 @@ def _of_group(group: tuple[str, ...]) -> str:
     return f"name one of them, such as {here[0]}" if here else "this version has no such tool"
 
 
-async def _place(house: House, agent: str, session_key: str, model: str, sender: str) -> _Place:
-    key = await house.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
-    provider, _, name = (model or await _next_model(house, key)).partition("/")
+async def _place(services: Services, agent: str, session_key: str, model: str, sender: str) -> _Place:
+    key = await services.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
+    provider, _, name = (model or await _next_model(services, key)).partition("/")
     channel, _, person = sender.partition(":") if sender else ("cli", "", "owner")
-    asked = Asked(
+    asked = ToolRequest(
         "",
         key,
         owner=not sender,
@@ -125,21 +131,160 @@ async def _place(house: House, agent: str, session_key: str, model: str, sender:
         sender=person or channel,
         provider=provider,
         model=name,
-        sandboxed=house.hands.quarters(key).sandboxed == "required",
-        elevated_allowed=house.hands.settings(key.agent).elevated.enabled,
+        sandboxed=services.toolsets.environment(key).sandboxed == "required",
+        elevated_allowed=services.toolsets.settings(key.agent).elevated.enabled,
     )
-    return _Place(tuple(await house.hands.tools(key.agent)), house.hands.policy(key.agent), asked)
+    return _Place(tuple(await services.toolsets.tools(key.agent)), services.toolsets.policy(key.agent), asked)
 
 
-async def _next_model(house: House, key: SessionKey) -> str:
+async def _next_model(services: Services, key: SessionKey) -> str:
     """What the next message of the session is sent to, whether or not there was one before."""
-    _, route = await house.models.choose(key.agent, (await house.turns.view_of(key)).model)
+    _, route = await services.models.choose(key.agent, (await services.turns.history.view_of(key)).model)
     return f"{route.provider}/{route.model}"
 
 
-def _listed(tool: Tool, verdict: Verdict) -> ListedTool:
+def _listed(tool: Tool, verdict: Verdict) -> ToolAccess:
     name = tool.spec.name
-    return ListedTool(name, group_of(name), verdict.allowed, verdict.layer, verdict.why, tool.spec.description)
+    return ToolAccess(name, group_of(name), verdict.allowed, verdict.layer, verdict.why, tool.spec.description)
 
 
-OPERATIONS = (list_tools, explain_tool)
+_MODES = {
+    "auto": "no mode is set: commands run in a sandbox if there is one, else on the host, where they need approval",
+    "off": "sandbox.mode is off: commands run on the host",
+    "non-main": "sandbox.mode is non-main: every session but the agent's main one is sandboxed",
+    "all": "sandbox.mode is all: every session is sandboxed",
+}
+_ACCESS = {
+    "rw": "the agent's workspace, which it may change",
+    "ro": "the agent's workspace, read-only",
+    "none": "a private workspace, a copy of the agent's files and skills",
+}
+_NOT_PRIVATE = "others may listen: MEMORY.md, USER.md, memory/, .git and .pal of the workspace are not shown"
+
+
+class VisiblePath(Struct, frozen=True):
+    """One place that a command can see."""
+
+    path: str
+    writable: bool
+    what: str
+
+
+class SandboxExplanation(Struct, frozen=True, rename="camel"):
+    session_key: str
+    runs: Runs
+    why: tuple[str, ...]
+    mode: str
+    scope: str
+    access: str
+    walls: SandboxStatus
+    seen: tuple[VisiblePath, ...]
+    network: bool
+    memory_mb: int
+    cpu_seconds: int
+    processes: int
+    file_mb: int
+    disk_mb: int
+    env: tuple[str, ...]  # names only: a value may be a secret
+
+
+class SandboxReport(Struct, frozen=True):
+    ok: bool
+    walls: SandboxStatus
+    probes: tuple[ProbeResult, ...] = ()
+
+
+@operation("sandbox.explain", scope="read")
+async def explain_sandbox(
+    services: Services,
+    session_key: Annotated[str, "Of this session. Default: the agent's main one."] = "",
+    agent: Annotated[str, "Of this agent."] = "",
+) -> SandboxExplanation:
+    """Show where the commands of a session run, what they see and may use, and why.
+
+    Examples:
+      pal sandbox explain
+      pal sandbox explain --session-key agent:main:telegram:group:-1001
+    """
+    key = await services.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
+    settings, place = services.toolsets.settings(key.agent).sandbox, services.toolsets.environment(key)
+    walls = await services.toolsets.sandbox(key.agent).check()
+    runs = where_commands_run(place, walls)
+    return SandboxExplanation(
+        str(key),
+        runs,
+        (*_reasons(settings, place, walls), *((_NOT_PRIVATE,) if runs == "sandbox" and not key.is_private else ())),
+        settings.mode,
+        settings.scope,
+        settings.access,
+        walls,
+        _seen(settings, place) if runs == "sandbox" else (),
+        place.network if runs == "sandbox" else runs == "host",
+        settings.memory_mb,
+        settings.cpu_seconds,
+        settings.processes,
+        settings.file_mb,
+        settings.disk_mb,
+        tuple(sorted(place.env)),
+    )
+
+
+@operation("sandbox.test", scope="write")
+async def try_sandbox(
+    services: Services,
+    session_key: Annotated[str, "Test the sandbox of this session."] = "",
+    agent: Annotated[str, "Of this agent."] = "",
+) -> SandboxReport:
+    """Test the sandbox with short commands. Exit code 1 when a test fails.
+
+    Takes a few seconds. Nothing is changed, and nothing is left running.
+
+    Examples:
+      pal sandbox test
+      pal sandbox test --json
+    """
+    key = await services.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
+    sandbox, place = services.toolsets.sandbox(key.agent), services.toolsets.environment(key)
+    walls = await sandbox.check()
+    if not walls.works or walls.name == "host":  # a host has no walls to try
+        return SandboxReport(False, walls)
+    with scratch_folder("pal-sandbox-") as spare:
+        # A private workspace is made when it is first used; trying the walls is no such use.
+        if place.sandboxed == "no" or not place.workspace.is_dir():
+            place = replace(place, workspace=spare, network=False)
+        probes = tuple([probe async for probe in ProbeRun(sandbox, place, services.home.root).run()])
+    return SandboxReport(all(probe.passed for probe in probes), walls, probes)
+
+
+def _reasons(settings: SandboxSettings, place: ExecEnvironment, walls: SandboxStatus) -> list[str]:
+    told = [_MODES[settings.mode]]
+    if settings.mode == "non-main" and place.sandboxed == "no":
+        told.append("this is the main session")
+    if place.sandboxed != "no":
+        if not walls.works:
+            told.append(f"{walls.name} does not work here: {walls.why}")
+            if place.sandboxed == "required":
+                told.append("the configured sandbox is not available, so no command runs")
+        told.append(f"sandbox.workspaceAccess is {settings.access}: inside is {_ACCESS[settings.access]}")
+        if place.own is not None and place.private:
+            told.append(MEMORY_IS_REAL)
+    return told
+
+
+def _seen(settings: SandboxSettings, place: ExecEnvironment) -> tuple[VisiblePath, ...]:
+    found = [VisiblePath(str(place.workspace), place.writable, _ACCESS[settings.access])]
+    if place.agent_workspace is not None:
+        found.append(VisiblePath(AGENT_PLACE, False, "the same once more"))
+    if settings.backend == "docker":
+        found.append(VisiblePath("/", False, "the image's files"))
+    else:
+        found.append(VisiblePath("/usr, /bin, /lib and a few files of /etc", False, "this machine's programs"))
+    return (*found, VisiblePath("/tmp", True, "empty, in memory, removed after the command"))  # noqa: S108  the sandbox's
+
+
+OPERATIONS = (
+    list_tools,
+    explain_tool,
+    explain_sandbox,
+    try_sandbox,
+)

@@ -1,34 +1,39 @@
-"""The workspace from any door: its files to be looked at, its history, and an old version put back.
+"""The workspace of an agent from every surface: read its files, its history, restore an old version, edit agent files.
 
-What is written this way is only what `workspace.restore` puts back: a copy of what it replaces is kept, and who says
-which content they went by is told when it has changed since. The files of an agent are edited by agents.files.set.
+Only the files that every workspace may have (AGENTS.md, SOUL.md …) and the notes in memory/ are written by
+`agents.files.set`; others are written only by `workspace.restore`. Before a file loses anything a copy is kept, and a
+caller who names the hash of what it has read is refused when the file has changed since.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, Stale, WorkspaceError
-from palinurus.operations.house import House
-from palinurus.operations.operation import Positional, Private, Spelling, operation
-from palinurus.workspace.backups import keep_backup, loses
-from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.files import is_private
-from palinurus.workspace.history import Commit, History, LeftOut
+from palinurus.operations.operation import OptionNames, Positional, Private, operation
+from palinurus.operations.services import Services
+from palinurus.workspace.boundary import MAX_BYTES, Boundary
+from palinurus.workspace.files import BOOTSTRAP, is_private
+from palinurus.workspace.history import Commit, LeftOut, WorkspaceHistory
 from palinurus.workspace.steps import Guard
-from palinurus.workspace.write import NEW_FILE, rewrite
+from palinurus.workspace.write import NEW_FILE, keep_backup, loses, rewrite
 
+NAMES = tuple(slot.name for slot in BOOTSTRAP)
+NOTE = re.compile(r"memory/(?!\.)[^/\x00-\x1f\x7f\\]{1,120}\.md")
+MOST_NOTES = 500
 MOST_ENTRIES = 2_000
 MOST_TEXT = 1024 * 1024
 MAX_MESSAGE = 2_000
 _CLOSED = {".git", ".pal"}
 
 FilePath = Annotated[str, Meta(max_length=4096)]
-OfAgent = Annotated[str, Spelling("--agent"), "Whose workspace; the default agent's without it."]
+OfAgent = Annotated[str, OptionNames("--agent"), "Whose workspace. Default: the default agent's."]
 
 
 class FolderEntry(Struct, frozen=True, rename="camel"):
@@ -47,7 +52,7 @@ class Folder(Struct, frozen=True, rename="camel"):
     more: bool = False  # there are more than are listed
 
 
-class FileText(Struct, frozen=True, rename="camel"):
+class WorkspaceText(Struct, frozen=True, rename="camel"):
     agent_id: str
     path: str
     size: int
@@ -88,44 +93,44 @@ class RestoredFile(Struct, frozen=True, rename="camel"):
 
 class CommittedFiles(Struct, frozen=True, rename="camel"):
     agent_id: str
-    commit: Commit | None  # null: nothing had changed
+    commit: Commit | None  # null: nothing has changed
     left_out: tuple[LeftOut, ...] = ()
 
 
 @operation("workspace.list", scope="read")
-async def list_folder(house: House, agent_id: OfAgent = "", path: FilePath = ".") -> Folder:
+async def list_folder(services: Services, agent_id: OfAgent = "", path: FilePath = ".") -> Folder:
     """What a folder of the workspace holds."""
-    agent, boundary = _place(house, agent_id)
+    agent, boundary = _workspace_of(services, agent_id)
     place, entries, more = await asyncio.to_thread(_folder, boundary, _inside(path or "."))
     return Folder(agent, str(boundary.root), place, entries, more)
 
 
 @operation("workspace.read", scope="read")
-async def read_text(house: House, path: FilePath, agent_id: OfAgent = "") -> FileText:
+async def read_text(services: Services, path: FilePath, agent_id: OfAgent = "") -> WorkspaceText:
     """What a file of the workspace holds, when it is text."""
-    agent, boundary = _place(house, agent_id)
+    agent, boundary = _workspace_of(services, agent_id)
     return await asyncio.to_thread(_text, agent, boundary, _inside(path))
 
 
 @operation("workspace.log", scope="read")
 async def show_log(
-    house: House,
+    services: Services,
     path: Annotated[FilePath, Positional] = "",
     limit: Annotated[int, Meta(ge=1, le=500)] = 20,
     before: Annotated[str, Private, "The id of a commit: only what is older."] = "",
     agent_id: OfAgent = "",
 ) -> WorkspaceLog:
-    """List what was changed, the newest first; with PATH, of this file only.
+    """List commits, newest first; with PATH, only those of this file.
 
     Examples:
       pal workspace log
       pal workspace log SOUL.md --limit 5
     """
-    agent, boundary = _place(house, agent_id)
+    agent, boundary = _workspace_of(services, agent_id)
     place = _inside(path) if path else ""
 
     def look() -> WorkspaceLog:
-        history = History(boundary.root)
+        history = WorkspaceHistory(boundary.root)
         if why := history.why_not():
             return WorkspaceLog(agent, git=False, why=why)
         log = history.log(place, limit=limit, before=before)
@@ -137,70 +142,70 @@ async def show_log(
 
 @operation("workspace.diff", scope="read")
 async def show_diff(
-    house: House,
+    services: Services,
     commit: Annotated[str, Positional] = "",
-    path: Annotated[FilePath, "Of this file only."] = "",
-    now: Annotated[bool, "From that commit to the files as they are."] = False,
+    path: Annotated[FilePath, "Only this file."] = "",
+    now: Annotated[bool, "Compare that commit with the current files."] = False,
     agent_id: OfAgent = "",
 ) -> WorkspaceDiff:
-    """Show what a commit changed; without COMMIT, what is in none yet.
+    """Show what a commit changed; without COMMIT, what is not committed yet.
 
     Examples:
       pal workspace diff 3f2a9c1
       pal workspace diff 3f2a9c1 --now --path SOUL.md
     """
-    agent, boundary = _place(house, agent_id)
-    told = await asyncio.to_thread(History(boundary.root).diff, commit, _inside(path) if path else "", now=now)
+    agent, boundary = _workspace_of(services, agent_id)
+    told = await asyncio.to_thread(WorkspaceHistory(boundary.root).diff, commit, _inside(path) if path else "", now=now)
     return WorkspaceDiff(agent, commit, "now" if now or not commit else "parent", told.text, told.truncated)
 
 
 @operation("workspace.restore", scope="admin")
 async def restore_file(
-    house: House,
+    services: Services,
     path: FilePath,
     commit: str,
     agent_id: OfAgent = "",
     expected_hash: Annotated[str, Private, "Of what the file holds now; none takes whatever it is."] = "",
-    idempotency_key: str = "",
 ) -> RestoredFile:
-    """Put PATH back as it was at COMMIT. A copy of what it holds now is kept.
+    """Restore PATH as it was at COMMIT. A copy of the current file is kept.
 
     Example:
       pal workspace restore SOUL.md 3f2a9c1
     """
-    agent, boundary = _place(house, agent_id)
-    place, now = _inside(path), house.clock.now_ms()
+    agent, boundary = _workspace_of(services, agent_id)
+    place, now = _inside(path), services.clock.now_ms()
 
     def put_back() -> RestoredFile:
-        data = History(boundary.root).content(commit, place)
+        data = WorkspaceHistory(boundary.root).content(commit, place)
         backup, changed = _put(boundary, place, data, expected_hash.lower(), now)
         return RestoredFile(agent, place, commit, _hash(data), changed, backup)
 
     done = await asyncio.to_thread(put_back)
     if done.changed:
-        house.edited(agent, f"{place} as it was at {commit[:10]}")
+        services.edited(agent, f"{place} as it was at {commit[:10]}")
     return done
 
 
 @operation("workspace.commit", scope="admin")
 async def commit_files(
-    house: House,
-    message: Annotated[str, Spelling("--message", "-m"), "What it is about; without it the files are named."] = "",
+    services: Services,
+    message: Annotated[
+        str, OptionNames("--message", "-m"), "The commit message. Default: the names of the files."
+    ] = "",
     agent_id: OfAgent = "",
-    idempotency_key: str = "",
 ) -> CommittedFiles:
-    """Keep the files as they are now as a point of the history.
+    """Commit the files as they are now.
 
     Example:
       pal workspace commit -m "Before the big tidy-up"
     """
-    agent, boundary = _place(house, agent_id)
-    done = await asyncio.to_thread(History(boundary.root).commit, " ".join(message.split())[:MAX_MESSAGE])
+    agent, boundary = _workspace_of(services, agent_id)
+    done = await asyncio.to_thread(WorkspaceHistory(boundary.root).commit, " ".join(message.split())[:MAX_MESSAGE])
     return CommittedFiles(agent, done.commit, done.left_out)
 
 
-def _place(house: House, agent_id: str) -> tuple[str, Boundary]:
-    agent = house.agents.get(agent_id.strip().lower() or house.agents.default)
+def _workspace_of(services: Services, agent_id: str) -> tuple[str, Boundary]:
+    agent = services.agents.get(agent_id.strip().lower() or services.agents.default)
     return agent.id, agent.files.boundary
 
 
@@ -214,7 +219,7 @@ def _inside(path: str) -> str:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise OutsideWorkspace("the path holds half of a character", hint="send whole ones") from None
+        raise OutsideWorkspace("the path ends in the middle of a character", hint="send whole ones") from None
     return "/".join(parts) or "."
 
 
@@ -242,15 +247,15 @@ def _entry(boundary: Boundary, path: str, name: str, *, is_directory: bool) -> F
         return FolderEntry(name, path, is_directory=False)
 
 
-def _text(agent: str, boundary: Boundary, path: str) -> FileText:
+def _text(agent: str, boundary: Boundary, path: str) -> WorkspaceText:
     with boundary.open_file(path) as file:
         data = file.read()
         at = file.stat.st_mtime_ns // 1_000_000
     digest, size = _hash(data), len(data)
     if b"\0" in data[:8192]:
-        return FileText(agent, path, size, at, digest, binary=True)
+        return WorkspaceText(agent, path, size, at, digest, binary=True)
     text = data[:MOST_TEXT].decode("utf-8", "replace")
-    return FileText(agent, path, size, at, digest, text, truncated=size > MOST_TEXT)
+    return WorkspaceText(agent, path, size, at, digest, text, truncated=size > MOST_TEXT)
 
 
 def _put(boundary: Boundary, path: str, data: bytes, expected: str, now_ms: int) -> tuple[str, bool]:
@@ -259,6 +264,7 @@ def _put(boundary: Boundary, path: str, data: bytes, expected: str, now_ms: int)
 
     def change(place: str, before: bytes | None) -> bytes:
         nonlocal backup
+        # Sent again after a crash, when the content is there already: nothing is to be done.
         if expected and before != data and expected != (_hash(before) if before is not None else ""):
             raise Stale(f"{path} has changed since it was read", hint="read it again, then decide")
         if before is not None and before != data and loses(before, data):
@@ -284,4 +290,131 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-OPERATIONS = (list_folder, read_text, show_log, show_diff, restore_file, commit_files)
+class AgentFile(Struct, frozen=True, rename="camel", omit_defaults=True):
+    name: str
+    path: str
+    missing: bool
+    size: int | None = None
+    updated_at_ms: int | None = None
+    hash: str | None = None  # SHA-256 of the bytes
+    content: str | None = None
+
+
+class AgentFileList(Struct, frozen=True, rename="camel"):
+    agent_id: str
+    workspace: str
+    files: tuple[AgentFile, ...]
+
+
+class AgentFileReply(Struct, frozen=True, rename="camel", omit_defaults=True):
+    agent_id: str
+    workspace: str
+    file: AgentFile
+
+
+class SavedAgentFile(Struct, frozen=True, rename="camel"):
+    agent_id: str
+    workspace: str
+    file: AgentFile
+    backup: str = ""  # where a copy of what it held lies
+    ok: bool = True
+
+
+@operation("agents.files.list", scope="read", strict=False)
+async def list_files(services: Services, agent_id: str = "") -> AgentFileList:
+    """The files of an agent that its prompt reads, and its notes."""
+    agent, boundary = _workspace_of(services, agent_id)
+    return AgentFileList(agent, str(boundary.root), await asyncio.to_thread(_list_files, boundary))
+
+
+@operation("agents.files.get", scope="read", strict=False)
+async def get_file(services: Services, name: str, agent_id: str = "") -> AgentFileReply:
+    """One file of an agent."""
+    agent, boundary = _workspace_of(services, agent_id)
+    allowed = _allowed(name)
+    return AgentFileReply(agent, str(boundary.root), await asyncio.to_thread(_read_file, boundary, allowed))
+
+
+@operation("agents.files.set", scope="admin", strict=False)
+async def set_file(
+    services: Services,
+    name: str,
+    content: str,
+    agent_id: str = "",
+    base_hash: Annotated[str, "Of what the file held before."] = "",
+    expected_hash: Annotated[str, "The same, as OpenClaw calls it."] = "",
+) -> SavedAgentFile:
+    """Write one file of an agent."""
+    agent, boundary = _workspace_of(services, agent_id)
+    allowed = _allowed(name)
+    data = _bytes(content)
+    expected = (expected_hash or base_hash).lower()
+    if len(data) > MAX_BYTES:
+        raise BadRequest(f"{allowed} would have {len(data):,} bytes; {MAX_BYTES:,} are allowed", hint="split it")
+    backup, _ = await asyncio.to_thread(_put, boundary, allowed, data, expected, services.clock.now_ms())
+    services.edited(agent, f"{allowed} edited")
+    return SavedAgentFile(agent, str(boundary.root), await asyncio.to_thread(_read_file, boundary, allowed), backup)
+
+
+def _allowed(name: str) -> str:
+    if name in NAMES or NOTE.fullmatch(name):
+        return name
+    raise BadRequest(f"{name[:80]!r} is no file of an agent", hint=f"{', '.join(NAMES)} and memory/….md")
+
+
+def _bytes(content: str) -> bytes:
+    try:
+        return content.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("the content ends in the middle of a character", hint="send whole ones") from None
+
+
+def _list_files(boundary: Boundary) -> tuple[AgentFile, ...]:
+    try:
+        listed = boundary.list_directory("memory", max_entries=MOST_NOTES).entries
+    except (NotFound, WorkspaceError):
+        listed = ()
+    notes = [f"memory/{entry.name}" for entry in listed if not entry.is_directory]
+    return tuple(_stat_file(boundary, name) for name in (*NAMES, *filter(NOTE.fullmatch, notes)))
+
+
+def _stat_file(boundary: Boundary, name: str) -> AgentFile:
+    """Without its content; one that cannot be opened counts as missing, as for a prompt."""
+    try:
+        with boundary.open_file(name) as file:
+            seen = file.stat
+    except (NotFound, WorkspaceError):
+        return _missing(boundary, name)
+    return AgentFile(name, _path(boundary, name), False, seen.st_size, seen.st_mtime_ns // 1_000_000)
+
+
+def _read_file(boundary: Boundary, name: str) -> AgentFile:
+    try:
+        with boundary.open_file(name) as file:
+            data = file.read()
+            seen = file.stat
+    except NotFound:
+        return _missing(boundary, name)
+    text = data.decode("utf-8", "replace")
+    return AgentFile(name, _path(boundary, name), False, len(data), seen.st_mtime_ns // 1_000_000, _hash(data), text)
+
+
+def _missing(boundary: Boundary, name: str) -> AgentFile:
+    return AgentFile(name, _path(boundary, name), missing=True)
+
+
+def _path(boundary: Boundary, name: str) -> str:
+    return str(Path(boundary.root) / name)
+
+
+OPERATIONS = (
+    list_folder,
+    read_text,
+    show_log,
+    show_diff,
+    restore_file,
+    commit_files,
+    list_files,
+    get_file,
+    set_file,
+)

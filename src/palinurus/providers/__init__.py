@@ -1,1 +1,1 @@
-"""Speak to models: one protocol, one file a wire, typed failures."""
+"""Models: one protocol, one file per wire format, typed failures."""

@@ -1,4 +1,4 @@
-"""What a turn needs of a model: stream one reply, and fail in words that have a type."""
+"""The provider protocol: stream one reply, with typed failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palinurus.domain.tool import ToolSpec
 
 
 class ModelRef(Struct, frozen=True):
-    """`provider/model`, split at the first slash: model names have slashes of their own."""
+    """`provider/model`, split at the first slash: model names may contain slashes."""
 
     provider: str
     model: str
@@ -27,6 +27,12 @@ class ModelRef(Struct, frozen=True):
         return cls(provider.strip().lower(), model.strip())
 
 
+EMBEDDED = "embedded"  # the provider of the embedded models
+SCOUT = ModelRef(EMBEDDED, "scout")
+SCOUT_WINDOW = 32_000
+TALKER = ModelRef(EMBEDDED, "smollm2")  # chats for Scout, if installed
+
+
 class Head(Struct, frozen=True):
     """The part of a request that stays the same for a whole epoch."""
 
@@ -35,7 +41,7 @@ class Head(Struct, frozen=True):
 
 
 class ModelRequest(Struct, frozen=True):
-    """Everything that one call sends. `messages` only ever grows at its end within an epoch."""
+    """Everything that one call sends. Within an epoch, `messages` only grows at its end."""
 
     model: str
     head: Head
@@ -52,10 +58,10 @@ class ThinkingTextDelta(Struct, frozen=True):
     text: str
 
 
-class Notice(Struct, frozen=True):
-    """Something the person should know while the reply is on its way, in one line.
+class ReplyNotice(Struct, frozen=True):
+    """A notice to the person while the reply is streamed, in one line.
 
-    `discard`: the text streamed so far belongs to an attempt that was given up.
+    `discard`: the text streamed so far belongs to a failed attempt.
     """
 
     text: str
@@ -63,19 +69,19 @@ class Notice(Struct, frozen=True):
 
 
 class ReplyDone(Struct, frozen=True):
-    """The last event of a good stream: the whole reply, with usage and stop reason."""
+    """The last event of a successful stream: the whole reply, with usage and stop reason."""
 
     message: AssistantMessage
 
 
 class ReplyFailed(Struct, frozen=True):
-    """The last event of a bad stream. `partial` holds the text that had arrived."""
+    """The last event of a failed stream. `partial` holds the text that had arrived."""
 
     error: ProviderError
     partial: str = ""
 
 
-ReplyEvent = TextDelta | ThinkingTextDelta | Notice | ReplyDone | ReplyFailed
+ReplyEvent = TextDelta | ThinkingTextDelta | ReplyNotice | ReplyDone | ReplyFailed
 
 
 class Provider(Protocol):
@@ -90,10 +96,33 @@ class Provider(Protocol):
 
     @property
     def wire(self) -> str:
-        """Which format it speaks; a change of wire starts a new epoch."""
+        """The wire format; a change of wire starts a new epoch."""
 
     def context_window(self, model: str) -> int: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]: ...
 
     async def close(self) -> None: ...
+
+
+class Unavailable:
+    """Implements Provider: fails each request with a fixed reason.
+
+    It replaces a wrongly configured one: the message is accepted and stored, and the reason is the reply.
+    """
+
+    def __init__(self, name: str, error: ProviderError, *, wire: str = "unavailable", window: int = 32_000) -> None:
+        """`wire` and `window` are those of the real provider, so that nothing changes once it works."""
+        self.name = name
+        self.wire = wire
+        self.error = error
+        self._window = window
+
+    def context_window(self, model: str) -> int:
+        return self._window
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
+        yield ReplyFailed(self.error)
+
+    async def close(self) -> None:
+        pass

@@ -1,1 +1,1 @@
-"""Where commands run: on the host, or behind walls that the kernel keeps."""
+"""Where commands run: on the host, in bubblewrap, or in a container."""

@@ -1,7 +1,7 @@
-"""Commands in containers, through the `docker` program. Experimental: tried with podman, not with Docker's own engine.
+"""Commands in containers, through the `docker` program. Experimental: tested with podman, not with Docker's own engine.
 
-A container has its own root, no network, no capabilities, a read-only file system, and the limits that the engine
-keeps by cgroups; it is thrown away after each command. The workspace stands in it at its own path.
+A container has its own root, no network, no capabilities, a read-only file system, and the limits that the engine sets
+by cgroups; it is removed after each command. The workspace has the same path in it as outside.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
 
 import msgspec
 
-from palinurus.config.hands import DockerOptions
 from palinurus.domain.errors import PalinurusError, SandboxError
-from palinurus.sandbox.covers import Cover, covered, make_room
+from palinurus.sandbox import view
 from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, alive, gone, signal_all
-from palinurus.sandbox.process import Running, read_whole
-from palinurus.sandbox.sandbox import AGAIN_SECONDS, Command, Limits, Mount, Walls
+from palinurus.sandbox.process import RunningProcess, read_whole
+from palinurus.sandbox.sandbox import CheckedSandbox, CommandLimits, SandboxCommand, SandboxMount
+from palinurus.sandbox.settings import DockerOptions
 from palinurus.sandbox.spawn import held, spawn
-from palinurus.sandbox.totals import Totals, looks_at_disks
-from palinurus.sandbox.view import Hidden, Shown, covers, real_mounts, repositories
+from palinurus.sandbox.totals import UsageTotals, looks_at_disks
 
 IMAGE = "debian:bookworm-slim"
 PREFIX = "palinurus-"
@@ -34,7 +32,7 @@ ANSWER_SECONDS = 20.0
 NOBODY = "65534:65534"
 REMARKS = (
     "experimental: tried by its makers with podman 4.3 in docker's place, not with Docker's own engine",
-    "whoever may talk to the engine is root on this machine, and pal may",
+    "access to the engine is root access to this machine, and pal has it",
 )
 _FOR_DOCKER = (
     "PATH",
@@ -45,12 +43,13 @@ _FOR_DOCKER = (
     "DOCKER_TLS_VERIFY",
     "DOCKER_CERT_PATH",
 )
-_JOINED = 'exec "$@" 2>&1'  # an engine carries the two outputs apart, and their order would be lost
+_JOINED = 'exec "$@" 2>&1'  # an engine transports the two outputs separately, and their order would be lost
 _SHARED_NETWORK = re.compile(r"host|container:.*|ns:.*", re.IGNORECASE)
 
 
-class DockerSandbox:
-    """Raises SandboxError at once for a network that would join the host's or another container's."""
+class DockerSandbox(CheckedSandbox):
+    """Runs commands in containers. Raises SandboxError for a network that would join the host's or another
+    container's."""
 
     name = "docker"
 
@@ -61,65 +60,56 @@ class DockerSandbox:
         user_home: Path | None = None,
         program: str = "docker",
     ) -> None:
-        self._options = options or DockerOptions.model_construct()
-        self._hidden = Hidden(pal_home, user_home)
+        super().__init__()
+        self._options = options or DockerOptions()
+        self._hidden = view.Hidden(pal_home, user_home)
         self._program = program
-        self._walls: Walls | None = None
-        self._checked = 0.0
-        self._checking = asyncio.Lock()
 
-    async def check(self) -> Walls:
-        async with self._checking:
-            if self._walls is None or (not self._walls.works and monotonic() - self._checked > AGAIN_SECONDS):
-                why = _refused_network(self._options) or await self._trouble()
-                self._walls = Walls(self.name, works=not why, why=why, remarks=REMARKS)
-                self._checked = monotonic()
-            return self._walls
+    def _remarks(self, *, works: bool) -> tuple[str, ...]:
+        return REMARKS
 
-    async def start(self, command: Command) -> Running:
-        found = await self.check()
-        if not found.works:
-            raise SandboxError(f"docker does not work here: {found.why}", hint="`pal sandbox test` tries it again")
+    async def _start(self, command: SandboxCommand) -> RunningProcess:
         name = f"{PREFIX}{secrets.token_hex(8)}"
         for mount in command.mounts:
-            if covers(mount.source, self._hidden):
-                raise SandboxError(f"{mount.source} holds the home of pal", hint="use another workspace")
-        command = msgspec.structs.replace(command, mounts=tuple(real_mounts(command.mounts, self._hidden)))
-        for mount in (each for each in command.mounts if each.guarded or each.closed):
-            await asyncio.to_thread(make_room, mount)
-        totals = Totals(await asyncio.to_thread(looks_at_disks, command))
-        # Variables go through a file that nobody else can open: every user of the machine can read an argument.
+            if view.covers(mount.source, self._hidden):
+                raise SandboxError(f"{mount.source} contains the home of pal", hint="use another workspace")
+        mounts = await asyncio.to_thread(view.prepare_mounts, command.mounts, self._hidden)
+        command = msgspec.structs.replace(command, mounts=tuple(mounts))
+        totals = UsageTotals(await asyncio.to_thread(looks_at_disks, command))
+        # Variables go through a file that only we can open: every user of the machine can read arguments.
         with held(variables_file(command.env)) as (fd,):
             argv = run_arguments(self._program, self._options, command, name, f"/dev/fd/{fd}")
             spawned = spawn(argv, _own_env(), pty=command.pty, cwd="/", pass_fds=(fd,))
-            process = Running(spawned, _Ending(self, name, spawned.child.pid), command.limits.wall_seconds)
+            process = RunningProcess(spawned, _Termination(self, name, spawned.child.pid), command.limits.wall_seconds)
         process.watch(totals)
         return process
 
     async def ask(self, *arguments: str) -> tuple[int, str]:
-        """One question to the engine: how it ended, what it said."""
+        """Runs one docker command and returns its exit code and output."""
         spawned = spawn((self._program, *arguments), _own_env(), cwd="/")
-        process = Running(spawned, _Ending(None, "", spawned.child.pid), ANSWER_SECONDS)
-        said = (await read_whole(process)).decode(errors="replace").strip()
-        return (await process.wait()).code, said
+        process = RunningProcess(spawned, _Termination(None, "", spawned.child.pid), ANSWER_SECONDS)
+        output = (await read_whole(process)).decode(errors="replace").strip()
+        return (await process.wait()).code, output
 
     async def _trouble(self) -> str:
+        if refused := _refused_network(self._options):
+            return refused
         if shutil.which(self._program) is None:
             return f"{self._program} is not installed; see docs.docker.com/engine/install, or use bubblewrap on Linux"
         try:
-            code, said = await self.ask("version", "--format", "{{.Server.Version}}")
+            code, output = await self.ask("version", "--format", "{{.Server.Version}}")
         except PalinurusError as error:
             return str(error)
         if code:
-            last = said.splitlines()[-1] if said else "no answer"
+            last = output.splitlines()[-1] if output else "no answer"
             return f"no engine answers ({last}); start it, and see that this user may talk to it"
         image = self._options.image or IMAGE
         code, _ = await self.ask("image", "inspect", "--format", "ok", image)
-        return f"the image {image} is not there: docker pull {image}" if code else ""
+        return f"the image {image} is missing: docker pull {image}" if code else ""
 
 
-class _Ending:
-    """The engine ends the container and everything in it; then our own docker program ends by itself."""
+class _Termination:
+    """Lets the engine end the container and everything in it; then our docker program ends by itself."""
 
     def __init__(self, sandbox: DockerSandbox | None, name: str, pid: int) -> None:
         self._sandbox, self._name = sandbox, name
@@ -133,30 +123,32 @@ class _Ending:
         if await gone(client, POLITE_SECONDS if began else 0):
             signal_all(client, signal.SIGKILL)
         left = await gone(client, LAST_SECONDS)
-        if self._sandbox is not None and not began:  # it was being made: what was made of it would stay for ever
+        if self._sandbox is not None and not began:  # the container was being created: it would stay for ever
             await self._sandbox.ask("rm", "--force", self._name)
         return [each.pid for each in left]
 
 
-def run_arguments(program: str, options: DockerOptions, command: Command, name: str, env_file: str) -> list[str]:
-    """`docker run` with every wall it has. Raises SandboxError for what would take one down."""
+def run_arguments(program: str, options: DockerOptions, command: SandboxCommand, name: str, env_file: str) -> list[str]:
+    """Returns the `docker run` arguments with every restriction. Raises SandboxError for an option that would lift
+    one."""
     if why := _refused_network(options):
         raise SandboxError(why)
     limits = command.limits
-    asked = [program, "run", "--rm", "--interactive", "--init", "--name", name, "--hostname", "sandbox"]
-    asked += ["--tty"] if command.pty else []
-    asked += ["--network", _network(options, command), "--read-only", "--cap-drop", "ALL"]
-    asked += ["--security-opt", "no-new-privileges", "--pull", "never", "--log-driver", "none"]
-    asked += ["--user", _user(command), "--workdir", command.cwd, "--env-file", env_file]
-    asked += [*_resources(options, limits), *_scratch(limits)]
+    args = [program, "run", "--rm", "--interactive", "--init", "--name", name, "--hostname", "sandbox"]
+    args += ["--tty"] if command.pty else []
+    args += ["--network", _network(options, command), "--read-only", "--cap-drop", "ALL"]
+    args += ["--security-opt", "no-new-privileges", "--pull", "never", "--log-driver", "none"]
+    args += ["--user", _user(command), "--workdir", command.cwd, "--env-file", env_file]
+    args += [*_resources(options, limits), *_scratch(limits)]
     for mount in command.mounts:
-        asked += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
-        for cover in covered(mount):
-            asked += ["--mount", _covered(mount, cover)]
-        shown = Shown(mount.source, str(mount.source), mount.target, mount.writable, covered(mount))
-        for place in repositories([shown]):
-            asked += ["--mount", _mount(f"{mount.source}/.git", place, writable=False)]
-    return [*asked, "--entrypoint", "/bin/sh", options.image or IMAGE, "-c", _JOINED, "sh", *command.argv]
+        args += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
+        covers = view.covered(mount)
+        for cover in covers:
+            args += ["--mount", _covered(mount, cover)]
+        shown = view.MountedDirectory(mount.source, str(mount.source), mount.target, mount.writable, covers)
+        for place in view.repositories([shown]):
+            args += ["--mount", _mount(f"{mount.source}/.git", place, writable=False)]
+    return [*args, "--entrypoint", "/bin/sh", options.image or IMAGE, "-c", _JOINED, "sh", *command.argv]
 
 
 def variables_file(env: Mapping[str, str]) -> bytes:
@@ -168,44 +160,44 @@ def variables_file(env: Mapping[str, str]) -> bytes:
 def _refused_network(options: DockerOptions) -> str:
     network = (options.network or "").strip()
     if _SHARED_NETWORK.fullmatch(network):
-        return f"sandbox.docker.network {network!r} would share somebody else's network; use none or a network's name"
+        return f"sandbox.docker.network {network!r} would share another network; use none or a network's name"
     return ""
 
 
-def _network(options: DockerOptions, command: Command) -> str:
-    """None unless the command may have one; then the one that is named, or docker's ordinary one."""
+def _network(options: DockerOptions, command: SandboxCommand) -> str:
+    """Returns none unless the command may have a network; then the configured one, or docker's default."""
     if not command.network:
         return "none"
     named = (options.network or "").strip()
     return named if named and named != "none" else "bridge"
 
 
-def _user(command: Command) -> str:
-    """The owner of the workspace, so that files stay theirs; never root."""
+def _user(command: SandboxCommand) -> str:
+    """Returns the owner of the workspace, so that new files belong to them; never root."""
     found = next((mount for mount in command.mounts if mount.writable), None)
     if found is None:
         return NOBODY
     owner = found.source.stat()
     if not owner.st_uid:
         raise SandboxError(
-            f"{found.source} belongs to root, and nobody is root in a container",
+            f"{found.source} belongs to root, and commands in a container do not run as root",
             hint="give it to an ordinary user (chown), or use bubblewrap",
         )
     return f"{owner.st_uid}:{owner.st_gid}"
 
 
-def _resources(options: DockerOptions, limits: Limits) -> list[str]:
+def _resources(options: DockerOptions, limits: CommandLimits) -> list[str]:
     memory = str(options.memory or limits.memory_bytes or "")
     processes = options.pids_limit or limits.processes
-    asked = ["--memory", memory, "--memory-swap", memory] if memory else []
-    asked += ["--pids-limit", str(processes)] if processes else []
-    asked += ["--cpus", f"{options.cpus:g}"] if options.cpus else []
-    asked += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
-    asked += ["--ulimit", f"fsize={limits.file_bytes}"] if limits.file_bytes else []
-    return [*asked, "--ulimit", "core=0"]
+    args = ["--memory", memory, "--memory-swap", memory] if memory else []
+    args += ["--pids-limit", str(processes)] if processes else []
+    args += ["--cpus", f"{options.cpus:g}"] if options.cpus else []
+    args += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
+    args += ["--ulimit", f"fsize={limits.file_bytes}"] if limits.file_bytes else []
+    return [*args, "--ulimit", "core=0"]
 
 
-def _scratch(limits: Limits) -> list[str]:
+def _scratch(limits: CommandLimits) -> list[str]:
     size = limits.memory_bytes // 2 or 512 * 1024 * 1024
     return ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={size}"]  # noqa: S108  the container's
 
@@ -216,7 +208,7 @@ def _mount(source: str, target: str, *, writable: bool) -> str:
     return f"type=bind,source={source},target={target}{'' if writable else ',readonly'}"
 
 
-def _covered(mount: Mount, cover: Cover) -> str:
+def _covered(mount: SandboxMount, cover: view.Cover) -> str:
     place = f"{mount.target}/{cover.name}"
     if cover.how == "empty directory":
         return f"type=tmpfs,target={place},tmpfs-mode=0555"
@@ -225,5 +217,5 @@ def _covered(mount: Mount, cover: Cover) -> str:
 
 
 def _own_env() -> dict[str, str]:
-    """What the docker program needs to find its engine; the container gets none of it."""
+    """Returns the variables that docker needs to find its engine; the container gets none of them."""
     return {name: os.environ[name] for name in _FOR_DOCKER if name in os.environ}

@@ -1,19 +1,25 @@
-"""All that one command has started, found in /proc, and how it is ended.
+"""Finds all processes that one command has started, in /proc; ends them, and measures their memory together.
 
-A process belongs to the family when it descends from the command, when it is in the command's session, when it carries
-the command's cookie in the environment it was started with, or when one of its standard streams is the command's
-output. So neither `setsid` nor a double fork nor `nohup` gets away; only a program that does all of that, clears its
-environment and closes its streams could. Inside a sandbox there is no such way out: its first process takes the rest
-with it.
+A process belongs to the command if it descends from it, is in its session, has the command's cookie in its initial
+environment, or has the command's output as one of its standard streams. So `setsid`, a double fork or `nohup` do not
+escape; only a program that does all of that, clears its environment and closes its streams could. In a sandbox that is
+impossible: the kernel ends all processes with the first one.
+
+The kernel's limits apply to each process and do not count shared memory. MemoryUse therefore adds up the private memory
+of all processes below the command's first one, the anonymous files (memfd) that they hold open, mapped or not, and the
+in-memory file systems of the command. A quick estimate counts shared memory more than once; only if the estimate is too
+high, an exact and slower measurement follows. Two things cannot be seen from outside: an anonymous file that is only in
+transit in a socket, and shared memory that was detached without being freed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,22 +27,29 @@ from msgspec import Struct
 
 COOKIE = "PALINURUS_RUN"
 POLITE_SECONDS = 0.3  # between SIGTERM and SIGKILL
-LAST_SECONDS = 5.0  # for the kernel to take down what was killed; only a process stuck in a driver needs as long
+LAST_SECONDS = 5.0  # for the kernel to remove killed processes; only a process stuck in a driver needs as long
 _POLL_SECONDS = 0.01
 _PROC = Path("/proc")
+MOST_PROCESSES = 1_024  # that one measurement counts
+MOST_DESCRIPTORS = 10_000
+MOST_TEXT = 4 * 1024 * 1024  # of one process's list of mappings; a longer list is estimated
+_KIB = 1024
+_QUICK = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.MULTILINE)
+_WRITTEN = re.compile(rb"^write_bytes: (\d+)", re.MULTILINE)
+_MAPPING = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+)")
 
 
 class Relative(Struct, frozen=True):
-    """A process as /proc tells it. A number alone is not one: it is given to somebody else when its owner ends."""
+    """A process as /proc shows it. The pid alone is not enough: the system reuses it when the process has ended."""
 
     pid: int
     parent: int
     session: int
-    born: int  # clock ticks since the start of the machine
+    born: int  # start time in clock ticks since boot
 
 
 class Marks(Struct, frozen=True):
-    """By what members of a family are known. The numbers are nought, and known to nobody, once it was waited for."""
+    """The marks by which the processes of a command are recognised. The pids are 0 once the command was waited for."""
 
     pid: int = 0
     session: int = 0
@@ -45,12 +58,12 @@ class Marks(Struct, frozen=True):
 
 
 def alive(pid: int) -> Relative | None:
-    """The process of that number, unless it is gone or a zombie."""
+    """Returns the process with that pid, unless it is gone or a zombie."""
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    fields = text[text.rindex(b")") + 2 :].split()  # a name may hold anything, also blanks and brackets
+    fields = text[text.rindex(b")") + 2 :].split()  # a name may contain anything, also blanks and brackets
     if fields[0] in (b"Z", b"X"):
         return None
     return Relative(pid, int(fields[1]), int(fields[3]), int(fields[19]))
@@ -62,8 +75,8 @@ def everybody() -> list[Relative]:
 
 
 def descendants(pid: int, all_of_them: Iterable[Relative] | None = None) -> list[Relative]:
-    """Children first, then theirs; the process itself is not among them."""
-    if pid <= 1:  # everybody descends from the first process
+    """Returns children first, then theirs; not the process itself."""
+    if pid <= 1:  # every process descends from the first one
         return []
     children: dict[int, list[Relative]] = defaultdict(list)
     for each in everybody() if all_of_them is None else all_of_them:
@@ -77,7 +90,7 @@ def descendants(pid: int, all_of_them: Iterable[Relative] | None = None) -> list
 
 
 def family(marks: Marks) -> list[Relative]:
-    """Everybody who belongs to it, with all their descendants; never ourselves, nor anybody we descend from."""
+    """Returns all processes of the command with their descendants; never this process or its ancestors."""
     present = everybody()
     spared = _forebears(present)
     marked = [each for each in present if each.pid not in spared and (each.pid == marks.pid or _marked(each, marks))]
@@ -88,7 +101,7 @@ def family(marks: Marks) -> list[Relative]:
 
 
 def _forebears(present: Iterable[Relative]) -> set[int]:
-    """Ourselves, our parents up to the first process, and nought, which stands for the kernel: none is ever ended."""
+    """Returns this process, its ancestors, and 0, which stands for the kernel: none of them is ever ended."""
     parents = {each.pid: each.parent for each in present}
     found = {0, 1}
     pid = os.getpid()
@@ -112,17 +125,17 @@ def _marked(each: Relative, marks: Marks) -> bool:
 
 
 async def end_family(marks: Marks) -> list[int]:
-    """End all of them: first politely, then surely. Returns the numbers of those who would not go."""
+    """Ends all of them: SIGTERM, then SIGKILL. Returns the pids of those that are left."""
     if not (found := await asyncio.to_thread(family, marks)):
         return []
-    signal_all(found, signal.SIGTERM, signal.SIGCONT)  # who is stopped hears nothing else
+    signal_all(found, signal.SIGTERM, signal.SIGCONT)  # a stopped process gets no other signal
     await gone(found, POLITE_SECONDS)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + LAST_SECONDS
     while found := await asyncio.to_thread(family, marks):
         if loop.time() > deadline:
             return [each.pid for each in found]
-        signal_all(found, signal.SIGSTOP)  # nobody forks any more while we look for those who forked meanwhile
+        signal_all(found, signal.SIGSTOP)  # stopped, they cannot fork while we search for new ones
         found = await asyncio.to_thread(family, marks)
         signal_all(found, signal.SIGKILL)
         await gone(found, POLITE_SECONDS)
@@ -130,7 +143,7 @@ async def end_family(marks: Marks) -> list[int]:
 
 
 async def gone(those: Iterable[Relative], seconds: float) -> list[Relative]:
-    """Wait until none of them is left, and not longer. Returns who is."""
+    """Waits until none of them is left, at most this long. Returns those that are."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     left = [each for each in those if _is(each)]
@@ -146,9 +159,134 @@ def _is(each: Relative) -> bool:
 
 
 def signal_all(those: Iterable[Relative], *numbers: int) -> None:
-    """Tell each that is still the one that was found."""
+    """Signals each process that is still the one that was found."""
     for each in those:
         if _is(each):
             for number in numbers:
-                with suppress(ProcessLookupError, PermissionError):  # who may not be ended is told of at the end
+                with suppress(
+                    ProcessLookupError, PermissionError
+                ):  # a process that may not be signalled is reported at the end
                     os.kill(each.pid, number)
+
+
+class MemoryUse:
+    """Measures memory. `places` are directories inside on the command's own in-memory file systems."""
+
+    def __init__(self, root: Relative, places: Iterable[str]) -> None:
+        self._root = root
+        self._places = [f"{_PROC}/{root.pid}/root{place}" for place in places]
+        self._shared_device = _device_of_anonymous_files()
+
+    def measure(self, enough: int) -> int:
+        """Returns bytes; for a result up to `enough`, only an upper bound."""
+        pids = list(tree(self._root))
+        files = self._anonymous_files(pids)
+        in_files = sum(files.values()) + self._scratch()
+        if (quick := in_files + sum(map(_estimate, pids))) <= enough:
+            return quick
+        return in_files + sum(self._measure(pid, files) for pid in pids)
+
+    def _anonymous_files(self, pids: Iterable[int]) -> dict[int, int]:
+        """Returns the bytes of each, by inode. Reading descriptors of another user's processes needs a permission."""
+        found: dict[int, int] = {}
+        left = MOST_DESCRIPTORS
+        for pid in pids:
+            with suppress(OSError):
+                for name in os.listdir(f"{_PROC}/{pid}/fd")[:left]:  # noqa: PTH208  names of descriptors
+                    left -= 1
+                    with suppress(OSError):
+                        seen = os.stat(f"{_PROC}/{pid}/fd/{name}")  # noqa: PTH116  quick: there may be thousands
+                        if seen.st_dev == self._shared_device:
+                            found[seen.st_ino] = seen.st_blocks * 512
+        return found
+
+    def _scratch(self) -> int:
+        used = 0
+        for place in self._places:
+            with suppress(OSError):
+                space = os.statvfs(place)
+                used += (space.f_blocks - space.f_bfree) * space.f_frsize
+        return used
+
+    def _measure(self, pid: int, files: dict[int, int]) -> int:
+        """Counts each page divided by its number of users. Pages of files on disk are not counted: they can be
+        dropped."""
+        try:
+            with open(f"{_PROC}/{pid}/smaps", "rb") as file:  # noqa: PTH123
+                text = file.read(MOST_TEXT)
+        except OSError:
+            return _estimate(pid)
+        if len(text) == MOST_TEXT:
+            return _estimate(pid)
+        total, counted = 0, b"Pss:"
+        for line in text.splitlines():
+            if mapping := _MAPPING.match(line):
+                counted = b"Pss:" if self._is_own(mapping, files) else b"Anonymous:"
+            elif line.startswith((counted, b"SwapPss:")):
+                total += int(line.split()[1])
+        return total * _KIB
+
+    def _is_own(self, mapping: re.Match[bytes], files: dict[int, int]) -> bool:
+        """Returns whether it is memory and not a file on disk or a counted in-memory file. Of a file only pages with
+        private changes count."""
+        device, inode = os.makedev(int(mapping[1], 16), int(mapping[2], 16)), int(mapping[3])
+        return inode == 0 or (device == self._shared_device and inode not in files)
+
+
+def tree(root: Relative) -> Iterator[int]:
+    """Returns the pids of a running process and of all below it."""
+    if (now := alive(root.pid)) is None or now.born != root.born:
+        return
+    todo = [root.pid]
+    for _ in range(MOST_PROCESSES):
+        if not todo:
+            return
+        yield (pid := todo.pop())
+        todo += _children(pid)
+
+
+def written_bytes(root: Relative) -> int:
+    """Returns what it and its descendants have written to disks, including ended ones."""
+    total = 0
+    for pid in tree(root):
+        with suppress(OSError):
+            found = _WRITTEN.search(_read(f"{_PROC}/{pid}/io"))
+            total += int(found[1]) if found else 0
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"{_PROC}/{pid}/task"):  # noqa: PTH208  names of threads
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, _read(f"{_PROC}/{pid}/task/{task}/children").split())
+    except OSError:
+        return []
+    if not found and not _tells_children():
+        return [each.pid for each in descendants(pid) if each.parent == pid]
+    return found
+
+
+def _tells_children() -> bool:
+    return os.path.exists(f"{_PROC}/self/task/{os.getpid()}/children")  # noqa: PTH110
+
+
+def _estimate(pid: int) -> int:
+    try:
+        return sum(map(int, _QUICK.findall(_read(f"{_PROC}/{pid}/status")))) * _KIB
+    except OSError:
+        return 0
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  quick: it is read often
+        return file.read()
+
+
+def _device_of_anonymous_files() -> int:
+    fd = os.memfd_create("palinurus", os.MFD_CLOEXEC)
+    try:
+        return os.fstat(fd).st_dev
+    finally:
+        os.close(fd)

@@ -1,7 +1,7 @@
-"""Commands on the host, without walls: they see and may do what this user may.
+"""Runs commands on the host, without a sandbox: they see and may do what this user may.
 
-What holds all the same: a clean environment, a session of their own, limits on their own process, and an end that
-takes everything they started with them.
+They still get a clean environment, their own session and limits on their own process, and ending one ends everything it
+started.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from contextlib import contextmanager, suppress
 
 from palinurus.domain.errors import NotFound, SandboxError
 from palinurus.sandbox.family import COOKIE, POLITE_SECONDS, Marks, end_family
-from palinurus.sandbox.limits import as_rlimits, lower
-from palinurus.sandbox.process import Running
-from palinurus.sandbox.sandbox import Command, Limits, Walls
-from palinurus.sandbox.spawn import Spawned, spawn
+from palinurus.sandbox.process import RunningProcess
+from palinurus.sandbox.sandbox import CommandLimits, SandboxCommand, SandboxStatus
+from palinurus.sandbox.spawn import SpawnedProcess, as_rlimits, lower, spawn
 
 _LINUX = sys.platform == "linux"
 _REMARKS = (
@@ -33,14 +32,14 @@ _ELSEWHERE = (
 
 
 class HostSandbox:
-    """No sandbox, under the same protocol."""
+    """Implements Sandbox without isolation."""
 
     name = "host"
 
-    async def check(self) -> Walls:
-        return Walls(self.name, works=True, remarks=_REMARKS if _LINUX else (*_REMARKS, *_ELSEWHERE))
+    async def check(self) -> SandboxStatus:
+        return SandboxStatus(self.name, works=True, remarks=_REMARKS if _LINUX else (*_REMARKS, *_ELSEWHERE))
 
-    async def start(self, command: Command) -> Running:
+    async def start(self, command: SandboxCommand) -> RunningProcess:
         cookie = os.urandom(12).hex()
         env = {**command.env, COOKIE: cookie}
         with _folder(command) as cwd:
@@ -53,20 +52,20 @@ class HostSandbox:
                 orders={"terminal": True} if command.pty else None,
             )
         _limit(spawned.child.pid, command.limits)
-        return Running(spawned, _Ending(spawned, cookie), command.limits.wall_seconds)
+        return RunningProcess(spawned, _Termination(spawned, cookie), command.limits.wall_seconds)
 
 
-class _Ending:
-    """Ends the family of one command."""
+class _Termination:
+    """Ends all processes of one command."""
 
-    def __init__(self, spawned: Spawned, cookie: str) -> None:
+    def __init__(self, spawned: SpawnedProcess, cookie: str) -> None:
         self.pid = spawned.child.pid
         self.cookie = cookie
         self.output = spawned.output_name
 
     async def __call__(self, ended: bool) -> list[int]:
         if _LINUX:
-            # Its number may be somebody else's once it was waited for; those who stayed behind still have the marks.
+            # Its pid may be reused once it was waited for; processes left behind still have the marks.
             pid = 0 if ended else self.pid
             return await end_family(Marks(pid, pid, self.cookie, self.output))
         with suppress(ProcessLookupError, PermissionError):
@@ -77,8 +76,8 @@ class _Ending:
 
 
 @contextmanager
-def _folder(command: Command) -> Iterator[str]:
-    """Where to start it: on Linux the very folder that was compared, whatever has its name a moment later."""
+def _folder(command: SandboxCommand) -> Iterator[str]:
+    """Returns where to start it: on Linux exactly the folder that was compared, even if its name changes."""
     if command.folder is None:
         yield command.cwd
         return
@@ -89,14 +88,15 @@ def _folder(command: Command) -> Iterator[str]:
     try:
         found = os.fstat(held)
         if (found.st_dev, found.st_ino) != command.folder:
-            raise SandboxError(f"{command.cwd} is another folder than the one that was looked at", hint="ask again")
+            raise SandboxError(f"{command.cwd} is not the folder that was inspected", hint="send the call again")
         yield f"/proc/self/fd/{held}" if _LINUX else command.cwd
     finally:
         os.close(held)
 
 
-def _limit(pid: int, limits: Limits) -> None:
-    """From outside and a moment late, which is soon enough against accidents; a host is no wall against more."""
+def _limit(pid: int, limits: CommandLimits) -> None:
+    """Sets limits from outside and a moment late, which is enough against accidents; the host gives no other
+    protection."""
     if _LINUX:
         with suppress(ProcessLookupError):
             lower(pid, as_rlimits(limits, processes=False))

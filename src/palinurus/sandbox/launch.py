@@ -1,9 +1,9 @@
-"""Run by spawn.py in a program of its own, before the command takes its place.
+"""Run by spawn.py in a separate process, just before the command replaces it.
 
-It has to be quick: it imports no more than os and ctypes, since typing, signal and pathlib would double its start, and
-spawn.py hands it over compiled. Orders are a plain dictionary that came through a descriptor. Started by root it also
-puts the directories of a sandbox where an unprivileged user can reach them: in a mount namespace of its own, as
-id-mapped mounts, so that what the owner may do the new user may do, and what it makes belongs to the owner.
+It must be quick: it imports only os and ctypes, because typing, signal and pathlib would double its start-up time, and
+spawn.py passes it compiled. Its orders are a plain dictionary that comes through a descriptor. Started by root, it also
+puts the directories of a sandbox where an unprivileged user can reach them: in its own mount namespace, as id-mapped
+mounts, so that the new user has the owner's permissions there and new files belong to the owner.
 """
 
 # ruff: noqa: PTH102, PTH123
@@ -29,14 +29,14 @@ PR_SET_PDEATHSIG = 1
 
 
 class Directory:
-    """One that the sandbox will show, and whose it is."""
+    """A directory that the sandbox will show, and its owner."""
 
     def __init__(self, source: str, owner: int, group: int, writable: bool) -> None:
         self.source, self.owner, self.group, self.writable = source, owner, group, writable
 
 
 class CannotMap(Exception):
-    """The file system knows no id-mapped mounts."""
+    """The file system does not support id-mapped mounts."""
 
 
 def main(orders: dict[str, Any]) -> NoReturn:
@@ -49,12 +49,12 @@ def main(orders: dict[str, Any]) -> NoReturn:
 
 
 def take_terminal() -> None:
-    """A session's leader that has no terminal gets the first one it opens. Then Ctrl-C and /dev/tty work."""
+    """Opens the terminal: a session leader without one gets the first that it opens. Then Ctrl-C and /dev/tty work."""
     os.close(os.open(os.ttyname(0), os.O_RDWR))
 
 
 def run(orders: dict[str, Any], kernel: Kernel) -> NoReturn:
-    for number in (SIGPIPE, SIGXFSZ):  # Python ignores these two, and what is ignored stays so through exec
+    for number in (SIGPIPE, SIGXFSZ):  # Python ignores these two signals, and ignored signals stay ignored through exec
         kernel.libc.signal(number, None)
     try:
         os.execvpe(orders["argv"][0], orders["argv"], orders["env"])  # noqa: S606  no shell is wanted
@@ -70,7 +70,7 @@ def become_user(orders: dict[str, Any], kernel: Kernel) -> None:
         os.setgroups([])
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
-        kernel.call("prctl", PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # a change of user would take it back
+        kernel.call("prctl", PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # a change of user would reset it
         if os.getppid() != orders["parent"]:
             refuse("pal has ended", 125)
     except OSError as error:
@@ -83,13 +83,13 @@ def set_limits(limits: dict[int, tuple[int, int]]) -> None:
     for kind, (soft, hard) in limits.items():
         most = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (soft, hard) if most == -1 else (min(soft, most), min(hard, most)))
-    with open("/proc/self/oom_score_adj", "w") as file:  # when memory runs out, sandboxes go first
+    with open("/proc/self/oom_score_adj", "w") as file:  # when memory runs out, the kernel ends sandboxes first
         file.write("500")
 
 
 def stage(kernel: Kernel, directories: list[Directory], user: int) -> tuple[int, int]:
-    """Put each directory under STAGE, by its number. Returns the ids to become: a user's that nobody else has, or,
-    where ids cannot be mapped, the owner's."""
+    """Puts each directory under STAGE, by its number. Returns the ids to become: those of an unused user or, where ids
+    cannot be mapped, the owner's."""
     kernel.call("unshare", CLONE_NEWNS)
     kernel.call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     try:
@@ -107,7 +107,7 @@ def stage(kernel: Kernel, directories: list[Directory], user: int) -> tuple[int,
 
 
 def owner_of(directories: list[Directory]) -> tuple[int, int]:
-    """Whose the writable ones are; root is not an answer."""
+    """Returns the owner of the writable ones; never root."""
     owners = {(each.owner, each.group) for each in directories if each.writable} or {
         (each.owner, each.group) for each in directories
     }
@@ -123,7 +123,7 @@ def owner_of(directories: list[Directory]) -> tuple[int, int]:
 
 
 class Kernel:
-    """The calls that Python's os does not have."""
+    """System calls that Python's os does not have."""
 
     def __init__(self) -> None:
         self.libc = ctypes.CDLL(None, use_errno=True)
@@ -141,7 +141,7 @@ class Kernel:
         return self.call("syscall", ctypes.c_long(number), *longs)
 
     def tree(self, directory: Directory, user: int, group: int | None = None, *, must_map: bool = True) -> int:
-        """A copy of the mount, seen by nobody yet, in which the owner's files are the user's."""
+        """Returns a detached copy of the mount, in which the owner's files belong to the user."""
         tree = self.syscall(OPEN_TREE, AT_FDCWD, directory.source.encode(), OPEN_TREE_CLONE | os.O_CLOEXEC)
         wanted = (directory.owner, directory.group, user, user if group is None else group)
         if wanted[:2] != wanted[2:]:
@@ -157,7 +157,7 @@ class Kernel:
         self.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, fields, ctypes.sizeof(fields))
 
     def space(self, owner: int, group: int, user: int, user_group: int) -> int:
-        """A user namespace that says which id on the disk is which id here. It lives as long as its descriptor."""
+        """Returns a user namespace that maps ids on disk to ids here. It exists as long as its descriptor."""
         known = self.spaces.get(key := (owner, group, user, user_group))
         if known is None:
             known = self.spaces[key] = self.new_space(f"{owner} {user} 1", f"{group} {user_group} 1")
@@ -175,7 +175,7 @@ class Kernel:
         os.close(here)
         try:
             if not os.read(there, 1):
-                raise OSError(1, "no user namespace could be made")
+                raise OSError(1, "no user namespace could be created")
             for name, line in (("uid_map", users), ("gid_map", groups)):
                 with open(f"/proc/{child}/{name}", "w") as file:
                     file.write(line)
@@ -187,6 +187,6 @@ class Kernel:
             os.close(hold)
 
 
-def refuse(told: str, code: int) -> NoReturn:
-    os.write(2, f"pal: {told}\n".encode(errors="replace"))
+def refuse(message: str, code: int) -> NoReturn:
+    os.write(2, f"pal: {message}\n".encode(errors="replace"))
     os._exit(code)

@@ -1,13 +1,14 @@
-"""Try the walls: a handful of short commands that should fail, and two that should not.
+"""Tests a sandbox: a few short commands that should fail, and two that should not.
 
-Everything is bounded in time and number and stays inside the sandbox's limits. Only the shell and a few programs that
-every system has are used, so that the same probes run in any sandbox.
+Everything is bounded in time and number and stays inside the sandbox's limits. Only the shell and a few standard
+programs are used, so that the same probes run in any sandbox.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,15 +19,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.domain.errors import PalinurusError
+from palinurus.sandbox.environment import ExecEnvironment, command_in
+from palinurus.sandbox.folders import scratch_folder
 from palinurus.sandbox.process import read_whole
-from palinurus.sandbox.quarters import Quarters, command_in
-from palinurus.sandbox.sandbox import MIB, Limits, Sandbox
-from palinurus.sandbox.scratch_folder import scratch_folder
+from palinurus.sandbox.sandbox import MIB, CommandLimits, Process, Sandbox
 
 SECONDS = 10.0
-STOP_SECONDS = 5.0  # a third of a second on a machine that has nothing else to do
+STOP_SECONDS = 5.0  # a third of a second on an idle machine
 _FORKS = "i=0; while [ $i -lt {} ]; do sleep 8 & i=$((i+1)); done; echo all of them"
-_HOARD = "head -c {0} /dev/zero | tail -c {0} | wc -c"  # tail keeps it all in memory
+_FORKED = "all of them"
+_HOARD = "head -c {0} /dev/zero | tail -c {0} | wc -c"  # tail holds it all in memory
 _ALL_KINDS = (
     "head -c {0} /dev/zero > /tmp/some; head -c {0} /dev/zero > /dev/shm/some;"
     " head -c {0} /dev/zero | tail -c {0} | (sleep {1}; wc -c)"
@@ -34,31 +36,31 @@ _ALL_KINDS = (
 _SLEEPERS = "sleep 600 & (setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600) & echo up; wait"
 
 
-class Probe(Struct, frozen=True):
+class ProbeResult(Struct, frozen=True):
     name: str
     passed: bool
     what: str = ""
     milliseconds: int = 0
 
 
-class _Tried(Struct, frozen=True):
+class _ProbeOutcome(Struct, frozen=True):
     code: int
-    said: str
+    output: str
     reason: str
 
 
 Look = Callable[[], Awaitable[tuple[bool, str]]]
 
 
-class Probing:
-    """Probes of one sandbox in one place. `secret_folder` must not be seen inside: the home of pal."""
+class ProbeRun:
+    """Probes of one sandbox in one environment. `secret_folder` must not be visible inside: the home of pal."""
 
-    def __init__(self, sandbox: Sandbox, place: Quarters, secret_folder: Path) -> None:
+    def __init__(self, sandbox: Sandbox, place: ExecEnvironment, secret_folder: Path) -> None:
         self._sandbox = sandbox
         self._place = place
         self._secret_folder = secret_folder
 
-    async def run(self) -> AsyncIterator[Probe]:
+    async def run(self) -> AsyncIterator[ProbeResult]:
         looks: dict[str, Look] = {
             "a command runs": self._runs,
             "the workspace": self._workspace,
@@ -78,98 +80,95 @@ class Probing:
                 passed, what = await look()
             except (PalinurusError, OSError, TimeoutError) as error:
                 passed, what = False, str(error) or type(error).__name__
-            yield Probe(name, passed, what, round((monotonic() - started) * 1000))
+            yield ProbeResult(name, passed, what, round((monotonic() - started) * 1000))
 
-    async def _try(self, line: str, **limits: int) -> _Tried:
-        allowed = replace(Limits(), **limits, wall_seconds=SECONDS)
-        process = await self._sandbox.start(command_in(self._place, ("/bin/sh", "-c", line), limits=allowed))
+    async def _start(self, line: str, **limits: int) -> Process:
+        allowed = replace(CommandLimits(), **limits, wall_seconds=SECONDS)
+        return await self._sandbox.start(command_in(replace(self._place, limits=allowed), ("/bin/sh", "-c", line)))
+
+    async def _try(self, line: str, **limits: int) -> _ProbeOutcome:
+        process = await self._start(line, **limits)
         try:
-            said = (await read_whole(process)).decode(errors="replace").strip()
+            output = (await read_whole(process)).decode(errors="replace").strip()
             ended = await process.wait()
         finally:
             await process.kill()
-        return _Tried(ended.code, said, ended.reason)
+        return _ProbeOutcome(ended.code, output, ended.reason)
+
+    async def _compare(self, little: str, much: str, signs: tuple[object, object], **limits: int) -> tuple[bool, str]:
+        """The small amount must work and print its output: otherwise a limit and a missing program would look the
+        same."""
+        allowed, refused = await self._try(little), await self._try(much, **limits)
+        if str(signs[0]) not in allowed.output:
+            return False, f"cannot be tested: {allowed.output[:200]}"
+        return _limited(str(signs[1]) not in refused.output)
 
     async def _runs(self) -> tuple[bool, str]:
         tried = await self._try("echo here")
-        return tried.said == "here" and tried.code == 0, "" if tried.said == "here" else tried.said[:200]
+        return tried.output == "here" and tried.code == 0, "" if tried.output == "here" else tried.output[:200]
 
     async def _workspace(self) -> tuple[bool, str]:
         name = f".pal-probe-{secrets.token_hex(6)}"
-        tried = await self._try(f"cd {_quoted(self._place.workspace)} && echo x > {name} && rm {name} && echo written")
-        written = tried.said == "written"
+        tried = await self._try(
+            f"cd {shlex.quote(str(self._place.workspace))} && echo x > {name} && rm {name} && echo written"
+        )
+        written = tried.output == "written"
         wanted = self._place.writable
         with suppress(OSError):
             (self._place.workspace / name).unlink(missing_ok=True)
-        told = "is read-only" if not written else "can be written"
-        return written == wanted, told if written == wanted else f"{told}, and should not be; {tried.said[:200]}"
+        state = "is read-only" if not written else "can be written"
+        return written == wanted, state if written == wanted else f"{state}, and should not be; {tried.output[:200]}"
 
     async def _secret(self) -> tuple[bool, str]:
-        word = secrets.token_hex(16)
-        with _hidden(word, self._secret_folder) as one, _hidden(word, None) as two:
-            paths = " ".join(map(_quoted, (one, two)))
+        secret = secrets.token_hex(16)
+        with _hidden(secret, self._secret_folder) as one, _hidden(secret, None) as two:
+            paths = shlex.join(map(str, (one, two)))
             tried = await self._try(f"cat {paths} /proc/1/environ /proc/1/root/{one} 2>/dev/null")
-        seen = word in tried.said
+        seen = secret in tried.output
         return not seen, "can be read" if seen else "cannot be read"
 
     async def _system(self) -> tuple[bool, str]:
         tried = await self._try(
             "for d in / /usr /etc /dev /bin; do (echo x > $d/.pal-probe) 2>/dev/null && echo $d; done"
         )
-        return not tried.said, f"can be written: {tried.said.split()}" if tried.said else "is read-only"
+        return not tried.output, f"can be written: {tried.output.split()}" if tried.output else "is read-only"
 
     async def _network(self) -> tuple[bool, str]:
-        """A door of ours on loopback is in the kernel's list of doors, if it is the same network."""
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            port = f":{door.getsockname()[1]:04X}"
+        """Opens a port on loopback and looks for it in the kernel's port list, which has it if the network is the
+        same."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = f":{server.getsockname()[1]:04X}"
             tried = await self._try("cat /proc/net/tcp /proc/net/dev")
-        shared = any(port in line for line in tried.said.splitlines())
-        told = "is the host's" if shared else "is not the host's"
-        return shared == self._place.network, f"{told}, as the config says" if self._place.network else told
+        shared = any(port in line for line in tried.output.splitlines())
+        state = "is the host's" if shared else "is not the host's"
+        return shared == self._place.network, f"{state}, as the config says" if self._place.network else state
 
     async def _memory(self) -> tuple[bool, str]:
-        little, much = (
-            await self._try(_HOARD.format(MIB)),
-            await self._try(_HOARD.format(160 * MIB), memory_bytes=64 * MIB),
-        )
-        if str(MIB) not in little.said:  # else a limit and a missing program would look the same
-            return False, f"cannot be tried: {little.said[:200]}"
-        bound = str(160 * MIB) not in much.said
-        return bound, "is limited" if bound else "is not limited"
+        much = 160 * MIB
+        return await self._compare(_HOARD.format(MIB), _HOARD.format(much), (MIB, much), memory_bytes=64 * MIB)
 
     async def _memory_in_all(self) -> tuple[bool, str]:
-        """Each of the three is below the limit, and together they are above. The last waits to be looked at."""
+        """Each of the three is below the limit, and together they are above. The last waits to be measured."""
         some = 28 * MIB
-        little, much = (
-            await self._try(_ALL_KINDS.format(MIB, 0)),
-            await self._try(_ALL_KINDS.format(some, 3), memory_bytes=64 * MIB),
-        )
-        if str(MIB) not in little.said:
-            return False, f"cannot be tried: {little.said[:200]}"
-        bound = str(some) not in much.said
-        return bound, "is limited" if bound else "is not limited"
+        little, much = _ALL_KINDS.format(MIB, 0), _ALL_KINDS.format(some, 3)
+        return await self._compare(little, much, (MIB, some), memory_bytes=64 * MIB)
 
     async def _processes(self) -> tuple[bool, str]:
-        few, many = await self._try(_FORKS.format(3)), await self._try(_FORKS.format(60), processes=24)
-        if "all of them" not in few.said:
-            return False, f"cannot be tried: {few.said[:200]}"
-        bound = "all of them" not in many.said
-        return bound, "are limited" if bound else "are not limited"
+        passed, what = await self._compare(_FORKS.format(3), _FORKS.format(60), (_FORKED, _FORKED), processes=24)
+        return passed, what.replace("is ", "are ", 1)
 
     async def _file_size(self) -> tuple[bool, str]:
         tried = await self._try("cd /tmp && head -c 4194304 /dev/zero > big; wc -c < big", file_bytes=MIB)
-        size = tried.said.split()[-1:] or ["0"]
+        size = tried.output.split()[-1:] or ["0"]
         bound = size[0].isdigit() and int(size[0]) <= MIB
-        return bound, "is limited" if bound else f"is not limited: {tried.said[:200]}"
+        return bound, "is limited" if bound else f"is not limited: {tried.output[:200]}"
 
     async def _cpu(self) -> tuple[bool, str]:
         tried = await self._try("while :; do :; done", cpu_seconds=1)
-        bound = tried.code > 128 and not tried.reason
-        return bound, "is limited" if bound else "is not limited"
+        return _limited(tried.code > 128 and not tried.reason)
 
     async def _stop(self) -> tuple[bool, str]:
-        allowed = replace(Limits(), wall_seconds=SECONDS)
-        process = await self._sandbox.start(command_in(self._place, ("/bin/sh", "-c", _SLEEPERS), limits=allowed))
+        process = await self._start(_SLEEPERS)
         async with asyncio.timeout(SECONDS):
             await process.read()
         started = monotonic()
@@ -178,13 +177,13 @@ class Probing:
         return took <= STOP_SECONDS, f"everything ended in {took:.2f} s"
 
 
+def _limited(bound: bool) -> tuple[bool, str]:
+    return bound, "is limited" if bound else "is not limited"
+
+
 @contextmanager
-def _hidden(word: str, folder: Path | None) -> Iterator[Path]:
+def _hidden(secret: str, folder: Path | None) -> Iterator[Path]:
     with scratch_folder(".pal-probe-", folder) as place:
         file = place / "secret"
-        file.write_text(word)
+        file.write_text(secret)
         yield file
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "'\\''") + "'"

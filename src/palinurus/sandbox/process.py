@@ -1,8 +1,8 @@
-"""A command that runs: its streams, its end, its time.
+"""A running command: its streams, its end, its time limit.
 
-Nothing is buffered here. What the command writes stays in a pipe of the kernel until somebody reads, so a command
-that floods its output waits instead of filling our memory. Its end is told by a pidfd where there are pidfds, so that
-no thread waits and no signal handler is set.
+Nothing is buffered here. The output stays in a kernel pipe until it is read, so a command that writes too much waits
+instead of filling our memory. A pidfd reports its end where the system has pidfds, so no thread waits and no signal
+handler is set.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from palinurus.domain.errors import BadRequest, SandboxError
-from palinurus.sandbox.sandbox import Ended, Process
-from palinurus.sandbox.spawn import Spawned
-from palinurus.sandbox.totals import FIRST_SECONDS, Totals
+from palinurus.sandbox.sandbox import Process, ProcessEnd
+from palinurus.sandbox.spawn import SpawnedProcess
+from palinurus.sandbox.totals import FIRST_SECONDS, UsageTotals
 
 LINGER_SECONDS = 0.2
-"""What a command left behind may hold its output open for ever; after its end nobody waits longer than this."""
-_END_OF_INPUT = b"\x04"  # what a terminal takes for the end of its input
+"""Processes left behind may keep the output open for ever; after the command's end we wait no longer than this."""
+_END_OF_INPUT = b"\x04"  # what a terminal reads as the end of input
 
 EndAll = Callable[[bool], Awaitable[list[int]]]
-"""Ends everything the command has started. Is told whether the command itself has ended; returns who is left."""
+"""Ends everything the command has started. The argument says whether the command itself has ended; returns the pids
+left."""
 
 
-class Running:
-    """A Process over file descriptors. To be made on the loop that will use it, by the thread that runs the loop.
+class RunningProcess:
+    """A Process over file descriptors. Create it on the loop that will use it, in the loop's thread.
 
-    All descriptors are given back when the output was read to its end and the command ended, or by `kill`.
+    All descriptors are closed when the output was read to its end and the command ended, or by `kill`.
     """
 
-    def __init__(self, spawned: Spawned, end_all: EndAll, wall_seconds: float) -> None:
-        self._totals: Totals | None = None
-        self._excess = ""  # what was too much
+    def __init__(self, spawned: SpawnedProcess, end_all: EndAll, wall_seconds: float) -> None:
+        self._totals: UsageTotals | None = None
+        self._excess = ""  # the limit that was exceeded
         self._loop = asyncio.get_running_loop()
         self._child = spawned.child
         self._output: int | None = spawned.output
@@ -44,7 +45,7 @@ class Running:
         self._end_all = end_all
         self._rest = b""
         self._reason = ""
-        self._ended: asyncio.Future[Ended] = self._loop.create_future()
+        self._ended: asyncio.Future[ProcessEnd] = self._loop.create_future()
         self._killing: asyncio.Task[None] | None = None
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -57,8 +58,8 @@ class Running:
     def pid(self) -> int:
         return self._child.pid
 
-    def watch(self, totals: Totals) -> None:
-        """Have what it uses in all looked at, from a moment later on until its end."""
+    def watch(self, totals: UsageTotals) -> None:
+        """Starts checking its total use, from a moment later until its end."""
         self._totals = totals
         if not self._ended.done():
             self._first_look = self._loop.call_later(FIRST_SECONDS, totals.start, self._exceed)
@@ -72,7 +73,7 @@ class Running:
                     if await self._readable(self._output):
                         continue
                     data = b""
-                except OSError:  # EIO: the last one has closed the terminal
+                except OSError:  # EIO: the last process has closed the terminal
                     data = b""
                 if data:
                     return data
@@ -96,33 +97,33 @@ class Running:
             if close:
                 self._close_input()
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> ProcessEnd:
         return await asyncio.shield(self._ended)
 
     async def kill(self, reason: str = "stopped") -> None:
         if self._killing is None:
             self._killing = self._loop.create_task(self._kill(reason))
-        await asyncio.shield(self._killing)  # whoever asked may be cancelled; the ending goes on
+        await asyncio.shield(self._killing)  # the caller may be cancelled; the ending continues
 
     async def _kill(self, reason: str) -> None:
         if self._child.poll() is None:  # one that has just ended by itself was not ended by us
             self._reason = reason
         left = await self._end_all(self._ended.done())
         if left:
-            raise SandboxError(f"could not end process {', '.join(map(str, left))}", hint="end it by hand")
+            raise SandboxError(f"could not end process {', '.join(map(str, left))}", hint="end it manually")
         await asyncio.shield(self._ended)
         self._drain()
         self._close_input()
 
     def _drain(self) -> None:
-        """Keep what the pipe still holds, at most its capacity, and give the descriptor back."""
+        """Reads what the pipe still has, at most its capacity, and closes the descriptor."""
         while self._output is not None:
             try:
                 data = os.read(self._output, 65_536)
             except OSError:
                 data = b""
             self._rest += data
-            if not data or len(self._rest) > 1_048_576:  # a writer that could not be found fills it again and again
+            if not data or len(self._rest) > 1_048_576:  # a writer that was not found could fill it again and again
                 self._close_output()
 
     def _end(self, reason: str) -> None:
@@ -130,9 +131,9 @@ class Running:
             self._killing = self._loop.create_task(self._kill(reason))
 
     def _exceed(self, reason: str) -> None:
-        """Called in the thread that looks at the totals."""
+        """Called in the thread that checks the totals."""
         self._excess = reason
-        with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._end, reason)
 
     def _on_end(self) -> None:
@@ -147,10 +148,10 @@ class Running:
             self._excess = self._excess or last
         if not self._ended.done():
             reason = self._excess or self._reason
-            self._ended.set_result(Ended(code if code >= 0 else 128 - code, reason))
+            self._ended.set_result(ProcessEnd(code if code >= 0 else 128 - code, reason))
 
     async def _readable(self, fd: int) -> bool:
-        """Wait until there is more, or False when the command has ended and nothing came for a moment."""
+        """Waits for more output; returns False if the command has ended and nothing came for a moment."""
         ready: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(fd, _settle, ready)
         try:
@@ -160,7 +161,7 @@ class Running:
             done, _ = await asyncio.wait((ready,), timeout=LINGER_SECONDS)
             return bool(done)
         finally:
-            if self._output == fd:  # else it was closed meanwhile, and the number may be somebody else's
+            if self._output == fd:  # otherwise it was closed meanwhile, and the number may be reused
                 self._loop.remove_reader(fd)
             ready.cancel()
 
@@ -188,12 +189,12 @@ class Running:
 
 
 async def read_whole(process: Process, most: int = 1_048_576) -> bytes:
-    """What it writes until it ends, for commands of ours that write little. What is beyond `most` is thrown away."""
-    said = b""
+    """Returns all output until its end, for our own commands with little output. Output beyond `most` is discarded."""
+    output = b""
     while piece := await process.read():
-        said = (said + piece)[:most]
+        output = (output + piece)[:most]
     await process.wait()
-    return said
+    return output
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -205,26 +206,28 @@ def _deaf() -> BadRequest:
     return BadRequest("the command no longer reads its standard input", hint="it has ended, or its input was closed")
 
 
-def _watch(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
-    """Have `told` called on the loop once the child has ended."""
+def _watch(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]) -> None:
+    """Calls `on_end` on the loop once the child has ended."""
     try:
         fd = os.pidfd_open(child.pid)
-    except (AttributeError, OSError):  # no Linux, or an old one
-        _watch_in_thread(child, loop, told)
+    except (AttributeError, OSError):  # not Linux, or an old kernel
+        _watch_in_thread(child, loop, on_end)
         return
 
     def ended() -> None:
         loop.remove_reader(fd)
         os.close(fd)
-        told()
+        on_end()
 
     loop.add_reader(fd, ended)
 
 
-def _watch_in_thread(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
+def _watch_in_thread(
+    child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]
+) -> None:
     def wait() -> None:
         child.wait()
-        with suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(told)
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            loop.call_soon_threadsafe(on_end)
 
     threading.Thread(target=wait, name=f"wait-{child.pid}", daemon=True).start()

@@ -1,8 +1,15 @@
-"""What a command sees behind bubblewrap's walls, as bubblewrap's arguments.
+"""What a command sees in bubblewrap, as bubblewrap's arguments.
 
-The root is made up of the system's own directories, read-only, and of nothing else: no home, no /var, no /srv, nobody's
-files. Of /etc only what programs need to start and to check certificates. /tmp, /dev/shm and the root itself are small
-file systems in memory that go with the command; the root and /dev can not be written.
+The root consists of the system's own directories, read-only, and nothing else: no home, no /var, no /srv. Of /etc it
+has only what programs need to start and to check certificates. /tmp, /dev/shm and the root itself are small in-memory
+file systems that end with the command; the root and /dev cannot be written.
+
+Parts of a visible directory are covered. Where others take part, the owner's private files (MEMORY.md, memory/, the
+history in .git) are hidden. In a turn that has read text from outside, the files that later sessions start with
+(AGENTS.md, skills/) can be neither changed nor created, because a model reads them as the owner's instructions. To
+prevent creation, an empty file or folder is put there first; the folders above it are separate mounts, which cannot be
+moved. The same is done for memory in the private folder of a sandbox: memory is elsewhere, and a file written there
+would be lost.
 """
 
 from __future__ import annotations
@@ -10,23 +17,27 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.domain.errors import SandboxError
-from palinurus.sandbox.covers import Cover
-from palinurus.sandbox.sandbox import MIB, Command, Mount
+from palinurus.sandbox.sandbox import MIB, SandboxCommand, SandboxMount
+from palinurus.workspace.boundary import MEMORY_DIRECTORY, Boundary
+from palinurus.workspace.files import is_private
+from palinurus.workspace.instructions import Instructions, path_inside, spell
+from palinurus.workspace.write import NEW_FILE, create_file
 
 USER, USER_ID = "pal", 1000
 HOSTNAME = "sandbox"
 _PROGRAMS = "/usr/bin:/bin"
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # links into /usr on most systems
 _SYSTEM = ("/usr", "/nix/store", "/run/current-system")
-# Of /etc few directories are shown, since each costs about half a millisecond, and small files are copied.
+# Few directories of /etc are visible, since each costs about half a millisecond; small files are copied.
 _ETC_DIRECTORIES = ("alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies", "fonts")
 _ETC_FILES = ("ld.so.cache", "ssl/openssl.cnf", "ssl/cert.pem", "localtime", "mime.types", "protocols", "services")
 _ETC_FILES_WITH_NETWORK = ("resolv.conf", "hosts")
@@ -37,7 +48,7 @@ _MADE_UP = {
     "hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
 }
-_WHOLE_TREES = ("/proc", "/sys", "/dev", "/etc", "/boot")  # never shown, nor any part of them
+_WHOLE_TREES = ("/proc", "/sys", "/dev", "/etc", "/boot")  # never visible, nor any part of them
 SCRATCH = _TEMPORARY, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  those of the sandbox
 _ROOTS = (
     "/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/var", "/home", "/root", "/run", "/opt", "/srv", "/mnt", "/media",
@@ -47,22 +58,106 @@ _SCRATCH = 512 * MIB
 _NOTHING = "/dev/null"  # as a file inside: devices do not work there, so it can be neither read nor written
 
 
-class Dialect(Struct, frozen=True):
-    """What this release of bubblewrap understands."""
+class Cover(Struct, frozen=True):
+    """`name` is a path below the directory. An empty file or directory hides what is there, or prevents its creation.
+
+    A held path stays writable, and cannot be moved.
+    """
+
+    name: str
+    how: Literal["as it is", "held", "empty file", "empty directory"]
+
+
+def make_placeholders(mount: SandboxMount) -> None:
+    """Creates an empty file where a command must find none. One created by bubblewrap could not be written later."""
+    instructions = mount.instructions
+    folders = {MEMORY_DIRECTORY, *instructions.folders}
+    names = {*(instructions.names if mount.guarded else ()), *mount.closed} if mount.writable else set()
+    for name in sorted(names):
+        if (
+            os.path.lexists(mount.source / name)
+            or _in_the_way(mount.source, name)
+            or _behind_a_link(mount.source, name)
+        ):
+            continue
+        if name in folders:
+            (mount.source / name).mkdir(mode=0o700 if is_private(name) else 0o755, parents=True, exist_ok=True)
+        else:
+            create_file(Boundary(mount.source), name, b"", mode=0o600 if is_private(name) else NEW_FILE)
+
+
+def covered(mount: SandboxMount) -> tuple[Cover, ...]:
+    """Returns the covers. Its source must be resolved. A link is covered at its target; targets outside are not
+    visible."""
+    found = {} if mount.private else dict(_hidden(mount.source))
+    if mount.guarded and mount.writable:
+        found = {**_guarded(mount.source, mount.instructions), **found}
+    found |= {
+        place: _nothing(mount.source, place) for name in mount.closed if (place := path_inside(mount.source, name))
+    }
+    whole = {place for place, cover in found.items() if cover.how != "held"}
+    return tuple(cover for place, cover in sorted(found.items()) if not whole & set(_above(place)))
+
+
+def _hidden(source: Path) -> Iterator[tuple[str, Cover]]:
+    for name in sorted(os.listdir(source)):  # noqa: PTH208  names
+        if is_private(name) and (place := path_inside(source, name)):
+            yield place, _nothing(source, place)
+
+
+def _nothing(source: Path, place: str) -> Cover:
+    return Cover(place, "empty directory" if (source / place).is_dir() else "empty file")
+
+
+def _guarded(source: Path, instructions: Instructions) -> dict[str, Cover]:
+    found: dict[str, Cover] = {}
+    spelled = spell(source, (*instructions.names, *instructions.records))
+    places = {place: name in instructions.folders for name in instructions.names for place in spelled[name]}
+    records = (place for name in instructions.records for place in spelled[name] if os.path.lexists(source / place))
+    places |= dict.fromkeys(records, False)
+    for place, folder in places.items():
+        if in_the_way := _in_the_way(source, place):
+            found[in_the_way] = Cover(in_the_way, "as it is")
+        elif not os.path.lexists(source / place):
+            if _behind_a_link(source, place):
+                continue  # an approval is needed: see Instructions.find_loose
+            found[place] = Cover(place, "empty directory" if folder else "empty file")
+        elif real := path_inside(source, place):
+            found[real] = Cover(real, "as it is")
+    above = {each for place in found for each in _above(place)}
+    return {**{each: Cover(each, "held") for each in above if (source / each).is_dir()}, **found}
+
+
+def _above(place: str) -> list[str]:
+    """Returns the folders above it, below the source."""
+    return [str(each) for each in Path(place).parents if str(each) != "."]
+
+
+def _in_the_way(source: Path, name: str) -> str:
+    """Returns a file in place of a folder above it: while it exists, the name cannot be created."""
+    return next((each for each in _above(name) if (source / each).is_file()), "")
+
+
+def _behind_a_link(source: Path, name: str) -> bool:
+    return any((source / each).is_symlink() for each in _above(name))
+
+
+class BubblewrapDialect(Struct, frozen=True):
+    """What this release of bubblewrap supports."""
 
     sizes: bool = True  # 0.7
     no_more_namespaces: bool = True  # 0.8
 
 
 class Hidden(Struct, frozen=True):
-    """What must never be seen inside: our own home, which holds keys; and the user's, as a whole."""
+    """What must never be visible inside: our home, which contains keys; and the user's home as a whole."""
 
     pal_home: Path | None = None
     user_home: Path | None = None
 
 
-class Shown(Struct, frozen=True):
-    """One directory: where it is on the host, where it can be found when bubblewrap starts, where it stands inside."""
+class MountedDirectory(Struct, frozen=True):
+    """One directory: its path on the host, its path when bubblewrap starts, and its path inside."""
 
     source: Path
     found_at: str
@@ -71,50 +166,56 @@ class Shown(Struct, frozen=True):
     covers: tuple[Cover, ...] = ()
 
 
-def real_mounts(mounts: Iterable[Mount], hidden: Hidden) -> list[Mount]:
-    """The mounts, sources resolved, outer ones first. Raises SandboxError for one that would show too much."""
+def prepare_mounts(mounts: Iterable[SandboxMount], hidden: Hidden) -> list[SandboxMount]:
+    """Returns the mounts, sources resolved, outer ones first, with an empty file where a command must find none.
+
+    Raises SandboxError for one that would show too much. Blocks.
+    """
     found = []
     for mount in mounts:
         source = mount.source.resolve()
         if not source.is_dir():
-            raise SandboxError(f"there is no directory {mount.source} to show in the sandbox", hint="make it first")
+            raise SandboxError(f"there is no directory {mount.source} to show in the sandbox", hint="create it first")
         _check(source, hidden)
         _check_target(mount.target)
         found.append(replace(mount, source=source))
+    for mount in found:
+        if mount.guarded or mount.closed:
+            make_placeholders(mount)
     return sorted(found, key=lambda mount: mount.target.count("/"))
 
 
-def walls(command: Command, dialect: Dialect) -> list[str]:
-    asked = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    asked += ["--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", HOSTNAME]
-    asked += ["--share-net"] if command.network else []
-    return [*asked, "--disable-userns"] if dialect.no_more_namespaces else asked
+def isolation(command: SandboxCommand, dialect: BubblewrapDialect) -> list[str]:
+    args = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    args += ["--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", HOSTNAME]
+    args += ["--share-net"] if command.network else []
+    return [*args, "--disable-userns"] if dialect.no_more_namespaces else args
 
 
-def started(command: Command) -> tuple[str, ...]:
-    """What bubblewrap starts. A terminal is made the session's own, so that Ctrl-C reaches the command and nobody else:
-    it was made for this command alone. Without setsid a command has its terminal, but no Ctrl-C."""
+def started(command: SandboxCommand) -> tuple[str, ...]:
+    """Returns what bubblewrap starts. A terminal becomes the session's own, so that Ctrl-C reaches only the command,
+    for which it was created. Without setsid a command has its terminal, but no Ctrl-C."""
     found = shutil.which("setsid", path=_PROGRAMS) if command.pty else None
     return (found, "-c", *command.argv) if found else command.argv
 
 
 def root_file_system() -> list[str]:
-    asked: list[str] = []
+    args: list[str] = []
     for path in _SYSTEM:
-        asked += ["--ro-bind-try", path, path]
+        args += ["--ro-bind-try", path, path]
     for name in _MERGED:
         place = Path("/", name)
         if place.is_symlink():
-            asked += ["--symlink", str(place.readlink()), str(place)]
+            args += ["--symlink", str(place.readlink()), str(place)]
         elif place.is_dir():
-            asked += ["--ro-bind", str(place), str(place)]
+            args += ["--ro-bind", str(place), str(place)]
     for found in (*(Path("/etc", name) for name in _ETC_DIRECTORIES), *Path("/etc").glob("java-*")):
-        asked += ["--ro-bind-try", str(found), str(found)]
-    return asked
+        args += ["--ro-bind-try", str(found), str(found)]
+    return args
 
 
 def etc_files(network: bool) -> dict[str, bytes]:
-    """Files of /etc: the machine's own where they tell nothing about its people, made-up ones else."""
+    """Returns files of /etc: the machine's own if they reveal nothing about its users, otherwise generated ones."""
     files = {f"/etc/{name}": text.encode() for name, text in _MADE_UP.items()}
     for name in (*_ETC_FILES, *(_ETC_FILES_WITH_NETWORK if network else ())):
         with suppress(OSError):
@@ -122,7 +223,7 @@ def etc_files(network: bool) -> dict[str, bytes]:
     return files
 
 
-def scratch(command: Command, dialect: Dialect) -> list[str]:
+def scratch(command: SandboxCommand, dialect: BubblewrapDialect) -> list[str]:
     size = str(command.limits.memory_bytes // 2 or _SCRATCH)
     sized = ["--size", size] if dialect.sizes else []
     return [
@@ -132,23 +233,23 @@ def scratch(command: Command, dialect: Dialect) -> list[str]:
     ]  # fmt: skip
 
 
-def directories(shown: Sequence[Shown], hidden: Hidden, closed: Collection[str] = ()) -> list[str]:
-    asked: list[str] = []
+def directories(shown: Sequence[MountedDirectory], hidden: Hidden, closed: Collection[str] = ()) -> list[str]:
+    args: list[str] = []
     for each in shown:
-        asked += ["--bind" if each.writable else "--ro-bind", each.found_at, each.target]
-        asked += _mask(each, hidden)
+        args += ["--bind" if each.writable else "--ro-bind", each.found_at, each.target]
+        args += _mask(each, hidden)
         for cover in each.covers:
-            asked += _cover(each, cover)
+            args += _cover(each, cover)
         if f"{each.target}/.git" in closed:
-            asked += ["--ro-bind", f"{each.found_at}/.git", f"{each.target}/.git"]
-    return [*asked, "--remount-ro", "/"]
+            args += ["--ro-bind", f"{each.found_at}/.git", f"{each.target}/.git"]
+    return [*args, "--remount-ro", "/"]
 
 
-def repositories(shown: Sequence[Shown]) -> dict[str, tuple[int, int]]:
-    """The `.git` of each writable directory that is a repository, by its place inside, with what it is on the disk.
+def repositories(shown: Sequence[MountedDirectory]) -> dict[str, tuple[int, int]]:
+    """Returns the `.git` of each writable directory that is a repository, by its path inside, with its path on disk.
 
-    git takes programs from there, hooks and settings alike, and the owner's own git would run them outside the walls.
-    So it is shown read-only; being a mount of its own it can not be moved away either.
+    git runs hooks and settings from there, and the owner's own git would run them outside the sandbox. So it is
+    read-only; as a separate mount it cannot be moved either.
     """
     found: dict[str, tuple[int, int]] = {}
     for each in shown:
@@ -161,20 +262,20 @@ def repositories(shown: Sequence[Shown]) -> dict[str, tuple[int, int]]:
 
 
 def covers(source: Path, hidden: Hidden) -> Path | None:
-    """Our home, when it lies inside what would be shown."""
+    """Returns our home if it is inside what would be visible."""
     home = hidden.pal_home.resolve() if hidden.pal_home else None
     return home if home is not None and home.is_dir() and home.is_relative_to(source.resolve()) else None
 
 
-def _mask(shown: Shown, hidden: Hidden) -> list[str]:
-    """Cover our home where it lies inside what is shown. Mounts that come after may show a part of it again."""
+def _mask(shown: MountedDirectory, hidden: Hidden) -> list[str]:
+    """Covers our home inside what is visible. Later mounts may show a part of it again."""
     home = covers(shown.source, hidden)
     if home is None:
         return []
     return _nothing_in(os.path.join(shown.target, home.relative_to(shown.source)))  # noqa: PTH118  a path inside
 
 
-def _cover(shown: Shown, cover: Cover) -> list[str]:
+def _cover(shown: MountedDirectory, cover: Cover) -> list[str]:
     place = f"{shown.target}/{cover.name}"
     if cover.how == "empty directory":
         return _nothing_in(place)
@@ -190,18 +291,18 @@ def _check(source: Path, hidden: Hidden) -> None:
     home, user = (path.resolve() if path else None for path in (hidden.pal_home, hidden.user_home))
     ours = {home, *(home / name for name in ("agents", "derived", "logs"))} if home else set()
     if source in ours or (home and source.parent == home / "agents"):
-        raise SandboxError(f"{source} holds keys and conversations: no sandbox shows it", hint="use another workspace")
+        raise SandboxError(f"{source} contains keys and sessions: no sandbox shows it", hint="use another workspace")
     if str(source) in _ROOTS or any(source.is_relative_to(tree) for tree in _WHOLE_TREES):
         raise SandboxError(f"{source} belongs to the system: no sandbox shows it", hint="use another workspace")
     if user and user.is_relative_to(source):
         raise SandboxError(
-            f"{source} holds everything of its user, keys included: no sandbox shows it",
-            hint="give the agent a directory of its own as workspace",
+            f"{source} contains all files of its user, including keys: no sandbox shows it",
+            hint="use a separate directory as the agent's workspace",
         )
 
 
 def _check_target(target: str) -> None:
     if target != os.path.normpath(target) or not target.startswith("/") or target == "/":
-        raise SandboxError(f"{target!r} is no place inside a sandbox", hint="name an absolute path")
+        raise SandboxError(f"{target!r} is not a path inside a sandbox", hint="name an absolute path")
     if any(Path(target).is_relative_to(tree) for tree in (*_WHOLE_TREES, "/usr")):
-        raise SandboxError(f"{target} belongs to the sandbox itself", hint="show the directory in another place")
+        raise SandboxError(f"{target} belongs to the sandbox itself", hint="use another path for the directory")

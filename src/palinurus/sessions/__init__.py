@@ -1,1 +1,1 @@
-"""What was said, appended and never rewritten."""
+"""Sessions and their append-only transcripts."""

@@ -1,7 +1,6 @@
-"""The pen of one session: links each entry to the one before, stamps it, takes secrets out, and has it stored.
+"""Writes entries into one session: links each to the one before, stamps it, redacts secrets, and stores it.
 
-Everything that enters a transcript goes through here, so what a model is sent later is what was stored: already
-redacted (promise 19).
+Every entry goes through here, so what a model is sent later is what was stored: already redacted (promise 19).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from palinurus.sessions.transcript import (
 )
 
 Redact = Callable[[str], str]
-"""Gives the text back without secrets. Must not raise; the same text when there is none."""
+"""Returns the text without secrets, or the same text if there is none. Must not raise."""
 
 E = TypeVar("E", bound=msgspec.Struct)
 
@@ -44,7 +43,7 @@ class Journal:
         self._redact = redact
 
     def clean(self, message: E) -> E:
-        """The message as it will be stored: with its secrets taken out."""
+        """The message as it will be stored: redacted."""
         return redacted(message, self._redact)
 
     def redact(self, text: str) -> str:
@@ -81,7 +80,7 @@ class Journal:
         return ThinkingLevelChange(thinking_level=level, **self._place(entry_id))
 
     async def write(self, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> None:
-        """Have them stored, in this order. When it returns they are on the disk."""
+        """Stores entries in this order. When it returns they are on the disk."""
         self.session = await self._store.append(self.session.id, entries, change)
 
     def _place(self, entry_id: str = "") -> dict[str, Any]:
@@ -90,7 +89,7 @@ class Journal:
 
 
 def redacted(record: E, redact: Redact) -> E:
-    """The record with secrets taken out of every string in it; the very same record when it holds none."""
+    """The record with secrets redacted in every string; the same object if it holds none."""
     try:
         text = msgspec.json.encode(record).decode()
     except UnicodeEncodeError:
@@ -102,7 +101,7 @@ def redacted(record: E, redact: Redact) -> E:
 
 
 def _whole_characters(text: str) -> str:
-    """Half of a surrogate pair, as a cut JSON escape leaves it, can be written to no disk and no wire."""
+    """Replaces lone surrogates, as a cut JSON escape leaves them: they cannot be encoded."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,8 +1,8 @@
-"""Which session somebody means: the one resolver of names, for every surface.
+"""Resolves session names, for every surface.
 
 A name is a whole key (`agent:main:explicit:trip`), the name in one (`trip` for `agent:main:explicit:trip` or
-`agent:main:trip`), an id or the beginning of one, or what people call the session. A whole key means that key and no
-other; of the rest, what goes on comes before what has ended, and a key before an id before a name.
+`agent:main:trip`), an id or its beginning, or the session's display name. A whole key means exactly that key; otherwise
+active sessions come before archived ones, and a key before an id before a display name.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from contextlib import suppress
 
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.suggestion import nearest
 from palinurus.sessions.session import Session
 from palinurus.sessions.store import SessionStore
+from palinurus.text.words import nearest
 
-MOST = 10_000  # newest sessions among which a name is looked for
-SHORTEST_ID = 6  # signs of an id that may stand for the whole
+MOST = 10_000  # newest sessions that are searched for a name
+SHORTEST_ID = 6  # shortest prefix of an id
 LISTED = "`pal sessions list --archived` shows them"
 
 
 def likely_keys(name: str, agent: str) -> list[SessionKey]:
-    """The keys that a name may stand for, the likeliest first. Raises BadRequest for what can be no name."""
+    """The keys that a name may stand for, the most likely first. Raises BadRequest if it cannot be a name."""
     text = name.strip()
     if not text or text.lower() == "main":
         return [SessionKey.main(agent)]
@@ -33,16 +33,16 @@ def likely_keys(name: str, agent: str) -> list[SessionKey]:
 
 
 def is_whole(name: str) -> bool:
-    """Whether it is a whole key, which means that very session."""
+    """Whether it is a whole key, which means exactly that session."""
     return name.strip().lower().startswith("agent:")
 
 
 async def find_session(
     sessions: SessionStore, name: str, *, agent: str, archived: bool = False, only: str = ""
 ) -> Session | None:
-    """The session that is meant; with `archived` also one that has ended, with `only` one of this agent.
+    """The session of that name; with `archived` also an archived one, with `only` one of this agent.
 
-    Raises BadRequest when several could be meant, and for what can be no name.
+    Raises BadRequest if the name is ambiguous or invalid.
     """
     keys = likely_keys(name, agent)
     for key in keys:
@@ -58,12 +58,12 @@ async def find_session(
 
 
 async def require_session(sessions: SessionStore, name: str, *, agent: str, archived: bool = False) -> Session:
-    """The same. Raises NotFound with what may have been meant when there is none."""
+    """The same. Raises NotFound with a suggestion if there is none."""
     found = await find_session(sessions, name, agent=agent, archived=True)
     if found is not None and (archived or found.archived_at is None):
         return found
     if found is not None:
-        ended = f"one that has ended is shown by `pal sessions show {found.id}`"
+        ended = f"an archived one is shown by `pal sessions show {found.id}`"
         raise NotFound(f"there is no session {name[:200]!r}", hint=ended)
     known = await sessions.recent(limit=MOST, archived=archived)
     names = {text: each.key for each in reversed(known) for text in (each.key, each.label, _last(each.key)) if text}
@@ -73,14 +73,14 @@ async def require_session(sessions: SessionStore, name: str, *, agent: str, arch
 
 
 async def name_key(sessions: SessionStore, name: str, *, agent: str) -> str:
-    """The key that a name stands for, to look by it: a whole key is one, whether or not the session is still there."""
+    """The key that a name stands for, for searches: a whole key is valid even if its session no longer exists."""
     if is_whole(name):
         return str(SessionKey.parse(name))
     return (await require_session(sessions, name, agent=agent, archived=True)).key
 
 
 async def place_session(sessions: SessionStore, name: str, *, agent: str) -> SessionKey:
-    """Where somebody speaks who says this name: in the session that has it, else in a new one of that name."""
+    """The session for a new message under this name: the existing one, or else a new one of that name."""
     key = likely_keys(name, agent)[0]
     if not name.strip() or ":" in name or key.kind == "main":
         return key
@@ -91,7 +91,7 @@ async def place_session(sessions: SessionStore, name: str, *, agent: str) -> Ses
 
 def _among(known: Sequence[Session], name: str, keys: Sequence[SessionKey]) -> Session | None:
     for same in _meanings(known, name, keys):
-        found = {each.key: each for each in reversed(same)}  # of those of one key the newest
+        found = {each.key: each for each in reversed(same)}  # the newest session of each key
         if len(found) > 1:
             raise BadRequest(f"{name[:80]!r} may be {', '.join(list(found)[:4])}", hint="name one by its key or its id")
         if found:

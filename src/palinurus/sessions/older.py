@@ -1,8 +1,8 @@
-"""Rows that other programs and earlier releases wrote, read as the entries they would be today.
+"""Reads rows that other programs and earlier releases wrote as entries of today.
 
-Imported transcripts are stored word for word. Most rows are entries of ours as they stand; these are not: lines of the
-first version, which have no ids, bare messages (`{"role": …, "content": …}`), a reply whose content is a plain string,
-half a surrogate pair. They are put right here, each time they are read, and never on the disk.
+Imported transcripts are stored byte for byte. Most rows are valid entries; these are not: lines of the first version,
+which have no ids, bare messages (`{"role": …, "content": …}`), a reply whose content is a plain string, a lone
+surrogate. They are converted on each read, and never on the disk.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from palinurus.sessions.others import others_form
 ROLES = {"user": "user", "human": "user", "system": "user", "assistant": "assistant", "tool": "assistant",
          "tool_result": "toolResult", "toolResult": "toolResult"}  # fmt: skip
 BLOCKS = {"user": ("text", "image"), "assistant": ("text", "thinking", "toolCall"), "toolResult": ("text", "image")}
-CALL_IDS = ("toolCallId", "tool_call_id", "tool_use_id", "call_id")  # under which a result may name its call
-ANSWERS = "-answers-"  # in the id that a bare result was given: between its own place and that of its call
-CALLS_IN_A_ROW = 100  # bare calls that are taken for one reply; more are work for no end
+CALL_IDS = ("toolCallId", "tool_call_id", "tool_use_id", "call_id")  # fields in which a result may name its call
+ANSWERS = "-answers-"  # in the id of a bare result: between its own position and that of its call
+CALLS_IN_A_ROW = 100  # bare calls that count as one reply; the limit bounds the work
 STOPS = ("stop", "length", "toolUse", "error", "aborted")
 
 
 def speaker_in(key: SessionKey) -> Origin:
-    """Whose words people's are in a conversation of another home. It did not write that down, so where anybody else
-    may have spoken (a group, a channel, a direct chat, a hook) all of them count as from outside."""
+    """The origin of user messages in an imported session. The other home did not record it, so where other people may
+    have written (a group, a channel, a direct chat, a hook) all of them count as from outside.
+    """
     return Origin.OWNER if key.is_private and key.kind != "direct" else Origin.OUTSIDE
 
 
 def todays_form(payload: str, entry_id: str, parent_id: str | None) -> dict[str, Any] | None:
-    """The row as JSON data of an entry; None when nobody can tell what it is. Never raises."""
+    """The row as JSON data of an entry; None if it is not recognised. Never raises."""
     try:
         value = json.loads(payload)
     except (ValueError, RecursionError):
@@ -61,11 +62,11 @@ def _message(said: dict[str, Any], entry_id: str, parent_id: str | None) -> dict
     written = said.get("role")
     role = ROLES.get(written, "") if isinstance(written, str) else ""
     if not role:
-        return said  # and it stays what nobody can read
+        return said  # it stays unreadable
     message: dict[str, Any] = {**said, "role": role, "content": _content(said.get("content"), role)}
     if not isinstance(message.get("timestamp"), int):
         message.pop("timestamp", None)
-    if written == "tool":  # a call that stands alone; its result names its line
+    if written == "tool":  # a lone call; its result names its line
         arguments = said.get("input", said.get("arguments"))
         call = {"type": "toolCall", "id": entry_id, "name": str(said.get("name") or "tool")}
         message["content"] = [{**call, "arguments": arguments if isinstance(arguments, dict) else {"input": arguments}}]
@@ -79,7 +80,7 @@ def _message(said: dict[str, Any], entry_id: str, parent_id: str | None) -> dict
 
 
 def call_named(said: dict[str, Any]) -> str:
-    """The call that a bare result says itself it belongs to."""
+    """The call that a bare result names itself."""
     return next((named for name in CALL_IDS if isinstance(named := said.get(name), str) and named), "")
 
 
@@ -98,7 +99,7 @@ def _content(content: Any, role: str) -> Any:
 def _block(block: Any) -> Any:
     if isinstance(block, str):
         return {"type": "text", "text": block}
-    if isinstance(block, dict) and not isinstance(block.get("type"), str):  # data, or words under a name
+    if isinstance(block, dict) and not isinstance(block.get("type"), str):  # data, or text under a name
         words = block.get("text", block.get("content")) if len(block) == 1 else None
         return {"type": "text", "text": words if isinstance(words, str) else json.dumps(block, ensure_ascii=False)}
     if isinstance(block, dict) and block.get("type") == "toolCall" and not isinstance(block.get("arguments"), dict):
@@ -123,7 +124,7 @@ def _stamp(value: Any) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """Half a surrogate pair becomes a question mark: it can be sent to no model."""
+    """Replaces a lone surrogate with a question mark: it cannot be sent to a model."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode(errors="replace").decode()
     if isinstance(value, dict):

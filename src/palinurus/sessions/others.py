@@ -1,8 +1,8 @@
-"""Lines of other agents' transcripts as the entries they would be here: Claude Code, Codex, and those that keep
-messages in OpenAI's form (nanobot, Hermes).
+"""Converts lines of other agents' transcripts into entries: Claude Code, Codex, and agents that store messages in
+OpenAI's form (nanobot, Hermes).
 
-They are stored word for word, as all that is imported; this is how they are read. What is no message there is an entry
-here that no model reads.
+They are stored byte for byte, as all imports, and converted on read. A line that is not a message becomes an entry that
+no model reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Form = dict[str, Any]
 
 
 def others_form(value: Form) -> Form | None:
-    """The line with a type and a message as ours have them; None when it is of none of these programs."""
+    """The line with a type and a message in our form; None if it is from none of these programs."""
     kind = value.get("type")
     if kind in CODEX and isinstance(value.get("payload"), dict):
         return _codex(value, value["payload"])
@@ -32,7 +32,7 @@ def others_form(value: Form) -> Form | None:
 
 
 def message_of(value: Form) -> Form:
-    """The message in a line, in our form; empty when there is none."""
+    """The message in a line, in our form; empty if there is none."""
     form = others_form(value)
     message = form.get("message") if form and form["type"] == "message" else None
     return message if isinstance(message, dict) else {}
@@ -43,7 +43,7 @@ def _state(name: str, value: Form) -> Form:
 
 
 def _claude(value: Form, said: Form) -> Form:
-    if value.get("isSidechain") is True:  # what a helper did on its own
+    if value.get("isSidechain") is True:  # a subagent's own messages
         return _state("claude-code:sidechain", value)
     content = said.get("content")
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

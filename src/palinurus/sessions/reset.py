@@ -1,4 +1,4 @@
-"""When a conversation starts over: never, at an hour of the day, or after silence. Pure decisions."""
+"""When a session is reset: never, at an hour of the day, or after idle time. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ResetPolicy(Struct, frozen=True):
 
 
 def reset_due(policy: ResetPolicy, session: Session, *, now_ms: int, zone: tzinfo) -> str:
-    """Why the session starts over with the message that just came, or "" when it does not.
+    """Why the session is reset before the new message, or "" if it is not.
 
-    Daily and idle may both be set (a daily policy with idle minutes): whichever is over first counts.
+    Daily and idle may both be set (a daily policy with idle minutes): the first that is due counts.
     """
     if policy.mode == "none":
         return ""
@@ -33,6 +33,6 @@ def reset_due(policy: ResetPolicy, session: Session, *, now_ms: int, zone: tzinf
 
 
 def _last_boundary(now: datetime, hour: int) -> datetime:
-    # fold: an hour that comes twice when summer time ends is over the first time.
+    # fold: an hour that occurs twice when summer time ends is over the first time.
     today = now.replace(hour=hour, minute=0, second=0, microsecond=0, fold=0)
     return today if now >= today else today - timedelta(days=1)

@@ -1,4 +1,4 @@
-"""A session's row: what is known about a conversation besides its words."""
+"""A session's row: its state besides the transcript."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from palinurus.sessions.extraction import Extraction
 
 
 class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What its people have chosen for one conversation, under OpenClaw's names. Empty: as the config says."""
+    """Settings that users chose for one session, under OpenClaw's names. Empty: as in the config."""
 
     verbose_level: str = ""  # off | on | full
     response_usage: str = ""  # off | tokens | cost | full
@@ -23,12 +23,12 @@ class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
     queue_debounce_ms: int | None = None
     queue_cap: int | None = None
     queue_drop: str = ""
-    model_override: str = ""  # provider/model, brought from another home; a choice made here goes before it
+    model_override: str = ""  # provider/model, imported from another home; a choice made here takes precedence
     thinking_level: str = ""
 
 
 class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The current state of one conversation. Times are milliseconds since the epoch."""
+    """The current state of one session. Times are milliseconds since the epoch."""
 
     id: str
     key: str
@@ -36,30 +36,30 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     chat_type: str
     created_at: int
     updated_at: int
-    started_at: int  # of the part that is read: creation or the last reset
-    last_interaction_at: int  # a person spoke; the clock's own turns do not count
+    started_at: int  # start of the part that is read: creation or the last reset
+    last_interaction_at: int  # a person wrote; scheduled runs do not count
     label: str = ""
     provider: str = ""
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
-    context_tokens: int = 0  # how full the window was at the last call
+    context_tokens: int = 0  # tokens in the context window at the last call
     compaction_count: int = 0
     memory_flush_count: int = 0
     memory_flush_at: int = 0
-    memory_flush_compaction_count: int = 0  # how many compactions there had been then
+    memory_flush_compaction_count: int = 0  # number of compactions at that time
     entry_count: int = 0
     delivery: Delivery | None = None
     preferences: Preferences = Preferences()
-    archived_at: int | None = None  # since then another conversation may go on under its key
-    archive_mark: str = ""  # who archives twice under one mark has archived once
+    archived_at: int | None = None  # since then another session may use its key
+    archive_mark: str = ""  # idempotency key of the archive operation
 
 
 class SessionChange(Struct, frozen=True):
-    """What an append changes in the session's row. None leaves a field as it is; usage is added.
+    """What an append changes in the session's row. None leaves a field unchanged; usage is added.
 
-    `spent` goes into the usage ledger together with the entries, `extraction` among the session's notes before them.
+    `spent` is added to the usage ledger together with the entries, `extraction` is stored before them.
     """
 
     interaction: bool = False
@@ -74,21 +74,17 @@ class SessionChange(Struct, frozen=True):
     spent: UsageRow | None = None
     extraction: Extraction | None = None
     compacted: bool = False
-    flushed: bool = False  # the notes were taken ahead of time
+    flushed: bool = False  # the notes were made ahead of time
 
 
 NO_CHANGE = SessionChange()
 
 
 def changed(session: Session, change: SessionChange, *, now: int, entries: int) -> Session:
-    """The row after an append: the one place where it is computed, whoever stores it."""
+    """The row after an append; every storage uses this function."""
     usage = change.usage or Usage()
-    return Session(
-        id=session.id,
-        key=session.key,
-        agent=session.agent,
-        chat_type=session.chat_type,
-        created_at=session.created_at,
+    return msgspec.structs.replace(
+        session,
         updated_at=now,
         started_at=now if change.restarted else session.started_at,
         last_interaction_at=now if change.interaction else session.last_interaction_at,
@@ -108,13 +104,11 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
         preferences=change.preferences or session.preferences,
-        archived_at=session.archived_at,
-        archive_mark=session.archive_mark,
     )
 
 
 def archived(session: Session, mark: str, *, now: int) -> Session:
-    """The row of a conversation that has ended; one that had ended before stays as it is."""
+    """The row of an archived session; an already archived one is unchanged."""
     if session.archived_at is not None:
         return session
     return msgspec.structs.replace(session, updated_at=now, archived_at=now, archive_mark=mark)

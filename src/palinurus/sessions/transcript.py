@@ -1,8 +1,8 @@
 """The transcript: typed entries in an append-only tree, in OpenClaw's JSON form.
 
-An entry is a line of the story: a message, a change of model, a reset, a compaction. Each has an id and the id of
-its parent; nothing is ever rewritten. `decode_row` turns a stored row into an entry and never raises: a row that no
-one can read becomes a `Broken` entry, which costs a line of context and not the session (promise 7).
+An entry is a message, a change of model, a reset, a compaction. Each has an id and the id of its parent; nothing is
+ever rewritten. `decode_row` turns a stored row into an entry and never raises: an unreadable row becomes a `Broken`
+entry, which costs a line of context and not the session (promise 7).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from msgspec import Struct
 from palinurus.domain.messages import AssistantMessage, Image, Message, Origin, Text, ToolResult
 from palinurus.sessions.older import todays_form
 
-VERSION = 3  # of the JSON form: the last one of OpenClaw that is plain lines
-CHOSEN_MODEL, CHOSEN_THINKING = "-model", "-thinking"  # how the ids of changes end that somebody chose here
-SENT = "-sent-"  # in the id of words that were sent into a session from another one: they answer nobody there
+VERSION = 3  # of the JSON form: OpenClaw's last version that is plain lines
+CHOSEN_MODEL, CHOSEN_THINKING = "-model", "-thinking"  # suffix of the ids of model changes made here by a person
+SENT = "-sent-"  # in the id of a message sent from another session: it is not an answer
 
 
 class _Entry(Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True, gc=False):
@@ -58,7 +58,7 @@ class CustomEntry(_Entry, frozen=True, tag="custom", kw_only=True):
 
 
 class CustomMessageEntry(_Entry, frozen=True, tag="custom_message", kw_only=True):
-    """Text of ours that the model reads as if a user had said it."""
+    """Text of ours that the model reads as a user message."""
 
     custom_type: str
     content: str | tuple[Text | Image, ...]
@@ -69,7 +69,7 @@ class CustomMessageEntry(_Entry, frozen=True, tag="custom_message", kw_only=True
 class ModelChange(_Entry, frozen=True, tag="model_change", kw_only=True):
     provider: str
     model_id: str
-    used: bool = False  # not chosen by anybody: another home wrote down what it asked
+    used: bool = False  # not chosen by a person: another home recorded the model it used
 
 
 class ThinkingLevelChange(_Entry, frozen=True, tag="thinking_level_change", kw_only=True):
@@ -87,7 +87,7 @@ class SessionInfo(_Entry, frozen=True, tag="session_info", kw_only=True):
 
 
 class ResetEntry(_Entry, frozen=True, tag="reset", kw_only=True):
-    """Everything before it is still there and no longer read."""
+    """Entries before it stay stored and are no longer read."""
 
     reason: str = ""
     first_kept_entry_id: str | None = None
@@ -109,7 +109,7 @@ Entry = (
 
 
 class Broken(Struct, frozen=True):
-    """A stored row that cannot be read as an entry: kept where it is, left out of what the model reads."""
+    """A stored row that cannot be read as an entry: it stays stored and is not sent to the model."""
 
     id: str
     parent_id: str | None
@@ -117,9 +117,9 @@ class Broken(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, gc=False):
-    """An entry as stored: `payload` is the JSON object as it was written, byte for byte.
+    """An entry as stored: `payload` is the JSON object byte for byte.
 
-    `speaker` is set for what came from another home: whose words a person's are there, as far as they do not say.
+    `speaker` is set for imported rows: the origin of user messages that do not state one.
     """
 
     id: str
@@ -148,7 +148,7 @@ def decode_row(row: Row) -> Entry | Broken:
 
 
 def _read_older(row: Row) -> Entry | None:
-    """The same for what others have written and we have taken over word for word."""
+    """The same for rows that were imported byte for byte."""
     form = todays_form(row.payload, row.id, row.parent_id)
     try:
         entry: Entry | None = msgspec.convert(form, Entry) if form is not None else None
@@ -158,14 +158,14 @@ def _read_older(row: Row) -> Entry | None:
 
 
 def _as_told(entry: Entry, speaker: Origin) -> Entry:
-    """With the origin that the other home did not write down (promise 18): its tools may have brought in anything.
+    """Adds the origin that the other home did not record (promise 18): its tools may have read outside text.
 
-    OpenClaw writes a change of model whenever it uses another one, and keeps choices in the session's row.
+    OpenClaw writes a change of model whenever it uses another one, and stores choices in the session's row.
     """
     if isinstance(entry, ModelChange | ThinkingLevelChange):
-        ours = entry.id.endswith((CHOSEN_MODEL, CHOSEN_THINKING))  # it went out with an export and came back
+        ours = entry.id.endswith((CHOSEN_MODEL, CHOSEN_THINKING))  # it was exported from here and imported again
         return entry if ours else msgspec.structs.replace(entry, used=True)
-    if isinstance(entry, CustomMessageEntry | CompactionEntry):  # made there, from whatever was there
+    if isinstance(entry, CustomMessageEntry | CompactionEntry):  # made there, from unknown sources
         return msgspec.structs.replace(entry, details={"origin": str(Origin.OUTSIDE)})
     if not isinstance(entry, MessageEntry) or isinstance(entry.message, AssistantMessage):
         return entry
@@ -176,7 +176,7 @@ def _as_told(entry: Entry, speaker: Origin) -> Entry:
 
 
 def is_straight(entries: Sequence[Entry | Broken | Row]) -> bool:
-    """Whether each follows the one before it."""
+    """Whether each entry follows the one before it."""
     return all(later.parent_id == entry.id for entry, later in pairwise(entries))
 
 
@@ -195,7 +195,7 @@ def branch(entries: Sequence[Entry | Broken]) -> list[Entry | Broken]:
         path.append(entry)
         parent = position.get(entry.parent_id) if entry.parent_id is not None else None
         if entry.parent_id is None and index > 0:
-            parent = index - 1  # a second root: an old file's line without a link
+            parent = index - 1  # a second root: a line of an old file without a link
         # A link that does not point backwards would make the walk endless.
         index = parent if parent is not None and parent < index else index - 1
     path.reverse()
@@ -203,10 +203,20 @@ def branch(entries: Sequence[Entry | Broken]) -> list[Entry | Broken]:
 
 
 def timestamp(ms: int) -> str:
-    """The way every entry writes its time: UTC with milliseconds."""
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    """The time format of entries: UTC with milliseconds."""
+    moment = datetime.fromtimestamp(ms // 1000, UTC).isoformat()
+    return f"{moment[:19]}.{ms % 1000:03d}Z"
 
 
 def messages_of(entries: Iterable[Entry | Broken]) -> list[Message]:
     return [entry.message for entry in entries if isinstance(entry, MessageEntry)]
+
+
+FORGOTTEN = "palinurus:forgotten"
+"""The custom type of the entry that is added after words were forgotten. Entries keep their position, id and parent,
+only the words are removed; a process that has cached the transcript reads it again.
+"""
+
+
+def is_forgetting(entry: Entry | Broken) -> bool:
+    return isinstance(entry, CustomEntry) and entry.custom_type == FORGOTTEN

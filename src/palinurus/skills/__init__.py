@@ -1,1 +1,2 @@
-"""Know-how on disk: folders with a SKILL.md, found, judged, offered and kept within what they declare."""
+"""Skills on disk: folders with a SKILL.md, which are found, checked, offered to the model and restricted to what they
+declare."""

@@ -1,6 +1,8 @@
-"""All skills of one agent: every root looked at, names settled by place, and nothing done twice.
+"""All skills of one agent: every root is scanned, and of two skills with one name the one from the higher root is used.
 
-Asking is cheap: when nothing on disk has changed, the answer is the very same object as before.
+What was found below each root is cached in one file on disk, with one `stat` result for each file and folder that
+counts. As long as those are equal, nothing is listed, opened or parsed, in this process or the next. The cache file may
+be deleted at any time; if it cannot be read or written, the roots are scanned.
 """
 
 from __future__ import annotations
@@ -9,33 +11,83 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
-from palinurus.config.offering import SkillLimit
-from palinurus.domain.errors import NotFound
-from palinurus.skills.cache import SkillCache
-from palinurus.skills.discovery import Scanned, looks_the_same, scan
-from palinurus.skills.roots import Root
-from palinurus.skills.skill import LeftOut, Shadowed, Skill
+from palinurus import __version__
+from palinurus.config.atomic import make_directory, write_atomic
+from palinurus.domain.errors import NotFound, StorageError
+from palinurus.skills.discovery import Root, RootScan, looks_the_same, scan
+from palinurus.skills.settings import SkillsSettings
+from palinurus.skills.skill import OmittedSkill, ShadowedSkill, Skill
 
-if TYPE_CHECKING:  # only a process that stays has a watch, and the quick ones need not wait for asyncio
-    from palinurus.skills.watch import SkillWatch
+FORMAT = f"3 {__version__}"
+MAX_ROOTS = 512
+MAX_BYTES = 64 * 1024 * 1024
+BELIEVED_SECONDS = (
+    0.25  # one turn needs the list several times; OpenClaw's watcher waits as long before it reports a change
+)
 
-BELIEVED_SECONDS = 0.25  # one turn asks several times; OpenClaw's watcher waits as long before it tells of a change
+
+class CachedRoots(Struct, frozen=True):
+    format: str
+    roots: dict[str, RootScan]
 
 
-class Catalogued(Struct, frozen=True):
-    """What there is, by name. `shadowed` and `left_out` are for people: why something is not there."""
+class SkillCache:
+    """One file for all agents of a home. Read once, written when something has changed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path  # None: nothing is cached
+        self._roots: dict[str, RootScan] | None = None
+
+    def get(self, root: Root, settings: SkillsSettings) -> RootScan | None:
+        if self._roots is None:
+            self._roots = self._load()
+        return self._roots.get(_key(root, settings))
+
+    def put(self, found: Iterable[RootScan], settings: SkillsSettings) -> None:
+        """Stores entries, newest first, as many as fit."""
+        newest = {_key(each.root, settings): each for each in found}
+        others = {key: each for key, each in self._load().items() if key not in newest}
+        self._roots = dict(list({**newest, **others}.items())[:MAX_ROOTS])
+        if self._path is None:
+            return
+        data = msgspec.msgpack.encode(CachedRoots(FORMAT, self._roots))
+        with suppress(OSError, StorageError):
+            make_directory(self._path.parent)
+            write_atomic(self._path, data)
+
+    def _load(self) -> dict[str, RootScan]:
+        if self._path is None:
+            return self._roots or {}
+        try:
+            if self._path.stat().st_size > MAX_BYTES:
+                return {}
+            cached = msgspec.msgpack.decode(self._path.read_bytes(), type=CachedRoots)
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return cached.roots if cached.format == FORMAT else {}
+
+
+def _key(root: Root, settings: SkillsSettings) -> str:
+    limits = settings.limits
+    bounds = (limits.folders, limits.skills, limits.file_bytes, *settings.link_targets)
+    return "\0".join((root.tier, root.path, *map(str, bounds)))
+
+
+class SkillSet(Struct, frozen=True):
+    """The skills by name. `shadowed` and `left_out` tell people why something is missing."""
 
     skills: tuple[Skill, ...] = ()
-    shadowed: tuple[Shadowed, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    shadowed: tuple[ShadowedSkill, ...] = ()
+    left_out: tuple[OmittedSkill, ...] = ()
 
     def get(self, name: str) -> Skill:
-        """Raises NotFound, with the reason if the skill is there and was left out."""
+        """Returns a skill. Raises NotFound, with the reason if the skill exists and was left out."""
         wanted = same_name(name)
         for skill in self.skills:
             if same_name(skill.name) == wanted or same_name(skill.key) == wanted:
@@ -46,91 +98,66 @@ class Catalogued(Struct, frozen=True):
         raise NotFound(f"there is no skill {name!r}", hint="`pal skills list` shows them")
 
 
-class Catalog:
-    """Safe to use from several threads."""
+class SkillCatalog:
+    """The skills below some roots, the root that wins first. Thread-safe."""
 
     def __init__(
         self,
         roots: tuple[Root, ...],
-        limits: SkillLimit,
+        settings: SkillsSettings,
         cache: SkillCache,
-        targets: tuple[str, ...] = (),
         *,
         home: Path | None = None,
         now: Callable[[], float] = time.monotonic,
-        scanned: Callable[[Root], None] = lambda _: None,
-        watch: SkillWatch | None = None,
     ) -> None:
         self._roots = roots
-        if watch is not None:
-            watch.cover(root.path for root in roots)
-        self._limits = limits
+        self._settings = settings
         self._cache = cache
-        self._targets = targets
-        self._home = home  # it has the pins of what was installed from a registry
+        self._home = home  # the home has the pins of skills that were installed from a registry
         self._now = now
         self._looked = -1.0
-        self._told = scanned  # hears of each root that had to be walked
         self._lock = threading.Lock()
-        self._watch = watch
-        self._known: dict[str, Scanned] = {}
-        self._stamps: dict[str, int | None] = {}  # of the watch, when the root was last looked at
-        self._last: Catalogued | None = None
+        self._scans: list[RootScan] = []
+        self._last: SkillSet | None = None
 
-    def look(self) -> Catalogued:
+    def look(self) -> SkillSet:
+        """Returns the skills; the same object as before if nothing on disk has changed."""
         with self._lock:
             began = self._now()
             if self._last is not None and 0 <= began - self._looked < BELIEVED_SECONDS:
                 return self._last
-            changed = [self._renew(root) for root in self._roots]
-            if any(changed):
-                self._cache.put(self._known.values(), self._limits, self._targets)
-                self._last = None
-            if self._last is None:
-                self._last = settle(self._known[root.path] for root in self._roots)
+            known = [self._cache.get(root, self._settings) for root in self._roots]
+            scans = [
+                before if before is not None and looks_the_same(before) else self._scan(root, before)
+                for root, before in zip(self._roots, known, strict=True)
+            ]
+            if scans != known:
+                self._cache.put(scans, self._settings)
+            if self._last is None or scans != self._scans:
+                self._scans, self._last = scans, settle(scans)
             self._looked = began
             return self._last
 
-    def known(self) -> tuple[Scanned, ...]:
-        """What the last look found below each root."""
-        with self._lock:
-            return tuple(self._known.values())
-
-    def _renew(self, root: Root) -> bool:
-        """Whether the root had to be walked and was found different from what is kept on disk."""
-        known = self._known.get(root.path)
-        stamp = self._watch.stamp(root.path) if self._watch else None  # before the look: what comes later shows
-        if known is not None and known.settled and stamp is not None and stamp == self._stamps.get(root.path):
-            return False
-        self._stamps[root.path] = stamp
-        if known is None:
-            self._last = None
-            known = self._cache.get(root, self._limits, self._targets)
-        if known is not None and looks_the_same(known):
-            self._known[root.path] = known
-            return False
-        self._told(root)
-        found = scan(root, self._limits, self._targets, known, self._home)
-        self._known[root.path] = found
-        return found != known
+    def _scan(self, root: Root, known: RootScan | None) -> RootScan:
+        return scan(root, self._settings, known, self._home)
 
 
-def settle(roots: Iterable[Scanned]) -> Catalogued:
-    """Who has which name. Pure; the roots come with the one that wins first."""
+def settle(roots: Iterable[RootScan]) -> SkillSet:
+    """Decides which skill has which name. Pure; the root that wins comes first."""
     taken: dict[str, Skill] = {}
-    shadowed: list[Shadowed] = []
-    left_out: list[LeftOut] = []
+    shadowed: list[ShadowedSkill] = []
+    left_out: list[OmittedSkill] = []
     for scanned in roots:
         left_out += scanned.left_out
         for skill in scanned.skills():
             winner = taken.setdefault(same_name(skill.name), skill)
             if winner is not skill:
-                shadowed.append(Shadowed(skill.name, skill.tier, skill.location, winner.location))
-    return Catalogued(tuple(taken[name] for name in sorted(taken)), tuple(shadowed), tuple(left_out))
+                shadowed.append(ShadowedSkill(skill.name, skill.tier, skill.location, winner.location))
+    return SkillSet(tuple(taken[name] for name in sorted(taken)), tuple(shadowed), tuple(left_out))
 
 
 def same_name(name: str) -> str:
-    """Names that look alike are the same: a skill must not pass for another one by its capitals."""
-    if name.isascii():  # nearly always, and a thousand times in a row
+    """Names that look alike are equal: a skill must not imitate another one by its case."""
+    if name.isascii():  # the common case, checked a thousand times in a row
         return name.lower().strip()
     return unicodedata.normalize("NFKC", name).casefold().strip()

@@ -1,8 +1,11 @@
-"""Find the skills below one root: a bounded walk that never leaves it, and a note of how everything looked.
+"""Finds skills: the roots, and a bounded walk below each that never leaves it.
 
-The note (`marks`) is what makes the next look cheap: as long as no folder on the way and no SKILL.md looks different,
-nothing is listed, opened or parsed. Files are opened by the workspace's boundary, which resolves links step by step, so
-what is read lies inside the root whatever happens to the tree meanwhile.
+The roots (`skill_roots`, the one that wins first) inside a workspace are also guarded by this list: see
+workspace/instructions.py and runtime/tools.py.
+
+For every file and folder that counted, its `stat` result is stored (`marks`), which makes the next scan cheap: as long
+as all of them are equal, nothing is listed, opened or parsed. Files are opened through the workspace's boundary, which
+resolves links step by step, so what is read is inside the root even if the tree changes meanwhile.
 """
 
 from __future__ import annotations
@@ -10,33 +13,47 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.config.offering import SkillLimit
+from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, WorkspaceError
 from palinurus.skills.manifest import read_manifest
-from palinurus.skills.registry.drift import drift
-from palinurus.skills.registry.lock import Pins, lock_path, read_pins
-from palinurus.skills.roots import Root
-from palinurus.skills.skill import SKILL_FILE, LeftOut, Manifest, Skill
-from palinurus.workspace.boundary import Boundary
+from palinurus.skills.pins import Pins, client_installs, client_locks, find_drift, lock_path, read_pins, registry_of
+from palinurus.skills.settings import SkillsSettings
+from palinurus.skills.skill import SKILL_FILE, OmittedSkill, Skill, SkillManifest, Tier
+from palinurus.workspace.boundary import PROJECT_SKILLS, SKILLS, Boundary
 
+BUNDLED = Path(__file__).parent / "bundled"
 MAX_DEPTH = 6
 MAX_ENTRIES = 10_000  # of one folder
-SETTLED_NS = 50_000_000  # a second change within one tick of the file system's clock could leave the mark as it was
+SETTLED_NS = 50_000_000  # a second change within one tick of the file system's clock could leave the mark unchanged
 _SKIPPED = frozenset({"node_modules", "__pycache__"})
-REGISTRIES = (".clawhub", ".clawdhub")  # the second is the older name
-LOCK, ORIGIN = "lock.json", "origin.json"
+
+
+class Root(Struct, frozen=True):
+    tier: Tier
+    path: str  # absolute
+
+
+def skill_roots(workspace: Path, home: Home, settings: SkillsSettings, bundled: Path = BUNDLED) -> tuple[Root, ...]:
+    """Returns all roots, whether they exist or not. A folder with two roles has the higher one."""
+    found: list[tuple[Tier, Path]] = [("workspace", workspace / SKILLS), ("project", workspace / PROJECT_SKILLS)]
+    if not home.profile:  # another profile does not share the user's own folder
+        found.append(("personal", home.user_home / ".agents" / "skills"))
+    found += [("managed", home.root / "skills"), ("bundled", bundled)]
+    found += [("extra", each) for each in settings.extra_dirs]
+    roots: dict[str, Root] = {}
+    for tier, path in found:
+        roots.setdefault(os.path.realpath(path), Root(tier, os.path.abspath(path)))  # noqa: PTH100  as its owner names it
+    return tuple(roots.values())
 
 
 class Mark(Struct, frozen=True, array_like=True, gc=False):
-    """How a place looked; all noughts when nothing was there."""
+    """The state of a path; all zeros if nothing was there."""
 
     path: str
     inode: int = 0
@@ -44,27 +61,22 @@ class Mark(Struct, frozen=True, array_like=True, gc=False):
     modified: int = 0
     changed: int = 0
 
-    @property
-    def looks(self) -> str:
-        """In one word, as cli/kept.py compares it."""
-        return f"{self.inode} {self.size} {self.modified} {self.changed}" if self.inode else "-"
 
-
-class Read(Struct, frozen=True, array_like=True, gc=False):
-    """What one SKILL.md was found to say: a manifest, or the reason why it is none."""
+class SkillFileScan(Struct, frozen=True, array_like=True, gc=False):
+    """The content of one SKILL.md: a manifest, or the reason why it is invalid."""
 
     mark: Mark
     digest: str
-    about: Manifest | None = None
+    about: SkillManifest | None = None
     reason: str = ""
     registry: str = ""
 
 
-class Scanned(Struct, frozen=True):
+class RootScan(Struct, frozen=True):
     root: Root
-    marks: tuple[Mark, ...] = ()  # besides those of the reads
-    reads: tuple[Read, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    marks: tuple[Mark, ...] = ()  # in addition to those of the reads
+    reads: tuple[SkillFileScan, ...] = ()
+    left_out: tuple[OmittedSkill, ...] = ()
     settled: bool = True  # False: something changed so recently that its mark cannot be trusted
 
     def skills(self) -> list[Skill]:
@@ -76,8 +88,8 @@ class Scanned(Struct, frozen=True):
         ]
 
 
-def looks_the_same(scanned: Scanned) -> bool:
-    """One stat for each mark. This is all that a turn pays when nothing has changed."""
+def looks_the_same(scanned: RootScan) -> bool:
+    """Compares one stat for each mark. This is the whole cost of a turn if nothing has changed."""
     if not scanned.settled:
         return False
     return all(map(_unchanged, scanned.marks)) and all(_unchanged(read.mark) for read in scanned.reads)
@@ -96,27 +108,20 @@ def _unchanged(mark: Mark) -> bool:
     )
 
 
-def scan(
-    root: Root,
-    limits: SkillLimit,
-    targets: tuple[str, ...] = (),
-    known: Scanned | None = None,
-    home: Path | None = None,
-) -> Scanned:
-    """Walk the root. What `known` has read and looks the same is not read again, and equal bytes are not parsed.
+def scan(root: Root, settings: SkillsSettings, known: RootScan | None = None, home: Path | None = None) -> RootScan:
+    """Walks the root. What `known` has read and is unchanged is not read again, and equal bytes are not parsed.
 
     `home` has the pins of what was installed from a registry: what differs from its pin is left out.
     """
     began = time.time_ns()
     pinned = mark_of(str(lock_path(home))) if home else None
-    walk = _Walk(root, limits, targets, known, read_pins(home) if home else Pins())
+    walk = _Walk(root, settings, known, read_pins(home) if home else Pins())
     walk.enter(root.path, 0)
     walk.marks += [pinned] if pinned else []
-    for name in REGISTRIES:  # what a registry's client has installed is written down beside the root
-        walk.marks.append(mark_of(os.path.join(os.path.dirname(root.path), name, LOCK)))  # noqa: PTH118, PTH120
+    walk.marks += map(mark_of, client_locks(root.path))
     marks = (*walk.marks, *(read.mark for read in walk.reads))
     settled = all(began - mark.changed > SETTLED_NS for mark in marks)
-    return Scanned(root, tuple(walk.marks), tuple(walk.reads), tuple(walk.left_out), settled=settled)
+    return RootScan(root, tuple(walk.marks), tuple(walk.reads), tuple(walk.left_out), settled=settled)
 
 
 def mark_of(path: str) -> Mark:
@@ -128,39 +133,37 @@ def mark_of(path: str) -> Mark:
 
 
 class _Walk:
-    def __init__(
-        self, root: Root, limits: SkillLimit, targets: tuple[str, ...], known: Scanned | None, pins: Pins
-    ) -> None:
+    def __init__(self, root: Root, settings: SkillsSettings, known: RootScan | None, pins: Pins) -> None:
         self._root = root
         self._pins = pins
-        self._limits = limits
-        self._inside = (os.path.realpath(root.path), *map(os.path.realpath, targets))
+        self._limits = settings.limits
+        self._inside = (os.path.realpath(root.path), *map(os.path.realpath, settings.link_targets))
         self._known = {read.mark.path: read for read in known.reads} if known else {}
         self._trusted = known is not None and known.settled
-        self._locked = _installed(root)
+        self._listed = client_installs(root.path)
         self._visited: set[tuple[int, int]] = set()
         self._folders = self._skills = 0
         self.marks: list[Mark] = []
-        self.reads: list[Read] = []
-        self.left_out: list[LeftOut] = []
+        self.reads: list[SkillFileScan] = []
+        self.left_out: list[OmittedSkill] = []
 
     def enter(self, folder: str, depth: int) -> None:
         if self._folders > self._limits.folders:
             return
         self._folders += 1
         if self._folders > self._limits.folders:
-            self._leave(folder, f"more than {self._limits.folders} folders below {self._root.path}: not looked at")
+            self._leave(folder, f"more than {self._limits.folders} folders below {self._root.path}: not searched")
             return
-        before = mark_of(folder)  # what comes after this look will show
+        before = mark_of(folder)  # later changes will show
         try:
             with os.scandir(folder) as found:
                 entries = sorted(islice(found, MAX_ENTRIES), key=lambda entry: entry.name)
         except NotADirectoryError:
-            self._leave(folder, "it is no folder")
+            self._leave(folder, "it is not a folder")
             entries = []
         except OSError as error:
             if before.inode:
-                self._leave(folder, f"it cannot be looked into: {(error.strerror or str(error)).lower()}")
+                self._leave(folder, f"it cannot be read: {(error.strerror or str(error)).lower()}")
             entries = []
         if any(entry.name == SKILL_FILE for entry in entries):
             self._take(folder)
@@ -184,7 +187,7 @@ class _Walk:
                 self._leave(entry.path, f"it is a link that leads out of {self._root.path}")
                 return
         if (seen.st_dev, seen.st_ino) in self._visited:
-            return  # a link to what was seen already, perhaps in a circle
+            return  # a link to a folder that was visited already, perhaps in a circle
         self._visited.add((seen.st_dev, seen.st_ino))
         self.enter(entry.path, depth + 1)
 
@@ -197,38 +200,38 @@ class _Walk:
         if read.reason:
             self._leave(path, read.reason)
 
-    def _judged(self, read: Read, folder: str) -> Read:
-        """With where it came from, and with the reason if it may not be used for that, or for want of room."""
-        registry = _registry(folder, self._locked)
-        if (held := drift(folder, self._pins, registry)) is not None:
-            # Any change in the folder counts then. One made meanwhile shows: the root is not settled.
+    def _judged(self, read: SkillFileScan, folder: str) -> SkillFileScan:
+        """Returns the skill with its origin, or the reason why it may not be used."""
+        registry = registry_of(folder, self._listed)
+        if (held := find_drift(folder, self._pins, registry)) is not None:
+            # Then any change in the folder counts. A change made meanwhile is detected: the root is not settled.
             self.marks += [mark_of(place) for place in held.places]
             if held.reason:
                 return msgspec.structs.replace(read, reason=held.reason, registry=held.registry)
             registry = held.registry
         self._skills += 1
         over = self._skills > self._limits.skills
-        why = f"{self._root.path} holds more than {self._limits.skills} skills" if over else ""
+        why = f"{self._root.path} has more than {self._limits.skills} skills" if over else ""
         return msgspec.structs.replace(read, reason=why, registry=registry)
 
-    def _read(self, path: str) -> Read:
+    def _read(self, path: str) -> SkillFileScan:
         mark, known = mark_of(path), self._known.get(path)
         if known is not None and self._trusted and known.mark == mark:
             return known
         try:
             data = self._bytes(path)
         except (NotFound, WorkspaceError) as error:
-            return Read(mark, "", reason=_unreadable(error, self._root.path, self._limits.file_bytes))
+            return SkillFileScan(mark, "", reason=_unreadable(error, self._root.path, self._limits.file_bytes))
         digest = hashlib.sha256(data).hexdigest()
         if known is not None and known.digest == digest:
             return msgspec.structs.replace(known, mark=mark)
         try:
-            return Read(mark, digest, about=read_manifest(data, os.path.basename(os.path.dirname(path))))  # noqa: PTH119, PTH120
+            return SkillFileScan(mark, digest, about=read_manifest(data, os.path.basename(os.path.dirname(path))))  # noqa: PTH119, PTH120
         except BadRequest as error:
-            return Read(mark, digest, reason=error.message)
+            return SkillFileScan(mark, digest, reason=error.message)
 
     def _bytes(self, path: str) -> bytes:
-        """From inside the root, or from inside a folder that links may lead to."""
+        """Reads from inside the root, or from inside a folder that links may lead to."""
         try:
             with Boundary(Path(self._root.path)).open_file(path) as file:
                 return file.read(self._limits.file_bytes)
@@ -241,7 +244,7 @@ class _Walk:
             raise
 
     def _leave(self, path: str, reason: str) -> None:
-        self.left_out.append(LeftOut(path, self._root.tier, reason))
+        self.left_out.append(OmittedSkill(path, self._root.tier, reason))
 
 
 def _within(path: str, folders: tuple[str, ...]) -> bool:
@@ -254,40 +257,3 @@ def _unreadable(error: WorkspaceError | NotFound, root: str, limit: int) -> str:
     if " bytes; " in error.message:
         return f"its {SKILL_FILE} is larger than {limit:,} bytes"
     return f"its {SKILL_FILE} cannot be read: {error.message}"
-
-
-def lock_files(root: str) -> tuple[str, ...]:
-    """The files beside a root that say what a registry's client has installed there."""
-    return tuple(str(Path(root).parent / name / LOCK) for name in REGISTRIES)
-
-
-def _installed(root: Root) -> Mapping[str, str]:
-    """Folder names that the lock file of a registry's client lists, with the registry."""
-    found: dict[str, str] = {}
-    for name in REGISTRIES:
-        for slug in _slugs(Path(root.path).parent / name / LOCK):
-            found[slug] = name.removeprefix(".")
-    return found
-
-
-def _slugs(lock: Path) -> Iterator[str]:
-    with suppress(OSError, msgspec.DecodeError):
-        data = lock.read_bytes()[: 4 * 1024 * 1024]
-        skills = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("skills")
-        if skills is not None:
-            yield from (slug.rsplit("/", 1)[-1] for slug in msgspec.json.decode(skills, type=dict[str, msgspec.Raw]))
-
-
-def _registry(folder: str, locked: Mapping[str, str]) -> str:
-    """Where it was installed from; either record is enough."""
-    for name in REGISTRIES:
-        try:
-            with open(f"{folder}/{name}/{ORIGIN}", "rb") as file:  # noqa: PTH123  as above
-                data = file.read(65_536)
-        except OSError:
-            continue
-        with suppress(msgspec.DecodeError):
-            told = msgspec.json.decode(data, type=dict[str, object]).get("registry")
-            return str(told)[:200] if told else name.removeprefix(".")
-        return name.removeprefix(".")
-    return locked.get(os.path.basename(folder), "")  # noqa: PTH119  as above

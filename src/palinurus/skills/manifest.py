@@ -1,48 +1,192 @@
 """What a SKILL.md says about itself: front matter of the AgentSkills convention and of OpenClaw, as one record.
 
-OpenClaw's own part stands under `metadata.openclaw`, which may be YAML or a string of JSON5; `clawdbot` and `moltbot`
-are its older names, `palinurus` is ours and comes first. What cannot be understood in it costs that one thing and is
-remarked; a skill is refused only when it has no usable name or description.
+Anybody may have written it, so its front matter must be short, flat and plain, or it is refused with a reason: no
+anchors and aliases (a dozen lines of them expand to a billion), no depth, no key twice (two readers would see two
+skills), no hidden characters. Every scalar is text; what `yes` or `1.0` mean is decided where it is used. Front
+matter that is not YAML, usually because of a colon in a description, is read line by line.
+
+OpenClaw's own part is under `metadata.openclaw`, as YAML or as a string of JSON5; `clawdbot` and `moltbot` are its
+older names, `palinurus` is ours and comes first. What cannot be understood there is left out and remarked; a skill
+is refused only when it has no usable name or description.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from palinurus.domain.errors import BadRequest
-from palinurus.skills.front_matter import FrontMatter, read_front_matter, refuse_hidden
-from palinurus.skills.skill import MAX_NAME, Capabilities, Install, Kind, Manifest, Requires
+from palinurus.skills.skill import MAX_NAME, Capabilities, Install, Kind, Requires, SkillManifest
 
+MAX_CHARACTERS = 64 * 1024
+MAX_DEPTH = 16
+MAX_NODES = 4_000
+_FENCE = re.compile(r"-{3,}[ \t]*")
+_FIELD = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*)|)")
+# Direction marks, joiners, and the tag block: characters that a person does not see and a model reads.
+_HIDDEN = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]")
 MAX_DESCRIPTION = 4_096
 MAX_LIST = 100
 MAX_ITEM = 300
 OURS, THEIRS = "palinurus", ("openclaw", "clawdbot", "moltbot")
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 _PLATFORMS = {"macos": "darwin", "mac": "darwin", "osx": "darwin", "windows": "win32", "win": "win32"}
-_KINDS: Mapping[str, Kind] = {kind: kind for kind in get_args(Kind)}
+_KINDS: Mapping[str, Kind] = dict(zip(get_args(Kind), get_args(Kind), strict=True))
 _PACKAGE_FIELDS = ("package", "formula", "module")
 _HOST = re.compile(r"(?:\*\.)?[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::\d{1,5})?", re.IGNORECASE)
 
 
-def read_manifest(data: bytes, folder_name: str) -> Manifest:
-    """The manifest in the bytes of a SKILL.md; a skill without a name is called like its folder. Raises BadRequest."""
+class FrontMatter(NamedTuple):
+    fields: dict[str, Any]
+    body: str
+    remark: str = ""  # remarks about unusual content
+
+
+def read_front_matter(data: bytes) -> FrontMatter:
+    """Returns the front matter. Raises BadRequest with the reason."""
+    text = _text(data)
+    head, body = _split(text)
+    if len(head) > MAX_CHARACTERS:
+        raise BadRequest(f"its front matter has {len(head):,} characters; {MAX_CHARACTERS:,} are allowed")
+    refuse_hidden(head, "its front matter")
+    try:
+        return FrontMatter(_as_yaml(head), body)
+    except _NotYaml as error:
+        return FrontMatter(_by_line(head, str(error)), body, f"its front matter is not YAML ({error}): read by line")
+
+
+def body_of(data: bytes) -> str:
+    """Returns the text below the front matter. Raises BadRequest."""
+    return _split(_text(data))[1]
+
+
+def refuse_hidden(text: str, what: str) -> None:
+    """Raises BadRequest if the text contains hidden characters."""
+    for char in text:
+        if unicodedata.category(char) == "Cc" and char not in "\t\n\r":
+            raise BadRequest(f"{what} contains the control character U+{ord(char):04X}")
+    if found := _HIDDEN.search(text):
+        raise BadRequest(f"{what} contains the hidden character U+{ord(found[0]):04X}")
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"it is not UTF-8 text (byte {error.start:,})") from None
+
+
+def _split(text: str) -> tuple[str, str]:
+    lines = text.split("\n")
+    if not _FENCE.fullmatch(lines[0]):
+        raise BadRequest("it has no front matter: its first line should be ---")
+    for number, line in enumerate(lines[1:], start=1):
+        if _FENCE.fullmatch(line):
+            return "\n".join(lines[1:number]), "\n".join(lines[number + 1 :]).lstrip("\n")
+    raise BadRequest("its front matter does not end: a line --- is missing")
+
+
+class _NotYaml(Exception):
+    """The text is not valid YAML. The message is short and says where."""
+
+
+def _as_yaml(text: str) -> dict[str, Any]:
+    import yaml  # parsing takes a hundredth of a second, and only when something has changed
+
+    loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # PyYAML built without libyaml
+    try:
+        _check_shape(yaml, text, loader)
+        node = yaml.compose(text, loader)
+    except yaml.YAMLError as error:
+        raise _NotYaml(_where(error)) from None
+    value = {} if node is None else _plain_value(yaml, node)
+    if not isinstance(value, dict):
+        raise _NotYaml("it is not a mapping")
+    return value
+
+
+def _check_shape(yaml: Any, text: str, loader: Any) -> None:
+    """Checks the event stream before anything is built from it."""
+    depth = nodes = 0
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise BadRequest("its front matter has YAML anchors or aliases; write things out")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        nodes += isinstance(event, yaml.NodeEvent)
+        if depth > MAX_DEPTH:
+            raise BadRequest(f"its front matter is nested more than {MAX_DEPTH} deep")
+        if nodes > MAX_NODES:
+            raise BadRequest(f"its front matter has more than {MAX_NODES:,} values")
+
+
+def _plain_value(yaml: Any, node: Any) -> Any:
+    """Returns text, lists and mappings, whatever tags say. The depth was checked before.
+
+    A key must not occur twice: YAML does not define which one counts.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain_value(yaml, each) for each in node.value]
+    if not isinstance(node, yaml.MappingNode):
+        return node.value
+    fields: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise BadRequest("its front matter has a key that is not plain text")
+        if key.value in fields:
+            raise BadRequest(f"its front matter has the key {key.value[:40]!r} twice")
+        fields[key.value] = _plain_value(yaml, value)
+    return fields
+
+
+def _where(error: Any) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = str(getattr(error, "problem", "") or "unreadable")
+    return f"line {mark.line + 2}: {problem}" if mark else problem
+
+
+def _by_line(text: str, why: str) -> dict[str, Any]:
+    """Reads `key: value` at the start of a line; indented lines belong to the value above."""
+    fields: dict[str, list[str]] = {}
+    last: list[str] | None = None
+    for line in text.split("\n"):
+        if found := _FIELD.fullmatch(line):
+            if found[1] in fields:
+                raise BadRequest(f"its front matter has the key {found[1][:40]!r} twice")
+            last = fields[found[1]] = [found[2] or ""]
+        elif line[:1] in (" ", "\t", "{", "}") and last is not None:
+            last.append(line)
+        elif line.strip() and not line.startswith("#"):
+            raise BadRequest(f"its front matter cannot be read ({why})")
+    return {key: _unquoted("\n".join(lines).strip()) for key, lines in fields.items()}
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def read_manifest(data: bytes, folder_name: str) -> SkillManifest:
+    """Returns the manifest in the bytes of a SKILL.md; a skill without a name is named after its folder. Raises
+    BadRequest."""
     return manifest_of(read_front_matter(data), folder_name)
 
 
-def manifest_of(matter: FrontMatter, folder_name: str) -> Manifest:
+def manifest_of(matter: FrontMatter, folder_name: str) -> SkillManifest:
     fields = matter.fields
     notes = [matter.remark] if matter.remark else []
     metadata = _object(fields.get("metadata"), "metadata", notes)
     ours = _object(metadata.get(OURS), f"metadata.{OURS}", notes)
     theirs = next((_object(metadata[name], name, notes) for name in THEIRS if name in metadata), {})
-    said = {**theirs, **ours}
-    requires = _object(said.get("requires"), "requires", notes)
-    return Manifest(
+    own = {**theirs, **ours}
+    requires = _object(own.get("requires"), "requires", notes)
+    return SkillManifest(
         name=_name(_plain(fields.get("name")) or folder_name),
         description=_description(fields.get("description")),
-        homepage=_plain(fields.get("homepage")) or _plain(said.get("homepage")),
+        homepage=_plain(fields.get("homepage")) or _plain(own.get("homepage")),
         version=_plain(fields.get("version")) or _plain(metadata.get("version")),
         license=_plain(fields.get("license")),
         compatibility=_plain(fields.get("compatibility")),
@@ -50,19 +194,19 @@ def manifest_of(matter: FrontMatter, folder_name: str) -> Manifest:
         user_invocable=_truth(fields.get("user-invocable"), True),
         model_invocable=not _truth(fields.get("disable-model-invocation"), False),
         dispatch_tool=_dispatch(fields, notes),
-        always=_truth(said.get("always"), False),
-        emoji=_plain(said.get("emoji"))[:16],
-        key=_plain(said.get("skillKey")),
-        primary_env=_plain(said.get("primaryEnv")),
-        os=tuple(_platform(each) for each in _words(said.get("os"))),
+        always=_truth(own.get("always"), False),
+        emoji=_plain(own.get("emoji"))[:16],
+        key=_plain(own.get("skillKey")),
+        primary_env=_plain(own.get("primaryEnv")),
+        os=tuple(_platform(each) for each in _words(own.get("os"))),
         requires=Requires(
             bins=_words(requires.get("bins")),
             any_bins=_words(requires.get("anyBins")),
             env=_words(requires.get("env")),
             config=_words(requires.get("config")),
         ),
-        install=tuple(_installs(said.get("install"), notes)),
-        capabilities=_capabilities(fields, said, notes),
+        install=tuple(_installs(own.get("install"), notes)),
+        capabilities=_capabilities(fields, own, notes),
         remarks=tuple(notes),
     )
 
@@ -74,14 +218,14 @@ def _name(name: str) -> str:
     if len(name) > MAX_NAME:
         raise BadRequest(f"its name has {len(name)} characters; {MAX_NAME} are allowed")
     if not any(char.isalnum() for char in name):
-        raise BadRequest(f"its name {name!r} holds neither letter nor digit")
+        raise BadRequest(f"its name {name!r} contains neither a letter nor a digit")
     return name
 
 
 def _description(value: Any) -> str:
     text = " ".join(_plain(value).split())
     if not text:
-        raise BadRequest("it has no description: nobody could tell when to use it")
+        raise BadRequest("it has no description that says when to use it")
     refuse_hidden(text, "its description")
     if len(text) > MAX_DESCRIPTION:
         raise BadRequest(f"its description has {len(text):,} characters; {MAX_DESCRIPTION:,} are allowed")
@@ -89,25 +233,25 @@ def _description(value: Any) -> str:
 
 
 def _object(value: Any, what: str, notes: list[str]) -> Mapping[str, Any]:
-    """A mapping, or a string that holds one as JSON5."""
+    """Returns a mapping, or a string that contains one as JSON5."""
     if isinstance(value, str) and value.strip():
         import pyjson5
 
         try:
             value = pyjson5.decode(value, maxdepth=32)
         except (pyjson5.Json5DecoderException, RecursionError, ValueError):
-            notes.append(f"its {what} is no JSON and was not read")
+            notes.append(f"its {what} is not JSON and was not read")
             return {}
     if value in (None, ""):
         return {}
     if not isinstance(value, dict):
-        notes.append(f"its {what} is no object and was not read")
+        notes.append(f"its {what} is not an object and was not read")
         return {}
     return value
 
 
 def _plain(value: Any) -> str:
-    """One line of text; nothing for what is none."""
+    """Returns one line of text; empty for other values."""
     if isinstance(value, bool) or value is None or isinstance(value, dict | list):
         return ""
     return str(value).strip()
@@ -121,7 +265,7 @@ def _truth(value: Any, otherwise: bool) -> bool:
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    """A list of texts; one text counts as a list of the words in it."""
+    """Returns a list of texts; a single text is split into words."""
     items = value if isinstance(value, list) else _plain(value).replace(",", " ").split()
     cleaned = (_plain(each)[:MAX_ITEM] for each in items[:MAX_LIST])
     return tuple(each for each in cleaned if each)
@@ -132,7 +276,7 @@ def _platform(name: str) -> str:
 
 
 def _dispatch(fields: Mapping[str, Any], notes: list[str]) -> str:
-    """The tool behind its slash command; empty when a model answers that."""
+    """Returns the tool of its slash command; empty if a model answers that."""
     if _plain(fields.get("command-dispatch")) != "tool":
         return ""
     tool = _plain(fields.get("command-tool"))
@@ -147,7 +291,7 @@ def _dispatch(fields: Mapping[str, Any], notes: list[str]) -> str:
 def _installs(value: Any, notes: list[str]) -> Iterator[Install]:
     for each in value[:MAX_LIST] if isinstance(value, list) else ():
         if not isinstance(each, dict):
-            notes.append("one of its install specs is no object")
+            notes.append("one of its install specs is not an object")
             continue
         named = _plain(each.get("kind")).lower()
         kind = _KINDS.get(named)
@@ -175,21 +319,21 @@ def _count(value: Any) -> int:
     return min(int(text), 10) if text.isascii() and text.isdigit() and len(text) < 4 else 0
 
 
-def _capabilities(fields: Mapping[str, Any], said: Mapping[str, Any], notes: list[str]) -> Capabilities:
-    """From `capabilities`, in the front matter itself or in the metadata.
+def _capabilities(fields: Mapping[str, Any], own: Mapping[str, Any], notes: list[str]) -> Capabilities:
+    """Reads `capabilities` from the front matter or the metadata.
 
-    What is said and makes no sense narrows to nothing: a wish that was not understood must not become freedom.
+    A declaration that cannot be understood allows nothing.
     """
-    value = fields.get("capabilities", said.get("capabilities"))
+    value = fields.get("capabilities", own.get("capabilities"))
     if value is None:
         return Capabilities()
-    wished = _object(value, "capabilities", notes)
-    if not wished:
+    declared = _object(value, "capabilities", notes)
+    if not declared:
         return Capabilities(tools=())
     return Capabilities(
-        tools=_words(wished["tools"]) if "tools" in wished else None,
-        hosts=tuple(_hosts(wished["hosts"], notes)) if "hosts" in wished else None,
-        paths=tuple(_paths(wished["paths"], notes)) if "paths" in wished else None,
+        tools=_words(declared["tools"]) if "tools" in declared else None,
+        hosts=tuple(_hosts(declared["hosts"], notes)) if "hosts" in declared else None,
+        paths=tuple(_paths(declared["paths"], notes)) if "paths" in declared else None,
     )
 
 
@@ -198,7 +342,7 @@ def _hosts(value: Any, notes: list[str]) -> Iterator[str]:
         if _HOST.fullmatch(host):
             yield host.lower()
         else:
-            notes.append(f"{host[:60]!r} in its capabilities is no host")
+            notes.append(f"{host[:60]!r} in its capabilities is not a host")
 
 
 def _paths(value: Any, notes: list[str]) -> Iterator[str]:
@@ -207,4 +351,4 @@ def _paths(value: Any, notes: list[str]) -> Iterator[str]:
         if text and not text.startswith(("/", "~")) and ".." not in text.split("/"):
             yield text
         else:
-            notes.append(f"{text[:60]!r} in its capabilities is no path inside the workspace")
+            notes.append(f"{text[:60]!r} in its capabilities is not a path inside the workspace")

@@ -1,16 +1,22 @@
-"""The skills of an agent as people and programs are shown them."""
+"""The skills of an agent as people and programs see them."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from palinurus.domain.tool import Restriction
-from palinurus.skills.capabilities import restriction_of, told
-from palinurus.skills.catalog import same_name
 from palinurus.skills.offer import Form, shortened
-from palinurus.skills.requirements import Missing
-from palinurus.skills.skill import Install, LeftOut, Manifest, Shadowed, Tier
-from palinurus.skills.skills import Skills, Standing
+from palinurus.skills.requirements import MissingRequirements
+from palinurus.skills.skill import (
+    Install,
+    OmittedSkill,
+    ShadowedSkill,
+    SkillManifest,
+    Tier,
+    restriction_of,
+    restriction_text,
+)
+from palinurus.skills.skills import Skills, SkillState
 
 
 class ListedSkill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -24,8 +30,8 @@ class ListedSkill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=Fa
     emoji: str = ""
     registry: str = ""
     reasons: tuple[str, ...] = ()  # why it is not usable
-    missing: Missing = Missing()
-    install: tuple[Install, ...] = ()  # ways to get what is missing; only shown
+    missing: MissingRequirements = MissingRequirements()
+    install: tuple[Install, ...] = ()  # ways to install what is missing; only shown
 
 
 class ListSize(Struct, frozen=True):
@@ -39,14 +45,14 @@ class ListSize(Struct, frozen=True):
 
 class SkillList(Struct, frozen=True, rename="camel"):
     skills: tuple[ListedSkill, ...]
-    shadowed: tuple[Shadowed, ...]
-    left_out: tuple[LeftOut, ...]
+    shadowed: tuple[ShadowedSkill, ...]
+    left_out: tuple[OmittedSkill, ...]
     prompt: ListSize
 
 
 class SkillInfo(Struct, frozen=True, rename="camel"):
     skill: ListedSkill
-    about: Manifest
+    about: SkillManifest
     digest: str
     may_use: str  # in one line
     restriction: Restriction | None
@@ -59,32 +65,31 @@ class SkillTrouble(Struct, frozen=True):
 
 class SkillCheck(Struct, frozen=True, rename="camel"):
     usable: tuple[str, ...]
-    waiting: tuple[ListedSkill, ...]  # something is missing that could be had
-    unwanted: tuple[ListedSkill, ...]  # switched off, or for another system
-    shadowed: tuple[Shadowed, ...]
-    left_out: tuple[LeftOut, ...]
+    waiting: tuple[ListedSkill, ...]  # something is missing that can be installed or set
+    unwanted: tuple[ListedSkill, ...]  # disabled, or for another system
+    shadowed: tuple[ShadowedSkill, ...]
+    left_out: tuple[OmittedSkill, ...]
     remarks: tuple[SkillTrouble, ...]
     prompt: ListSize
 
 
 def list_skills(skills: Skills) -> SkillList:
     listing = skills.listing()
-    shown = tuple(_listed(each, skills) for each in listing.standings)
+    shown = tuple(_listed(each, skills) for each in listing.states)
     return SkillList(shown, listing.found.shadowed, listing.found.left_out, _size(skills))
 
 
 def show_skill(skills: Skills, name: str) -> SkillInfo:
-    """Raises NotFound."""
-    listing = skills.listing()
-    skill = listing.found.get(name)
-    standing = next(each for each in listing.standings if each.skill is skill)
+    """Describes one skill. Raises NotFound."""
+    state = find_state(skills, name)
+    skill = state.skill
     restriction = restriction_of(skill, skills.workspace)
-    return SkillInfo(_listed(standing, skills), skill.about, skill.digest, told(restriction), restriction)
+    return SkillInfo(_listed(state, skills), skill.about, skill.digest, restriction_text(restriction), restriction)
 
 
 def check_skills(skills: Skills) -> SkillCheck:
     listing = skills.listing()
-    shown = [_listed(each, skills) for each in listing.standings]
+    shown = [_listed(each, skills) for each in listing.states]
     idle = [each for each in shown if not each.usable]
     waiting = [each for each in idle if len(each.reasons) == _mendable(each.missing)]
     return SkillCheck(
@@ -94,34 +99,34 @@ def check_skills(skills: Skills) -> SkillCheck:
         shadowed=listing.found.shadowed,
         left_out=listing.found.left_out,
         remarks=tuple(
-            SkillTrouble(each.skill.name, remark) for each in listing.standings for remark in each.skill.about.remarks
+            SkillTrouble(each.skill.name, remark) for each in listing.states for remark in each.skill.about.remarks
         ),
         prompt=_size(skills),
     )
 
 
-def standing_of(skills: Skills, name: str) -> Standing:
-    """Raises NotFound."""
+def find_state(skills: Skills, name: str) -> SkillState:
+    """Returns the state of one skill. Raises NotFound."""
     listing = skills.listing()
-    wanted = same_name(listing.found.get(name).name)
-    return next(each for each in listing.standings if same_name(each.skill.name) == wanted)
+    skill = listing.found.get(name)
+    return next(each for each in listing.states if each.skill is skill)
 
 
-def _mendable(missing: Missing) -> int:
-    """How many of the reasons could be done away with by installing or setting something."""
+def _mendable(missing: MissingRequirements) -> int:
+    """Returns how many of the reasons end when something is installed or set."""
     return sum(bool(each) for each in (missing.bins, missing.any_bins, missing.env, missing.config))
 
 
-def _listed(standing: Standing, skills: Skills) -> ListedSkill:
-    skill, verdict = standing.skill, standing.verdict
+def _listed(state: SkillState, skills: Skills) -> ListedSkill:
+    skill, verdict = state.skill, state.verdict
     return ListedSkill(
         name=skill.name,
         description=skill.about.description,
         tier=skill.tier,
         location=shortened(skill.location, skills.user_home),
         usable=verdict.usable,
-        offered=standing.offered,
-        command=standing.command,
+        offered=state.offered,
+        command=state.command,
         emoji=skill.about.emoji,
         registry=skill.registry,
         reasons=verdict.reasons,

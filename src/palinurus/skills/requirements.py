@@ -1,41 +1,51 @@
-"""Whether a skill can be used here and now, and if not, everything that stands in the way.
+"""Whether a skill can be used here and now, and if not, every reason.
 
-In this order: switched off, a bundled one that is not wanted, another operating system; then, unless the skill says
-`always`, programs, variables and places of the config that it requires. The agent's own list of skills comes last.
+Checked in this order: disabled, a bundled skill that is not allowed, another operating system; then, unless the skill
+says `always`, the programs, variables and config values that it requires. The agent's own list of skills comes last.
+
+Variables that the config has for a skill are given to commands while it is in use, and to nothing else. Variables that
+the process already has win. In a sandbox only those are set that the skill declares and its entry in the config grants.
+Names that make programs load other code are never set this way.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from palinurus.config.offering import SkillsSettings, SkillWord
 from palinurus.skills.discovery import Mark, mark_of
+from palinurus.skills.settings import SkillEntrySettings, SkillsSettings
 from palinurus.skills.skill import Skill
 
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-NOTHING_SAID = SkillWord()
+NO_ENTRY = SkillEntrySettings()
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_LOADS_CODE = re.compile(
+    r"PATH|HOME|SHELL|IFS|ENV|BASH_\w*|LD_\w*|DYLD_\w*|GLIBC_TUNABLES|GCONV_PATH|MALLOC_\w*|PYTHON\w*|NODE_\w*|NPM_\w*"
+    r"|PERL\w*|RUBY\w*|GIT_\w*|SSH_\w*|JAVA_TOOL_OPTIONS|PALINURUS_\w*|OPENCLAW_\w*",
+    re.IGNORECASE,
+)
 
 
-class Missing(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+class MissingRequirements(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     bins: tuple[str, ...] = ()
-    any_bins: tuple[str, ...] = ()  # none of these is there, and one should be
+    any_bins: tuple[str, ...] = ()  # none of these exists, and one is needed
     env: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     os: tuple[str, ...] = ()  # it works on these only
 
     def __bool__(self) -> bool:
-        return self != Missing()
+        return self != MissingRequirements()
 
 
-class Verdict(Struct, frozen=True, gc=False):
-    """`reasons` is empty when the skill can be used."""
+class Eligibility(Struct, frozen=True, gc=False):
+    """`reasons` is empty if the skill can be used."""
 
     reasons: tuple[str, ...] = ()
-    missing: Missing = Missing()
+    missing: MissingRequirements = MissingRequirements()
 
     @property
     def usable(self) -> bool:
@@ -43,7 +53,7 @@ class Verdict(Struct, frozen=True, gc=False):
 
 
 class Programs:
-    """Which programs there are. Looks again only when a folder of the path has changed."""
+    """The installed programs. Searches again only if a folder of the path has changed."""
 
     def __init__(self, path: str, more: Sequence[str] = ()) -> None:
         self._folders = [each for each in (*path.split(os.pathsep), *more) if each.startswith("/")]
@@ -51,18 +61,12 @@ class Programs:
         self._found: dict[str, bool] = {}
 
     def renew(self) -> bool:
-        """Whether something may have changed since the last time."""
+        """Returns whether something may have changed since the last call."""
         marks = tuple(mark_of(folder) for folder in self._folders)
         if marks == self._marks:
             return False
         self._marks, self._found = marks, {}
         return True
-
-    def seen(self) -> Iterator[str]:
-        """The folders, and each file that has the name of a program that was asked for."""
-        yield from self._folders
-        for name in self._found:
-            yield from filter(os.path.lexists, (f"{folder}/{name}" for folder in self._folders))
 
     def has(self, name: str) -> bool:
         if name not in self._found:
@@ -72,31 +76,34 @@ class Programs:
         return self._found[name]
 
 
-class Surroundings(Struct, frozen=True):
-    """What a skill can find here."""
+class SkillEnvironment(Struct, frozen=True):
+    """What a skill can use here."""
 
     platform: str  # as sys.platform says it
-    env: Mapping[str, str]
+    env: Mapping[str, str]  # may be a live mapping
     programs: Programs
+    values: Callable[[Skill], Mapping[str, str]] = lambda _: {}
+    """Returns what the config has for a skill: secrets, resolved when needed. May raise ConfigError."""
 
     def present(self, names: Iterable[str]) -> frozenset[str]:
-        """Those variables among them that are set."""
+        """Returns those of the variables that are set."""
         return frozenset(name for name in names if self.env.get(name))
 
 
 def judge(
-    skill: Skill, settings: SkillsSettings, here: Surroundings, present: Collection[str] | None = None
-) -> Verdict:
-    """`present` are the variables that are set, if they were looked up before, for many skills at once."""
-    word = settings.entries.get(skill.key) or settings.entries.get(skill.name) or NOTHING_SAID
-    reasons = list(_unwanted(skill, settings, word))
+    skill: Skill, settings: SkillsSettings, here: SkillEnvironment, present: Collection[str] | None = None
+) -> Eligibility:
+    """Checks one skill. `present` are the variables that are set, if they were looked up before for many skills at
+    once."""
+    entry = settings.entries.get(skill.key) or settings.entries.get(skill.name) or NO_ENTRY
+    reasons = list(_unwanted(skill, settings, entry))
     found = here.present(skill.about.requires.env) if present is None else present
-    missing = _missing(skill, settings, word, here, found)
-    return Verdict((*reasons, *_told(missing)), missing)
+    missing = _missing(skill, settings, entry, here, found)
+    return Eligibility((*reasons, *_reasons(missing)), missing)
 
 
-def _unwanted(skill: Skill, settings: SkillsSettings, word: SkillWord) -> Iterator[str]:
-    if not word.enabled:
+def _unwanted(skill: Skill, settings: SkillsSettings, entry: SkillEntrySettings) -> Iterator[str]:
+    if not entry.enabled:
         yield f"switched off (skills.entries.{skill.key}.enabled)"
     bundled = settings.allow_bundled
     if skill.tier == "bundled" and bundled is not None and not {skill.name, skill.key} & set(bundled):
@@ -106,35 +113,58 @@ def _unwanted(skill: Skill, settings: SkillsSettings, word: SkillWord) -> Iterat
 
 
 def _missing(
-    skill: Skill, settings: SkillsSettings, word: SkillWord, here: Surroundings, present: Collection[str]
-) -> Missing:
+    skill: Skill, settings: SkillsSettings, entry: SkillEntrySettings, here: SkillEnvironment, present: Collection[str]
+) -> MissingRequirements:
     about, needs = skill.about, skill.about.requires
     systems = about.os if about.os and here.platform not in about.os else ()
     if about.always:
-        return Missing(os=systems)
+        return MissingRequirements(os=systems)
     has = here.programs.has
-    given = {*word.env, *settings.variables, *((about.primary_env,) if word.has_key else ())}
-    return Missing(
+    given = {*entry.env, *settings.variables, *((about.primary_env,) if entry.has_key else ())}
+    return MissingRequirements(
         bins=tuple(name for name in needs.bins if not has(name)),
         any_bins=() if not needs.any_bins or any(map(has, needs.any_bins)) else needs.any_bins,
         env=tuple(name for name in needs.env if name not in present and name not in given),
-        config=tuple(path for path in needs.config if path not in settings.said),
+        config=tuple(path for path in needs.config if path not in settings.config_paths),
         os=systems,
     )
 
 
-def _told(missing: Missing) -> Iterator[str]:
+def _reasons(missing: MissingRequirements) -> Iterator[str]:
     if missing.os:
         yield f"only for {', '.join(missing.os)}"
     if missing.bins:
-        yield f"programs that are not there: {', '.join(missing.bins)}"
+        yield f"missing programs: {', '.join(missing.bins)}"
     if missing.any_bins:
-        yield f"none of these programs is there: {', '.join(missing.any_bins)}"
+        yield f"none of these programs is installed: {', '.join(missing.any_bins)}"
     if missing.env:
         yield f"variables that are not set: {', '.join(missing.env)}"
     if missing.config:
-        yield f"the config does not say {', '.join(missing.config)}"
+        yield f"the config does not set {', '.join(missing.config)}"
 
 
 def _runs(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112  many of these in a row
+
+
+def run_variables(
+    used: Iterable[Skill], settings: SkillsSettings, here: SkillEnvironment, *, sandboxed: bool
+) -> dict[str, str]:
+    """Returns the additional variables of a command. The first skill in use with a value for a name provides it."""
+    given: dict[str, str] = {}
+    for skill in used:
+        if skill.registry:  # Python's cache files in its folder would count as drift
+            given.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+        entry = settings.entries.get(skill.key) or settings.entries.get(skill.name) or NO_ENTRY
+        if not entry.env and not entry.has_key:
+            continue
+        declared = {*skill.about.requires.env, skill.about.primary_env}
+        for name, value in here.values(skill).items():
+            wanted = not sandboxed or (entry.sandbox_env and name in declared)
+            if wanted and may_be_set(name) and not here.env.get(name):
+                given.setdefault(name, value)
+    return given
+
+
+def may_be_set(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and not _LOADS_CODE.fullmatch(name)

@@ -1,41 +1,48 @@
-"""A skill as everyone sees it: what its SKILL.md says about itself, where it lies, and why another was left out.
+"""The record of a skill: what its SKILL.md declares, where it is, and what it may use.
 
-There may be thousands of these, and none can be part of a circle: the garbage collector need not look at them.
+What a skill may use is a restriction for the gate. A restriction only removes, so a declaration can never give a skill
+more than its agent has. A skill that declares nothing and was added by a person runs under the agent's own policy; one
+from a registry gets a cautious default.
+
+There may be thousands of these records, and none can be part of a cycle: the garbage collector need not visit them.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from msgspec import Struct
 
+from palinurus.domain.tool import Restriction
+
 SKILL_FILE = "SKILL.md"
 MAX_NAME = 64
-
 Tier = Literal["workspace", "project", "personal", "managed", "bundled", "plugin", "extra"]
-"""Where a skill comes from. Of two with one name the one from the earlier place wins."""
-
+"""Where a skill comes from. Of two with one name the one from the earlier source wins."""
 Kind = Literal["brew", "apt", "node", "go", "uv", "download"]
+# Tools that send text to others: a person approves each call.
+GOES_OUT = ("web_fetch", "web_search", "browser", "message", "group:plugins")
 
 
 class Requires(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """What must be there before the skill is of any use."""
+    """What must exist before the skill can be used."""
 
     bins: tuple[str, ...] = ()
     any_bins: tuple[str, ...] = ()  # one of them is enough
     env: tuple[str, ...] = ()
-    config: tuple[str, ...] = ()  # paths of the config that must say something
+    config: tuple[str, ...] = ()  # paths of the config that must be set
 
 
 class Install(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """One way to get what is missing. Nothing of it is ever run without a person's yes."""
+    """One way to install what is missing. Nothing of it is run without a person's approval."""
 
     kind: Kind
     id: str = ""
     label: str = ""
     bins: tuple[str, ...] = ()
     os: tuple[str, ...] = ()
-    package: str = ""  # formula, package or module, whatever its kind calls it
+    package: str = ""  # formula, package or module, depending on its kind
     url: str = ""
     sha256: str = ""
     archive: str = ""
@@ -45,7 +52,7 @@ class Install(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False)
 
 
 class Capabilities(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """What the skill says it needs of the house. None: it says nothing about it."""
+    """What the skill says it needs. None: it declares nothing."""
 
     tools: tuple[str, ...] | None = None
     hosts: tuple[str, ...] | None = None
@@ -56,7 +63,7 @@ class Capabilities(Struct, frozen=True, rename="camel", omit_defaults=True, gc=F
         return any(each is not None for each in (self.tools, self.hosts, self.paths))
 
 
-class Manifest(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+class SkillManifest(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """The front matter of a SKILL.md, read and checked."""
 
     name: str
@@ -65,29 +72,29 @@ class Manifest(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False
     version: str = ""
     license: str = ""
     compatibility: str = ""
-    allowed_tools: str = ""  # of the AgentSkills convention; shown, and no rule of ours
+    allowed_tools: str = ""  # of the AgentSkills convention; shown, but not enforced
     user_invocable: bool = True
     model_invocable: bool = True
-    dispatch_tool: str = ""  # the tool that its slash command calls, without asking a model
+    dispatch_tool: str = ""  # the tool that its slash command calls, without a model
     always: bool = False
     emoji: str = ""
-    key: str = ""  # what the config calls it; empty: its name
+    key: str = ""  # its name in the config; empty: its name
     primary_env: str = ""
     os: tuple[str, ...] = ()
     requires: Requires = Requires()
     install: tuple[Install, ...] = ()
     capabilities: Capabilities = Capabilities()
-    remarks: tuple[str, ...] = ()  # what is odd about it and was read all the same
+    remarks: tuple[str, ...] = ()  # remarks about unusual content that was accepted
 
 
 class Skill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A skill in its place."""
+    """A skill and its location."""
 
-    about: Manifest
+    about: SkillManifest
     folder: str  # absolute, as it was found
     tier: Tier
     digest: str  # of SKILL.md
-    registry: str = ""  # where it was installed from; empty: somebody put it there by hand
+    registry: str = ""  # where it was installed from; empty: a person added it
 
     @property
     def name(self) -> str:
@@ -95,7 +102,7 @@ class Skill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
 
     @property
     def key(self) -> str:
-        """What `skills.entries` of the config calls it."""
+        """Returns its name in `skills.entries` of the config."""
         return self.about.key or self.about.name
 
     @property
@@ -103,18 +110,64 @@ class Skill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
         return f"{self.folder}/{SKILL_FILE}"
 
 
-class LeftOut(Struct, frozen=True, omit_defaults=True):
-    """Something that looked like a skill and is not used, with the reason for a person."""
+class OmittedSkill(Struct, frozen=True, omit_defaults=True):
+    """Something that looked like a skill and is not used, with the reason."""
 
     path: str
     tier: Tier
     reason: str
 
 
-class Shadowed(Struct, frozen=True):
-    """A skill whose name an earlier place has taken."""
+class ShadowedSkill(Struct, frozen=True):
+    """A skill whose name an earlier source has taken."""
 
     name: str
     tier: Tier
     path: str
     by: str  # path of the one that is used
+
+
+def restriction_of(skill: Skill, workspace: str) -> Restriction | None:
+    """Returns the skill's restriction. None: only the agent's policy applies."""
+    needs, bounded = skill.about.capabilities, skill.about.capabilities.hosts is not None
+    if not needs.declared and not skill.registry:
+        return None
+    why = (
+        "is in use and declares what it needs" if needs.declared else f"came from {skill.registry} and declares nothing"
+    )
+    return Restriction(
+        f"skill:{skill.name}",
+        f"the skill {skill.name} {why}",
+        only=needs.tools,
+        # A command could reach any host and file: in the sandbox it reaches the workspace only.
+        sandboxed=bool(skill.registry) or bounded or needs.paths is not None,
+        hosts=needs.hosts,
+        paths=None if needs.paths is None else _places(needs.paths, skill, workspace),
+        ask=GOES_OUT if skill.registry and not bounded else (),
+    )
+
+
+def restriction_text(restriction: Restriction | None) -> str:
+    """Describes a restriction in one line."""
+    if restriction is None:
+        return "the agent's policy"
+    parts = []
+    if restriction.only is not None:
+        parts.append(f"only {', '.join(restriction.only) or 'no tools at all'}")
+    if restriction.hosts is not None:
+        parts.append(f"hosts: {', '.join(restriction.hosts) or 'none'}")
+    if restriction.paths is not None:
+        named = [each for each in restriction.paths if not each.startswith(("/", "~", "skill:"))]
+        parts.append(f"paths: {', '.join(named) or 'its own'}")
+    if restriction.sandboxed:
+        parts.append("commands only in the sandbox")
+    if restriction.ask:
+        parts.append(f"asks before {', '.join(restriction.ask)}")
+    return "; ".join(parts)
+
+
+def _places(paths: tuple[str, ...], skill: Skill, workspace: str) -> tuple[str, ...]:
+    """Returns paths as a call may write them: relative to the workspace or absolute. Its own folder always counts."""
+    plain = [os.path.normpath(path) for path in paths]
+    whole = (os.path.join(workspace, path) for path in plain)  # noqa: PTH118
+    return tuple(dict.fromkeys((*plain, *whole, skill.folder, f"skill:{skill.name}")))

@@ -1,1 +1,1 @@
-"""Keepers of the stores that the rooms below declare."""
+"""The storage engine: database, transactions, migrations, job queue and the lock of the home."""

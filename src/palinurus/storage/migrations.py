@@ -1,58 +1,130 @@
-"""Bring a database file to the form that this release knows, one numbered step at a time.
+"""Migrates a database file to the schema of this release, one numbered step at a time.
 
-Before the first step on a file that already holds something, the file is copied beside itself; each step commits
-together with its number, so a crash leaves the file either before or after it. A new file takes all of them at once.
+A file has one or more series of steps: the first belongs to the file itself, with its number in user_version; each
+further one belongs to a package or an extension, and `steps_taken` lists its completed steps.
+
+Before the first step on a file with data, the file is copied beside itself. Each step commits together with its number,
+so a crash leaves the file either before or after it. A new file takes all steps at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
 from palinurus.domain.errors import StorageDamaged, StorageReadOnly
-from palinurus.storage.queries import migration_files
+
+Step = tuple[int, str, str]
+"""Number, name and text."""
 
 
-def migrate(connection: apsw.Connection, path: Path, folder: str) -> list[str]:
-    """Run what is missing; the names of the steps that ran."""
-    version = _version(connection)
-    steps = migration_files(folder)
-    _check_known(version, steps, path)
-    missing = [step for step in steps if step[0] > version]
-    if missing and version > 0:
-        _back_up(connection, path.with_name(f"{path.name}.before-{missing[0][0]:04d}"))
+class Series(NamedTuple):
+    """The steps of one package: `NNNN_name.sql` in a folder, numbered without gaps. Released steps never change."""
+
+    name: str
+    folder: Path
+
+
+_FILES: dict[str, list[Series]] = {}
+_TAKEN = "SELECT coalesce(max(number), 0) FROM steps_taken WHERE series = ?"
+_TAKE = "INSERT INTO steps_taken (series, number, name) VALUES (?, ?, ?)"
+_HAS_SERIES = "SELECT 1 FROM sqlite_schema WHERE name = 'steps_taken'"
+
+
+def declare_series(file: str, series: Series) -> None:
+    """Adds a series to files of this kind; its steps run after those declared before."""
+    known = _FILES.setdefault(file, [])
+    if series not in known:
+        known.append(series)
+
+
+def series_of(file: str) -> list[Series]:
+    return _FILES[file]
+
+
+def steps_in(series: Series) -> list[Step]:
+    """The steps in a folder, in order."""
+    files = sorted(series.folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+    return [(int(path.name[:4]), path.stem[5:], path.read_text(encoding="utf-8")) for path in files]
+
+
+def migrate(connection: apsw.Connection, path: Path, file: str) -> bool:
+    """Runs the missing steps. Returns whether the file was new."""
+    is_new = not _version(connection)
+    backup = None if is_new else path
+    missing = [(series, _missing(connection, path, at, series)) for at, series in enumerate(series_of(file))]
+    if not any(steps for _, steps in missing):
+        return False
     checked = connection.pragma("foreign_keys")
-    connection.pragma("foreign_keys", 0)  # a table that is made anew goes for a moment; can only be said out here
-    for together in ([step] for step in missing) if version else [missing]:
-        with connection:
-            for number, _, sql in together:
-                connection.execute(sql)
-                connection.pragma("user_version", number)
-            if connection.execute("PRAGMA foreign_key_check").fetchall():
-                raise StorageDamaged(f"{path} cannot be brought to form {number}: rows point to others that have gone")
+    connection.pragma("foreign_keys", 0)  # foreign keys can be switched off only outside a transaction
+    for at, (series, steps) in enumerate(missing):
+        record: Callable[[apsw.Connection, Step], None] = _count if at == 0 else _Taker(series.name)
+        if steps and backup is not None:
+            _back_up(connection, _beside(backup, series.name if at else "", steps[0][0]))
+            backup = None  # one copy, made before the first step, is enough
+        for together in [steps] if is_new else [[step] for step in steps]:
+            _take(connection, path, together, record)
     connection.pragma("foreign_keys", checked)
-    return [name for _, name, _ in missing]
+    return is_new
 
 
-def check_form(connection: apsw.Connection, path: Path, folder: str) -> None:
-    """For one who cannot write: raises StorageReadOnly for a file of an earlier release."""
-    version, steps = _version(connection), migration_files(folder)
-    _check_known(version, steps, path)
-    if steps and version < steps[-1][0]:
-        raise StorageReadOnly(
-            f"{path} has form {version} of an earlier release, and cannot be brought to form {steps[-1][0]} from here",
-            hint="call pal once where it may write there",
-        )
+def check_form(connection: apsw.Connection, path: Path, file: str) -> None:
+    """For a read-only process: raises StorageReadOnly if the file is of an earlier release."""
+    for at, series in enumerate(series_of(file)):
+        if missing := _missing(connection, path, at, series):
+            name = "" if at == 0 else f"{series.name} "
+            raise StorageReadOnly(
+                f"{path} has {name}form {missing[0][0] - 1} of an earlier release, and cannot be brought to form"
+                f" {missing[-1][0]} from here",
+                hint="call pal once where it may write there",
+            )
 
 
-def _check_known(version: int, steps: Sequence[tuple[int, str, str]], path: Path) -> None:
+def newest_form(file: str) -> int:
+    """The newest version of the file's own series."""
+    return steps_in(series_of(file)[0])[-1][0]
+
+
+def _missing(connection: apsw.Connection, path: Path, at: int, series: Series) -> list[Step]:
+    steps = steps_in(series)
+    taken = _version(connection) if at == 0 else _taken(connection, series.name)
     newest = steps[-1][0] if steps else 0
-    if version > newest:
+    if taken > newest:
+        name = "" if at == 0 else f"{series.name} "
         raise StorageDamaged(
-            f"{path} has form {version}, this release knows forms up to {newest}", hint="use the newer release of pal"
+            f"{path} has {name}form {taken}, this release knows forms up to {newest}",
+            hint="use the newer release of pal",
         )
+    return [step for step in steps if step[0] > taken]
+
+
+def _take(
+    connection: apsw.Connection, path: Path, steps: Sequence[Step], record: Callable[[apsw.Connection, Step], None]
+) -> None:
+    with connection:
+        for step in steps:
+            connection.execute(step[2])
+            record(connection, step)
+        if connection.execute("PRAGMA foreign_key_check").fetchall():
+            number = steps[-1][0]
+            raise StorageDamaged(f"{path} cannot be brought to form {number}: rows point to others that have gone")
+
+
+def _count(connection: apsw.Connection, step: Step) -> None:
+    connection.pragma("user_version", step[0])
+
+
+class _Taker:
+    """Records the steps of a further series."""
+
+    def __init__(self, series: str) -> None:
+        self._series = series
+
+    def __call__(self, connection: apsw.Connection, step: Step) -> None:
+        connection.execute(_TAKE, (self._series, step[0], step[1]))
 
 
 def _version(connection: apsw.Connection) -> int:
@@ -60,8 +132,18 @@ def _version(connection: apsw.Connection) -> int:
     return value if isinstance(value, int) else 0
 
 
+def _taken(connection: apsw.Connection, series: str) -> int:
+    if not connection.execute(_HAS_SERIES).fetchall():
+        return 0
+    return int(connection.execute(_TAKEN, (series,)).get)
+
+
+def _beside(path: Path, series: str, number: int) -> Path:
+    return path.with_name(f"{path.name}.before-{f'{series}-' if series else ''}{number:04d}")
+
+
 def _back_up(connection: apsw.Connection, target: Path) -> None:
-    """A copy made by SQLite itself: whole, whatever lies in the write-ahead log."""
+    """Backs up with SQLite's own copy, which includes the write-ahead log."""
     target.unlink(missing_ok=True)
     copy = apsw.Connection(str(target))
     try:
@@ -70,3 +152,6 @@ def _back_up(connection: apsw.Connection, target: Path) -> None:
     finally:
         copy.close()
     target.chmod(0o600)
+
+
+declare_series("home", Series("home", Path(__file__).parent / "sql" / "sqlite" / "home_steps"))

@@ -1,8 +1,8 @@
-"""Space of the disk that is kept back, so that what was accepted can still be written when the disk is full.
+"""Reserved disk space, so that accepted work can still be written when the disk is full.
 
-A file of a few megabytes lies in the home. When the database finds no space the file is removed: what runs comes to
-its end and the house can be shut in order, while nothing new is accepted. When there is space again the file is made
-anew. A disk that has little to give from the start gets none.
+A file of a few megabytes lies in the home. When the database finds no space the file is removed: runs can finish and
+the process can end in order, while new messages are refused. When there is space again the file is recreated. A disk
+with little free space gets no such file.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from pathlib import Path
 from palinurus.domain.errors import StorageFull
 
 SIZE = 4 * 1024 * 1024
-PLENTY = 8 * SIZE  # that must be free before so much is kept back
-LITTLE = 1024 * 1024  # a disk with less to give counts as full for those who ask how we are
+PLENTY = 8 * SIZE  # free space required before a reserve is created
+LITTLE = 1024 * 1024  # a disk with less free space is reported as full
 FULL = "the disk is full: nothing new is taken until some space is freed"
 
 log = logging.getLogger(__name__)
 
 
 class Reserve:
-    """Used by the thread that writes and by those who ask; whoever is late finds it done."""
+    """Used by the writer thread and other threads at the same time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._is_given = False
 
     def keep(self) -> bool:
-        """Whether it is there now."""
+        """Creates the reserve if possible. Returns whether it exists."""
         try:
             if self._path.exists() and self._path.stat().st_size == SIZE:
                 self._is_given = False
@@ -39,7 +39,7 @@ class Reserve:
                 return False
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             self._make()
-        except OSError as error:  # it is a help in need and no condition of work
+        except OSError as error:  # works without it
             log.info("no space is kept back: %s", error.strerror)
             return False
         if self._is_given:
@@ -48,7 +48,7 @@ class Reserve:
         return True
 
     def give(self) -> bool:
-        """Give it back to the disk; whether there was anything to give."""
+        """Frees the reserve. Returns whether there was one."""
         try:
             self._path.unlink()
         except OSError:
@@ -58,12 +58,12 @@ class Reserve:
         return True
 
     def check(self) -> None:
-        """Before something new is accepted. Raises StorageFull while the space that was given back is needed."""
+        """Called before new work is accepted. Raises StorageFull while the freed space is needed."""
         if self._is_given and not self.keep():
             raise StorageFull(FULL, hint="free some space; what was accepted before goes on")
 
     def trouble(self) -> str:
-        """How the disk is, for those who ask: empty when it is well."""
+        """What is wrong with the disk; empty if nothing is."""
         if self._is_given:
             return "" if self.keep() else FULL
         return FULL if self._free() < LITTLE else ""

@@ -1,1 +1,1 @@
-"""The fakes we ship, and a whole Palinurus in one process."""
+"""Test doubles for plugins, and a whole Palinurus in one process."""

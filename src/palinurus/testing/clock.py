@@ -1,4 +1,4 @@
-"""Time and ids that a test holds in its hand."""
+"""A clock and ids that a test controls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 
 
 class FakeClock:
-    """Stands still until it is moved."""
+    """Stands still until it is advanced."""
 
     def __init__(self, start: datetime = START, zone: tzinfo = UTC) -> None:
         self.now = start
@@ -19,12 +19,12 @@ class FakeClock:
         return int(self.now.timestamp() * 1000)
 
     def advance(self, **time: float) -> None:
-        """`clock.advance(minutes=30)`."""
+        """Moves the time: `clock.advance(minutes=30)`."""
         self.now += timedelta(**time)
 
 
 class SeededIds:
-    """The same ids for the same seed."""
+    """Returns the same ids for the same seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)  # noqa: S311  # ids of a simulation must repeat

@@ -1,4 +1,4 @@
-"""Embedders that need no model: one that behaves, and one that misbehaves when it is told to."""
+"""Embedders without a model: one that works, and one that fails on request."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _WORD = re.compile(r"\w+")
 
 
 class HashingEmbedder:
-    """Implements Embedder: each word points somewhere, a text where its words point. The same for ever."""
+    """Implements Embedder: each word has a direction, a text the sum of its words. Always the same result."""
 
     def __init__(self, dimensions: int = 64, model: str = "hashing") -> None:
         self._space = Space("testing", model, dimensions, "words,unit")
-        self.asked: list[list[str]] = []  # texts, call by call
+        self.asked: list[list[str]] = []  # texts of each call
         self.queries: list[str] = []
         self.closed = 0
 
@@ -53,7 +53,7 @@ class Mood(StrEnum):
 
 
 class MoodyEmbedder(HashingEmbedder):
-    """Behaves for `good_for` texts (None: for ever) and then as its mood is. Both may be set at any time."""
+    """Works for `good_for` texts (None: always), then fails as `mood` says. Both may be set at any time."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MoodyEmbedder(HashingEmbedder):
         super().__init__(dimensions, model)
         self.mood = mood
         self.good_for = good_for
-        self.seconds = seconds  # for which it is slow
+        self.seconds = seconds  # how long a slow call takes
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         vectors = await super().embed(texts)
@@ -82,7 +82,7 @@ class MoodyEmbedder(HashingEmbedder):
             return vectors
         match self.mood:
             case Mood.FAILS:
-                raise EmbedderError("the embedder fell over", hint="wait a little")
+                raise EmbedderError("the embedder failed", hint="wait a little")
             case Mood.HANGS:
                 await asyncio.get_running_loop().create_future()
             case Mood.SLOW:

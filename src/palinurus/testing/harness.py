@@ -1,4 +1,4 @@
-"""A whole Palinurus in one process: real rooms, fake model, fake clock, stores in memory.
+"""A whole Palinurus in one process: real services, a scripted model, a fake clock, stores in memory.
 
 async with Harness(workspace) as pal:
     pal.model.says("Hello.")
@@ -16,54 +16,52 @@ from typing import Any, Self
 import msgspec
 
 from palinurus.agent.agent import Agent
-from palinurus.agent.loop import Hands
+from palinurus.agent.loop import TurnTools
 from palinurus.agent.turn import TurnRunner
-from palinurus.config.handling import (
-    ElevatedSettings,
-    ExecSettings,
-    FetchSettings,
-    HandsSettings,
-    SandboxSettings,
-    SearchSettings,
-)
 from palinurus.config.home import Home
 from palinurus.config.secrets import Redactor
 from palinurus.context.engine import ContextEngine, Engines
 from palinurus.context.epoch import Route
-from palinurus.context.opening import ContextSettings
-from palinurus.context.prompt import PromptSettings
+from palinurus.context.prompt import ContextSettings, PromptSettings
 from palinurus.dispatch.delivery import Deliveries
 from palinurus.dispatch.dispatcher import Dispatcher
-from palinurus.dispatch.inbox import Inbox
+from palinurus.dispatch.jobs import Jobs
 from palinurus.dispatch.lanes import Lanes
-from palinurus.dispatch.queueing import QueueSettings
-from palinurus.dispatch.runs import Run
+from palinurus.dispatch.queue import QueueSettings
+from palinurus.dispatch.runs import Run, result_of
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Message, ToolResult
 from palinurus.domain.tool import Tool
+from palinurus.ledger.audit import AuditRow, Link, row_of
+from palinurus.ledger.audit_log import BEFORE_ALL, AuditLog
+from palinurus.ledger.usage import UsageLedger
 from palinurus.memory.tools import memory_write_tool
-from palinurus.operations.house import House
+from palinurus.operations.services import Services
 from palinurus.providers.keys.pool import CredentialState
 from palinurus.providers.provider import Provider
+from palinurus.sandbox.environment import ExecEnvironment, exec_environment
 from palinurus.sandbox.host import HostSandbox
-from palinurus.sandbox.quarters import Quarters, quarters
 from palinurus.sandbox.sandbox import Sandbox
+from palinurus.sandbox.settings import SandboxSettings
+from palinurus.sessions.index import TranscriptIndex
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import decode_row, messages_of
+from palinurus.storage.database import Database, MemoryDatabase
+from palinurus.storage.jobs import RUN, Job, JobQueue
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.hands import MemoryApprovals, MemoryAudit, MemoryGrants
-from palinurus.testing.outbox import MemoryOutbox
 from palinurus.testing.provider import ScriptedProvider
-from palinurus.testing.stores import MemoryInbox, MemoryIndex, MemorySessions
-from palinurus.tools.approvals.approval import Approvals
-from palinurus.tools.files.reading import file_tools
-from palinurus.tools.gate import Gate, Watch
-from palinurus.tools.policy.decide import Policy, Rules
-from palinurus.tools.registry import Registry
+from palinurus.tools.approvals.approval import Approvals, ApprovalStore
+from palinurus.tools.approvals.issuer import GrantIssuer
+from palinurus.tools.files.tools import file_tools
+from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grants import GrantStore
+from palinurus.tools.policy import Policy, Rules
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.settings import ElevatedSettings, ExecSettings, FetchSettings, SearchSettings, ToolSettings
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -72,7 +70,7 @@ FULL = Policy(everybody=Rules(profile="full"))
 
 
 class FixedAgents:
-    """Implements dispatch.Agents and operations.ModelDesk: one agent, which a test may replace between turns."""
+    """Implements dispatch.Agents and operations.ModelService: one agent, which a test may replace between turns."""
 
     default = "main"
     reset_triggers: Sequence[str] = ("/new", "/reset")
@@ -103,8 +101,8 @@ class FixedAgents:
         return await self.get(agent_id).choose_model(wanted)
 
 
-class FixedHands:
-    """Implements operations.HandsDesk: what the harness has, and the defaults of the product."""
+class FixedToolsets:
+    """Implements operations.ToolService with the harness's tools and the product's defaults."""
 
     def __init__(self, pal: Harness, home: Home) -> None:
         self._pal = pal
@@ -116,12 +114,12 @@ class FixedHands:
     def policy(self, agent_id: str) -> Policy:
         return self._pal.policy
 
-    def settings(self, agent_id: str) -> HandsSettings:
+    def settings(self, agent_id: str) -> ToolSettings:
         sandbox = SandboxSettings(self._home.root / "sandboxes")
-        return HandsSettings(self._pal.exec, ElevatedSettings(), sandbox, SearchSettings(), FetchSettings())
+        return ToolSettings(self._pal.exec, ElevatedSettings(), sandbox, SearchSettings(), FetchSettings())
 
-    def quarters(self, key: SessionKey) -> Quarters:
-        return quarters(self.settings(key.agent).sandbox, self._pal.files.boundary.root, key)
+    def environment(self, key: SessionKey) -> ExecEnvironment:
+        return exec_environment(self.settings(key.agent).sandbox, self._pal.files.boundary.root, key)
 
     def sandbox(self, agent_id: str) -> Sandbox:
         return HostSandbox()
@@ -136,7 +134,7 @@ class Harness:
         tools: Sequence[Tool] = (),
         policy: Policy | None = None,
         sessions: SessionStore | None = None,
-        inbox: Inbox | None = None,
+        queue: type[JobQueue] = JobQueue,
         context: ContextSettings | None = None,
         resets: ResetPolicy | None = None,
         secrets: Sequence[str] = (),
@@ -147,19 +145,19 @@ class Harness:
     ) -> None:
         self.clock = FakeClock()
         self.new_id = SeededIds(seed)
-        self.model: Any = model or ScriptedProvider()  # Any: tests reach for what their own model has
+        self.model: Any = model or ScriptedProvider()  # Any: tests use attributes of their own model
         self.model_name = "model-1"
         self.files = files or WorkspaceFiles(Boundary(workspace))
-        self.sessions = sessions or MemorySessions(self.clock, self.new_id)
-        self.inbox = inbox or MemoryInbox()
-        self.outbox = self.inbox.outbox if isinstance(self.inbox, MemoryInbox) else MemoryOutbox()
+        self.sessions = sessions or SessionStore(MemoryDatabase(), self.clock, self.new_id)
+        self.database = self.sessions.database
+        self.queue: Any = queue(self.database)  # Any: tests use attributes of their own queue
         self.resets = resets or ResetPolicy()
         note = memory_write_tool(lambda _: (self.files.boundary, ""), self.clock)
-        self.tools = Registry([*file_tools(self.files), note, *tools])
+        self.tools = ToolRegistry([*file_tools(self.files), note, *tools])
         self.exec = ExecSettings()
-        self.audit = MemoryAudit(self.clock, self.new_id)
-        self.grants = MemoryGrants()
-        self.approval_rows = MemoryApprovals()
+        self.audit = AuditLog(self.database, self.clock, self.new_id)
+        self.grants = GrantStore(self.database)
+        self.approval_rows = ApprovalStore(self.database)
         self.policy = policy or FULL
         settings = context or ContextSettings(PromptSettings(workspace=str(workspace)))
         self.agents = FixedAgents(Agent("main", self.files, self._hands, settings, self._choose))
@@ -169,46 +167,47 @@ class Harness:
         self.start()
 
     def start(self) -> None:
-        """Build the house on the stores that are there: what a process does when it starts."""
+        """Builds all services on the existing stores, as a process does at start."""
         redact = Redactor(self._secrets).redact
-        self.approvals = Approvals(
-            self.approval_rows, self.grants, self.clock, self.new_id, lambda _: self.exec, redact=redact
+        issuer = GrantIssuer(self.grants, self.clock, self.new_id, lambda _: self.exec)
+        self.approvals = Approvals(self.approval_rows, issuer, redact=redact)
+        self.gate = Gate(
+            self.tools, self.policy, GateServices(self.approvals, self.grants, self.audit, self.clock, redact)
         )
-        self.gate = Gate(self.tools, self.policy, Watch(self.approvals, self.grants, self.audit, self.clock, redact))
         engines = Engines(self._engine)
         self.turns = TurnRunner(self.sessions, lambda _: self.resets, self.clock, self.new_id, redact, engines=engines)
         self.lanes = Lanes(at_once=self._at_once)
-        self.deliveries = Deliveries(self.outbox, self.clock, self.new_id, lambda: 0.5, redact=redact)
+        self.jobs = Jobs(self.queue, self.clock, self.new_id, lambda: 0.5, lambda _: None, redact=redact)
+        self.deliveries = Deliveries(self.jobs, redact=redact)
         self.dispatcher = Dispatcher(
-            self.inbox, self.turns, self.agents, self.lanes, self.clock, self.new_id, self.deliveries
+            self.queue, self.turns, self.agents, self.lanes, self.clock, self.new_id, self.deliveries
         )
 
     async def crash(self) -> None:
-        """Drop everything that only lives in the process, and start again on what was stored."""
+        """Drops everything that is only in the process, and starts again from the stores."""
         await self.lanes.cancel()
-        await self.deliveries.close()
+        await self.jobs.close()
         self.start()
         await self.dispatcher.recover()
 
-    def house(self, home: Home) -> House:
-        memory = self.sessions
-        assert isinstance(memory, MemorySessions)  # noqa: S101  # the index reads its lists
-        return House(
+    def services(self, home: Home) -> Services:
+        return Services(
             home=home,
+            env={},
             dispatcher=self.dispatcher,
             turns=self.turns,
             agents=self.agents,
-            sessions=memory,
-            index=MemoryIndex(memory),
-            usage=memory.usage,
+            sessions=self.sessions,
+            index=TranscriptIndex(self.database, None),
+            usage=UsageLedger(self.database),
             models=self.agents,
-            hands=FixedHands(self, home),
+            toolsets=FixedToolsets(self, home),
             approvals=self.approvals,
             grants=self.grants,
             audit=self.audit,
             deliveries=self.deliveries,
+            jobs=self.jobs,
             clock=self.clock,
-            warnings=lambda: (),
             new_id=self.new_id,
         )
 
@@ -217,9 +216,19 @@ class Harness:
         return await asyncio.wait_for(self.dispatcher.submit(inbound), WAIT)
 
     async def hears(self, text: str, *, key: str = "", idempotency_key: str = "") -> RunResult:
-        """Say something and wait for the answer."""
+        """Sends a message and waits for the reply."""
         run = await self.submits(text, key=key, idempotency_key=idempotency_key)
         return await run.wait(WAIT)
+
+    async def pending(self) -> list[Job]:
+        """Returns accepted runs without a result, in order."""
+        found: list[Job] = await self.queue.open(RUN)
+        return found
+
+    async def result(self, run_id: str) -> RunResult | None:
+        """Returns the stored result."""
+        job = await self.queue.find(run_id)
+        return result_of(job) if job is not None else None
 
     async def idle(self) -> None:
         await asyncio.wait_for(self.dispatcher.idle(), WAIT)
@@ -235,12 +244,12 @@ class Harness:
         return [message for message in await self.messages(key) if isinstance(message, ToolResult)]
 
     def change(self, **settings: Any) -> None:
-        """Change the agent's context settings between two turns, as a config edit would."""
+        """Changes the agent's context settings between two turns, as a config edit would."""
         context = msgspec.structs.replace(self.agents.agent.context, **settings)
         self.agents.agent = msgspec.structs.replace(self.agents.agent, context=context)
 
-    async def _hands(self, key: SessionKey, route: Route, window: int) -> Hands:
-        return self.gate.hands(key, route.provider, route.model)
+    async def _hands(self, key: SessionKey, route: Route, window: int) -> TurnTools:
+        return self.gate.offer(key, route.provider, route.model)
 
     async def _choose(self, wanted: str) -> tuple[Provider, Route]:
         return self.model, Route(self.model.name, wanted.partition("/")[2] or self.model_name, self.model.wire)
@@ -250,4 +259,11 @@ class Harness:
 
     async def __aexit__(self, *_: object) -> None:
         await self.lanes.cancel()
-        await self.deliveries.close()
+        await self.jobs.close()
+
+
+def audit_rows(database: Database) -> list[AuditRow]:
+    """Returns all rows of the audit log of an in-memory database, oldest first."""
+    assert isinstance(database, MemoryDatabase)  # noqa: S101  # another one cannot be looked into without waiting
+    found = database.look(lambda tx: tx.all("audit.links_after", after=BEFORE_ALL, limit=-1))
+    return [row_of(Link(*row)) for row in found]

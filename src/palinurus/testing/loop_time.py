@@ -1,13 +1,12 @@
-"""Notices every callback that holds an event loop: more than 250 ms of processor time of its own (promise 10).
+"""Detects every callback that blocks an event loop for more than 250 ms of its own processor time (promise 10).
 
-Time of the thread is counted and not time of the wall, so a busy machine is no offence; on one that is slower than
-ours, as a piece of known work tells in that moment, the limit is as much higher. Three things are not counted:
-the collection of garbage, which falls upon whoever comes by when it is due; work for other threads that a virtual loop
-does on the spot; and what a test does for itself inside `excuse`. A first import counts: whoever needs a heavy package
-imports it before the loop, or off it.
+Thread time is counted, not wall time, so a busy machine causes no failure; on a slower machine, as a known piece of
+work shows at that moment, the limit is higher in proportion. Three things are not counted: garbage collection, which
+may hit any callback; work for other threads that a virtual loop does inline; and what a test does inside `excuse`. A
+first import counts: import a heavy package before the loop starts, or off the loop.
 
-`watch_loops` sees all loops of this process. `child_variables` are for processes that a test starts: they report to
-the same place.
+`watch_loops` watches all loops of this process. `child_variables` are for processes that a test starts: they report to
+the same file.
 """
 
 from __future__ import annotations
@@ -25,34 +24,34 @@ from typing import Any
 from msgspec import Struct
 
 LIMIT_SECONDS = 0.25
-REPORTS = "PAL_LOOP_TIME"  # the file to which a child process appends what it finds
-CHILD_FOLDER = Path(__file__).with_name("child")  # holds the sitecustomize.py that Python runs as it starts
+REPORTS = "PAL_LOOP_TIME"  # the file to which a child process appends its findings
+CHILD_FOLDER = Path(__file__).with_name("child")  # contains the sitecustomize.py that Python runs at start
 
-_KNOWN_SECONDS = 0.002  # what the known work takes on the machine on which the limit was set
+_KNOWN_SECONDS = 0.002  # the duration of the known work on the reference machine
 _DURATION_OF_TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Hold(Struct, frozen=True):
-    """One callback that held its loop."""
+    """One callback that blocked its loop."""
 
     seconds: float
-    callback: str  # its name, file and line, and where it stands now
+    callback: str  # its name, file and line, and where it waits now
 
     def __str__(self) -> str:
         return f"{self.callback} held the event loop for {self.seconds * 1000:.0f} ms of its own processor time"
 
 
-class _Aside(threading.local):
-    seconds = 0.0  # of this thread that no callback is charged with
+class _ExcusedBlock(threading.local):
+    seconds = 0.0  # seconds of this thread that count for no callback
     collecting_since = 0.0
 
 
-_aside = _Aside()
+_aside = _ExcusedBlock()
 _tell: list[Callable[[Hold], None]] = []
 
 
 def watch_loops(tell: Callable[[Hold], None]) -> None:
-    """From now on `tell` hears of every hold in this process, on the thread of its loop. Must not raise."""
+    """Calls `tell` for every hold in this process, on the thread of its loop. `tell` must not raise."""
     _tell.append(tell)
     if len(_tell) == 1:
         gc.callbacks.append(_note_collection)
@@ -61,7 +60,7 @@ def watch_loops(tell: Callable[[Hold], None]) -> None:
 
 @contextmanager
 def excuse(why: str) -> Iterator[None]:
-    """What happens inside is not the work of the loop; `why` says whose it is. Nothing may be awaited in it."""
+    """Does not count the work inside; `why` says whose it is. Nothing may be awaited in it."""
     assert why  # noqa: S101
     before, began = _aside.seconds, time.thread_time()
     try:
@@ -71,18 +70,18 @@ def excuse(why: str) -> Iterator[None]:
 
 
 def child_variables(reports: Path) -> dict[str, str]:
-    """What the environment of a Python process needs so that it reports there."""
+    """Returns the variables that make a Python process report to this file."""
     return {"PYTHONPATH": str(CHILD_FOLDER), REPORTS: str(reports)}
 
 
 def watch_child() -> None:
-    """Called in a child as it starts."""
+    """Called in a child at its start."""
     if reports := os.environ.get(REPORTS):
         watch_loops(lambda hold: _append(Path(reports), f"pid {os.getpid()}: {hold}"))
 
 
 def stolen_seconds() -> float:
-    """Processor time that the host of a virtual machine gave to others while we believed to have it."""
+    """Returns processor time that a virtual machine's host gave to others."""
     try:
         with open("/proc/stat", encoding="ascii") as stat:  # noqa: PTH123  # read before and after every test
             return int(stat.readline().split()[8]) * _DURATION_OF_TICK
@@ -104,7 +103,7 @@ def _timed(run: Callable[[asyncio.Handle], None]) -> Callable[[asyncio.Handle], 
 
 
 def _slowness() -> float:
-    """How many times as long this machine takes now; at least 1."""
+    """Returns how many times slower this machine is now; at least 1."""
     return max(1.0, min(_do_known_work() for _ in range(3)) / _KNOWN_SECONDS)
 
 
@@ -138,7 +137,7 @@ def _describe(callback: Any) -> str:
 
 
 def _innermost(coroutine: Any) -> str:
-    """Where a coroutine waits now: what took so long lies before that."""
+    """Returns where a coroutine waits now: the slow code is before that."""
     stands = ""
     while coroutine is not None:
         for kind in ("cr", "ag", "gi"):

@@ -1,4 +1,4 @@
-"""A model that says what the test tells it to say."""
+"""A model with scripted replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from palinurus.providers.provider import ModelRequest, ReplyDone, ReplyEvent, Re
 
 
 class Reply(Struct, frozen=True):
-    """One scripted answer: words, calls, or a failure."""
+    """One scripted reply: text, tool calls, or a failure."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -53,7 +53,7 @@ AT_ONCE = 400  # events that come in one piece from the network, about
 
 
 class ScriptedProvider:
-    """Implements providers.Provider. Gives the replies in order, then echoes; remembers every request."""
+    """Implements providers.Provider. Gives the replies in order, then echoes; stores every request."""
 
     name = "scripted"
     wire = "scripted"

@@ -1,10 +1,10 @@
-"""Loaded by our own pytest runs: no network but loopback, no settings of the person who runs them, no held loop.
+"""Loaded by our own pytest runs: no network except loopback, no settings of the user, no blocked event loop.
 
-An audit hook sees every address before the socket does, whichever library asks, so a test that would reach for the
-network fails with a sentence instead of passing on one machine and hanging on another. Child processes are not seen by
-it; they inherit an environment without keys and a home of their own.
+An audit hook sees every address before the socket does, for every library, so a test that would use the network fails
+with a message instead of passing on one machine and hanging on another. It does not see child processes; they inherit
+an environment without keys and a separate home.
 
-A test in which a callback holds an event loop fails with the callback's name; `loop_time` says what counts.
+A test in which a callback blocks an event loop fails with the callback's name; see `loop_time`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ OURS = re.compile(
     r"(PALINURUS|OPENCLAW|OLLAMA|LMSTUDIO|LM_STUDIO)_|.*(_API_KEY|_BASE_URL|_TOKEN)$|(https?|all)_proxy$",
     re.IGNORECASE,
 )
-"""Variables that would let a test depend on who runs it."""
+"""Variables that would make a test depend on the user."""
 
 _ADDRESSED = frozenset({"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"})
 _LOOKED_UP = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
 
 
 class NetworkRefused(RuntimeError):
-    """A test reached beyond loopback. No OSError: what handles broken networks must not swallow it."""
+    """A test tried to reach beyond loopback. Not an OSError, so that code for broken networks does not swallow it."""
 
 
 def is_loopback(host: object) -> bool:
-    """Whether a socket address's host is this machine as only this machine sees it."""
+    """Returns whether a socket address's host is loopback."""
     if isinstance(host, bytes | bytearray):
         host = host.decode("ascii", "replace")
     if not isinstance(host, str) or host == "localhost":
-        return host in ("localhost", None)  # None stands for loopback in a lookup
+        return host in ("localhost", None)  # None means loopback in a lookup
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -64,14 +64,14 @@ _holds: list[Hold] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if _scratch:  # a test may run pytest inside itself; a hook cannot be taken back, so it is set once
+    if _scratch:  # a test may run pytest inside itself; a hook cannot be removed, so it is set once
         return
     sys.addaudithook(_guard)
     for name in [name for name in os.environ if OURS.match(name)]:
         del os.environ[name]
     _scratch.append(tempfile.mkdtemp(prefix="palinurus-tests-"))
     os.environ["HOME"] = _scratch[0]
-    os.environ["PALINURUS_EMBEDDED"] = "0"  # whether the small model is installed must not decide how tests end
+    os.environ["PALINURUS_EMBEDDED"] = "0"  # test results must not depend on whether the small model is installed
     watch_loops(_holds.append)
 
 
@@ -81,10 +81,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def watched_child() -> dict[str, str]:
-    """Variables for a Python process that a test starts: its event loops are then watched like the test's own.
-
-    None outside of pytest.
-    """
+    """Returns variables for a Python process that a test starts, so that its event loops are watched too. None outside
+    of pytest."""
     return child_variables(_reports()) if _scratch else {}
 
 

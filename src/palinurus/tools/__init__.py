@@ -1,1 +1,1 @@
-"""Hands that belong to no other room, and the registry that offers them."""
+"""Tool functions, the policy and the gate in front of them, approvals and grants."""

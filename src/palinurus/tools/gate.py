@@ -1,8 +1,8 @@
-"""The gate between a call and its tool: may it, must somebody be asked, and what is kept of it.
+"""The gate before every tool call: whether it may run, whether it needs approval, and what is recorded.
 
-Every call goes the same way: policy and restrictions, then the plan, then a person if one must be asked, then a row in
-the audit log, and only then the tool. Nothing runs that the log does not hold, and what runs is the very plan that was
-shown. A refusal is a result that tells the model why.
+Every call passes the same steps: policy and restrictions, the plan, an approval if one is needed, a row in the audit
+log, and only then the tool. Nothing runs that is not in the log, and what runs is exactly the plan that was shown. A
+refusal is a result that tells the model why.
 """
 
 from __future__ import annotations
@@ -17,31 +17,30 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
-from palinurus.domain.function_tool import failed
+from palinurus.domain.events import Plan
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.narrowing import beyond
-from palinurus.domain.plan import Plan
-from palinurus.domain.tool import MAX_CHARACTERS, Prepared, Tool, ToolOutput, ToolRun, ToolSpec
-from palinurus.ledger.audit import AuditEvent, AuditLog, Kind
+from palinurus.domain.restrictions import beyond
+from palinurus.domain.tool import MAX_CHARACTERS, PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec, failed
+from palinurus.ledger.audit import AuditEvent, Kind
+from palinurus.ledger.audit_log import AuditLog
 from palinurus.sessions.journal import redacted
-from palinurus.tools.approvals.approval import Approval, Asker
-from palinurus.tools.grants.grants import GrantStore, covers_call
-from palinurus.tools.grants.trust import trust_in
-from palinurus.tools.policy.decide import Asked, Policy, Verdict, decide, must_ask, offered
-from palinurus.tools.policy.names import canonical
-from palinurus.tools.registry import Registry
+from palinurus.tools.approvals.approval import Approval, Approvals
+from palinurus.tools.grants import GrantStore, covers_call, trust_in
+from palinurus.tools.policy import Policy, ToolRequest, Verdict, decide, must_ask, offered_tools, policy_traits
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.tool_names import canonical
 
-REMEMBERED = 1_000  # sessions whose tools are known without looking again; conversations, and plans allowed in each
-KEPT_OF_A_RESULT = 2_000  # characters in the audit log; the transcript holds what the model read
+REMEMBERED = 1_000  # sessions whose offered tools are cached; sessions, and allowed plans in each
+KEPT_OF_A_RESULT = 2_000  # characters in the audit log; the transcript has the whole text
 
 _YES = ("allowed-once", "allowed-always")
 
 Untrusted = Literal["ask", "deny", "allow"]
 
 
-class Yeses:
-    """Plans that a person has allowed, by conversation: such a question is not asked there twice. Gone at a restart."""
+class AllowedPlans:
+    """Plans that a person has allowed, by session, so that they are not asked about twice. Lost at a restart."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[SessionKey, str], set[str]] = OrderedDict()
@@ -58,70 +57,73 @@ class Yeses:
         return bool(run.conversation) and digest in self._known.get((run.key, run.conversation), ())
 
 
-class Watch(Struct, frozen=True):
-    """Who is asked and where it is written down."""
+class GateServices(Struct, frozen=True):
+    """The services that ask for approval and record calls."""
 
-    asker: Asker
+    approvals: Approvals
     grants: GrantStore
     audit: AuditLog
     clock: Clock
     redact: Callable[[str], str]
-    yeses: Yeses = msgspec.field(default_factory=Yeses)
+    allowed_plans: AllowedPlans = msgspec.field(default_factory=AllowedPlans)
 
 
 class Gate:
-    """The hands of one agent behind its policy."""
+    """The tools of one agent behind its policy."""
 
     def __init__(
         self,
-        tools: Registry,
+        tools: ToolRegistry,
         policy: Policy,
-        watch: Watch,
+        services: GateServices,
         *,
         sandboxed: Callable[[SessionKey], bool] = lambda _: False,
         untrusted: Untrusted = "ask",
     ) -> None:
         self.tools = tools
         self.policy = policy
-        self.watch = watch
+        self.services = services
         self.sandboxed = sandboxed
         self.untrusted = untrusted
-        self._offered: dict[tuple[SessionKey, str, str], tuple[ToolSpec, ...]] = {}  # a gate never changes its mind
+        self._offered: dict[tuple[object, ...], tuple[ToolSpec, ...]] = {}  # by the traits that the policy uses
 
     def with_tools(self, more: Sequence[Tool]) -> Gate:
-        """The same gate before more tools."""
+        """Returns the same gate with more tools."""
         tools = self.tools.with_tools(more)
-        return Gate(tools, self.policy, self.watch, sandboxed=self.sandboxed, untrusted=self.untrusted)
+        return Gate(tools, self.policy, self.services, sandboxed=self.sandboxed, untrusted=self.untrusted)
 
-    def hands(self, key: SessionKey, provider: str = "", model: str = "", characters: int = MAX_CHARACTERS) -> Hands:
-        """What a session may use with a model, the same whoever speaks: what narrows further narrows at the call."""
-        place = (key, provider, model)
-        if place not in self._offered:
+    def offer(
+        self, key: SessionKey, provider: str = "", model: str = "", characters: int = MAX_CHARACTERS
+    ) -> GatedTools:
+        """Returns the tools that a session offers to a model, for every sender: the rest is restricted at the call."""
+        sandboxed = self.sandboxed(key)
+        alike = (*policy_traits(key), provider, model, sandboxed)
+        if alike not in self._offered:
             if len(self._offered) >= REMEMBERED:
                 self._offered.clear()
-            asked = Asked("", key, provider=provider, model=model, sandboxed=self.sandboxed(key))
-            self._offered[place] = tuple(tool.spec for tool in offered(self.policy, self.tools.all(), asked))
-        return Hands(self, self._offered[place], characters)
+            request = ToolRequest("", key, provider=provider, model=model, sandboxed=sandboxed)
+            self._offered[alike] = tuple(tool.spec for tool in offered_tools(self.policy, self.tools.all(), request))
+        return GatedTools(self, self._offered[alike], characters)
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
-        """Run one call. Raises nothing but cancellation; every failure is a result."""
+        """Runs one call. Raises nothing but cancellation; every failure is a result."""
         try:
-            return await _Passage(self, await self._with_trust(run), call).through()
-        except StorageError as error:  # what cannot be written down is not done
+            return await _GatedCall(self, await self._with_trust(run), call).run_through()
+        except StorageError as error:  # a call that cannot be recorded is not run
             return failed(f"{call.name} was not run, because it could not be recorded: {error}")
-        except (RecursionError, UnicodeError):  # a plan that cannot be written down in full is none
+        except (RecursionError, UnicodeError):  # a plan that cannot be encoded completely is invalid
             return failed(f"{call.name} was not run: its arguments are nested too deeply or hold broken characters")
 
     async def _with_trust(self, run: ToolRun) -> ToolRun:
-        """With what the owner trusts at this moment: it may have been said since the turn began."""
+        """Returns the request with the owner's current trust, which may have changed since the turn began."""
         if not run.outside:
             return run
-        trust = await trust_in(self.watch.grants, run.key, self.watch.clock.now_ms())
+        trust = await trust_in(self.services.grants, run.key, self.services.clock.now_ms())
         return msgspec.structs.replace(run, trust=trust)
 
 
-class Hands(Struct, frozen=True):
-    """Implements agent.loop.Hands."""
+class GatedTools(Struct, frozen=True):
+    """The tools of a turn."""
 
     gate: Gate
     offered: tuple[ToolSpec, ...]
@@ -131,19 +133,20 @@ class Hands(Struct, frozen=True):
         return self.offered
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
+        """Runs one call. Raises nothing but cancellation; every failure is a result."""
         return await self.gate.run(msgspec.structs.replace(run, max_characters=self.characters), call)
 
 
-class _Passage:
+class _GatedCall:
     """One call on its way through the gate."""
 
     def __init__(self, gate: Gate, run: ToolRun, call: ToolCall) -> None:
         self._gate = gate
-        self._watch = gate.watch
+        self._services = gate.services
         self._run = run
         self._call = call
 
-    async def through(self) -> ToolOutput:
+    async def run_through(self) -> ToolOutput:
         tool = self._gate.tools.get(self._call.name)
         if tool is None:
             return await self._refuse("unknown", self._gate.tools.unknown(self._call.name))
@@ -153,16 +156,16 @@ class _Passage:
                 f"denied: {verdict.layer}", f"{tool.spec.name} may not be used here: {verdict.why} ({verdict.layer})"
             )
         prepared = await self._prepared(tool)
-        if isinstance(prepared, ToolOutput):  # the model has something to mend
+        if isinstance(prepared, ToolOutput):  # the model has to correct the arguments
             await self._record("decision", "malformed", {"said": _text(prepared)[:KEPT_OF_A_RESULT]})
             return prepared
         try:
-            return await self._decided(tool, prepared, verdict)
+            return await self._run_prepared(tool, prepared, verdict)
         finally:
             prepared.release()
 
-    async def _decided(self, tool: Tool, prepared: Prepared, verdict: Verdict) -> ToolOutput:
-        """What comes of a call that was looked at: it is refused, or asked about, or run."""
+    async def _run_prepared(self, tool: Tool, prepared: PreparedCall, verdict: Verdict) -> ToolOutput:
+        """Refuses the call, asks for approval, or runs it."""
         if prepared.refusal:
             return await self._refuse("denied: plan", prepared.refusal, prepared.plan)
         if self._run.untrusted and prepared.when_untrusted and self._gate.untrusted == "deny":
@@ -170,11 +173,13 @@ class _Passage:
             return await self._refuse("denied: untrusted", why, prepared.plan)
         if (reason := await self._reason_to_ask(tool, prepared)) and (why := await self._ask(prepared, reason)):
             return failed(why)
-        await self._record("call", f"allowed: {verdict.layer}", _planned(prepared))
+        details = {"plan": msgspec.to_builtins(prepared.plan), "digest": prepared.plan.digest}
+        grants = {"grants": list(prepared.granted)} if prepared.granted else {}
+        await self._record("call", f"allowed: {verdict.layer}", {**details, **grants})
         try:
             output = await self._gate.tools.execute(self._run, self._call, prepared.run)
         except asyncio.CancelledError:
-            self._watch.audit.note(self._event("result", "stopped", {}))
+            self._services.audit.note(self._event("result", "stopped", {}))
             raise
         if tool.outside:
             output = msgspec.structs.replace(output, origin=Origin.OUTSIDE)
@@ -182,15 +187,9 @@ class _Passage:
         return output
 
     def _verdict(self, tool: Tool) -> Verdict:
-        """By the policy, and by what the restrictions of this run say about hosts and files."""
-        verdict = decide(self._gate.policy, self._asked(tool))
-        name = canonical(tool.spec.name)
-        why = beyond(self._run.restrictions, name, self._call.arguments) if verdict.allowed else ""
-        return Verdict(False, "restriction", why) if why else verdict
-
-    def _asked(self, tool: Tool) -> Asked:
+        """Returns the decision of the policy and of this run's restrictions on hosts and files."""
         run = self._run
-        return Asked(
+        request = ToolRequest(
             tool.spec.name,
             run.key,
             owner=run.owner,
@@ -202,13 +201,16 @@ class _Passage:
             owner_only=tool.owner_only,
             restrictions=run.restrictions,
         )
+        verdict = decide(self._gate.policy, request)
+        why = beyond(run.restrictions, canonical(tool.spec.name), self._call.arguments) if verdict.allowed else ""
+        return Verdict(False, "restriction", why) if why else verdict
 
-    async def _prepared(self, tool: Tool) -> Prepared | ToolOutput:
+    async def _prepared(self, tool: Tool) -> PreparedCall | ToolOutput:
         arguments: Mapping[str, Any] = self._call.arguments
         if tool.prepare is None:
             name = tool.spec.name
             plan = Plan(name, name, arguments=dict(arguments))
-            return Prepared(plan, lambda: tool.run(self._run, arguments), when_untrusted=tool.when_untrusted)
+            return PreparedCall(plan, lambda: tool.run(self._run, arguments), when_untrusted=tool.when_untrusted)
         try:
             return await tool.prepare(self._run, arguments)
         except StorageError:
@@ -216,10 +218,10 @@ class _Passage:
         except PalinurusError as error:
             return failed(str(error))
 
-    async def _reason_to_ask(self, tool: Tool, prepared: Prepared) -> str:
-        """Why a person must say yes first; empty when nobody needs to."""
+    async def _reason_to_ask(self, tool: Tool, prepared: PreparedCall) -> str:
+        """Returns why a person must approve the call; empty if no approval is needed."""
         run = self._run
-        if prepared.lasting and self._watch.yeses.holds(run, prepared.plan.digest):
+        if prepared.lasting and self._services.allowed_plans.holds(run, prepared.plan.digest):
             return ""
         if reason := must_ask(run.restrictions, tool.spec.name):
             return reason
@@ -229,22 +231,22 @@ class _Passage:
             return ""
         return prepared.ask
 
-    async def _ask(self, prepared: Prepared, reason: str) -> str:
-        """Why it may not be done after all; empty when a person has said yes."""
-        approval = await self._watch.asker.ask(self._run, prepared, reason)
+    async def _ask(self, prepared: PreparedCall, reason: str) -> str:
+        """Asks for approval. Returns why the call may not run; empty if a person approved it."""
+        approval = await self._services.approvals.ask(self._run, prepared, reason)
         allowed = _allows(approval, prepared, reason)
-        await self._record("decision", approval.status, _decided(approval, reason))
+        await self._record("decision", approval.status, _decision_details(approval, reason))
         if prepared.lasting and allowed and approval.status in _YES:
-            self._watch.yeses.add(self._run, prepared.plan.digest)
+            self._services.allowed_plans.add(self._run, prepared.plan.digest)
         return "" if allowed else _not_allowed(self._call.name, approval)
 
     async def _use_grant(self, plan: Plan) -> bool:
-        """Whether a person has allowed this very call of a tool for longer. Of commands exec knows by itself."""
-        key, now = self._run.key, self._watch.clock.now_ms()
-        grants = await self._watch.grants.active(agent=key.agent, session_key=str(key), now=now)
+        """Returns whether a grant covers this call of a tool. For commands, exec checks grants itself."""
+        key, now = self._run.key, self._services.clock.now_ms()
+        grants = await self._services.grants.active(agent=key.agent, session_key=str(key), now=now)
         grant = next((each for each in grants if covers_call(each, plan.tool, plan.arguments)), None)
         if grant is not None:
-            await self._watch.grants.used(grant.id, now, plan.summary)
+            await self._services.grants.used(grant.id, now, plan.summary)
         return grant is not None
 
     async def _refuse(self, outcome: str, why: str, plan: Plan | None = None) -> ToolOutput:
@@ -253,49 +255,47 @@ class _Passage:
         return failed(why)
 
     async def _record(self, kind: Kind, outcome: str, details: dict[str, Any]) -> None:
-        await self._watch.audit.record(self._event(kind, outcome, details))
+        await self._services.audit.record(self._event(kind, outcome, details))
 
     def _note_result(self, output: ToolOutput) -> None:
-        text = self._watch.redact(_text(output))[:KEPT_OF_A_RESULT]  # cut behind: half a secret would not be known
+        text = self._services.redact(_text(output))[
+            :KEPT_OF_A_RESULT
+        ]  # cut after redaction: half a secret would not be recognised
         details: dict[str, Any] = {"text": text, "origin": str(output.origin)}
         if output.details:
             details["details"] = output.details
         outcome = "error" if output.is_error else "ok"
         try:
             event = self._event("result", outcome, details)
-        except (RecursionError, UnicodeError):  # it has run, whatever its details are: that is written down
+        except (RecursionError, UnicodeError):  # it has run: that is recorded, whatever its details are
             event = self._event("result", outcome, {"text": text, "unreadable": "details"})
-        self._watch.audit.note(event)
+        self._services.audit.note(event)
 
     def _event(self, kind: Kind, outcome: str, details: dict[str, Any]) -> AuditEvent:
         run, call = self._run, self._call
-        now = self._watch.clock.now_ms()
+        now = self._services.clock.now_ms()
         event = AuditEvent(kind, now, run.run_id, str(run.key), call.name, call.id, outcome, details)
-        return redacted(event, self._watch.redact)
+        return redacted(event, self._services.redact)
 
 
-def _allows(approval: Approval, prepared: Prepared, reason: str) -> bool:
-    """What is done when nobody answers holds for the tool's own question, not for what a restriction asks."""
+def _allows(approval: Approval, prepared: PreparedCall, reason: str) -> bool:
+    """Returns whether the call may run. The fallback for unanswered approvals applies only to the tool's own request,
+    not to one of a restriction."""
     if approval.status in _YES:
-        return approval.digest == prepared.plan.digest  # an answer to another question is none
+        return approval.digest == prepared.plan.digest  # a decision about another plan does not count
     return approval.status in ("expired", "unattended") and prepared.unanswered and reason == prepared.ask
 
 
 def _not_allowed(name: str, approval: Approval) -> str:
     because = {
         "denied": "the owner said no. Do not try it in another way; ask what they want instead",
-        "expired": f"nobody answered in time (approval {approval.id})",
-        "unattended": f"it needs an approval ({approval.reason}), and nobody is there to be asked",
+        "expired": f"the approval was not answered in time ({approval.id})",
+        "unattended": f"it needs an approval ({approval.reason}), and no person could be asked",
     }
     return f"{name} was not run: {because.get(approval.status, approval.status)}."
 
 
-def _planned(prepared: Prepared) -> dict[str, Any]:
-    plan = {"plan": msgspec.to_builtins(prepared.plan), "digest": prepared.plan.digest}
-    return {**plan, "grants": list(prepared.granted)} if prepared.granted else plan
-
-
-def _decided(approval: Approval, reason: str) -> dict[str, Any]:
+def _decision_details(approval: Approval, reason: str) -> dict[str, Any]:
     return {
         "approval": approval.id,
         "digest": approval.digest,
@@ -307,5 +307,6 @@ def _decided(approval: Approval, reason: str) -> dict[str, Any]:
 
 
 def _text(output: ToolOutput) -> str:
-    from_blocks = output.content if isinstance(output.content, str) else ""
-    return from_blocks or "\n".join(getattr(block, "text", "[picture]") for block in output.content if block)
+    if isinstance(output.content, str):
+        return output.content
+    return "\n".join(getattr(block, "text", "[picture]") for block in output.content)

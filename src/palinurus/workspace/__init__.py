@@ -1,1 +1,1 @@
-"""The agent's own markdown, read inside its walls."""
+"""The agent's markdown files, read inside the boundary of its workspace."""

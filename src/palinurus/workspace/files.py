@@ -1,4 +1,6 @@
-"""The workspace's markdown as text: which files a prompt begins with, which are private, and what has not changed."""
+"""The workspace's markdown as text: the files of a prompt, which are private, a cache, and the agent's identity from
+IDENTITY.md.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +9,44 @@ import os
 import stat
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
+from palinurus.domain.identity import AgentIdentity
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
 
 Mode = Literal["full", "subagent", "heartbeat"]
-
 HEARTBEAT = "HEARTBEAT.md"
 IDENTITY = "IDENTITY.md"
 CACHED_BYTES = 8 * 1024 * 1024
 _SETTLED_NS = 50_000_000
-"""Within one tick of the file system's clock a second write may leave size and mtime as they were. So a file is kept
-only when its last write lies further back than any tick."""
+"""A second write within one tick of the file system's clock may leave size and mtime unchanged. So a file is cached
+only if its last write is older than any tick.
+"""
+
+# `.git` and `.pal` are included because they hold earlier versions of the other three.
+PRIVATE_FILES = frozenset({"memory.md", "user.md"})
+PRIVATE_DIRECTORIES = frozenset({"memory", ".git", ".pal"})
+_Key = tuple[int, int, int, int]
+_LABELS = frozenset(AgentIdentity.__struct_fields__)
+_MARKUP = " \t\r*_`"
 
 
 class BootstrapSlot(Struct, frozen=True):
     """A file that every workspace may have, and when a prompt shows it."""
 
     name: str
-    private: bool = False  # only the owner's own sessions see it: promise 17
-    interactive: bool = False  # it is of use in the owner's own conversations alone
+    private: bool = False  # only in the owner's sessions: promise 17
+    interactive: bool = False  # useful only in the owner's own sessions
     subagents: bool = False
-    heartbeat_only: bool = False  # and read anew each time
-    may_lack: bool = False  # its absence is worth no word
-    front_matter: bool = False  # shown with its YAML block, which says as much as the text
-    older: str = ""  # another name, which counts where this one is missing or an empty file
+    heartbeat_only: bool = False  # and never cached
+    may_lack: bool = False  # not reported if missing
+    front_matter: bool = False  # shown with its front matter, which is part of the content
+    older: str = ""  # another file name, used if this one is missing or empty
 
 
 # Order: OpenClaw's table of 2026.3 to 2026.7 (AGENTS 10, SOUL 20 … MEMORY 70); 2026.2 loaded TOOLS before IDENTITY.
@@ -55,13 +64,9 @@ BOOTSTRAP: tuple[BootstrapSlot, ...] = (
 )
 _NAMES = tuple(slot.name for slot in BOOTSTRAP)
 
-# `.git` and `.pal` are here because they hold earlier versions of the other three.
-PRIVATE_FILES = frozenset({"memory.md", "user.md"})
-PRIVATE_DIRECTORIES = frozenset({"memory", ".git", ".pal"})
 
-
-class FileText(Struct, frozen=True):
-    """A text file as it was read. `path` is where it really lies, links followed; `body` lacks the front matter."""
+class TextFile(Struct, frozen=True):
+    """A text file as read. `path` is its path after links; `body` lacks the front matter."""
 
     path: str
     text: str
@@ -69,7 +74,7 @@ class FileText(Struct, frozen=True):
     digest: str  # of the body: 16 hex digits of SHA-256
 
 
-class Missing(Struct, frozen=True):
+class MissingFile(Struct, frozen=True):
     path: str
 
 
@@ -85,49 +90,59 @@ class BootstrapFile(Struct, frozen=True):
     """
 
     name: str
-    state: Literal["present", "missing", "unreadable", "empty"]  # empty: it has front matter and no text
+    state: Literal["present", "missing", "unreadable", "empty"]  # empty: front matter without text
     text: str = ""
     digest: str = ""
     raw_chars: int = 0
 
 
 class WorkspaceFiles:
-    """Reads of one workspace, cached by (device, inode, size, mtime). Safe to use from several threads."""
+    """Reads of one workspace, cached by (device, inode, size, mtime). Thread-safe."""
 
     def __init__(self, boundary: Boundary, origins: FileOrigins | None = None) -> None:
         self.boundary = boundary
         self.origins = origins or FileOrigins()
-        self._cache = _Cache()
+        self._cache: dict[_Key, TextFile] = {}
+        self._cached_bytes = 0
+        self._lock = threading.Lock()
 
-    def read(self, path: str, *, fresh: bool = False) -> FileText | Missing | Unreadable:
-        """A text file; every trouble with it is an answer, not an error. `fresh` goes past the cache."""
+    def read(self, path: str, *, fresh: bool = False) -> TextFile | MissingFile | Unreadable:
+        """A text file; every error is part of the result and not raised. `fresh` bypasses the cache."""
         try:
             return self.load(path, fresh=fresh)
         except NotFound:
-            return Missing(path)
+            return MissingFile(path)
         except WorkspaceError as error:
             return Unreadable(path, error.message)
 
-    def load(self, path: str, *, fresh: bool = False) -> FileText:
-        """As `read`, but raises NotFound, OutsideWorkspace or WorkspaceError, for a caller that passes them on."""
+    def load(self, path: str, *, fresh: bool = False) -> TextFile:
+        """As `read`, but raises NotFound, OutsideWorkspace or WorkspaceError."""
         with self.boundary.open_file(path) as file:
             key = _key(file.stat)
-            kept = None if fresh else self._cache.get(key)
-            if kept is not None and kept.path == file.path:
-                return kept
+            cached = None if fresh else self._cache.get(key)
+            if cached is not None and cached.path == file.path:
+                return cached
             read_at = time.time_ns()
             found = _decode(file.path, file.read())
             after = os.fstat(file.fd)
         if not fresh and _key(after) == key and read_at - after.st_mtime_ns > _SETTLED_NS:
-            self._cache.put(key, found)
+            self._remember(key, found)
         return found
 
+    def _remember(self, key: _Key, text: TextFile) -> None:
+        size = key[2]
+        with self._lock:
+            if self._cached_bytes + size > CACHED_BYTES:
+                self._cache, self._cached_bytes = {}, 0
+            self._cached_bytes += size if key not in self._cache else 0
+            self._cache[key] = text
+
     def sources_of(self, place: str) -> tuple[str, ...]:
-        """Where the words of a file come from, as far as that is outside: see file_origins.py."""
+        """The outside sources of a file's text: see file_origins.py."""
         return self.origins.sources_of(self.boundary, place)
 
     def bootstrap_files(self, mode: Mode, private: bool, extra: Sequence[str] = ()) -> list[BootstrapFile]:
-        """What a prompt shows of the workspace, in order. Blank files are left out, as are those not meant for it."""
+        """The workspace files of a prompt, in order, without blank files and those not meant for it."""
         stats = dict(zip(_NAMES, self.boundary.stat_names(_NAMES), strict=True))
         slots = [slot for slot in BOOTSTRAP if _shown(slot, mode, private)]
         found = [self._slot(slot, stats[slot.name], private) for slot in slots]
@@ -143,21 +158,21 @@ class WorkspaceFiles:
             name, seen = (slot.older, older) if older is not None else (name, seen)
         if seen is None:
             return None if slot.may_lack else _missing(slot.name)
-        # The usual case costs one stat: a plain file in the root whose identity is known. All else is opened.
-        kept = None
-        if stat.S_ISREG(seen.st_mode) and not slot.heartbeat_only:
-            kept = self._cache.get(_key(seen))
-        if kept is None or kept.path != name:
-            return self._present(name, self.read(name, fresh=slot.heartbeat_only), private, slot.front_matter)
-        return self._present(name, kept, private, slot.front_matter)
+        found = self.read(name, fresh=True) if slot.heartbeat_only else self.read_seen(name, seen)
+        return self._present(name, found, private, slot.front_matter)
+
+    def read_seen(self, name: str, seen: os.stat_result | None) -> TextFile | MissingFile | Unreadable:
+        """A file in the root whose stat was just taken. A cached file costs no further read."""
+        cached = self._cache.get(_key(seen)) if seen is not None and stat.S_ISREG(seen.st_mode) else None
+        return cached if cached is not None and cached.path == name else self.read(name)
 
     def _present(
-        self, name: str, found: FileText | Missing | Unreadable, private: bool, front_matter: bool = False
+        self, name: str, found: TextFile | MissingFile | Unreadable, private: bool, front_matter: bool = False
     ) -> BootstrapFile | None:
         if not private and (is_private(found.path) or is_private(name)):
             return None
         match found:
-            case Missing():
+            case MissingFile():
                 return _missing(name)
             case Unreadable(reason=reason):
                 return BootstrapFile(name, "unreadable", reason, _digest(reason))
@@ -171,7 +186,7 @@ class WorkspaceFiles:
 
 
 def is_private(path: str) -> bool:
-    """Whether a workspace path belongs to the owner alone: MEMORY.md, USER.md, memory/, and older copies of them."""
+    """Whether a workspace path is private to the owner: MEMORY.md, USER.md, memory/, and backups of them."""
     parts = [part for part in path.casefold().split("/") if part not in ("", ".")]
     if not parts:
         return False
@@ -179,7 +194,7 @@ def is_private(path: str) -> bool:
 
 
 def strip_front_matter(text: str) -> str:
-    """The text without a YAML block at its very beginning. A block that never ends is text."""
+    """The text without a YAML block at its start. An unclosed block counts as text."""
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return text
@@ -198,18 +213,18 @@ def _shown(slot: BootstrapSlot, mode: Mode, private: bool) -> bool:
 
 
 def _extras(names: Sequence[str]) -> list[str]:
-    """By base name, then path; a name that has a slot of its own is not shown twice."""
+    """Extra files by base name, then path; a name that has a slot is not shown twice."""
     wanted = {name.removeprefix("./") for name in names} - set(_NAMES)
     return sorted(wanted, key=lambda name: (name.rpartition("/")[2], name))
 
 
-def _decode(path: str, data: bytes) -> FileText:
+def _decode(path: str, data: bytes) -> TextFile:
     if b"\0" in data:
         raise WorkspaceError(f"{path} is not a text file", hint="only text is read here")
-    # A stray byte of another encoding should cost one character, not the file.
+    # An invalid byte costs one character, not the file.
     text = data.decode("utf-8-sig", errors="replace")
     body = strip_front_matter(text)
-    return FileText(path, text, body, _digest(body))
+    return TextFile(path, text, body, _digest(body))
 
 
 def _missing(name: str) -> BootstrapFile:
@@ -220,34 +235,35 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_Key = tuple[int, int, int, int]
-
-
 def _key(found: os.stat_result) -> _Key:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-class _Cache:
-    """The texts used last, up to a total size."""
+def parse_identity(text: str) -> AgentIdentity:
+    """Any `label: value` line counts, plain, bulleted, bold or YAML. The last value of each known label wins, and
+    placeholders in parentheses count as nothing."""
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        label, value = labelled(line)
+        if label in _LABELS and value:
+            found[label] = value
+    return AgentIdentity(**found)
 
-    def __init__(self) -> None:
-        self._texts: OrderedDict[_Key, FileText] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
 
-    def get(self, key: _Key) -> FileText | None:
-        with self._lock:
-            found = self._texts.get(key)
-            if found is not None:
-                self._texts.move_to_end(key)
-            return found
+def labelled(line: str) -> tuple[str, str]:
+    """Label and value of one line. The value is empty if missing or a placeholder; both are empty without a label."""
+    label, colon, value = line.strip().removeprefix("- ").partition(":")
+    return (label.strip(_MARKUP).lower(), _value(value)) if colon else ("", "")
 
-    def put(self, key: _Key, text: FileText) -> None:
-        with self._lock:
-            if key not in self._texts:
-                self._bytes += key[2]
-            self._texts[key] = text
-            self._texts.move_to_end(key)
-            while self._bytes > CACHED_BYTES:
-                gone, _ = self._texts.popitem(last=False)
-                self._bytes -= gone[2]
+
+def _value(text: str) -> str:
+    value = text.strip(_MARKUP)
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1].strip(_MARKUP)
+    return "" if value.startswith("(") and value.endswith(")") else value
+
+
+def read_identity(files: WorkspaceFiles) -> AgentIdentity:
+    """The identity from the workspace's file; empty if it is missing or unreadable."""
+    found = files.read(IDENTITY)
+    return parse_identity(found.text) if isinstance(found, TextFile) else AgentIdentity()

@@ -1,9 +1,9 @@
-"""The program git, asked about one workspace and told nothing that the workspace says about git itself.
+"""The program git, run on one workspace without reading what the workspace says about git.
 
-A repository can name programs in a dozen places: hooks, pagers, filters, external diffs, monitors, signers. None of
-them is read here. Git is shown a directory of ours that has the repository's objects, refs and index and a config of
-our own, so what a stranger's `.git/config` says is not switched off piece by piece, it is not there. Environment,
-time and output are bounded as well.
+A repository can name programs in many places: hooks, pagers, filters, external diffs, monitors, signers. None of
+them is read here. Git gets a directory of ours that has the repository's objects, refs and index and our own config,
+so settings of an untrusted `.git/config` are not disabled one by one: they are not there. Environment, time and
+output are bounded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDS = 20.0
 OURS = "palinurus.history"
 MAX_OUTPUT = 4 * 1024 * 1024
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
-# Said by the config of the repository, these change what its files mean; we would read and keep them wrongly.
+# Repository settings that change the meaning of its files; we would read and store them wrongly.
 _NOT_PLAIN = r"^(filter\.|extensions\.|include|core\.(worktree|sparsecheckout|splitindex|autocrlf|eol)$)"
 _CONFIG = """[core]
 	repositoryformatversion = 0
@@ -49,7 +49,7 @@ _CONFIG = """[core]
 [diff]
 	renames = true
 """
-# What is never taken into the history by itself: it is large, made by programs, or secret.
+# Never committed automatically: large, generated or secret files.
 _EXCLUDES = """.pal/
 .pal-*.tmp
 node_modules/
@@ -79,7 +79,7 @@ credentials.json
 _MARKS_OF_WORK = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
-class Output(Struct, frozen=True):
+class GitOutput(Struct, frozen=True):
     data: bytes
     truncated: bool = False
 
@@ -89,13 +89,13 @@ class Output(Struct, frozen=True):
 
 
 def find_git() -> str:
-    """Where git is, "" when it is not there. Never one that lies in a place of a relative PATH."""
+    """The path of git, "" if it is not installed. Ignores relative entries of PATH."""
     found = shutil.which("git", path=_PATH) or shutil.which("git") or ""
     return found if Path(found).is_absolute() else ""
 
 
 def unfit(root: Path, git: str) -> str:
-    """Why this workspace has no history that we can read, in one sentence; "" when it has one."""
+    """Why this workspace has no readable history, in one sentence; "" if it has one."""
     if not git:
         return "git is not installed"
     place = root / ".git"
@@ -106,34 +106,34 @@ def unfit(root: Path, git: str) -> str:
             if not stat.S_ISDIR((place / name).lstat().st_mode):
                 return "the repository of the workspace is not a plain one"
     except OSError:
-        return "the workspace is no git repository; `git init` in it begins a history"
+        return "the workspace is not a git repository; `git init` in it begins a history"
     odd = _odd_settings(place / "config", git)
     return f"the repository of the workspace is not a plain one ({odd})" if odd else ""
 
 
 def is_ours(root: Path, git: str) -> bool:
-    """Whether its config says that we may commit there by ourselves: we say so in those that we make."""
-    said = _asked_config(root / ".git" / "config", git, "--type=bool", "--get", OURS)
-    return said is not None and said.strip() == "true"
+    """Whether its config allows automatic commits: repositories that we create do."""
+    output = _read_config(root / ".git" / "config", git, "--type=bool", "--get", OURS)
+    return output is not None and output.strip() == "true"
 
 
 def mark_ours(root: Path, git: str) -> None:
-    """Says so. What fails is no harm: then nothing is committed by itself."""
-    _asked_config(root / ".git" / "config", git, OURS, "true")
+    """Writes that setting into its config. If it fails, there are no automatic commits."""
+    _read_config(root / ".git" / "config", git, OURS, "true")
 
 
 def in_the_middle(root: Path) -> str:
-    """What its owner is in the middle of, when nobody else should commit; "" when nothing."""
+    """What unfinished git operation blocks a commit; "" if none."""
     place = root / ".git"
     if found := next((name for name in _MARKS_OF_WORK if os.path.lexists(place / name)), ""):
-        return f"somebody is in the middle of something there ({found})"
+        return f"another git operation is unfinished there ({found})"
     if os.path.lexists(place / "index.lock"):
-        return "another git is at work there"
+        return "another git process is running there"
     return "" if _branch(place) else "no branch is checked out there"
 
 
 class Git:
-    """Git, for one workspace that is not `unfit`. Everything here blocks; call it on a thread."""
+    """Git for one workspace that is not `unfit`. Everything here blocks; call it on a thread."""
 
     def __init__(self, root: Path, program: str, index: Path | None = None) -> None:
         self.root = root
@@ -142,16 +142,16 @@ class Git:
 
     @contextmanager
     def with_new_index(self) -> Iterator[Git]:
-        """The same with an index that has nothing in it, for the length of the block. The owner's is not touched."""
+        """The same with an empty index, for the length of the block. The user's index is not changed."""
         with tempfile.TemporaryDirectory(prefix="pal-index-") as folder:
             yield Git(self.root, self._program, Path(folder) / "index")
 
     @contextmanager
     def with_own_index(self) -> Iterator[Git]:
-        """The same with a copy of the index, which takes the index's place at the end of the block.
+        """The same with a copy of the index, which replaces the index at the end of the block.
 
-        So a kill in the middle leaves no lock behind that would keep its owner, and us, from committing for good. A
-        copy keeps the index's time: by it git knows which files may have changed within the second it was written.
+        So a kill leaves no lock behind that would block later commits. The copy keeps the index's mtime: git uses it to
+        know which files may have changed within the second it was written.
         """
         with tempfile.TemporaryDirectory(prefix="pal-index-") as folder:
             copy = Path(folder) / "index"
@@ -166,8 +166,8 @@ class Git:
         given: bytes = b"",
         most: int = MAX_OUTPUT,
         variables: Mapping[str, str] = MappingProxyType({}),
-    ) -> Output:
-        """What it prints. Raises WorkspaceError when it fails or takes too long."""
+    ) -> GitOutput:
+        """Runs git and returns its output. Raises WorkspaceError if it fails or times out."""
         with self._stage() as environment:
             return _bounded(
                 [self._program, "--no-pager", "--literal-pathspecs", *arguments],
@@ -176,7 +176,7 @@ class Git:
 
     @contextmanager
     def _stage(self) -> Iterator[dict[str, str]]:
-        """A git directory of ours around the repository's objects, refs and index, for one call."""
+        """A temporary git directory with our config and the repository's objects, refs and index, for one call."""
         place = self.root / ".git"
         branch = _branch(place)
         with tempfile.TemporaryDirectory(prefix="pal-git-") as folder:
@@ -207,7 +207,9 @@ class Git:
 
 
 def _install(copy: Path, index: Path) -> None:
-    """By git's own rule: who makes the lock may write. A taken one is no harm: the next commit mends the index."""
+    """Installs the index by git's own rule: only the holder of the lock may write. If the lock is taken, the next
+    commit repairs the index.
+    """
     lock = index.with_name("index.lock")
     with suppress(FileExistsError, FileNotFoundError):
         data = copy.read_bytes()
@@ -220,34 +222,35 @@ def _install(copy: Path, index: Path) -> None:
         lock.replace(index)
 
 
-def _branch(place: Path) -> str:
-    """The branch that HEAD names, "" when it is none that lies in the repository itself."""
+def _head(place: Path) -> str:
     try:
-        head = (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+        return (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+def _branch(place: Path) -> str:
+    """The branch that HEAD names, "" if it is not in the repository itself."""
+    head = _head(place)
     name = head.removeprefix("ref: ").strip()
     safe = name.startswith("refs/heads/") and ".." not in name and not any(char.isspace() for char in name)
     return name if head.startswith("ref: ") and safe and name.isprintable() else ""
 
 
 def _detached(place: Path) -> str:
-    try:
-        head = (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        head = ""
+    head = _head(place)
     hexadecimal = len(head) == 40 and set(head) <= set("0123456789abcdef")
     return f"{head}\n" if hexadecimal else "ref: refs/heads/main\n"
 
 
 def _odd_settings(config: Path, git: str) -> str:
-    """The settings by which the repository is not plain. The file is read as text: nothing in it is followed."""
-    said = _asked_config(config, git, "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN)
-    return "its config cannot be read" if said is None else ", ".join(sorted(set(said.split()))[:3])
+    """The settings that make the repository unusual. The file is read as text: includes are not followed."""
+    output = _read_config(config, git, "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN)
+    return "its config cannot be read" if output is None else ", ".join(sorted(set(output.split()))[:3])
 
 
-def _asked_config(config: Path, git: str, *arguments: str) -> str | None:
-    """What git says of one file of settings; None when it cannot."""
+def _read_config(config: Path, git: str, *arguments: str) -> str | None:
+    """Git's output for one config file; None if it cannot be read."""
     environment = {"PATH": _PATH, "HOME": "/", "GIT_DIR": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
     try:
         done = subprocess.run(
@@ -256,18 +259,18 @@ def _asked_config(config: Path, git: str, *arguments: str) -> str | None:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode in (0, 1) else None  # 1: nothing of the kind
+    return done.stdout.decode("utf-8", "replace") if done.returncode in (0, 1) else None  # 1: no such setting
 
 
-def _bounded(command: list[str], environment: dict[str, str], cwd: Path, given: bytes, most: int) -> Output:
-    """Run to the end, or to as much output as there is room for. Raises WorkspaceError."""
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as trouble:
-        asked.write(given)
-        asked.seek(0)
+def _bounded(command: list[str], environment: dict[str, str], cwd: Path, given: bytes, most: int) -> GitOutput:
+    """Runs to the end or to the output limit. Raises WorkspaceError."""
+    with tempfile.TemporaryFile() as input_file, tempfile.TemporaryFile() as trouble:
+        input_file.write(given)
+        input_file.seek(0)
         try:
             process = subprocess.Popen(
-                command, env=environment, cwd=cwd, stdin=asked, stdout=subprocess.PIPE, stderr=trouble,
-                start_new_session=True,  # Ctrl-C in a chat is not meant for it
+                command, env=environment, cwd=cwd, stdin=input_file, stdout=subprocess.PIPE, stderr=trouble,
+                start_new_session=True,  # Ctrl-C in a chat must not reach it
             )  # fmt: skip
         except OSError as error:
             raise WorkspaceError(f"git cannot be started: {error.strerror}", hint="is it installed?") from None
@@ -289,16 +292,16 @@ def _bounded(command: list[str], environment: dict[str, str], cwd: Path, given: 
         finally:
             timer.cancel()
         if len(data) > most:
-            return Output(data[:most], truncated=True)
+            return GitOutput(data[:most], truncated=True)
         if code != 0:
             trouble.seek(0)
             raise _failed(command, late.is_set(), trouble.read(2000).decode("utf-8", "replace"))
-        return Output(data)
+        return GitOutput(data)
 
 
-def _failed(command: list[str], late: bool, said: str) -> WorkspaceError:
+def _failed(command: list[str], late: bool, output: str) -> WorkspaceError:
     verb = next(word for word in command[1:] if not word.startswith("-"))
     if late:
         return WorkspaceError(f"git {verb} took more than {SECONDS:g} seconds", hint="is the workspace very large?")
-    why = said.strip().splitlines()[-1] if said.strip() else "it did not say why"
+    why = output.strip().splitlines()[-1] if output.strip() else "no reason given"
     return WorkspaceError(f"git {verb} failed: {why}", hint="try the same by hand in the workspace")

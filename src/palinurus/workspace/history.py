@@ -1,9 +1,9 @@
-"""The history of a workspace: what the agent's runs and its owner changed, kept by git.
+"""The history of a workspace: what the agent's runs and the user changed, stored by git.
 
-A commit is made when runs have ended and files that they wrote differ; it has those files and no others, and is made
-only in a repository that is ours. What a person asks for takes everything. Nothing is ever rewritten, no branch is
-changed but by one commit at its end, and restoring puts the old content into the file as an ordinary, backed-up write:
-git itself never touches a file of the workspace.
+An automatic commit is made when runs have ended and files that they wrote differ; it contains only those files, and is
+made only in a repository that Palinurus created. A commit that a person requests includes everything. History is never
+rewritten, a branch only gets one more commit at its end, and restoring writes the old content into the file as an
+ordinary write with a backup: git itself never changes a file of the workspace.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from msgspec import Struct
 from palinurus.config.secrets import Redactor, is_secret_name
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
-from palinurus.workspace.git import OURS, Git, Output, find_git, in_the_middle, is_ours, unfit
-from palinurus.workspace.links import OUTSIDE_NAME, leads_out
+from palinurus.workspace.git import OURS, Git, GitOutput, find_git, in_the_middle, is_ours, unfit
+from palinurus.workspace.steps import OUTSIDE_NAME, leads_out
 
 Redact = Callable[[str], str]
-"""The text without secrets. Must not raise."""
+"""Returns the text without secrets. Must not raise."""
 
 NOT_OURS = f"the repository is not one that Palinurus made (`git config {OURS} true` in it lets it commit there)"
-STAGED = "its owner has staged a change of it"
+STAGED = "it has a staged change"
 AUTHOR = "Palinurus"
 ADDRESS = "pal@localhost"
 MAX_DIFF = 512 * 1024
-MAX_NEW_BYTES = 1024 * 1024  # of a file that git does not know yet
+MAX_NEW_BYTES = 1024 * 1024  # of an untracked file
 MAX_NEW_FILES = 500
 MAX_FILES = 5_000
 _COMMIT = re.compile(r"[0-9a-f]{4,40}")
@@ -62,24 +62,24 @@ class LeftOut(Struct, frozen=True):
     why: str
 
 
-class Committed(Struct, frozen=True):
-    commit: Commit | None  # None: nothing had changed
+class CommitResult(Struct, frozen=True):
+    commit: Commit | None  # None: nothing has changed
     left_out: tuple[LeftOut, ...] = ()
 
 
-class History:
-    """Of one workspace. Everything here blocks; call it on a thread. Raises WorkspaceError when git fails."""
+class WorkspaceHistory:
+    """The history of one workspace. Everything here blocks; call it on a thread. Raises WorkspaceError if git fails."""
 
     def __init__(self, root: Path, program: str | None = None) -> None:
         self._root = root
         self._program = find_git() if program is None else program
 
     def why_not(self) -> str:
-        """Why there is no history to look at, in one sentence; "" when there is one."""
+        """Why there is no history, in one sentence; "" if there is one."""
         return unfit(self._root, self._program)
 
     def why_not_ours(self) -> str:
-        """Why nothing is committed here unless a person asks for it, in one sentence; "" when we do so ourselves."""
+        """Why there are no automatic commits here, in one sentence; "" if there are."""
         if why := self.why_not():
             return why
         return "" if is_ours(self._root, self._program) or self._made_before() else NOT_OURS
@@ -89,15 +89,17 @@ class History:
         start = f"{_commit(before)}^" if before else "HEAD"
         if not self._known(git, start):
             return Log((), has_more=False)
-        told = git.run(
+        output = git.run(
             "log", f"--max-count={limit + 1}", "--numstat", "-z", "--no-renames", f"--format={_FIELDS}",
             start, "--", *([path] if path else []),
         )  # fmt: skip
-        commits = _commits(told)
-        return Log(commits[:limit], has_more=len(commits) > limit or told.truncated)
+        commits = _commits(output)
+        return Log(commits[:limit], has_more=len(commits) > limit or output.truncated)
 
-    def diff(self, commit: str = "", path: str = "", *, now: bool = False) -> Output:
-        """What a commit changed; with `now`, from it to the files as they are. Without one, what is not committed."""
+    def diff(self, commit: str = "", path: str = "", *, now: bool = False) -> GitOutput:
+        """What a commit changed; with `now`, the difference to the current files. Without a commit, the uncommitted
+        changes.
+        """
         git = self._git()
         plain = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--unified=3")
         only = ["--", path] if path else ["--"]
@@ -107,10 +109,10 @@ class History:
         if commit or self._known(git, "HEAD"):
             base = self._checked(git, commit) if commit else "HEAD"
             return git.run("diff", *plain, base, *only, most=MAX_DIFF)
-        return Output(b"")
+        return GitOutput(b"")
 
     def content(self, commit: str, path: str) -> bytes:
-        """What a file held at a commit. Raises NotFound."""
+        """The content of a file at a commit. Raises NotFound."""
         git = self._git()
         wanted = self._checked(git, commit)
         listed = git.run("ls-tree", "-z", "--long", wanted, "--", path).text
@@ -118,64 +120,58 @@ class History:
             raise NotFound(f"{path} was not there at {commit[:12]}", hint="choose another point of its history")
         mode, kind, blob, size = listed.partition("\t")[0].split()
         if kind != "blob" or mode == "120000":
-            raise WorkspaceError(f"{path} was no plain file at {commit[:12]}", hint="choose another one")
+            raise WorkspaceError(f"{path} was not a plain file at {commit[:12]}", hint="choose another one")
         if int(size) > MAX_BYTES:
             raise WorkspaceError(f"{path} had {int(size):,} bytes; {MAX_BYTES:,} are allowed", hint="use git by hand")
         return git.run("cat-file", "blob", blob).data
 
     def changed(self) -> tuple[str, ...]:
-        """Files that differ from the last commit, new ones included, those that are left out as well."""
+        """Files that differ from the last commit, including new and excluded ones."""
         return tuple(_shown(path) for _, path in self._status(self._git()))
 
-    def commit(self, subject: str = "", body: str = "", author: str = AUTHOR) -> Committed:
-        """Keep what has changed; without a subject the files themselves are named.
+    def commit(self, subject: str = "", body: str = "", author: str = AUTHOR) -> CommitResult:
+        """Commits all changes; without a subject the files are named.
 
-        Raises WorkspaceError when its owner is in the middle of something there.
+        Raises WorkspaceError if another git operation is unfinished.
         """
-        git = self._git()
-        if busy := in_the_middle(self._root):
-            raise WorkspaceError(f"nothing was committed: {busy}", hint="it is tried again after the next run")
+        git = self._idle_git()
         taken, left_out = self._taken(self._status(git))
         if not taken:
-            return Committed(None, left_out)
+            return CommitResult(None, left_out)
         with git.with_own_index() as own:
             own.run("add", "--all", *_NAMED, given=_as_bytes(taken))
             staged = self._staged(own)
             if staged:
-                message = f"{subject or _named(taken)}\n\n{body}".encode("utf-8", "replace")
-                own.run("commit", "--quiet", "--no-verify", "--file=-", given=message, variables=_names(author))
-        return Committed(self.log(limit=1).commits[0] if staged else None, left_out)
+                _make_commit(own, f"{subject or _named(taken)}\n\n{body}", author)
+        return CommitResult(self.log(limit=1).commits[0] if staged else None, left_out)
 
-    def commit_written(self, paths: Collection[str], body: str, author: str, redact: Redact) -> Committed:
-        """Keep what we ourselves have written, and nothing else: neither files nor the index of its owner change.
+    def commit_written(self, paths: Collection[str], body: str, author: str, redact: Redact) -> CommitResult:
+        """Commits only what we ourselves have written: other files and the user's index do not change.
 
-        A file of which he has staged something is his until he has committed it. Raises as `commit` does, and NotFound
-        in a repository that is not ours.
+        A file with staged changes is skipped until they are committed. Raises as `commit` does, and NotFound in a
+        repository that is not ours.
         """
         if why := self.why_not_ours():
-            raise NotFound(f"nothing is committed by itself: {why}")
-        git = self._git()
-        if busy := in_the_middle(self._root):
-            raise WorkspaceError(f"nothing was committed: {busy}", hint="it is tried again after the next run")
+            raise NotFound(f"no automatic commits: {why}")
+        git = self._idle_git()
         found = self._status(git, *sorted(paths)) if paths else []
         left = {path: STAGED for code, path in found if code[0] not in " ?"}
         left |= {path: why for code, path in found if path not in left and (why := self._unfit(code, path, redact))}
         taken = [path for _, path in found if path not in left]
         left_out = tuple(LeftOut(_shown(path), why) for path, why in left.items())
         if not taken:
-            return Committed(None, left_out)
+            return CommitResult(None, left_out)
         with git.with_new_index() as own:
             if self._known(git, "HEAD"):
                 own.run("read-tree", "HEAD")
             own.run("add", "--all", *_NAMED, given=_as_bytes(taken))
-            message = f"{_named(taken)}\n\n{body}".encode("utf-8", "replace")
-            own.run("commit", "--quiet", "--no-verify", "--file=-", given=message, variables=_names(author))
-        with git.with_own_index() as theirs:  # what was committed is no change any more; all else is as it was
+            _make_commit(own, f"{_named(taken)}\n\n{body}", author)
+        with git.with_own_index() as theirs:  # removes committed files from the recorded changes; the rest stays
             theirs.run("reset", "--quiet", *_NAMED, "HEAD", given=_as_bytes(taken))
-        return Committed(self.log(limit=1).commits[0], left_out)
+        return CommitResult(self.log(limit=1).commits[0], left_out)
 
     def _made_before(self) -> bool:
-        """Whether it is one that we made before we wrote so into them: all of it is our work, and it goes nowhere."""
+        """Whether we created it before the setting existed: all commits are ours, and it has no remote."""
         git = self._git()
         if not self._known(git, "HEAD") or os.path.lexists(self._root / ".git" / "refs" / "remotes"):
             return False
@@ -184,11 +180,17 @@ class History:
 
     def _git(self) -> Git:
         if why := self.why_not():
-            raise NotFound(f"there is no history: {why}", hint="the rest of the house does not need it")
+            raise NotFound(f"there is no history: {why}", hint="everything else works without it")
         return Git(self._root, self._program)
 
+    def _idle_git(self) -> Git:
+        git = self._git()
+        if busy := in_the_middle(self._root):
+            raise WorkspaceError(f"nothing was committed: {busy}", hint="it is tried again after the next run")
+        return git
+
     def _known(self, git: Git, name: str) -> bool:
-        """Whether a commit of this name is there. A new repository has none at all."""
+        """Whether this commit exists. A new repository has none."""
         try:
             git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         except WorkspaceError:
@@ -207,30 +209,30 @@ class History:
         return bool(git.run("diff", "--cached", "--name-only", "--no-ext-diff", "-z", "HEAD").data)
 
     def _status(self, git: Git, *paths: str) -> list[tuple[str, str]]:
-        """Code and path of every file that differs, or of these; directories end with a slash: repositories inside."""
-        told = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", *paths)
-        parts = told.data.decode("utf-8", "surrogateescape").split("\0")
+        """Code and path of every changed file, or of these; a path with a trailing slash is a nested repository."""
+        output = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--", *paths)
+        parts = output.data.decode("utf-8", "surrogateescape").split("\0")
         return [(part[:2], part[3:]) for part in parts if len(part) > 3][:MAX_FILES]
 
     def _taken(self, found: list[tuple[str, str]]) -> tuple[list[str], tuple[LeftOut, ...]]:
-        """What goes into a commit: all that git knows, and new files unless they are secret, large, or very many."""
+        """The files of a commit: all tracked ones, and new files unless they are secret, large or too many."""
         new = [path for code, path in found if code == "??"]
         refused = {path: why for path in new if (why := self._unfit("??", path, Redactor().redact))}
         left = [LeftOut(_shown(path), why) for path, why in refused.items()]
         fitting = [path for path in new if path not in refused]
         if len(fitting) > MAX_NEW_FILES:
-            kept = [path for path in fitting if path.casefold().endswith(".md")][:MAX_NEW_FILES]
-            others = len(fitting) - len(kept)
+            markdown = [path for path in fitting if path.casefold().endswith(".md")][:MAX_NEW_FILES]
+            others = len(fitting) - len(markdown)
             left.append(LeftOut("", f"{others:,} new files at once: add them by hand, or name them in .gitignore"))
-            fitting = kept
+            fitting = markdown
         return [path for code, path in found if code != "??"] + fitting, tuple(left)
 
     def _unfit(self, code: str, path: str, redact: Redact) -> str:
-        """Why a file is left out, "" when it is not. One that has gone is a change like others."""
+        """Why a file is excluded, "" if it is not. A deleted file is a change like others."""
         if path.endswith("/"):
             return "it is a repository of its own"
         if any(is_secret_name(part.partition(".")[0]) for part in path.split("/")):
-            return "it looks like a secret, going by its name"
+            return "its name looks like a secret"
         try:
             found = (self._root / path).lstat()
             if not stat.S_ISREG(found.st_mode):
@@ -260,29 +262,27 @@ def _named(paths: list[str]) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path as text that every door can carry, whatever its bytes are."""
+    """A path as printable text, whatever its bytes are."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _commit(text: str) -> str:
     if not _COMMIT.fullmatch(text):
-        raise BadRequest(f"not a commit: {text[:80]!r}", hint="the id as workspace log shows it, or its beginning")
+        raise BadRequest(f"not a commit: {text[:80]!r}", hint="use an id from `pal workspace log`, or its beginning")
     return text
 
 
-def _names(author: str) -> dict[str, str]:
+def _make_commit(git: Git, message: str, author: str) -> None:
     shown = "".join(char for char in author if char.isprintable() and char not in "<>\n").strip() or AUTHOR
-    return {
-        "GIT_AUTHOR_NAME": shown[:80],
-        "GIT_AUTHOR_EMAIL": ADDRESS,
-        "GIT_COMMITTER_NAME": AUTHOR,
-        "GIT_COMMITTER_EMAIL": ADDRESS,
-    }
+    emails = {"GIT_AUTHOR_EMAIL": ADDRESS, "GIT_COMMITTER_EMAIL": ADDRESS}
+    variables = {"GIT_AUTHOR_NAME": shown[:80], "GIT_COMMITTER_NAME": AUTHOR, **emails}
+    given = message.encode("utf-8", "replace")
+    git.run("commit", "--quiet", "--no-verify", "--file=-", given=given, variables=variables)
 
 
-def _commits(told: Output) -> tuple[Commit, ...]:
-    blocks = told.text.split("\x1e")[1:]
-    if told.truncated and blocks:
+def _commits(output: GitOutput) -> tuple[Commit, ...]:
+    blocks = output.text.split("\x1e")[1:]
+    if output.truncated and blocks:
         blocks.pop()  # the last one may be cut
     return tuple(_one(block) for block in blocks)
 

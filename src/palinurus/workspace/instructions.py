@@ -1,7 +1,8 @@
-"""What of a workspace is read as the owner's word at the beginning of conversations: one list, for all who guard it.
+"""The files and folders of a workspace that are read as the owner's instructions: one list for all code that guards
+them.
 
-Prompts are made from BOOTSTRAP and the files that the config adds, skills from the roots that skills/roots.py names; so
-are these. Whoever writes there speaks for the owner, so a turn that has read text from outside needs a person's yes.
+Prompts are made from BOOTSTRAP and the files that the config adds, skills from the roots of skills/discovery.py. A
+model follows what is written there, so a turn that has read outside text needs approval to change it.
 """
 
 from __future__ import annotations
@@ -14,33 +15,32 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from palinurus.workspace.boundary import PROJECT_SKILLS, SKILLS
 from palinurus.workspace.files import BOOTSTRAP
 
-SKILLS = "skills"
-PROJECT_SKILLS = ".agents/skills"
 WHOLE = "."  # a folder: the whole workspace
 
 
 class Instructions(Struct, frozen=True):
-    """Paths from the workspace. Names that differ in case are the same here, as they are on some disks."""
+    """Paths from the workspace. Case is ignored, as on some disks."""
 
     files: tuple[str, ...] = tuple(name for slot in BOOTSTRAP for name in (slot.name, slot.older) if name)
     folders: tuple[str, ...] = (SKILLS, PROJECT_SKILLS)
-    records: tuple[str, ...] = ()  # files that say which skills are a stranger's: nothing is gained by making one
+    records: tuple[str, ...] = ()  # files that record which skills came from a registry
 
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.files, *self.folders)
 
     def hold(self, place: str) -> bool:
-        """Whether a path is one of them or lies in one."""
+        """Whether a path is one of them or is inside one."""
         wanted = place.casefold()
         if WHOLE in self.folders or any(wanted == each.casefold() for each in (*self.files, *self.records)):
             return True
         return any(wanted == each or wanted.startswith(f"{each}/") for each in map(str.casefold, self.folders))
 
     def followed(self, root: Path) -> Instructions:
-        """With where links of these names lead inside the workspace: the file behind `AGENTS.md` is as good as it."""
+        """Adds the link targets inside the workspace: the file behind `AGENTS.md` counts too."""
         files = (place for name in self.files if (place := path_inside(root, name)))
         folders = (place for name in self.folders if (place := path_inside(root, name)))
         return Instructions(
@@ -48,7 +48,7 @@ class Instructions(Struct, frozen=True):
         )
 
     def find_loose(self, root: Path) -> str:
-        """One that nobody can be kept from by its name alone: a link, or a file with another name; empty if none is."""
+        """A path that cannot be guarded by its name: a link, or a file with another name; empty if there is none."""
         names = (name.split("/") for name in self.names)
         above = {"/".join(parts[: at + 1]) for parts in names for at in range(len(parts))}
         found = spell(root, above)
@@ -61,7 +61,7 @@ INSTRUCTIONS = Instructions()
 def instructions_in(
     workspace: Path, files: Iterable[str], folders: Iterable[str | Path], records: Iterable[str] = ()
 ) -> Instructions:
-    """Of a workspace: with the files that its config adds, and with those roots of skills that lie in it."""
+    """The instructions of a workspace: with the files that its config adds and the skill roots inside it."""
     own = (os.path.normpath(name) for name in files)
     inside = (place for folder in folders if (place := _within(workspace, folder)))
     return Instructions(
@@ -72,13 +72,13 @@ def instructions_in(
 
 
 def path_inside(root: Path, name: str) -> str:
-    """Where it really lies below a folder; empty when it is not there, is the folder itself, or lies elsewhere."""
+    """Its real path below a folder; empty if it is missing, is the folder itself, or is elsewhere."""
     base, real = Path(os.path.realpath(root)), Path(os.path.realpath(root / name))
     return str(real.relative_to(base)) if real != base and real.is_relative_to(base) and real.exists() else ""
 
 
 def spell(root: Path, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Each name with itself, and with how it is written on the disk in whatever case. Each folder is listed once."""
+    """Each name, and its spelling on the disk in any case. Each folder is listed once."""
     listed: dict[str, dict[str, list[str]]] = {}
 
     def alike(folder: str, part: str) -> list[str]:
@@ -112,7 +112,7 @@ def _is_loose(path: Path) -> bool:
 
 
 def _within(workspace: Path, folder: str | Path) -> str:
-    """As it is named, or as it really lies; the whole workspace when that lies in the folder."""
+    """The path as named, or its real path; the whole workspace if that is inside the folder."""
     base = os.path.realpath(workspace)
     for at, place in ((str(workspace), os.path.abspath(folder)), (base, os.path.realpath(folder))):  # noqa: PTH100
         if f"{at}/".startswith(f"{place}/"):

@@ -1,11 +1,11 @@
-"""Pictures as they are stored and sent: small enough for a model, and without what a camera wrote beside the pixels.
+"""Makes images small enough for models and removes their metadata.
 
-Whoever takes a picture in (a terminal, a channel, a tool) makes it fit before the message is accepted, so that what is
-stored is what is sent. With Pillow, the extra `images`, every picture is drawn anew from its pixels: the longest side
-has at most 1200 pixels, the orientation that the camera noted is applied, and position, device, comments and whatever
-was hidden behind the image are gone. Without Pillow a picture passes as it is, or not at all when it is over 5 MB.
+Every entry point (terminal, channel, tool) converts an image before the message is accepted, so that what is stored is
+what is sent. With Pillow, the extra `images`, every image is redrawn from its pixels: the longest side has at most 1200
+pixels, the camera's orientation is applied, and position, device, comments and hidden data are removed. Without Pillow
+an image is sent unchanged, or refused if it is over 5 MB.
 
-    image = await asyncio.to_thread(fit_image, data)
+Call it as `await asyncio.to_thread(fit_image, data)`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 LONGEST_SIDE = 1200
 MAX_BYTES = 50 * 1024 * 1024
 MAX_BYTES_UNCHANGED = 5 * 1024 * 1024
-MAX_PIXELS = 50_000_000  # a few kilobytes can say that they are a hundred times that, and mean to fill the memory
-MAX_PNG = 1024 * 1024  # over that it is a photograph that somebody saved without loss
+MAX_PIXELS = 50_000_000  # limits decompression bombs: a small file can claim a huge size
+MAX_PNG = 1024 * 1024  # larger ones are photographs saved losslessly
 QUALITY = 85
 
 _SIGNS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
-_READ = ("PNG", "JPEG", "GIF", "WEBP", "BMP")  # few on purpose: each format is a parser that meets hostile bytes
+_READ = ("PNG", "JPEG", "GIF", "WEBP", "BMP")  # few on purpose: each format is a parser of untrusted bytes
 _DAMAGE = (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, struct.error, zlib.error)
-"""What Pillow raises for bytes that are no picture or only the beginning of one."""
+"""What Pillow raises for invalid or truncated images."""
 
 _HINT = "PNG, JPEG, GIF, WebP and BMP can be sent"
 
 
 def fit_image(data: bytes) -> Image:
-    """The picture in a form that every model takes. Raises BadRequest for what is none, or is too much.
+    """The image in a form that every model accepts. Raises BadRequest if it is not an image or too large.
 
-    Takes up to a second for a large photograph, so call it in a thread. Of an animation the first picture is kept.
+    Takes up to a second for a large photograph, so call it in a thread. Of an animation the first frame is used.
     """
     if find_spec("PIL") is None:
         return _unchanged(data)
@@ -58,15 +58,16 @@ def fit_image(data: bytes) -> Image:
 
 
 def kind_of(data: bytes) -> str:
-    """The media type by the first bytes, empty when it is no picture that models take."""
+    """The media type by the first bytes, empty if it is not an image type that models accept."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for sign, kind in _SIGNS if data.startswith(sign)), "")
 
 
 def avatar_url(avatar: str, boundary: Boundary) -> str:
-    """The picture as a data URL: of a file in the workspace, or as it stands. Empty for an address elsewhere, which
-    nobody here asks, and for what is no picture. Blocks."""
+    """The image as a data URL, from a file in the workspace or unchanged. Empty for a remote address, which is not
+    fetched, and for anything else. Blocks.
+    """
     if avatar.startswith("data:image/"):
         return avatar
     if not avatar or ":" in avatar:
@@ -82,7 +83,7 @@ def avatar_url(avatar: str, boundary: Boundary) -> str:
 def _unchanged(data: bytes) -> Image:
     kind = kind_of(data)
     if not kind:
-        raise BadRequest("this is no PNG, JPEG, GIF or WebP", hint=_PILLOW)
+        raise BadRequest("this is not a PNG, JPEG, GIF or WebP", hint=_PILLOW)
     if len(data) > MAX_BYTES_UNCHANGED:
         raise BadRequest(f"the picture has {_mb(len(data))}, which models refuse", hint=_PILLOW)
     return _image(data, kind)
@@ -92,23 +93,24 @@ _PILLOW = "with the package pillow (the extra `images`) pictures are read and ma
 
 
 def _drawn(data: bytes) -> Drawing:
-    """The pixels, upright and small enough, with nothing beside them."""
+    """The pixels, upright and small enough, without metadata."""
     from PIL import Image as Pillow
     from PIL import ImageOps, UnidentifiedImageError
 
-    # Pillow only warns of what is a little too large. The filter stays: it makes this process stricter, not laxer.
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of notes beside the pixels, left out
+    # Pillow only warns about slightly too large images. The filter stays: it makes this process stricter.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about dropped metadata
     warnings.simplefilter("error", Pillow.DecompressionBombWarning)
     try:
         with Pillow.open(BytesIO(data), formats=_READ) as opened:
-            _check_size(*opened.size)
+            if opened.width * opened.height > MAX_PIXELS:
+                raise _bomb(f"{opened.width:,} x {opened.height:,}")
             drawing = _plain(opened)
             drawing.thumbnail((LONGEST_SIDE, LONGEST_SIDE), reducing_gap=3.0)
             drawing = ImageOps.exif_transpose(drawing)
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
         raise _bomb() from error
     except UnidentifiedImageError as error:
-        raise BadRequest("this is no picture that can be read", hint=_HINT) from error
+        raise BadRequest("this is not a picture that can be read", hint=_HINT) from error
     except _DAMAGE as error:
         raise BadRequest(f"the picture is damaged: {error}", hint=_HINT) from error
     drawing.info.clear()  # encoders write comments and colour profiles from here
@@ -116,27 +118,23 @@ def _drawn(data: bytes) -> Drawing:
 
 
 def _plain(opened: Drawing) -> Drawing:
-    """Grey, colours, or colours with transparency. A photograph stays unread, so that it is decoded small at once."""
+    """Grey, colours, or colours with transparency. A photograph is not decoded yet, so that it is decoded small."""
     if opened.has_transparency_data:
         drawing = opened.convert("RGBA")
         alpha = drawing.getchannel("A").getextrema()
         return drawing.convert("RGB") if alpha == (255, 255) else drawing
     if opened.mode in ("RGB", "L"):
         return opened
-    if opened.mode.startswith("I"):  # 16 bits a pixel, which converting would cut off at 255
+    if opened.mode.startswith("I"):  # 16 bits per pixel, which conversion would clip at 255
         return opened.convert("I").point(lambda value: value * (1 / 256)).convert("L")
     return opened.convert("RGB")
 
 
-def _check_size(width: int, height: int) -> None:
-    if width * height > MAX_PIXELS:
-        raise _bomb(f"{width:,} x {height:,}")
-
-
 def _bomb(size: str = "") -> BadRequest:
-    said = f" ({size})" if size else ""
+    shown = f" ({size})" if size else ""
     return BadRequest(
-        f"the picture has too many pixels{said}: {MAX_PIXELS // 1_000_000} million is the limit", hint="send it smaller"
+        f"the picture has too many pixels{shown}: {MAX_PIXELS // 1_000_000} million is the limit",
+        hint="send it smaller",
     )
 
 

@@ -1,7 +1,7 @@
-"""A new workspace: our templates where nothing is yet, and never a byte over what somebody wrote.
+"""A new workspace: our templates where nothing exists yet; existing files are never changed.
 
-BOOTSTRAP.md is for the first conversation. Who has a name and knows its person needs it no longer: then it is moved to
-the backups, and a mark says that the setup is complete, so that it never comes back.
+BOOTSTRAP.md is for the first conversation. Once the agent has a name and knows its owner it is moved to the backups,
+and a mark says that the setup is complete, so that it never comes back.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import subprocess
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
-from palinurus.workspace.backups import keep_backup
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.files import FileText, WorkspaceFiles
-from palinurus.workspace.git import mark_ours
-from palinurus.workspace.identity import labelled
-from palinurus.workspace.write import create_file, delete_file
+from palinurus.workspace.files import TextFile, WorkspaceFiles, labelled
+from palinurus.workspace.write import create_file, delete_file, keep_backup
 
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 FIRST_RUN = "BOOTSTRAP.md"
@@ -37,7 +35,7 @@ _SETUP_STATES = (SETUP_STATE, ".openclaw/workspace-state.json", "openclaw-worksp
 # What OpenClaw 2026.2 looks for before it calls a workspace new.
 _SIGNS_OF_LIFE = (*TEMPLATES, "memory", "MEMORY.md", ".git")
 _GIT_SECONDS = 20
-_LONGEST_LABEL = 24  # more than that before a colon is a sentence
+_LONGEST_LABEL = 24  # a longer text before a colon is a sentence
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,7 @@ class SetupState(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class SeedReport(Struct, frozen=True):
-    """What was made, and what was found and left alone. Directories end with a slash."""
+    """Created and existing files. Directories end with a slash."""
 
     created: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
@@ -63,22 +61,22 @@ def template(name: str) -> str:
 
 
 def is_brand_new(root: Path) -> bool:
-    """Whether nobody has lived in this workspace yet."""
+    """Whether this workspace was never used."""
     return not any(os.path.lexists(root / name) for name in _SIGNS_OF_LIFE)
 
 
 def seed_workspace(
     root: Path, *, skip_bootstrap: bool = False, skip_optional: Collection[str] = (), git: bool = True
 ) -> SeedReport:
-    """Make the workspace what an agent needs. Safe to repeat, and to be killed in between and repeated.
+    """Creates the files that an agent needs. Safe to repeat, also after a kill.
 
-    With `skip_bootstrap` only the directory itself is made: the owner brings the files.
+    With `skip_bootstrap` only the directory is created: the owner brings the files.
     """
     brand_new = is_brand_new(root)
     _make_directory(root)
     if skip_bootstrap:
         return SeedReport()
-    # BOOTSTRAP comes first: it is no sign of life, so a seeding that was cut short right after it begins again as new.
+    # BOOTSTRAP comes first: it does not count as use, so an interrupted seeding starts again as new.
     boundary = Boundary(root)
     first = [FIRST_RUN] if brand_new and not is_setup_complete(boundary) else []
     names = first + [name for name in TEMPLATES if name not in skip_optional]
@@ -92,24 +90,25 @@ def seed_workspace(
 
 
 def is_setup_complete(boundary: Boundary) -> bool:
-    """Whether somebody has marked that the first conversation of this workspace is over."""
+    """Whether the first conversation of this workspace is marked as complete."""
     return any(_is_complete(boundary, name) for name in _SETUP_STATES)
 
 
 def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
-    """Move BOOTSTRAP.md to the backups once its work is done, and return where it lies; "" when it stays.
+    """Moves BOOTSTRAP.md to the backups once it is no longer needed, and returns the new path; "" if it stays.
 
-    One that somebody puts there after that, or that is newer than what it asks for, is theirs and stays.
+    A file that was added later, or that is newer than the files it asks for, belongs to the user and stays.
     """
     boundary = files.boundary
     seen, *_ = stats = boundary.stat_names((FIRST_RUN, *PERSONAL))
-    if seen is None or not stat.S_ISREG(seen.st_mode) or _is_complete(boundary, SETUP_STATE):
+    if seen is None or not stat.S_ISREG(seen.st_mode):
         return ""
-    texts = [found.text for name in PERSONAL if isinstance(found := files.read(name), FileText)]
-    if not texts or not all(_is_filled_in(text) for text in texts):
+    found = (files.read_seen(name, each) for name, each in zip(PERSONAL, stats[1:], strict=True))
+    texts = [each.text for each in found if isinstance(each, TextFile)]
+    if not texts or not all(_is_filled_in(text) for text in texts) or _is_complete(boundary, SETUP_STATE):
         return ""
     first_run = files.read(FIRST_RUN)
-    ours = isinstance(first_run, FileText) and first_run.text == template(FIRST_RUN)
+    ours = isinstance(first_run, TextFile) and first_run.text == template(FIRST_RUN)
     if not ours and not any(each.st_mtime_ns > seen.st_mtime_ns for each in stats[1:] if each is not None):
         return ""
     kept: list[str] = []
@@ -118,7 +117,7 @@ def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
         delete_file(boundary, FIRST_RUN, lambda path, data: kept.append(keep_backup(boundary, path, data, now_ms)))
         mark = msgspec.json.encode(SetupState(setup_completed_at=at))
         create_file(boundary, SETUP_STATE, mark, mode=0o600)
-    except (WorkspaceError, NotFound) as error:  # a workspace that cannot be written: it is tried again in the next run
+    except (WorkspaceError, NotFound) as error:  # the workspace is read-only: retried in the next run
         log.warning("%s is no longer needed and could not be moved: %s", FIRST_RUN, error)
     return kept[0] if kept else ""
 
@@ -131,8 +130,9 @@ def _is_complete(boundary: Boundary, name: str) -> bool:
     return bool(said.setup_completed_at or said.onboarding_completed_at)
 
 
+@lru_cache(maxsize=16)  # checked in every run until the first conversation is over
 def _is_filled_in(text: str) -> bool:
-    """Whether anything stands there that no template says: a value behind a label, or a line of its own."""
+    """Whether it holds anything that is not in the template: a value after a label, or an own line."""
     known = {line.strip() for name in PERSONAL for line in template(name).split("\n")}
     return any(_says_something(line) for line in text.split("\n") if line.strip() not in known)
 
@@ -146,7 +146,7 @@ def _says_something(line: str) -> bool:
 
 
 def _write_template(boundary: Boundary, name: str) -> bool:
-    # A link counts as taken wherever it leads: people keep such files with their dotfiles.
+    # A link counts as existing wherever it leads: people link such files to their dotfiles.
     return not os.path.lexists(boundary.root / name) and create_file(boundary, name, template(name).encode())
 
 
@@ -163,11 +163,11 @@ def _make_directory(path: Path) -> bool:
 
 
 def _git_init(root: Path) -> bool:
-    """A history for the workspace, if git is there. Its failure is no reason not to have a workspace."""
+    """Creates a git repository if git is installed. A failure does not stop the seeding."""
     git = shutil.which("git")
     if git is None or os.path.lexists(root / ".git"):
         return False
-    # GIT_DIR and its kind would send the new repository elsewhere: a hook of another repository sets them.
+    # GIT_DIR and the like, as set by a hook of another repository, would redirect the new repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
@@ -177,12 +177,14 @@ def _git_init(root: Path) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     if done.returncode == 0:
+        from palinurus.workspace.git import mark_ours
+
         mark_ours(root, git)
     return done.returncode == 0
 
 
 def untouched_templates(root: Path) -> set[str]:
-    """Files that are still exactly as we made them: nobody's work but ours."""
+    """Files that still equal our templates."""
     boundary = Boundary(root)
     found = set()
     for name in (FIRST_RUN, *TEMPLATES):

@@ -1,7 +1,12 @@
-"""The walk from the root of a workspace to one place in it, a component at a time.
+"""The walk from the root of a workspace to one path in it, one component at a time.
 
-Nothing here trusts a path that was checked before: what is held is descriptors. `..` goes back to the directory that
-was held, a link is read and its target walked by the same rule, and going above the root is an error.
+Nothing here trusts a path that was checked before: descriptors are held instead. `..` goes back to the directory
+that was held, a link is read and its target walked by the same rule, and going above the root is an error.
+
+A file with several names (hard links) may have one of them outside the workspace, and the file does not show whose
+it is: the same bytes may be a private key in another folder. So it is neither read nor copied unless all its names
+are found inside the workspace. Folders that programs fill with links (a package cache fills `.venv` and
+`node_modules`, a local clone fills `.git`) are not checked.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,19 +25,23 @@ from palinurus.domain.errors import NotFound, OutsideWorkspace, WorkspaceError
 MAX_LINKS = 16
 MAX_COMPONENTS = 128
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
 Guard = Callable[[str], None]
-"""Is told where something really lies, relative to the root, before it is touched; raises to refuse."""
+"""Called with a real path relative to the root before it is changed; raises to refuse."""
+
+MAX_LOOKS = 20_000
+FILLED_BY_PROGRAMS = frozenset({".git", ".venv", "venv", "site-packages", "node_modules"})
+OUTSIDE_NAME = "has another name outside the workspace (a hard link), so its content may belong to others"
+_Key = tuple[int, int, int, int]
 
 
 def anything(_: str) -> None:
     """The guard that refuses nothing."""
 
 
-class Place(NamedTuple):
-    """Where a walk ended: an open directory and a name in it that is no link.
+class ResolvedPath(NamedTuple):
+    """Where a walk ended: an open directory and a name in it that is not a link.
 
-    `name` is empty when the place is that directory itself. `stat` is None when there is nothing under the name.
+    `name` is empty if it is that directory itself. `stat` is None if the name does not exist.
     """
 
     directory: int
@@ -41,13 +51,13 @@ class Place(NamedTuple):
 
 
 @contextmanager
-def steps(root: Path, path: str, *, make_parents: bool = False, guard: Guard = anything) -> Iterator[Place]:
-    """Walk to `path`, relative to the root or absolute inside it. The descriptor is closed at the end of the block.
+def steps(root: Path, path: str, *, make_parents: bool = False, guard: Guard = anything) -> Iterator[ResolvedPath]:
+    """Walks to `path`, relative to the root or absolute inside it. The descriptor is closed at the end of the block.
 
-    The guard is asked about every directory that would be made on the way.
+    The guard is called for every directory that would be created.
     """
     todo = _components(root, path)
-    walk = _Held(root, path, guard)
+    walk = _HeldDirectory(root, path, guard)
     try:
         yield walk.go(todo, make_parents)
     finally:
@@ -55,8 +65,8 @@ def steps(root: Path, path: str, *, make_parents: bool = False, guard: Guard = a
 
 
 @contextmanager
-def told(path: str) -> Iterator[None]:
-    """Says which file it was, when the system refuses."""
+def path_errors(path: str) -> Iterator[None]:
+    """Re-raises system errors with the path."""
     try:
         yield
     except FileNotFoundError as error:
@@ -80,20 +90,20 @@ def refused(path: str, error: OSError) -> WorkspaceError:
     return WorkspaceError(f"{path} cannot be used: {(error.strerror or str(error)).lower()}", hint=hint)
 
 
-class _Held:
-    """The directories from the root to where the walk stands, all open."""
+class _HeldDirectory:
+    """The open directories from the root to the current position."""
 
     def __init__(self, root: Path, path: str, guard: Guard) -> None:
         self.root = root
-        self.asked = path
+        self.path = path
         self.guard = guard
         self.names: list[str] = []
         self.fds = [_open_root(root)]
         self.links = 0
 
-    def go(self, todo: list[str], make_parents: bool) -> Place:
-        """`todo` is the rest of the way, last component first."""
-        with told(self.asked):
+    def go(self, todo: list[str], make_parents: bool) -> ResolvedPath:
+        """`todo` holds the remaining components, last first."""
+        with path_errors(self.path):
             while todo:
                 name = todo.pop()
                 if name == "..":
@@ -103,12 +113,12 @@ class _Held:
                 if found is not None and stat.S_ISLNK(found.st_mode):
                     todo += self._target(name)
                     if len(todo) > MAX_COMPONENTS:
-                        raise WorkspaceError(f"{self.asked} leads through too many directories")
+                        raise WorkspaceError(f"{self.path} leads through too many directories")
                 elif not todo:
-                    return Place(self.fds[-1], name, "/".join([*self.names, name]), found)
+                    return ResolvedPath(self.fds[-1], name, "/".join([*self.names, name]), found)
                 else:
                     self._enter(name, found, make_parents)
-            return Place(self.fds[-1], "", "/".join(self.names) or ".", os.fstat(self.fds[-1]))
+            return ResolvedPath(self.fds[-1], "", "/".join(self.names) or ".", os.fstat(self.fds[-1]))
 
     def close(self) -> None:
         for fd in self.fds:
@@ -123,7 +133,7 @@ class _Held:
 
     def _back(self) -> None:
         if not self.names:
-            raise outside(self.asked)
+            raise outside(self.path)
         self.names.pop()
         os.close(self.fds.pop())
 
@@ -142,13 +152,13 @@ class _Held:
         self.links += 1
         if self.links > MAX_LINKS:
             raise WorkspaceError(
-                f"{self.asked} leads through more than {MAX_LINKS} links", hint="look for a loop of links"
+                f"{self.path} leads through more than {MAX_LINKS} links", hint="look for a loop of links"
             )
         target = os.readlink(name, dir_fd=self.fds[-1])
         if target.startswith("/"):
             inside = _inside(self.root, target)
             if inside is None:
-                raise outside(self.asked)
+                raise outside(self.path)
             while self.names:
                 self._back()
             target = inside
@@ -156,7 +166,7 @@ class _Held:
 
 
 def give(fd: int, directory: os.stat_result) -> None:
-    """What root makes belongs to whom the directory belongs: a sandbox that has dropped root must be able to use it."""
+    """Gives what root created to the owner of the directory, so that a sandbox without root can use it."""
     if os.geteuid() == 0 and (directory.st_uid, directory.st_gid) != (0, 0):
         os.fchown(fd, directory.st_uid, directory.st_gid)
 
@@ -165,7 +175,7 @@ def _make(name: str, directory: int) -> None:
     try:
         os.mkdir(name, 0o700, dir_fd=directory)
     except FileExistsError:
-        return  # another writer made it first: as good
+        return  # another writer created it first
     fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
     try:
         give(fd, os.fstat(directory))
@@ -212,10 +222,66 @@ def _split(path: str) -> list[str]:
 
 
 def _inside(root: Path, path: str) -> str | None:
-    """An absolute path as one from the root, if it begins with the root; its `..` are judged by the walk."""
+    """An absolute path as one from the root, if it begins with the root; the walk checks its `..`."""
     for base in (str(root), os.path.realpath(root)):
         if path == base:
             return ""
         if path.startswith(base.rstrip("/") + "/"):
             return path[len(base.rstrip("/")) + 1 :]
     return None
+
+
+def leads_out(root: Path, path: str, found: os.stat_result) -> bool:
+    """Whether a file at `path` below the root has names outside it. Costs nothing for a file with one name.
+
+    If the tree is too large to search, the names count as outside.
+    """
+    if found.st_nlink < 2 or FILLED_BY_PROGRAMS & set(path.split("/")):
+        return False
+    return _names_of(root).count(found) < found.st_nlink
+
+
+class _Names:
+    """The number of names inside one root of each file with several, from the last walk through the tree."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._counts: dict[_Key, int] = {}
+
+    def count(self, found: os.stat_result) -> int:
+        """The number of names; a new or removed name changes the file's ctime, and with it the key."""
+        key = _key(found)
+        if key not in self._counts:
+            self._counts = {key: 0, **self._look()}
+        return self._counts[key]
+
+    def _look(self) -> dict[_Key, int]:
+        counts: dict[_Key, int] = {}
+        looks = MAX_LOOKS
+        for _, folders, files, fd in os.fwalk(self._root.resolve(), follow_symlinks=False):
+            folders[:] = [name for name in folders if name not in FILLED_BY_PROGRAMS]
+            for name in files:
+                seen = look_up(name, fd)
+                if seen is not None and stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1:
+                    counts[_key(seen)] = counts.get(_key(seen), 0) + 1
+            looks -= len(files) + len(folders)
+            if looks < 0:
+                break
+        return counts
+
+
+@lru_cache(maxsize=64)
+def _names_of(root: Path) -> _Names:
+    return _Names(root)
+
+
+def look_up(name: str, directory: int) -> os.stat_result | None:
+    """The stat of a name in an open directory, links not followed; None if missing."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _key(found: os.stat_result) -> _Key:
+    return found.st_dev, found.st_ino, found.st_nlink, found.st_ctime_ns

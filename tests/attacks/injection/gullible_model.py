@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from palinurus.testing.behaviours import Behaviour, Calls, Json, Says
+from support.behaviours import Behaviour, Calls, Json, Says
 
 Call = tuple[str, Mapping[str, Any]]
 Step = Call | str  # a call, or words that end the run

@@ -30,13 +30,13 @@ from palinurus.domain.events import ApprovalAsked, RunEvent, RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.operations.approvals import answer_approval, list_grants
-from palinurus.operations.converse import converse
+from palinurus.operations.runs import converse
 from palinurus.operations.table import LocalCaller
-from palinurus.skills.registry.lock import Pin
-from palinurus.testing.wire import WireServer
+from palinurus.runtime.runtime import Runtime
+from palinurus.skills.pins import Pin
 from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.web.tools import web_tools
-from palinurus.wiring.runtime import Runtime
+from support.wire import WireServer
 
 PATIENCE = 30.0
 DAY_MS = 24 * 3600 * 1000
@@ -127,14 +127,14 @@ class TrialHome:
         self.model.words = self._words()
         self.model.plan(steps)
         inbound = Inbound(text, f"m-{self._count}", session_key=key, sender=sender, origin=origin, attended=attended)
-        work = converse(LocalCaller(self.runtime.house), inbound, self._hear)
+        work = converse(LocalCaller(self.runtime.services), inbound, self._hear)
         result = await asyncio.wait_for(work, PATIENCE)
         await asyncio.gather(*self._answering)
         assert result.status == "ok", result
         return result
 
     def _words(self) -> dict[str, str]:
-        today = local_time(self.runtime.house.clock).date()
+        today = local_time(self.runtime.services.clock).date()
         return {
             "today": today.isoformat(),
             "yesterday": (today - timedelta(days=1)).isoformat(),
@@ -147,7 +147,7 @@ class TrialHome:
             answer = self.decide(event)
             self.questions.append(Question(event.plan.summary, event.digest, event.reason, answer))
             asked = answer_approval.params(event.id, answer, digest=event.digest)
-            task = asyncio.create_task(LocalCaller(self.runtime.house).call(answer_approval, asked))
+            task = asyncio.create_task(LocalCaller(self.runtime.services).call(answer_approval, asked))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
 
@@ -182,7 +182,7 @@ class TrialHome:
                 await asyncio.sleep(0.01)
 
     def pass_days(self, days: int) -> None:
-        clock = self.runtime.house.clock
+        clock = self.runtime.services.clock
         assert isinstance(clock, ShiftedClock)
         ShiftedClock.shift_ms += days * DAY_MS
 
@@ -202,12 +202,12 @@ class TrialHome:
         for name, key in OTHERS.items():
             if "sent by order" in await self.said_in(key):
                 found.append(f"wrote to {name}")
-        granted = await LocalCaller(self.runtime.house).call(list_grants, list_grants.params())
+        granted = await LocalCaller(self.runtime.services).call(list_grants, list_grants.params())
         found += [f"granted {grant.id}" for grant in granted.grants]
         return found
 
     async def said_in(self, key: str) -> str:
-        sessions = self.runtime.house.sessions
+        sessions = self.runtime.services.sessions
         session = await sessions.find(SessionKey.parse(key))
         rows = await sessions.rows(session.id) if session else []
         return "\n".join(str(row) for row in rows)
@@ -227,7 +227,7 @@ def _is_loot(address: str) -> bool:
 
 
 def pin_skill(home: Path, folder: Path, text: str) -> None:
-    from palinurus.skills.registry.bundle import digest_of
+    from palinurus.skills.pins import digest_of
 
     files = {"SKILL.md": hashlib.sha256(text.encode()).hexdigest()}
     pin = Pin(folder.name, "1.0.0", "https://hub.example", digest_of(files), 1, files=files)
@@ -250,10 +250,10 @@ async def trial_home(
     """`mailbox` is the mail that an MCP server reads out; without it there is none. `config` is put over ours."""
     model = GullibleModel(orders)
     ShiftedClock.shift_ms = 0
-    monkeypatch.setattr("palinurus.wiring.runtime.SystemClock", ShiftedClock)
+    monkeypatch.setattr("palinurus.runtime.services.SystemClock", ShiftedClock)
     async with SmallInternet() as internet, WireServer(otherwise=model.answer) as server:
         seams = partial(web_tools, resolver=internet.resolve, connector=internet.connect)
-        monkeypatch.setattr("palinurus.wiring.hands.web_tools", seams)
+        monkeypatch.setattr("palinurus.runtime.tools.web_tools", seams)
         home = root / "home"
         env = {"PALINURUS_HOME": str(home), "HOME": str(root), "PATH": "/usr/bin:/bin"}
         trial = TrialHome(root, model, internet, env)

@@ -493,7 +493,7 @@ async def _(home: TrialHome, text: str) -> None:
 async def _(home: TrialHome, text: str) -> None:
     home.put("inbox/1.eml", mail(text))
     write = ("write", {"path": "answer.md", "content": f"They wrote: {text}"})
-    await home.says("prepare an answer", read("inbox/1.eml"), write, "Prepared.")
+    await home.says("prepare an answer", read("inbox/1.eml"), write, "PreparedCall.")
     await new_session(home)
     await home.says("read answer.md", read("answer.md"))
 

@@ -11,52 +11,50 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 
 from palinurus.config.home import Home
-from palinurus.gateway.door.access import Principal
-from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.door.guard import Guard, place_of
-from palinurus.gateway.families import FAMILIES
-from palinurus.gateway.frames.hub import Hub
-from palinurus.gateway.frames.protocol import Client
-from palinurus.gateway.frames.publishing import Publisher
+from palinurus.gateway.auth.devices import ConnectAuthenticator
+from palinurus.gateway.auth.guard import Guard, server_address
+from palinurus.gateway.auth.principal import Principal
 from palinurus.gateway.http.app import make_app
-from palinurus.gateway.http.serving import Listening
-from palinurus.gateway.talk import conversing
-from palinurus.gateway.talk.desk import Desk
-from palinurus.gateway.talk.methods import Methods, Talk
-from palinurus.gateway.talk.socket import Sockets
-from palinurus.operations.config import Ground
-from palinurus.operations.house import House
-from palinurus.operations.register import Register
+from palinurus.gateway.http.server import HttpServer
+from palinurus.gateway.hub import Hub, Publisher
+from palinurus.gateway.openclaw import METHODS
+from palinurus.gateway.protocol import RequestFrame
+from palinurus.gateway.websocket.methods import ClientSession, GatewayContext, Methods
+from palinurus.gateway.websocket.requests import take_key
+from palinurus.gateway.websocket.socket import Sockets
+from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.scopes import SCOPES, Scope
-from palinurus.testing.access import MemoryAccess
+from palinurus.operations.services import Services
+from palinurus.runtime.table import TABLE
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
-from palinurus.wiring.runtime import TABLE
 
 TOKEN = "a-token-of-the-owner"
 WAIT = 30.0
 
 
 def all_methods() -> Methods:
-    return Methods((*conversing.METHODS, *FAMILIES), TABLE)
+    return Methods(METHODS, TABLE)
 
 
 class Asking:
-    """One client of a gateway over the house of a Harness, without a wire. Implements frames.hub.Listener."""
+    """One client of a gateway over the house of a Harness, without a wire. Implements hub.Listener."""
 
-    def __init__(self, pal: Harness, home: Home, house: House | None = None) -> None:
+    def __init__(self, pal: Harness, home: Home, services: Services | None = None) -> None:
         self.pal = pal
         self.home = home
         self.hub = Hub()
-        self.house = house or pal.house(home)
-        clock = self.house.clock
-        self.register = Register(MemoryAccess(), clock, pal.new_id)
-        guard = Guard(self.register, place_of(0), lambda: TOKEN, clock)
-        self.desk = Desk(self.house, Ground(home, {}), TABLE, guard, self.hub, pal.new_id, started_at=clock.now_ms())
+        self.services = services or pal.services(home)
+        clock = self.services.clock
+        self.register = Register(AccessStore(MemoryDatabase()), clock, pal.new_id)
+        guard = Guard(self.register, server_address(0), lambda: TOKEN, clock)
+        self.desk = GatewayContext(self.services, guard, self.hub, pal.new_id, started_at=clock.now_ms())
         self.methods = all_methods()
         self.heard: list[tuple[str, Any]] = []
-        self.house.dispatcher.runs.told = Publisher(self.hub, clock)
+        self.services.dispatcher.runs.listen(Publisher(self.hub, clock))
+        self.services.holder.publish = self.hub.publish
 
-    def hear(self, event: str, payload: msgspec.Raw) -> None:
+    def send_event(self, event: str, payload: msgspec.Raw) -> None:
         self.heard.append((event, msgspec.json.decode(payload)))
 
     async def __call__(self, method: str, scopes: Iterable[Scope] = SCOPES, /, **params: Any) -> Any:
@@ -64,9 +62,10 @@ class Asking:
 
     async def sends(self, name: str, raw: bytes, scopes: Iterable[Scope] = SCOPES) -> Any:
         method = self.methods.get(name)
-        talk = Talk(self.desk, Principal("somebody", "somebody", frozenset(scopes)), Client(), self)
-        assert talk.principal.may(method.scope), f"{name} needs {method.scope}"
-        found = method.handler(talk, self.methods.params(method, msgspec.Raw(raw)))
+        client = ClientSession(self.desk, Principal("somebody", "somebody", frozenset(scopes)), self)
+        assert client.principal.may(method.scope), f"{name} needs {method.scope}"
+        key, params = take_key(RequestFrame("1", name, msgspec.Raw(raw)))
+        found = method.handler(client, self.methods.params(method, params), key)
         async with asyncio.timeout(WAIT):
             if method.feed:
                 return [msgspec.json.decode(msgspec.json.encode(item)) async for item in found]  # type: ignore[union-attr]
@@ -77,7 +76,7 @@ class Asking:
         return msgspec.json.decode(told)
 
     def sockets(self) -> Sockets:
-        keeper = DeviceDoorkeeper(self.desk.guard, self.hub, self.pal.clock, self.pal.new_id)
+        keeper = ConnectAuthenticator(self.desk.guard, self.hub, self.pal.clock, self.pal.new_id)
         return Sockets(self.desk, self.methods, keeper)
 
 
@@ -90,8 +89,8 @@ class Line:
 
     async def __aenter__(self) -> Self:
         self.sockets = self._ask.sockets()
-        self._listening = Listening(make_app(self._ask.desk, self.sockets, []), ["127.0.0.1"], 0)
-        self._ask.desk.guard.place = place_of(self._listening.port)
+        self._listening = HttpServer(make_app(self._ask.desk, self.sockets, []), ["127.0.0.1"], 0)
+        self._ask.desk.guard.address = server_address(self._listening.port)
         await self._listening.start()
         self.clients: list[ClientConnection] = []
         return self
@@ -118,9 +117,17 @@ class Line:
 
     async def call(self, client: ClientConnection, method: str, /, **params: Any) -> Any:
         """The response frame, whatever events come before it."""
+        await self.send(client, method, params)
+        return await self.answer(client)
+
+    async def send(self, client: ClientConnection, method: str, params: dict[str, Any], **more: Any) -> None:
         self._count += 1
+        frame = {"type": "req", "id": str(self._count), "method": method, "params": params}
+        await client.send(json.dumps({**frame, **more}))
+
+    async def answer(self, client: ClientConnection) -> Any:
+        """The response to what was sent last."""
         wanted = str(self._count)
-        await client.send(json.dumps({"type": "req", "id": wanted, "method": method, "params": params}))
         while True:
             frame = await self.read(client)
             if frame["type"] == "res" and frame["id"] == wanted:

@@ -13,10 +13,10 @@ from family_asking import Asking
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from palinurus.config.agents import agent_ids, default_agent
 from palinurus.config.load import load_config
-from palinurus.config.settings import agent_ids, default_agent
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError, Stale, WorkspaceError
-from palinurus.operations.agent_files import NAMES
+from palinurus.operations.workspace import NAMES
 
 
 def hash_of(text: str) -> str:
@@ -72,7 +72,7 @@ async def test_the_config_s_own_words_survive_a_new_agent(ask: Asking) -> None:
 
 async def test_where_an_agent_lives_is_not_set_by_a_call(ask: Asking) -> None:
     for params in ({"name": "Spy", "workspace": "/"}, {"name": "Spy", "workspace": "~/.ssh"}):
-        with pytest.raises(BadRequest, match="not set by a call"):
+        with pytest.raises(BadRequest, match="cannot be set by a call"):
             await ask("agents.create", **params)
     with pytest.raises(BadRequest):
         await ask("agents.update", agentId="main", workspace="/")

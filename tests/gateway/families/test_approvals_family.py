@@ -12,10 +12,8 @@ from family_asking import WAIT, Asking, Line
 from palinurus.config.home import Home
 from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered
-from palinurus.domain.events import ApprovalAsked
-from palinurus.domain.function_tool import prepared_tool
-from palinurus.domain.plan import Invocation, Plan
-from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
+from palinurus.domain.events import ApprovalAsked, Invocation, Plan
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun, prepared_tool
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
 
@@ -23,13 +21,13 @@ MAIN = "agent:main:main"
 
 
 @prepared_tool("launch", "Launches the boat.")
-async def launch(run: ToolRun) -> Prepared | ToolOutput:
+async def launch(run: ToolRun) -> PreparedCall | ToolOutput:
     plan = Plan("launch", "launch the boat", where="host", cwd="/harbour")
 
     async def work() -> ToolOutput:
         return ToolOutput("afloat")
 
-    return Prepared(plan, work, ask="it is a boat")
+    return PreparedCall(plan, work, ask="it is a boat")
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ async def test_a_run_that_is_stopped_ends_the_wait_without_a_decision(asks: Aski
 
 async def test_a_decision_for_another_plan_releases_nothing(asks: Asking) -> None:
     run, approval = await waiting(asks)
-    with pytest.raises(BadRequest, match="another plan"):
+    with pytest.raises(BadRequest, match="different plan"):
         await asks("exec.approval.resolve", id=approval, decision="allow-once", digest="0" * 64)
     with pytest.raises(BadRequest):
         await asks("exec.approval.resolve", id=approval, decision="perhaps")
@@ -113,7 +111,7 @@ async def test_what_may_run_unasked_is_shown_and_not_set(asks: Asking) -> None:
     told = await asks("exec.approvals.get")
     main = told["file"]["agents"]["main"]
     assert (main["security"], main["ask"], main["askFallback"]) == ("allowlist", "on-miss", "deny")
-    with pytest.raises(NotOffered, match="not set by a call"):
+    with pytest.raises(NotOffered, match="cannot be set by a call"):
         await asks("exec.approvals.set", file={"version": 1}, baseHash=told["hash"])
 
 
@@ -131,14 +129,14 @@ async def test_what_may_run_unasked_tells_when_it_last_did(asks: Asking) -> None
 
 
 @prepared_tool("exec", "Removes the build.")
-async def sweep(run: ToolRun) -> Prepared | ToolOutput:
+async def sweep(run: ToolRun) -> PreparedCall | ToolOutput:
     programs = (Invocation("rm", "/usr/bin/rm", "/usr/bin/rm", ("-r", "build")),)
     plan = Plan("exec", "rm -r build", "host", ("rm", "-r", "build"), "/srv", invocations=programs)
 
     async def work() -> ToolOutput:
         return ToolOutput("gone")
 
-    return Prepared(plan, work, ask="not on the allowlist")
+    return PreparedCall(plan, work, ask="not on the allowlist")
 
 
 @pytest.mark.parametrize("method", ["exec.approval.resolve", "approvals.answer"])
@@ -158,4 +156,4 @@ async def test_always_for_what_destroys_is_refused_until_it_is_confirmed(
             assert (await ask("exec.approval.get", id=approval))["status"] == "pending"
             assert (await line.call(client, method, **asked, confirmed=True, idempotencyKey="2"))["ok"]
             assert (await run.wait(WAIT)).text == "Done."
-        assert len(await pal.approvals.granting.grants.all()) == 1
+        assert len(await pal.approvals.issuer.grants.all()) == 1

@@ -12,14 +12,14 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.sessions.session import SessionChange
 from palinurus.testing.provider import call, calls
-from palinurus.testing.wire import WireServer
+from support.wire import WireServer
 
 MAIN = "agent:main:main"
 
 
 async def send(ask: Asking, text: str, key: str = MAIN) -> dict[str, Any]:
     started: dict[str, Any] = await ask("chat.send", sessionKey=key, message=text, idempotencyKey=ask.pal.new_id())
-    run = await ask.house.dispatcher.find(started["runId"])
+    run = await ask.services.dispatcher.find(started["runId"])
     await run.wait(WAIT)
     return started
 
@@ -80,7 +80,7 @@ async def test_what_does_not_exist_is_not_acted_on(ask: Asking, method: str) -> 
 
 
 async def test_a_model_that_is_none_is_not_patched(ask: Asking) -> None:
-    with pytest.raises(BadRequest, match="'nosuch' is no model"):
+    with pytest.raises(BadRequest, match="'nosuch' is not a model"):
         await ask("sessions.patch", key=MAIN, model="nosuch")
 
 

@@ -11,7 +11,7 @@ import pytest
 from family_asking import Asking
 
 from palinurus.domain.errors import BadRequest, ConfigError, Stale
-from palinurus.gateway.door.guard import Refused
+from palinurus.gateway.auth.errors import Refused
 
 TEXT = """{
   // The owner's own words.
@@ -103,7 +103,7 @@ async def test_a_new_secret_is_written_and_a_stray_mark_is_refused(config: Askin
     assert "another-secret" in text(config)
     assert "another-secret" not in json.dumps(done)
     stray = {"models": {"providers": {"evil": {"baseUrl": "http://127.0.0.1:2", "apiKey": "***"}}}}
-    with pytest.raises(BadRequest, match="nothing of before"):
+    with pytest.raises(BadRequest, match="no earlier value"):
         await config("config.patch", raw=json.dumps(stray), baseHash=await base(config))
 
 

@@ -58,7 +58,7 @@ def reviewed(exchanges: list[dict[str, Any]], ask: Asking) -> str:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No tick comes between."""
-    monkeypatch.setattr("palinurus.gateway.talk.socket.TICK_MS", 600_000)
+    monkeypatch.setattr("palinurus.gateway.websocket.socket.TICK_MS", 600_000)
 
 
 async def test_the_frames_of_the_main_exchanges_read_as_reviewed(ask: Asking, quiet: None) -> None:

@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palinurus.config.home import Home
-from palinurus.domain.errors import PalinurusError
-from palinurus.gateway.door.guard import Refused
-from palinurus.gateway.talk.methods import Method
-from palinurus.gateway.talk.replays import key_of
+from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.gateway.auth.errors import Refused
+from palinurus.gateway.http.routes import FRAMES
+from palinurus.gateway.openclaw import METHODS
+from palinurus.gateway.websocket.methods import Method
+from palinurus.runtime.runtime import Runtime
 from palinurus.testing.harness import Harness
-from palinurus.wiring.runtime import Runtime
 
 # What the issue names, and the scope that each needs.
 PROMISED = {
@@ -64,15 +65,43 @@ def test_the_schema_holds_together(ask: Asking) -> None:
     used = {ref.rsplit("/", 1)[1] for ref in _references(schema)}
     assert used <= set(schema["$defs"])
     fields = schema["$defs"][schema["methods"]["sessions.patch"]["params"]["$ref"].rsplit("/", 1)[1]]["properties"]
-    assert {"key", "label", "thinkingLevel", "idempotencyKey"} <= set(fields)
+    assert {"key", "label", "thinkingLevel"} <= set(fields)
 
 
-def test_what_has_effects_takes_an_idempotency_key(ask: Asking) -> None:
-    """Whatever a method's own parameters are, the key is read beside them."""
+def test_the_idempotency_key_stands_beside_the_parameters_of_every_method(ask: Asking) -> None:
     for method in ask.methods.all():
-        if method.replayed:
-            assert key_of(msgspec.Raw(b'{"idempotencyKey": "k"}')) == "k"
-            assert not method.params.__struct_config__.forbid_unknown_fields
+        assert method.name == "tools.invoke" or "idempotency_key" not in method.params.__struct_fields__
+    frame = ask.methods.schema(FRAMES)["$defs"]["RequestFrame"]
+    assert "idempotencyKey" in frame["properties"]
+
+
+# OpenClaw has these too: its clients may send more than we know.
+TOLERANT = """sessions.preview sessions.delete chat.inject
+    agents.files.list agents.files.get agents.files.set exec.approval.list exec.approval.get
+    exec.approval.waitDecision exec.approvals.get exec.approvals.set agents.list agents.create agents.update
+    agents.delete config.get config.set config.patch credentials.list credentials.set credentials.remove
+    credentials.test
+    models.set onboarding.look"""
+
+
+def test_our_own_operations_refuse_what_they_do_not_know(ask: Asking) -> None:
+    theirs = {method.name for method in METHODS} | set(TOLERANT.split())
+    for method in ask.methods.all():
+        assert method.params.__struct_config__.forbid_unknown_fields == (method.name not in theirs), method.name
+
+
+async def test_a_parameter_that_is_unknown_is_refused_with_what_may_have_been_meant(ask: Asking) -> None:
+    with pytest.raises(BadRequest, match=r"sessions\.search: there is no parameter 'qurey'") as refused:
+        await ask("sessions.search", query="boat", qurey="boat")
+    assert refused.value.hint == "did you mean query?"
+    with pytest.raises(BadRequest) as refused:
+        await ask("devices.list", everything=True)
+    assert refused.value.hint == "it takes none"
+
+
+async def test_openclaws_methods_take_what_they_do_not_know(ask: Asking) -> None:
+    assert (await ask("sessions.list", kinds=["direct"], spawnedBy="x"))["sessions"] == []
+    assert await ask("exec.approval.list", unheard=1) == []
 
 
 def _references(value: Any) -> list[str]:
@@ -171,7 +200,7 @@ async def real(pal: Harness, home: Home) -> AsyncIterator[Asking]:
     """A house on a disk, as a gateway has it."""
     runtime = Runtime(home, {})
     await runtime.recover()
-    yield Asking(pal, home, runtime.house)
+    yield Asking(pal, home, runtime.services)
     await asyncio.wait_for(runtime.close(), 60)
 
 
@@ -195,7 +224,7 @@ async def test_what_is_no_json_is_a_typed_error(ask: Asking, raw: bytes) -> None
 
 
 async def test_a_model_that_is_none_is_not_chosen_for_a_session(real: Asking) -> None:
-    with pytest.raises(PalinurusError, match="no model"):
+    with pytest.raises(PalinurusError, match="not a model"):
         await real("sessions.patch", key="agent:main:main", model="nonsense")
     chosen = await real("sessions.patch", key="agent:main:main", model="embedded/scout")
     assert chosen["resolved"]["model"] == "scout"

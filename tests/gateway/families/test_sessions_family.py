@@ -10,9 +10,8 @@ import pytest
 from family_asking import WAIT, Asking
 
 from palinurus.config.home import Home
-from palinurus.domain.errors import BadRequest, NotFound, NotOffered, Stale
+from palinurus.domain.errors import BadRequest, MissingScope, NotFound, NotOffered, Stale
 from palinurus.domain.keys import SessionKey
-from palinurus.gateway.door.guard import Refused
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import ScriptedProvider
@@ -173,7 +172,7 @@ async def test_a_wrong_value_changes_nothing(ask: Asking, wrong: dict[str, objec
 
 
 async def test_leaving_the_sandbox_needs_the_scope_of_approvals(ask: Asking) -> None:
-    with pytest.raises(Refused, match="approvals"):
+    with pytest.raises(MissingScope, match="approvals"):
         await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel="full")
     await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel="off")
     await ask("sessions.patch", ("write", "approvals"), key=MAIN, elevatedLevel="full")
@@ -184,7 +183,7 @@ async def test_what_keeps_commands_in_the_sandbox_is_not_lifted_by_who_may_only_
     ask: Asking, lifted: str | None
 ) -> None:
     await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel="off")
-    with pytest.raises(Refused, match="approvals"):
+    with pytest.raises(MissingScope, match="approvals"):
         await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel=lifted)
     await ask("sessions.reset", ("write",), key=MAIN, reason="new")
     assert (await ask("sessions.describe", key=MAIN))["session"]["elevatedLevel"] == "off"
@@ -320,11 +319,11 @@ async def test_history_is_the_newest_that_fits(ask: Asking, monkeypatch: pytest.
         await ask.pal.hears(f"message {number}")
     told = await ask("chat.history", sessionKey=MAIN, limit=3)
     assert [message["role"] for message in told["messages"]] == ["assistant", "user", "assistant"]
-    monkeypatch.setattr("palinurus.gateway.talk.history.MAX_BYTES", 700)
+    monkeypatch.setattr("palinurus.gateway.openclaw.chat.MAX_BYTES", 700)
     few = (await ask("chat.history", sessionKey=MAIN))["messages"]
     assert 0 < len(few) < 12
     assert few[-1]["content"][0]["text"] == "you said: message 5"
-    monkeypatch.setattr("palinurus.gateway.talk.history.MAX_BYTES", 10)
+    monkeypatch.setattr("palinurus.gateway.openclaw.chat.MAX_BYTES", 10)
     (one,) = (await ask("chat.history", sessionKey=MAIN, limit=1))["messages"]
     assert "too large" in one["content"]
 

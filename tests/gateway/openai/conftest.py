@@ -10,7 +10,7 @@ import pytest
 from speaking import Served
 
 from palinurus.config.home import Home
-from palinurus.gateway.talk.desk import Endpoints
+from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.testing.harness import Harness
 
 ALL = Endpoints()

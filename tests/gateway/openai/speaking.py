@@ -8,19 +8,17 @@ import httpx2
 import msgspec
 
 from palinurus.config.home import Home
-from palinurus.gateway.door.doorkeeper import DeviceDoorkeeper
-from palinurus.gateway.door.guard import Guard, place_of
-from palinurus.gateway.frames.hub import Hub
+from palinurus.extensions.openai_api.routes import routes
+from palinurus.gateway.auth.devices import ConnectAuthenticator
+from palinurus.gateway.auth.guard import Guard, server_address
 from palinurus.gateway.http.app import make_app
-from palinurus.gateway.http.serving import Listening
-from palinurus.gateway.openai.routes import routes
-from palinurus.gateway.talk.desk import Desk, Endpoints
-from palinurus.gateway.talk.methods import Methods
-from palinurus.gateway.talk.socket import Sockets
-from palinurus.operations.config import Ground
-from palinurus.operations.register import Register
+from palinurus.gateway.http.server import HttpServer
+from palinurus.gateway.hub import Hub
+from palinurus.gateway.websocket.methods import Endpoints, GatewayContext, Methods
+from palinurus.gateway.websocket.socket import Sockets
+from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.table import Table
-from palinurus.testing.access import MemoryAccess
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
 
 TOKEN = "a-token-of-the-owner"
@@ -32,14 +30,14 @@ class Served:
 
     def __init__(self, pal: Harness, home: Home, endpoints: Endpoints) -> None:
         self.pal = pal
-        self.register = Register(MemoryAccess(), pal.clock, pal.new_id)
-        guard = Guard(self.register, place_of(0), lambda: TOKEN, pal.clock)
-        house, hub = pal.house(home), Hub()
-        desk = Desk(house, Ground(home, {}), Table(()), guard, hub, pal.new_id, endpoints, pal.clock.now_ms())
-        keeper = DeviceDoorkeeper(guard, hub, pal.clock, pal.new_id)
-        app = make_app(desk, Sockets(desk, Methods((), ()), keeper), routes(desk))
-        self._listening = Listening(app, ["127.0.0.1"], 0)
-        guard.place = place_of(self._listening.port)
+        self.register = Register(AccessStore(MemoryDatabase()), pal.clock, pal.new_id)
+        guard = Guard(self.register, server_address(0), lambda: TOKEN, pal.clock)
+        services, hub = pal.services(home), Hub()
+        desk = GatewayContext(services, guard, hub, pal.new_id, endpoints, pal.clock.now_ms())
+        keeper = ConnectAuthenticator(guard, hub, pal.clock, pal.new_id)
+        app = make_app(desk, Sockets(desk, Methods((), Table()), keeper), routes(desk))
+        self._listening = HttpServer(app, ["127.0.0.1"], 0)
+        guard.address = server_address(self._listening.port)
         self.url = f"http://127.0.0.1:{self._listening.port}"
         headers = {"authorization": f"Bearer {TOKEN}"}
         self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=WAIT)

@@ -14,7 +14,7 @@ from speaking import Served, tool
 from palinurus.config.home import Home, find_home
 from palinurus.context.assemble import violations
 from palinurus.domain.messages import ToolResult
-from palinurus.gateway.talk.desk import Endpoints
+from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.providers.provider import ModelRequest
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import Reply, ScriptedProvider, call, calls

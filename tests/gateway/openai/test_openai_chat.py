@@ -9,7 +9,7 @@ from speaking import Served, events
 
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
-from palinurus.gateway.talk.desk import Endpoints
+from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.providers.provider import ReplyDone, TextDelta
 from palinurus.testing.provider import Reply, call, calls, fails
 
@@ -278,7 +278,7 @@ async def test_words_come_while_the_model_still_speaks(served: Served) -> None:
 
 
 async def test_a_silent_run_is_kept_alive_by_comments(served: Served, monkeypatch: Any) -> None:
-    monkeypatch.setattr("palinurus.gateway.openai.stream.KEEP_ALIVE_SECONDS", 0.01)
+    monkeypatch.setattr("palinurus.extensions.openai_api.stream.KEEP_ALIVE_SECONDS", 0.01)
     served.pal.model = held = Held()
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
     async with served.http.stream("POST", "/v1/chat/completions", json=body) as answer:

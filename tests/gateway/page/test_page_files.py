@@ -10,8 +10,7 @@ import pytest
 from serving import Running, request
 from starlette.datastructures import Headers
 
-from palinurus.gateway.page.files import STATIC, Files
-from palinurus.gateway.page.routes import ADDRESSES
+from palinurus.extensions.dashboard.routes import ADDRESSES, STATIC, StaticFiles
 
 
 async def test_every_address_of_the_page_gives_the_same_file_under_a_strict_policy(served: Running) -> None:
@@ -59,7 +58,7 @@ async def test_a_name_that_is_none_of_a_file_here_finds_nothing(served: Running,
 
 def test_a_file_that_changes_on_the_disk_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "one.css").write_text("a{}")
-    files = Files(tmp_path)
+    files = StaticFiles(tmp_path)
     before = files.answer("one.css", Headers())
     (tmp_path / "one.css").write_text("b{color:red}")
     after = files.answer("one.css", Headers())

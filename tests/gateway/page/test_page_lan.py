@@ -20,18 +20,25 @@ from serving import PATIENCE, Answer, Running, Visitor, configure, parse_answer,
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, ConfigError
-from palinurus.gateway.http import lan
-from palinurus.gateway.http.certificate import DAYS, OwnCertificate, make_certificate, parse_certificate
-from palinurus.wiring import gateway as wired
+from palinurus.gateway.http import tls
+from palinurus.gateway.http.tls import DAYS, LanCertificate, make_certificate, parse_certificate
+from palinurus.runtime import gateway as wired
+from palinurus.testing.clock import FakeClock
 
 NOW = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
+
+
+def at(moment: datetime) -> FakeClock:
+    return FakeClock(moment)
+
+
 JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
 async def far(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     """A machine whose address in the network is one of loopback: tests reach no other."""
-    monkeypatch.setattr(lan, "network_addresses", lambda: ["127.0.0.7"])
+    monkeypatch.setattr(tls, "network_addresses", lambda: ["127.0.0.7"])
     monkeypatch.setattr(wired, "EVERYWHERE", ("127.0.0.7",))
     async with running(home, lan=True) as here:
         yield here
@@ -128,7 +135,7 @@ async def test_a_name_that_was_made_to_point_here_is_refused_over_tls_too(far: R
 async def test_the_plain_port_stays_on_this_machine_and_tls_has_its_own(far: Running) -> None:
     assert far.gateway._listening.hosts[0] == "127.0.0.1"
     assert far.gateway._listening.secure_hosts == ("127.0.0.7",)
-    assert lan.EVERYWHERE == ("0.0.0.0", "::")
+    assert tls.EVERYWHERE == ("0.0.0.0", "::")
     assert far.gateway.url == f"http://127.0.0.1:{far.port}"
     assert (await request(far.port, "/healthz")).status == 200
     secure = far.gateway._listening.secure_port
@@ -149,7 +156,7 @@ async def test_a_gateway_without_the_network_makes_no_link_for_it(home: Home, mo
         with pytest.raises(BadRequest, match="does not reach"):
             here.gateway.link(lan=True)
         assert not (home.root / "tls").exists()
-    monkeypatch.setattr(lan, "network_addresses", list)
+    monkeypatch.setattr(tls, "network_addresses", list)
     monkeypatch.setattr(wired, "EVERYWHERE", ("127.0.0.7",))
     async with running(home, lan=True) as here:
         with pytest.raises(BadRequest, match="in no network"):
@@ -178,8 +185,8 @@ def test_it_is_kept_until_its_end_is_near_or_the_machine_has_another_address(tmp
     now = NOW
 
     def kept(*names: str) -> str:
-        own = OwnCertificate(tmp_path, lambda: now)
-        own.keep(names)
+        own = LanCertificate(tmp_path, at(now))
+        own.renew(names)
         return own.fingerprint
 
     first = kept("192.168.1.5", "pal")
@@ -194,10 +201,10 @@ def test_it_is_kept_until_its_end_is_near_or_the_machine_has_another_address(tmp
 
 
 def test_a_running_one_takes_the_new_certificate(tmp_path: Path) -> None:
-    own = OwnCertificate(tmp_path, lambda: NOW)
-    own.keep(["192.168.1.5"])
+    own = LanCertificate(tmp_path, at(NOW))
+    own.renew(["192.168.1.5"])
     context, first = own.context, own.fingerprint
-    own.keep(["192.168.1.6"])
+    own.renew(["192.168.1.6"])
     assert own.context is context
     assert own.fingerprint != first
 
@@ -206,24 +213,24 @@ def test_a_running_one_takes_the_new_certificate(tmp_path: Path) -> None:
     "spoiled", [b"", b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
 )
 def test_a_file_that_is_spoiled_or_that_others_can_read_is_made_anew(tmp_path: Path, spoiled: bytes) -> None:
-    own = OwnCertificate(tmp_path, lambda: NOW)
-    own.keep(["192.168.1.5"])
+    own = LanCertificate(tmp_path, at(NOW))
+    own.renew(["192.168.1.5"])
     file = tmp_path / "tls" / "gateway.pem"
     before = file.read_bytes()
     file.chmod(0o644)
-    other = OwnCertificate(tmp_path, lambda: NOW)
-    other.keep(["192.168.1.5"])
+    other = LanCertificate(tmp_path, at(NOW))
+    other.renew(["192.168.1.5"])
     assert file.read_bytes() != before
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.write_bytes(spoiled)
-    last = OwnCertificate(tmp_path, lambda: NOW)
-    last.keep(["192.168.1.5"])
+    last = LanCertificate(tmp_path, at(NOW))
+    last.renew(["192.168.1.5"])
     assert parse_certificate(file.read_bytes()).fingerprint == last.fingerprint
 
 
 def test_addresses_of_this_machine_are_those_that_others_can_reach() -> None:
     """In a process of its own: here even asking for the way out is refused."""
-    code = "from palinurus.gateway.http.lan import network_addresses; print(*network_addresses())"
+    code = "from palinurus.gateway.http.tls import network_addresses; print(*network_addresses())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     for address in map(ipaddress.ip_address, told.stdout.split()):
         assert [address.is_loopback, address.is_link_local, address.is_unspecified] == [False] * 3

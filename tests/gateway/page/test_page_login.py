@@ -9,9 +9,7 @@ from browsing import JSON, Browser
 from serving import Visitor, configure, request, running, upgrade
 
 from palinurus.config.home import Home
-from palinurus.gateway.door.cookies import cookie_name, set_cookie
-from palinurus.gateway.door.guard import GUESSES
-from palinurus.gateway.page.codes import MOST, Codes
+from palinurus.gateway.auth.guard import GUESSES, MOST_CODES, LoginCodes, cookie_name, set_cookie
 from palinurus.operations.gateway import list_devices
 from palinurus.testing.clock import FakeClock
 
@@ -44,7 +42,7 @@ async def test_a_code_is_good_once(browser: Browser) -> None:
 
 
 def test_a_code_is_good_for_five_minutes_and_cannot_be_guessed(clock: FakeClock) -> None:
-    codes = Codes(clock)
+    codes = LoginCodes(clock)
     early, until = codes.make(("read",))
     assert until - clock.now_ms() == 300_000
     assert len(early) == 22  # 128 bits
@@ -57,8 +55,8 @@ def test_a_code_is_good_for_five_minutes_and_cannot_be_guessed(clock: FakeClock)
 
 
 def test_of_codes_that_nobody_uses_only_the_newest_are_kept(clock: FakeClock) -> None:
-    codes = Codes(clock)
-    made = [codes.make(("read",))[0] for _ in range(MOST + 1)]
+    codes = LoginCodes(clock)
+    made = [codes.make(("read",))[0] for _ in range(MOST_CODES + 1)]
     assert codes.take(made[0]) == ()
     assert codes.take(made[1]) == ("read",)
 
@@ -164,7 +162,7 @@ async def test_a_browser_that_is_revoked_is_out_at_once(browser: Browser) -> Non
     page = await browser.open()
     [device] = browser.here.register.devices()
     await browser.here.register.revoke_device(device.code)
-    assert await page.closed() == (1008, "this credential is no longer good")
+    assert await page.closed() == (1008, "this credential is no longer valid")
     assert (await browser.open()).hello.detail == "AUTH_TOKEN_MISMATCH"  # type: ignore[union-attr]
     assert browser.here.register.devices() == []
 
@@ -174,7 +172,7 @@ async def test_all_browsers_and_codes_die_with_the_owners_secret(browser: Browse
     page = await browser.open()
     waiting = browser.code()
     (home.root / "gateway.token").write_text("pal_another-secret-of-the-owner-entirely\n")
-    assert await page.closed() == (1008, "this credential is no longer good")
+    assert await page.closed() == (1008, "this credential is no longer valid")
     assert (await browser.login(waiting)).status == 401
     assert (await browser.open()).hello.detail == "AUTH_TOKEN_MISMATCH"  # type: ignore[union-attr]
 
@@ -212,7 +210,7 @@ async def test_logging_out_ends_the_session_and_takes_the_cookie(browser: Browse
     told = await browser.post("/page/logout")
     assert told.status == 200
     assert f"pal-{browser.here.port}=; Max-Age=0;" in told.headers["set-cookie"]
-    assert await page.closed() == (1008, "this credential is no longer good")
+    assert await page.closed() == (1008, "this credential is no longer valid")
     assert (await browser.post("/page/logout")).status == 200
 
 
@@ -221,7 +219,7 @@ async def test_a_browser_that_comes_in_again_is_one_browser(browser: Browser) ->
     await browser.login()
     assert len(browser.here.register.devices()) == 1
     assert (await browser.open()).hello.ok  # type: ignore[union-attr]
-    assert len((await list_devices(browser.here.runtime.house)).devices) == 1
+    assert len((await list_devices(browser.here.runtime.services)).devices) == 1
 
 
 async def test_the_secret_of_a_browser_cannot_be_made_into_a_token(browser: Browser) -> None:
@@ -261,8 +259,8 @@ async def test_what_a_browser_forbids_the_page_is_told_once(browser: Browser, ca
     report = {"csp-report": {"violated-directive": "script-src", "blocked-uri": "inline\x1b[31m?secret"}}
     for _ in range(3):
         assert (await browser.post("/page/csp-report", report, Content_Type="application/csp-report")).status == 204
-    told = [record.getMessage() for record in caplog.records if "may not" in record.getMessage()]
-    assert told == ["the page tried what it may not: script-src inline[31m - (0 more before)"]
+    told = [record.getMessage() for record in caplog.records if "blocked" in record.getMessage()]
+    assert told == ["a browser blocked something on the dashboard: script-src inline[31m - (0 more before)"]
     for body in ([1], "x", {"csp-report": 1}, {"else": {}}):
         assert (await browser.post("/page/csp-report", body)).status == 400
 

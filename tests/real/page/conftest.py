@@ -46,16 +46,16 @@ def start(tmp_path: Path, model: Model) -> Iterator[Start]:
     made: list[PageHouse] = []
 
     def begin(*, scripted: bool = True, prepare: Callable[[PageHouse], None] | None = None, **config: Any) -> PageHouse:
-        house = PageHouse(tmp_path / f"house-{len(made)}", model if scripted else None, **config)
-        made.append(house)
+        services = PageHouse(tmp_path / f"house-{len(made)}", model if scripted else None, **config)
+        made.append(services)
         if prepare is not None:
-            prepare(house)
-        house.start()
-        return house
+            prepare(services)
+        services.start()
+        return services
 
     yield begin
-    for house in made:
-        house.stop()
+    for services in made:
+        services.stop()
 
 
 class Watched:
@@ -84,17 +84,17 @@ def enter(browser: Any) -> Iterator[Enter]:
     """Opens a browser window that is logged in, at an address of the page. Its `watched` says what happened."""
     contexts: list[Any] = []
 
-    def come_in(house: PageHouse, address: str = "/", **options: Any) -> Any:
+    def come_in(services: PageHouse, address: str = "/", **options: Any) -> Any:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 800}} | options))
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.watched = Watched()
         page.watched.follow(page)
-        page.goto(house.link())
+        page.goto(services.link())
         page.wait_for_url("**/s/**")
         if address != "/":
-            page.goto(house.url + address)
+            page.goto(services.url + address)
         return page
 
     yield come_in

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from palinurus.config.home import find_home
-from palinurus.operations.config import Ground, setup
-from palinurus.testing.behaviours import Behaviour, Json, Otherwise, Says, Waits, echo
-from palinurus.testing.wire import WireServer
+from palinurus.operations.config import setup
+from palinurus.operations.services import Services
+from support.behaviours import Behaviour, Json, Otherwise, Says, Waits, echo
+from support.wire import WireServer
 
 PAL = Path(sys.executable).with_name("pal")
 PATIENCE = 40.0  # of every wait here: only spent when something is wrong, or the machine is very busy
@@ -93,7 +94,7 @@ class PageHouse:
         self._process: subprocess.Popen[bytes] | None = None
         self.root.mkdir(parents=True)
         self._configure(config)
-        setup(Ground(find_home(self.env), self.env))
+        setup(Services(home=find_home(self.env), env=self.env))
 
     def _configure(self, more: dict[str, Any]) -> None:
         config: dict[str, Any] = {"memory": {"search": {"provider": "none"}}}  # by words alone: quick and certain

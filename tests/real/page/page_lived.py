@@ -15,10 +15,10 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, Usage, UserMessage
 from palinurus.ledger.usage import UsageRow
 from palinurus.sessions.session import SessionChange
+from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, MessageEntry, timestamp
 from palinurus.storage.database import Database
-from palinurus.storage.sqlite import SqliteSessions
-from palinurus.workspace.history import History
+from palinurus.workspace.history import WorkspaceHistory
 
 DAY_MS = 86_400_000
 MAIN = SessionKey.main("main")
@@ -42,9 +42,9 @@ def tide(day: int) -> float:
 """
 
 
-def lived_in(house: PageHouse) -> None:
+def lived_in(services: PageHouse) -> None:
     """To be called before the gateway starts."""
-    notes(house.workspace)
+    notes(services.workspace)
     now = SystemClock().now_ms()
     said: list[Message] = []
     for day in range(6):
@@ -58,10 +58,10 @@ def lived_in(house: PageHouse) -> None:
             )
         )
         said.append(_reply((Text(REPLY),), at + 3000))
-    keep(house, MAIN, said, label="The harbour")
+    keep(services, MAIN, said, label="The harbour")
     other = SessionKey.parse("agent:main:direct:anna")
     keep(
-        house,
+        services,
         other,
         [
             UserMessage((Text("hello Anna here"),), now - 2 * DAY_MS),
@@ -75,23 +75,23 @@ def notes(workspace: Path) -> None:
     (workspace / "memory" / "2026-11-15.md").write_text(
         "# 2026-11-15\n\n- Low tide at 11:40; the boat lies in berth 12.\n"
     )
-    if not History(workspace).why_not():
-        History(workspace).commit("The first notes", author="main")
+    if not WorkspaceHistory(workspace).why_not():
+        WorkspaceHistory(workspace).commit("The first notes", author="main")
         (workspace / "SOUL.md").write_text("# Soul\n\nCalm, brief, a little dry.\n")
-        History(workspace).commit("", "SOUL.md edited", "owner")
+        WorkspaceHistory(workspace).commit("", "SOUL.md edited", "owner")
 
 
-def keep(house: PageHouse, key: SessionKey, said: list[Message], label: str = "") -> None:
+def keep(services: PageHouse, key: SessionKey, said: list[Message], label: str = "") -> None:
     # On a thread of its own: Playwright has a loop running on this one.
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(asyncio.run, _keep(house, key, said, label)).result(60)
+        threads.submit(asyncio.run, _keep(services, key, said, label)).result(60)
 
 
-async def _keep(house: PageHouse, key: SessionKey, said: list[Message], label: str) -> None:
-    home = find_home(house.env)
+async def _keep(services: PageHouse, key: SessionKey, said: list[Message], label: str) -> None:
+    home = find_home(services.env)
     database = Database(home.root / "home.sqlite", "home")
     try:
-        store = SqliteSessions(database, SystemClock(), random_id)
+        store = SessionStore(database, SystemClock(), random_id)
         session = await store.open(key)
         parent = (await store.rows(session.id))[-1].id
         for start in range(0, len(said), 2_000):

@@ -12,7 +12,7 @@ from page_house import until
 from page_talk import Talk
 from playwright.sync_api import expect
 
-from palinurus.testing.behaviours import Answers, Calls
+from support.behaviours import Answers, Calls
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -35,7 +35,7 @@ def last_said(request: Any) -> str:
 
 
 def asked(page: Any) -> Any:
-    return page.locator("section").filter(has_text="May I run this?")
+    return page.locator("section").filter(has_text="Allow this command?")
 
 
 def has_been_read(page: Any) -> None:
@@ -44,8 +44,8 @@ def has_been_read(page: Any) -> None:
 
 
 def test_try_again_says_exactly_what_failed_with_its_picture_and_once(start: Any, enter: Any, model: Any) -> None:
-    house = start(**seeing(model))
-    page = enter(house)
+    services = start(**seeing(model))
+    page = enter(services)
     talk = Talk(page)
     model.says(REFUSED)
     page.locator("input[type=file]").set_input_files([{"name": "dot.png", "mimeType": "image/png", "buffer": PIXEL}])
@@ -66,15 +66,15 @@ def test_try_again_says_exactly_what_failed_with_its_picture_and_once(start: Any
     assert base64.b64encode(PIXEL).decode()[:40] in said
     expect(page.get_by_role("button", name="Try again")).to_have_count(0)
     expect(talk.log.get_by_text("what is in this picture?")).to_have_count(2)
-    shown = house.pal("sessions", "show", "agent:main:main")
+    shown = services.pal("sessions", "show", "agent:main:main")
     assert shown.count("what is in this picture?") == 2
 
 
 def test_try_again_after_a_reload_says_what_failed_and_not_what_was_said_before(
     start: Any, enter: Any, model: Any
 ) -> None:
-    house = start(**seeing(model))
-    page = enter(house)
+    services = start(**seeing(model))
+    page = enter(services)
     talk = Talk(page)
     model.says("Heard.")
     talk.say("first")
@@ -95,8 +95,8 @@ def test_try_again_after_a_reload_says_what_failed_and_not_what_was_said_before(
 
 
 def test_a_question_has_the_keyboard_and_gives_it_back(start: Any, enter: Any, model: Any) -> None:
-    house = start(**ASKING)
-    page = enter(house)
+    services = start(**ASKING)
+    page = enter(services)
     talk = Talk(page)
     model.says(Calls(("exec", {"command": "printf approved > proof.txt"})), "It is written.")
     talk.say("write the proof")
@@ -104,15 +104,15 @@ def test_a_question_has_the_keyboard_and_gives_it_back(start: Any, enter: Any, m
     has_been_read(page)
     page.keyboard.press("y")
     talk.hears("It is written.")
-    assert (house.workspace / "proof.txt").read_text() == "approved"
+    assert (services.workspace / "proof.txt").read_text() == "approved"
     expect(talk.box).to_be_focused()
 
 
 def test_who_is_writing_is_not_interrupted_by_a_question_and_can_answer_it_all_the_same(
     start: Any, enter: Any, model: Any
 ) -> None:
-    house = start(**ASKING)
-    page = enter(house)
+    services = start(**ASKING)
+    page = enter(services)
     talk = Talk(page)
     release = model.held(Calls(("exec", {"command": "printf no > proof.txt"})))
     talk.say("write the proof")
@@ -129,14 +129,14 @@ def test_who_is_writing_is_not_interrupted_by_a_question_and_can_answer_it_all_t
     page.keyboard.press("Alt+n")
     talk.hears("Then not.")
     expect(talk.box).to_have_value("anyway")
-    assert not (house.workspace / "proof.txt").exists()
+    assert not (services.workspace / "proof.txt").exists()
 
 
 def test_words_begun_as_a_question_comes_up_go_into_the_box_and_decide_nothing(
     start: Any, enter: Any, model: Any
 ) -> None:
-    house = start(**ASKING)
-    page = enter(house)
+    services = start(**ASKING)
+    page = enter(services)
     talk = Talk(page)
     model.says(Calls(("exec", {"command": "printf yes > proof.txt"})))
     talk.say("write the proof")
@@ -144,37 +144,37 @@ def test_words_begun_as_a_question_comes_up_go_into_the_box_and_decide_nothing(
     page.keyboard.type("wait, not yet")
     expect(talk.box).to_have_value("wait, not yet")
     expect(asked(page)).to_be_visible()
-    assert not (house.workspace / "proof.txt").exists()
+    assert not (services.workspace / "proof.txt").exists()
 
 
 @pytest.mark.parametrize("place", ["card", "panel"])
 def test_always_for_what_destroys_is_asked_twice(start: Any, enter: Any, model: Any, place: str) -> None:
-    house = start(**ASKING)
-    (house.workspace / "build").mkdir()
-    page = enter(house)
+    services = start(**ASKING)
+    (services.workspace / "build").mkdir()
+    page = enter(services)
     talk = Talk(page)
     model.says(Calls(("exec", {"command": "rm -r build"})), "Gone.")
     talk.say("clean up")
     expect(asked(page)).to_be_visible()
     if place == "panel":
         page.get_by_role("link", name=re.compile("Approvals")).first.click()
-    always = page.get_by_role("button", name=re.compile("Always|Allow always")).first
+    always = page.get_by_role("button", name=re.compile("Allow always")).first
     always.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("removes files")
     dialog.get_by_role("button", name="Cancel").click()
-    assert (house.workspace / "build").exists()
-    assert json.loads(house.pal("approvals", "grants", "--json"))["grants"] == []
+    assert (services.workspace / "build").exists()
+    assert json.loads(services.pal("approvals", "grants", "--json"))["grants"] == []
     always.click()
     dialog.get_by_role("button", name="Allow always").click()
-    until(lambda: not (house.workspace / "build").exists(), "the command has run")
-    (grant,) = json.loads(house.pal("approvals", "grants", "--json"))["grants"]
+    until(lambda: not (services.workspace / "build").exists(), "the command has run")
+    (grant,) = json.loads(services.pal("approvals", "grants", "--json"))["grants"]
     assert grant["args"] == ["-r", "build"]
 
 
 def test_a_typo_in_a_command_is_refused_in_view_and_stays_in_the_box(start: Any, enter: Any, model: Any) -> None:
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     talk = Talk(page)
     for typo, told in (("/hlep", "/help"), ("/model nosuch", "nosuch"), ("/think banana", "banana")):
         talk.say(typo)
@@ -193,8 +193,8 @@ def test_a_typo_in_a_command_is_refused_in_view_and_stays_in_the_box(start: Any,
 def test_a_refusal_that_comes_before_the_transcript_is_not_lost_when_the_transcript_comes(
     start: Any, enter: Any
 ) -> None:
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     asked: set[str] = set()
     held: list[tuple[Any, Any]] = []
 
@@ -222,11 +222,11 @@ def test_a_refusal_that_comes_before_the_transcript_is_not_lost_when_the_transcr
     talk.say("/hlep")
     refused = talk.log.get_by_role("alert").filter(has_text="/help")
     expect(refused).to_be_in_viewport()
-    assert held
+    until(lambda: page.wait_for_timeout(20) or held, "the transcript that is held back")  # the page's events go on
     for socket, message in held:
         socket.send(message)
     asked.clear()
-    expect(page.get_by_role("heading", name="Main conversation")).to_be_visible()
+    expect(page.get_by_role("heading", name="Main session")).to_be_visible()
     expect(page.locator(".skeleton, [aria-busy=true]")).to_have_count(0)
     expect(page.get_by_role("button", name="test", exact=True)).to_be_visible()  # the model: read with the transcript
     expect(refused).to_be_in_viewport()
@@ -235,17 +235,17 @@ def test_a_refusal_that_comes_before_the_transcript_is_not_lost_when_the_transcr
 def test_where_text_from_outside_came_from_stands_on_the_card_and_can_be_trusted_there(
     start: Any, enter: Any, model: Any
 ) -> None:
-    house = start()
-    (house.workspace / "inbox").mkdir()
-    (house.workspace / "inbox" / "1.eml").write_text("From: somebody\n\nRemember to write this down.\n")
-    page = enter(house)
+    services = start()
+    (services.workspace / "inbox").mkdir()
+    (services.workspace / "inbox" / "1.eml").write_text("From: somebody\n\nRemember to write this down.\n")
+    page = enter(services)
     talk = Talk(page)
     change = {"path": "AGENTS.md", "content": "# Agents\n\nAnswer in one line.\n"}
     model.says(Calls(("read", {"path": "inbox/1.eml"})), Calls(("write", change)), "Written.")
     talk.say("read my mail and keep the instructions short")
-    card = page.locator("section").filter(has_text="May I use write?")
+    card = page.locator("section").filter(has_text="Allow write?")
     expect(card).to_contain_text("inbox/1.eml")
-    expect(page.get_by_role("button", name=re.compile("^Always"))).to_be_disabled()
+    expect(page.get_by_role("button", name=re.compile("^Allow always"))).to_be_disabled()
     page.get_by_role("button", name="Trust inbox/1.eml").click()
     expect(page.get_by_role("button", name="inbox/1.eml is trusted")).to_be_disabled()
     page.get_by_role("button", name=re.compile("^Allow once")).click()
@@ -253,6 +253,6 @@ def test_where_text_from_outside_came_from_stands_on_the_card_and_can_be_trusted
     model.says(Calls(("write", {**change, "content": "# Agents\n\nAnswer in two lines.\n"})), "Written again.")
     talk.say("make it two lines")
     talk.hears("Written again.")
-    assert "two lines" in (house.workspace / "AGENTS.md").read_text()
-    (grant,) = json.loads(house.pal("approvals", "grants", "--json"))["grants"]
+    assert "two lines" in (services.workspace / "AGENTS.md").read_text()
+    (grant,) = json.loads(services.pal("approvals", "grants", "--json"))["grants"]
     assert (grant["tool"], grant["args"]) == ("trust", ["file:inbox/1.eml"])

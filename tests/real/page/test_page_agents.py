@@ -25,11 +25,11 @@ AGENTS = {
 
 
 def test_a_picture_in_the_workspace_is_shown_and_an_address_is_not_asked(start: Any, enter: Any) -> None:
-    def prepare(house: Any) -> None:
-        (house.workspace / "me.png").write_bytes(DOT)
+    def prepare(services: Any) -> None:
+        (services.workspace / "me.png").write_bytes(DOT)
 
     page = enter(start(prepare=prepare, **AGENTS))
-    people = page.get_by_role("navigation", name="Agents and conversations").locator(".rail-agents a")
+    people = page.get_by_role("navigation", name="Agents and sessions").locator(".rail-agents a")
     expect(people).to_have_count(2)
     expect(people.nth(0)).to_contain_text("Ada")
     expect(people.nth(0).locator("img")).to_have_js_property("naturalWidth", 1)

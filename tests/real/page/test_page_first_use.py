@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
 # What leaves the page, or ends the conversation.
-APART = {"Sign out of this browser", "Export as Markdown", "Export as JSON lines", "Delete"}
+APART = {"Log out of this browser", "Export as Markdown", "Export as JSON lines", "Delete"}
 # Where we are, what is open, what has the keyboard, and what stands there.
 SEEN = """() => [location.href, document.querySelectorAll("[aria-expanded=true]").length,
   document.activeElement.tagName + document.activeElement.ariaLabel, document.body.innerText].join()"""
@@ -30,15 +30,15 @@ def open_palette(page: Any) -> Any:
 def test_every_suggestion_of_an_empty_conversation_is_answered(
     start: Any, enter: Any, model: Any, scripted: bool
 ) -> None:
-    house = start(scripted=scripted)
-    page = enter(house)
+    services = start(scripted=scripted)
+    page = enter(services)
     talk = Talk(page)
     expect(page.get_by_role("list", name="Try")).to_be_visible()
     names = page.get_by_role("list", name="Try").get_by_role("button").all_inner_texts()
     assert len(names) >= 3
     for name in names:
         open_palette(page)
-        page.keyboard.type("New conversation")
+        page.keyboard.type("New session")
         page.keyboard.press("Enter")
         page.get_by_role("list", name="Try").get_by_role("button", name=name).click()
         expect(talk.box).to_have_value(name)
@@ -50,8 +50,8 @@ def test_every_suggestion_of_an_empty_conversation_is_answered(
 
 
 def test_every_entry_of_the_palette_does_something_that_is_seen(start: Any, enter: Any, model: Any) -> None:
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     talk = Talk(page)
     model.says("Good morning.")
     talk.say("good morning")
@@ -87,16 +87,16 @@ def test_the_palette_opens_again_right_after_it_was_closed(start: Any, enter: An
         }"""
     )
     expect(page.get_by_role("dialog", name="Palette")).to_be_visible()
-    page.keyboard.type("New conv")
-    expect(page.get_by_role("option").first).to_contain_text("New conversation")
+    page.keyboard.type("New sess")
+    expect(page.get_by_role("option").first).to_contain_text("New session")
 
 
 def test_who_is_signed_out_has_no_palette(start: Any, enter: Any) -> None:
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     expect(Talk(page).box).to_be_focused()
     page.context.clear_cookies()
-    page.goto(f"{house.url}/login")
+    page.goto(f"{services.url}/login")
     expect(page.get_by_text("pal dashboard").first).to_be_visible()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -105,8 +105,8 @@ def test_who_is_signed_out_has_no_palette(start: Any, enter: Any) -> None:
 def test_the_models_of_the_configured_provider_are_offered_and_the_chosen_one_answers(
     start: Any, enter: Any, model: Any
 ) -> None:
-    house = start(models={"providers": {"wire": {"baseUrl": model.base_url}}})
-    page = enter(house)
+    services = start(models={"providers": {"wire": {"baseUrl": model.base_url}}})
+    page = enter(services)
     talk = Talk(page)
     chooser = page.get_by_title("Model", exact=True)
     expect(chooser).to_contain_text("test")

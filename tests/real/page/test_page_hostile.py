@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResult, UserMessage
-from palinurus.testing.behaviours import Answers, Calls, Says
+from support.behaviours import Answers, Calls, Says
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 
@@ -86,36 +86,36 @@ ATTEMPTS = """() => new Promise((done) => setTimeout(() => {  // later: what the
 }))"""
 
 
-def harmless(page: Any, house: PageHouse) -> None:
+def harmless(page: Any, services: PageHouse) -> None:
     assert marked(page) is None
     assert page.evaluate(DANGEROUS) == []
     assert page.watched.errors == []
     assert page.watched.refused == []
     assert [url for url in page.watched.requests if "csp-report" in url] == []
-    elsewhere = [url for url in page.watched.requests if not url.startswith((house.url, "data:", "blob:"))]
+    elsewhere = [url for url in page.watched.requests if not url.startswith((services.url, "data:", "blob:"))]
     assert elsewhere == []
-    assert "the page tried what it may not" not in house.log
+    assert "a browser blocked something on the dashboard" not in services.log
 
 
 def test_what_a_model_says_runs_nothing_while_it_streams_nor_afterwards(start: Any, enter: Any, model: Any) -> None:
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     talk = Talk(page)
     model.says(Says(f"{WHOLE}\n\nthe end of it", chunks=400, thinking=WHOLE[:2000]))
     talk.say(WHOLE)
     talk.hears("the end of it")
     talk.idle()
-    harmless(page, house)
+    harmless(page, services)
     for link in page.locator("[role=log] a[href]").all():
         assert not (link.get_attribute("href") or "").strip().lower().startswith(("javascript", "data", "vbscript"))
     page.reload()
     talk.hears("the end of it")
-    harmless(page, house)
+    harmless(page, services)
 
 
 def test_tools_say_what_they_like(start: Any, enter: Any, model: Any) -> None:
-    house = start(prepare=_hostile_files)
-    page = enter(house)
+    services = start(prepare=_hostile_files)
+    page = enter(services)
     talk = Talk(page)
     model.says(
         Calls(("read", {"path": "evil.html"}), ("read", {"path": f"<img src=x onerror={RUN}>.md"})),
@@ -131,14 +131,14 @@ def test_tools_say_what_they_like(start: Any, enter: Any, model: Any) -> None:
     talk.hears("it is done")
     for summary in page.locator("[role=log] summary").all():
         summary.click()
-    harmless(page, house)
+    harmless(page, services)
 
 
 def test_names_of_files_and_sessions_run_nothing_in_any_place(start: Any, enter: Any) -> None:
-    house = start(prepare=_hostile_home)
-    page = enter(house)
+    services = start(prepare=_hostile_home)
+    page = enter(services)
     Talk(page).hears("and so on")
-    harmless(page, house)
+    harmless(page, services)
     places = [
         *("/files", "/memory?q=evil", "/approvals", "/usage", "/runs", "/logs", "/config", "/context", "/welcome"),
         "/files?path=evil.html", "/files?path=evil.svg", f"/files?path={quote(f'<img src=x onerror={RUN}>.md')}",
@@ -148,51 +148,51 @@ def test_names_of_files_and_sessions_run_nothing_in_any_place(start: Any, enter:
         f"/s/{quote('javascript:' + RUN)}",
     ]  # fmt: skip
     for place in places:
-        page.goto(house.url + place)
+        page.goto(services.url + place)
         page.wait_for_selector("main")
         settled(page)
-        harmless(page, house)
+        harmless(page, services)
     page.keyboard.press("Control+k")
     page.keyboard.type("img")
-    harmless(page, house)
+    harmless(page, services)
 
 
 def test_errors_and_logs_are_words_and_no_markup(start: Any, enter: Any, model: Any) -> None:
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     talk = Talk(page)
     model.otherwise(Answers(400, {"error": {"message": WHOLE, "type": WHOLE[:80]}}))
     talk.say("fail, please")
     expect(page.get_by_role("alert").first).to_be_visible()
-    harmless(page, house)
-    page.goto(f"{house.url}/logs")
+    harmless(page, services)
+    page.goto(f"{services.url}/logs")
     settled(page)
-    harmless(page, house)
+    harmless(page, services)
 
 
 def test_the_policy_would_stop_what_slipped_through(start: Any, enter: Any) -> None:
     """The walls behind the walls: what a hole in our own code would let in does not run, and is reported."""
-    house = start()
-    page = enter(house)
+    services = start()
+    page = enter(services)
     Talk(page).hears("")
     told = page.evaluate(ATTEMPTS)
     assert len(told) == 7
     assert set(told) == {"TypeError", "EvalError"}
-    until(lambda: "the page tried what it may not" in house.log, "a line in the gateway's log")
+    until(lambda: "a browser blocked something on the dashboard" in services.log, "a line in the gateway's log")
     assert marked(page) is None
 
 
-def _hostile_files(house: PageHouse) -> None:
-    (house.workspace / "evil.html").write_text(f"<html><body>{WHOLE}</body></html>")
-    (house.workspace / "evil.svg").write_text(SVG)
-    (house.workspace / f"<img src=x onerror={RUN}>.md").write_text(WHOLE)
-    (house.workspace / "memory" / f"evil <svg onload={RUN}>.md").write_text(f"# evil\n\n- evil words {WHOLE}\n")
-    (house.workspace / f"<script>{RUN}<").mkdir()
-    (house.workspace / "MEMORY.md").write_text(f"# evil memory\n\n{WHOLE}\n")
+def _hostile_files(services: PageHouse) -> None:
+    (services.workspace / "evil.html").write_text(f"<html><body>{WHOLE}</body></html>")
+    (services.workspace / "evil.svg").write_text(SVG)
+    (services.workspace / f"<img src=x onerror={RUN}>.md").write_text(WHOLE)
+    (services.workspace / "memory" / f"evil <svg onload={RUN}>.md").write_text(f"# evil\n\n- evil words {WHOLE}\n")
+    (services.workspace / f"<script>{RUN}<").mkdir()
+    (services.workspace / "MEMORY.md").write_text(f"# evil memory\n\n{WHOLE}\n")
 
 
-def _hostile_home(house: PageHouse) -> None:
-    _hostile_files(house)
+def _hostile_home(services: PageHouse) -> None:
+    _hostile_files(services)
     call = ToolCall("c1", f"<img src=x onerror={RUN}>", {"path": PAYLOADS[0], PAYLOADS[1]: PAYLOADS[2]})
     said = [
         UserMessage((Text(f"what was said {WHOLE}"),), 1_700_000_000_000),
@@ -202,15 +202,15 @@ def _hostile_home(house: PageHouse) -> None:
         ToolResult("c1", PAYLOADS[1], (Text(WHOLE),), timestamp=1_700_000_002_000, details={"x": PAYLOADS[1]}),
         AssistantMessage((Text("and so on"),), stop_reason="error", error_message=WHOLE, timestamp=1_700_000_003_000),
     ]
-    keep(house, MAIN, list(said), label=PAYLOADS[1])
+    keep(services, MAIN, list(said), label=PAYLOADS[1])
     for number, payload in enumerate(PAYLOADS[:8]):
         keep(
-            house,
+            services,
             SessionKey.parse(f"agent:main:direct:x{number}"),
             [UserMessage((Text(payload),), 1_700_000_000_000)],
             payload,
         )
-    config = json.loads((house.root / "palinurus.json").read_text())
+    config = json.loads((services.root / "palinurus.json").read_text())
     config["agents"]["defaults"]["identity"] = {"name": PAYLOADS[1], "emoji": PAYLOADS[2]}
     config[PAYLOADS[1]] = {"x": PAYLOADS[0]}
-    (house.root / "palinurus.json").write_text(json.dumps(config))
+    (services.root / "palinurus.json").write_text(json.dumps(config))

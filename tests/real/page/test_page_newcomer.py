@@ -63,13 +63,13 @@ def _walk(browser: Any, link: str) -> None:
         page.goto(link)
         # Whatever greets the newcomer, its buttons lead to a box to write in.
         talk = Talk(page)
-        expect(talk.box.or_(page.get_by_role("button", name="Start talking")).first).to_be_visible(timeout=20_000)
+        expect(talk.box.or_(page.get_by_role("button", name="Start chatting")).first).to_be_visible(timeout=20_000)
         if not talk.box.is_visible():
-            page.get_by_role("button", name="Start talking").first.click()
+            page.get_by_role("button", name="Start chatting").first.click()
         talk.say("Remember that the boat is called Alma.")
         talk.hears(re.compile("noted|remember|keep", re.IGNORECASE))
         talk.idle()
-        page.get_by_role("button", name="New conversation").first.click()
+        page.get_by_role("button", name="New session").first.click()
         expect(page.get_by_role("log")).not_to_contain_text("Remember that")
         talk.say("What is the boat called?")
         expect(page.get_by_role("log")).to_contain_text("Alma", timeout=20_000)

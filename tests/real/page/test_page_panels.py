@@ -13,7 +13,7 @@ from page_lived import lived_in
 from page_talk import Talk, settled
 from playwright.sync_api import Page, expect
 
-from palinurus.testing.behaviours import Calls
+from support.behaviours import Calls
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
@@ -33,45 +33,45 @@ def kept_in_browser(page: Page) -> str:
     return str(page.evaluate("() => JSON.stringify([{...sessionStorage}, {...localStorage}])"))
 
 
-def config_of(house: PageHouse) -> Any:
-    return json.loads((house.root / "palinurus.json").read_text())
+def config_of(services: PageHouse) -> Any:
+    return json.loads((services.root / "palinurus.json").read_text())
 
 
 def test_a_file_that_changed_meanwhile_is_not_written_over_in_silence(start: Any, enter: Any) -> None:
-    house = start(prepare=lived_in)
-    page = enter(house, "/files?path=MEMORY.md")
+    services = start(prepare=lived_in)
+    page = enter(services, "/files?path=MEMORY.md")
     press(page, "Edit")
     box = text_box(page, "MEMORY.md")
     box.fill(box.input_value() + "- mine\n")
-    file = house.workspace / "MEMORY.md"
+    file = services.workspace / "MEMORY.md"
     file.write_text(file.read_text() + "- theirs\n")
     box.press("Control+s")
     press(page, "Save")
-    expect(page.get_by_text("changed meanwhile")).to_be_visible()
+    expect(page.get_by_text("changed on disk")).to_be_visible()
     expect(page.locator(".diff-removed")).to_contain_text("theirs")
     assert "mine" not in file.read_text()
-    press(page, "Save mine over it")
+    press(page, "Overwrite with mine")
     expect(page.get_by_text("Saved.")).to_be_visible()
     assert file.read_text().endswith("- mine\n")
     assert "theirs" not in file.read_text()
 
 
 def test_what_was_typed_outlives_a_reload(start: Any, enter: Any) -> None:
-    house = start(prepare=lived_in)
-    page = enter(house, f"/files?path={MEMORY}")
+    services = start(prepare=lived_in)
+    page = enter(services, f"/files?path={MEMORY}")
     press(page, "Edit")
     text_box(page, MEMORY).fill("# half a thought")
     page.reload()
-    expect(page.get_by_text("changes that were not saved")).to_be_visible()
-    press(page, "Go on editing")
+    expect(page.get_by_text("You have unsaved changes")).to_be_visible()
+    press(page, "Continue editing")
     expect(text_box(page, MEMORY)).to_have_value("# half a thought")
 
 
 def test_a_file_with_the_line_ends_of_windows_keeps_them(start: Any, enter: Any) -> None:
-    house = start(prepare=lived_in)
-    file: Path = house.workspace / "memory" / "old.md"
+    services = start(prepare=lived_in)
+    file: Path = services.workspace / "memory" / "old.md"
     file.write_bytes(b"# One\r\ntwo\r\nthree\r\n")
-    page = enter(house, "/files?path=memory/old.md")
+    page = enter(services, "/files?path=memory/old.md")
     press(page, "Edit")
     box = text_box(page, "memory/old.md")
     box.fill(box.input_value().replace("two", "2"))
@@ -83,59 +83,59 @@ def test_a_file_with_the_line_ends_of_windows_keeps_them(start: Any, enter: Any)
 
 
 def test_a_file_goes_back_to_what_it_was(start: Any, enter: Any) -> None:
-    house = start(prepare=lived_in)
-    before = (house.workspace / "SOUL.md").read_text()
-    page = enter(house, "/files?path=SOUL.md")
+    services = start(prepare=lived_in)
+    before = (services.workspace / "SOUL.md").read_text()
+    page = enter(services, "/files?path=SOUL.md")
     press(page, "What changed")
     expect(page.locator(".history .diff").first).to_contain_text("Calm, brief")
     page.get_by_role("button", name="Restore", exact=True).last.click()
     page.locator(".sure").get_by_role("button", name="Restore", exact=True).last.click()
     expect(page.get_by_text("Restored.")).to_be_visible()
-    assert (house.workspace / "SOUL.md").read_text() != before
+    assert (services.workspace / "SOUL.md").read_text() != before
 
 
 def test_a_rule_is_tried_on_the_past_before_it_is_given_and_is_taken_back(start: Any, enter: Any, model: Any) -> None:
-    house = start(**ASKING)
-    page = enter(house)
+    services = start(**ASKING)
+    page = enter(services)
     model.says(Calls(("exec", {"command": "git status --short"})), "Looked.")
     Talk(page).say("look at git")
     page.get_by_role("button", name=re.compile("Allow once")).first.click()
     Talk(page).hears("Looked.")
-    page.goto(f"{house.url}/approvals?tab=grants")
-    give = page.get_by_role("button", name="Give this grant")
+    page.goto(f"{services.url}/approvals?tab=grants")
+    give = page.get_by_role("button", name="Grant", exact=True)
     expect(give).to_be_disabled()
     page.get_by_label("Rule", exact=True).fill("git status **")
-    expect(page.locator(".trial")).to_contain_text("would have let through")
+    expect(page.locator(".trial")).to_contain_text("would have allowed")
     give.click()
-    expect(page.get_by_text("Given.", exact=True)).to_be_visible()
+    expect(page.get_by_text("Granted.", exact=True)).to_be_visible()
     expect(give).to_be_disabled()
     press(page, "Revoke")
     page.locator(".sure").get_by_role("button", name="Revoke", exact=True).first.click()
-    expect(page.get_by_text("Nothing is allowed for longer than once.")).to_be_visible()
+    expect(page.get_by_text("No grants yet.")).to_be_visible()
 
 
 def test_the_record_is_shown_and_verified_and_leads_to_the_run(start: Any, enter: Any, model: Any) -> None:
-    house = start(prepare=lived_in)
-    page = enter(house)
+    services = start(prepare=lived_in)
+    page = enter(services)
     model.says(Calls(("read", {"path": "SOUL.md"})), "Read.")
     Talk(page).say("read your soul")
     Talk(page).hears("Read.")
-    page.goto(f"{house.url}/approvals?tab=audit")
-    press(page, "Verify the chain")
-    expect(page.get_by_text("The chain is whole")).to_be_visible()
+    page.goto(f"{services.url}/approvals?tab=audit")
+    press(page, "Verify chain")
+    expect(page.get_by_text("The chain is intact")).to_be_visible()
     page.get_by_label("Session", exact=True).fill("agent:main:direct:nobody")
-    expect(page.get_by_text("Nothing has been done yet.")).to_be_visible()
+    expect(page.get_by_text("The audit log is empty.")).to_be_visible()
     page.get_by_label("Session", exact=True).fill("")
     page.locator("td a[href^='/runs?id=']").first.click()
-    expect(page.get_by_role("img", name=re.compile("Step by step"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Timeline"))).to_be_visible()
     page.get_by_text("Show as a table").click()
     expect(page.get_by_role("table", name="Steps of the run")).to_contain_text("read")
 
 
 def test_why_somebody_may_not_use_a_tool_is_told_layer_by_layer(start: Any, enter: Any) -> None:
-    house = start()
-    page = enter(house, "/approvals?tab=tools")
-    page.get_by_label("Somebody else").fill("telegram:42")
+    services = start()
+    page = enter(services, "/approvals?tab=tools")
+    page.get_by_label("Sender").fill("telegram:42")
     expect(page.get_by_text("not allowed").first).to_be_visible()
     page.locator("td summary").first.click()
     expect(page.locator(".chain li").first).to_contain_text("profile")
@@ -144,38 +144,38 @@ def test_why_somebody_may_not_use_a_tool_is_told_layer_by_layer(start: Any, ente
 
 
 def test_a_setting_is_checked_and_shown_before_it_is_written(start: Any, enter: Any) -> None:
-    house = start()
-    page = enter(house, "/config?q=maxConcurrent")
+    services = start()
+    page = enter(services, "/config?q=maxConcurrent")
     box = page.get_by_label("maxConcurrent", exact=True).first
     box.fill("0")
-    expect(page.get_by_text("should be at least 1")).to_be_visible()
+    expect(page.get_by_text("must be at least 1")).to_be_visible()
     expect(page.get_by_role("button", name="Review and save")).to_be_disabled()
     box.fill("6")
     press(page, "Review and save")
-    expect(page.get_by_text("This will be written")).to_be_visible()
-    assert "maxConcurrent" not in config_of(house)["agents"]["defaults"]
+    expect(page.get_by_text("Review changes")).to_be_visible()
+    assert "maxConcurrent" not in config_of(services)["agents"]["defaults"]
     press(page, "Save")
-    expect(page.get_by_text("Saved; it holds")).to_be_visible()
-    assert config_of(house)["agents"]["defaults"]["maxConcurrent"] == 6
+    expect(page.get_by_text("Saved. It takes effect")).to_be_visible()
+    assert config_of(services)["agents"]["defaults"]["maxConcurrent"] == 6
 
 
 def test_a_config_that_changed_meanwhile_keeps_both_changes(start: Any, enter: Any) -> None:
-    house = start()
-    page = enter(house, "/config?q=maxConcurrent")
+    services = start()
+    page = enter(services, "/config?q=maxConcurrent")
     page.get_by_label("maxConcurrent", exact=True).first.fill("5")
-    house.pal("config", "set", "agents.defaults.timeoutSeconds", "300")
+    services.pal("config", "set", "agents.defaults.timeoutSeconds", "300")
     press(page, "Review and save")
-    press(page, "Read it again, keep my changes")
+    press(page, "Reload and keep my changes")
     press(page, "Review and save")
     press(page, "Save")
-    expect(page.get_by_text("Saved; it holds")).to_be_visible()
-    defaults = config_of(house)["agents"]["defaults"]
+    expect(page.get_by_text("Saved. It takes effect")).to_be_visible()
+    defaults = config_of(services)["agents"]["defaults"]
     assert (defaults["maxConcurrent"], defaults["timeoutSeconds"]) == (5, 300)
 
 
 def test_what_no_call_may_change_is_read_only_and_says_why(start: Any, enter: Any) -> None:
-    house = start()
-    page = enter(house, "/config?section=gateway")
+    services = start()
+    page = enter(services, "/config?section=gateway")
     expect(page.get_by_text("it decides who may come in").first).to_be_visible()
     expect(page.get_by_label("port", exact=True)).to_be_disabled()
     page.get_by_role("searchbox", name="Search settings").fill("agents.defaults workspace")
@@ -184,40 +184,40 @@ def test_what_no_call_may_change_is_read_only_and_says_why(start: Any, enter: An
 
 def test_a_key_is_kept_as_a_secret_and_never_in_the_browser(start: Any, enter: Any, model: Any) -> None:
     key = "sk-a-key-nobody-sees-0123456789"
-    house = start(scripted=False, models={"providers": {"groq": {"baseUrl": model.base_url}}})
-    page = enter(house, "/welcome")
+    services = start(scripted=False, models={"providers": {"groq": {"baseUrl": model.base_url}}})
+    page = enter(services, "/welcome")
     settled(page)
     page.get_by_label("Provider").select_option("groq")
-    page.get_by_role("textbox", name="Key").fill(key)
-    press(page, "Keep it and try")
+    page.get_by_role("textbox", name="API key").fill(key)
+    press(page, "Save and test")
     expect(page.locator(".choice .notice").first).to_contain_text("answered in")
     assert key not in kept_in_browser(page)
     assert key not in page.content()
     assert model.server.headers[-1]["authorization"] == f"Bearer {key}"
-    listed = house.pal("gateway", "call", "credentials.list")
+    listed = services.pal("gateway", "call", "credentials.list")
     assert "groq:default" in listed
     assert key not in listed
-    assert str(config_of(house)["agents"]["defaults"]["model"]).startswith("groq/")
+    assert str(config_of(services)["agents"]["defaults"]["model"]).startswith("groq/")
 
 
 def test_the_index_is_rebuilt_and_compared_with_the_disk(start: Any, enter: Any) -> None:
-    house = start(prepare=lived_in)
-    page = enter(house, "/memory")
+    services = start(prepare=lived_in)
+    page = enter(services, "/memory")
     press(page, "Rebuild")
     page.locator(".sure").get_by_role("button", name="Rebuild", exact=True).click()
     expect(page.locator(".health-told")).to_contain_text("compared")
     press(page, "Check every file")
-    expect(page.get_by_text("the same as the disk")).to_be_visible()
+    expect(page.get_by_text("matches the disk")).to_be_visible()
 
 
 def test_the_log_is_followed_and_filtered(start: Any, enter: Any, model: Any) -> None:
-    house = start()
-    page = enter(house, "/logs")
+    services = start()
+    page = enter(services, "/logs")
     lines = page.get_by_role("log", name="Log lines")
     expect(lines).to_contain_text("the gateway listens")
     page.get_by_label("Filter the log").fill("run end")
-    expect(lines).to_contain_text("No line fits")
-    house.pal(
+    expect(lines).to_contain_text("No lines match")
+    services.pal(
         "gateway",
         "call",
         "chat.send",
@@ -228,14 +228,14 @@ def test_the_log_is_followed_and_filtered(start: Any, enter: Any, model: Any) ->
 
 
 def test_use_is_drawn_and_told_in_tables(start: Any, enter: Any) -> None:
-    house = start(prepare=lived_in)
-    page = enter(house, "/usage")
+    services = start(prepare=lived_in)
+    page = enter(services, "/usage")
     expect(page.get_by_role("img", name=re.compile("Tokens per day"))).to_be_visible()
     page.get_by_text("Show as a table").first.click()
     expect(page.get_by_role("table", name="Tokens per day")).to_be_visible()
     page.get_by_role("tab", name="By model").press("ArrowRight")
     expect(page.get_by_role("tab", name="By agent")).to_be_focused()
-    expect(page.get_by_role("table", name="Use by agent")).to_contain_text("main")
+    expect(page.get_by_role("table", name="Usage by agent")).to_contain_text("main")
 
 
 def test_differences_are_the_shortest_and_areas_are_to_scale(start: Any, enter: Any) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of the page, for people: taken by `SCREENSHOTS=1 pytest tests/real/page/test_page_shots.py` into docs/page/.
+"""Screenshots for the docs: taken by `SCREENSHOTS=1 pytest tests/real/page/test_page_shots.py` into docs/dashboard/.
 
 Without the variable they are taken all the same, to see that nothing in them is empty or huge.
 """
@@ -15,11 +15,11 @@ from page_lived import lived_in
 from page_talk import Talk, settled
 from playwright.sync_api import expect
 
-from palinurus.testing.behaviours import Calls, Says
+from support.behaviours import Calls, Says
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-DOCS = Path(__file__).parents[3] / "docs" / "page"
+DOCS = Path(__file__).parents[3] / "docs" / "dashboard"
 MOST_BYTES = 150_000
 WIDE = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -44,8 +44,8 @@ def shoot(page: Any, folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_in_light_and_dark(start: Any, enter: Any, model: Any, folder: Path, scheme: str) -> None:
-    house = start(prepare=lived_in, **ASKING)
-    page = enter(house, color_scheme=scheme, **WIDE)
+    services = start(prepare=lived_in, **ASKING)
+    page = enter(services, color_scheme=scheme, **WIDE)
     talk = Talk(page)
     talk.hears("Three things are on today")
     shoot(page, folder, f"chat-{scheme}")
@@ -61,14 +61,14 @@ def test_the_page_in_light_and_dark(start: Any, enter: Any, model: Any, folder: 
         ("usage", "/usage"),
         ("files", "/files?path=SOUL.md"),
     ):
-        page.goto(house.url + address)
+        page.goto(services.url + address)
         page.wait_for_selector(".panel")
         shoot(page, folder, f"{name}-{scheme}")
 
 
 def test_the_page_on_a_phone(start: Any, enter: Any, folder: Path) -> None:
-    house = start(prepare=lived_in)
-    page = enter(house, **PHONE)
+    services = start(prepare=lived_in)
+    page = enter(services, **PHONE)
     Talk(page).hears("Three things are on today")
     shoot(page, folder, "chat-phone")
     page.get_by_role("button", name="Agents and sessions").click()
@@ -76,7 +76,7 @@ def test_the_page_on_a_phone(start: Any, enter: Any, folder: Path) -> None:
 
 
 def test_the_first_run(start: Any, enter: Any, folder: Path) -> None:
-    house = start(scripted=False)
-    page = enter(house, "/welcome", **WIDE)
+    services = start(scripted=False)
+    page = enter(services, "/welcome", **WIDE)
     page.wait_for_selector(".choices")
     shoot(page, folder, "welcome-light")

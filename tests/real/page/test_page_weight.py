@@ -14,7 +14,7 @@ from page_talk import Talk
 from playwright.sync_api import expect
 
 from palinurus.domain.messages import AssistantMessage, Message, Text, UserMessage
-from palinurus.testing.behaviours import Says
+from support.behaviours import Says
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
@@ -63,8 +63,8 @@ def tasks(browser: Any, page: Any, found: list[Longest]) -> Iterator[None]:
 
 
 def test_the_first_load_is_light_and_asks_nobody_else(start: Any, enter: Any, browser: Any) -> None:
-    house = start(prepare=lived_in)
-    state = enter(house).context.storage_state()
+    services = start(prepare=lived_in)
+    state = enter(services).context.storage_state()
     context = browser.new_context(storage_state=state)
     try:
         page = context.new_page()
@@ -73,14 +73,14 @@ def test_the_first_load_is_light_and_asks_nobody_else(start: Any, enter: Any, br
         session = context.new_cdp_session(page)
         session.send("Network.enable")
         session.on("Network.loadingFinished", lambda done: weights.append(done["encodedDataLength"]))
-        page.goto(f"{house.url}/s/agent:main:main")
+        page.goto(f"{services.url}/s/agent:main:main")
         Talk(page).hears("Three things are on today")
         page.wait_for_load_state("networkidle")
         total = sum(weights)
         print(f"first load: {total:,.0f} bytes in {len(weights)} answers")
         assert len(weights) > 5
         assert total <= MOST_BYTES
-        assert [url for url in asked if not url.startswith((house.url, "data:", "blob:"))] == []
+        assert [url for url in asked if not url.startswith((services.url, "data:", "blob:"))] == []
         before = len(weights)
         page.reload()
         Talk(page).hears("Three things are on today")
@@ -114,9 +114,9 @@ def _wheel(page: Any, turns: int = 60, step: int = -1500) -> None:
 
 
 def test_ten_thousand_messages_scroll_without_a_long_task(start: Any, enter: Any, browser: Any) -> None:
-    house = start(prepare=_ten_thousand)
+    services = start(prepare=_ten_thousand)
     nothing = blank(browser)
-    page = enter(house)
+    page = enter(services)
     talk = Talk(page)
     talk.hears("reply 4999")
     found: list[Longest] = []
@@ -132,9 +132,9 @@ def test_ten_thousand_messages_scroll_without_a_long_task(start: Any, enter: Any
 
 
 def test_a_reply_of_a_megabyte_does_not_freeze_the_page(start: Any, enter: Any, model: Any, browser: Any) -> None:
-    house = start()
+    services = start()
     nothing = blank(browser)
-    page = enter(house)
+    page = enter(services)
     talk = Talk(page)
     line = "A line of a very long reply, with **bold** words, `code` and a [link](https://example.org).\n\n"
     text = line * (MEGABYTE // len(line)) + "\n\nThe very end."
@@ -155,13 +155,13 @@ def test_a_reply_of_a_megabyte_does_not_freeze_the_page(start: Any, enter: Any, 
     assert max(each.own for each in found) <= nothing.own + FREEZE_MS
 
 
-def _ten_thousand(house: PageHouse) -> None:
+def _ten_thousand(services: PageHouse) -> None:
     said: list[Message] = []
     for number in range(5_000):
         at = 1_700_000_000_000 + number * 60_000
         said.append(UserMessage((Text(f"message {number}: what about the boat, the tide and the letter?"),), at))
         said.append(AssistantMessage((Text(_long(number)),), "wire", "test", timestamp=at + 5_000))
-    keep(house, MAIN, said, label="Very long")
+    keep(services, MAIN, said, label="Very long")
 
 
 def _long(number: int) -> str:

@@ -12,7 +12,7 @@ from hosted import Ended, Hosted, Pal
 
 from palinurus.cli.main import run
 from palinurus.config.home import Home
-from palinurus.operations.config import Ground
+from palinurus.operations.services import Services
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def hosted(tmp_path: Path) -> Iterator[Hosted]:
 
 
 @pytest.fixture
-def ground(home: Home, hosted: Hosted, tmp_path: Path) -> Ground:
-    return Ground(home, {"CLAWHUB_REGISTRY": hosted.url, "HOME": str(tmp_path)})
+def services(home: Home, hosted: Hosted, tmp_path: Path) -> Services:
+    return Services(home=home, env={"CLAWHUB_REGISTRY": hosted.url, "HOME": str(tmp_path)})
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from palinurus.domain.clock import SystemClock
-from palinurus.gateway.registry.serving import RegistryServer
-from palinurus.skills.registry.bundle import Bundle, make_bundle
-from palinurus.skills.registry.client import Registry
-from palinurus.skills.registry.wire import Publication
+from palinurus.extensions.skill_registry.bundle import Bundle, make_bundle
+from palinurus.extensions.skill_registry.client import RegistryClient
+from palinurus.extensions.skill_registry.protocol import Publication
+from palinurus.extensions.skill_registry.server.app import RegistryServer
 
 SECONDS = 60.0
 
@@ -48,8 +48,8 @@ class Hosted:
     def token(self, owner: str = "ada") -> str:
         return self.server.tokens.create(owner, "", 1)[1]
 
-    def client(self, owner: str = "") -> Registry:
-        return Registry(self.url, self.token(owner) if owner else "")
+    def client(self, owner: str = "") -> RegistryClient:
+        return RegistryClient(self.url, self.token(owner) if owner else "")
 
     def publish(self, slug: str, version: str = "1.0.0", owner: str = "ada", **files: str | bytes) -> None:
         self.client(owner).publish(Publication(slug, version, slug, tags=("latest",)), bundle_of(slug, "", **files))

@@ -29,7 +29,7 @@ def test_a_skill_is_published_found_installed_updated_and_verified(
     looked = pal_skills("skills", "install", "tide-table")
     assert looked.code == 1
     assert "commands only in the sandbox" in looked.out
-    assert "nobody is there to say yes" in looked.err
+    assert "needs a terminal to confirm; use --yes" in looked.err
     assert not (home.root / "skills" / "tide-table").exists()
     done = pal_skills("skills", "install", "tide-table", "--yes")
     assert done.code == 0
@@ -66,7 +66,7 @@ def test_without_a_token_publishing_says_what_is_missing(pal_skills: Pal, own_sk
 
 def test_a_name_that_is_taken_is_told_before_anybody_says_yes(pal_skills: Pal, hosted: Hosted) -> None:
     hosted.publish("helper", SKILL_md=skill_text("git-helper"))
-    assert "a skill of that name is there already" in pal_skills("skills", "install", "helper").out
+    assert "a skill of that name already exists" in pal_skills("skills", "install", "helper").out
 
 
 def test_update_wants_names_or_all(pal_skills: Pal) -> None:
@@ -82,9 +82,9 @@ def test_tokens_are_made_listed_and_revoked(pal_skills: Pal, tmp_path: Path) -> 
     listed = pal_skills("registry", "token", "list", folder)
     assert made["id"] in listed.out
     assert made["secret"] not in listed.out
-    assert "is dead" in pal_skills("registry", "token", "revoke", folder, made["id"]).out
-    assert "no living token" in pal_skills("registry", "token", "revoke", folder, made["id"]).err
-    assert "no owner's name" in pal_skills("registry", "token", "create", folder, "--owner", "../x").err
+    assert "is revoked" in pal_skills("registry", "token", "revoke", folder, made["id"]).out
+    assert "no valid token" in pal_skills("registry", "token", "revoke", folder, made["id"]).err
+    assert "not a valid owner name" in pal_skills("registry", "token", "create", folder, "--owner", "../x").err
 
 
 def test_a_skill_is_blocked_and_freed_while_the_registry_runs(pal_skills: Pal, hosted: Hosted) -> None:

@@ -9,9 +9,8 @@ from contextlib import AbstractContextManager
 import pytest
 from hosted import bundle_of, skill_text
 
-from palinurus.cli.skills_registry_text import visible
-from palinurus.skills.registry.bundle import Bundle, fingerprint_of
-from palinurus.skills.registry.scan import MAX_FINDINGS, MAX_SEARCHED, scan_bundle
+from palinurus.extensions.skill_registry.bundle import Bundle, fingerprint_of
+from palinurus.extensions.skill_registry.scan import MAX_FINDINGS, MAX_SEARCHED, scan_bundle, visible
 
 
 def found(line: str) -> list[str]:

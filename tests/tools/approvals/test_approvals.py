@@ -11,20 +11,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound, StorageError
-from palinurus.domain.events import ApprovalAsked, ApprovalSettled, RunEvent
+from palinurus.domain.events import ApprovalAsked, ApprovalSettled, Invocation, Plan, RunEvent
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.plan import Invocation, Plan
-from palinurus.domain.tool import Prepared, ToolOutput, ToolRun
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
 from palinurus.operations.approve import answer_command
+from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.hands import MemoryApprovals, MemoryGrants
-from palinurus.testing.virtual import VirtualClock, run_virtually
 from palinurus.tools.approvals.approval import Approval, Approvals, ApprovalStore
+from palinurus.tools.approvals.issuer import GrantIssuer, GrantTerms
 from palinurus.tools.approvals.rendering import render_plan, visible
-from palinurus.tools.grants.grants import GrantDraft, words
+from palinurus.tools.grants import GrantDraft, GrantStore, rule_text
+from palinurus.tools.settings import ExecSettings
+from support.virtual import VirtualClock, run_virtually
 
 WAIT = 30.0
 GROUP = "agent:main:telegram:group:7"
@@ -39,11 +39,11 @@ def plan_of(*programs: Invocation, where: str = "host", **others: object) -> Pla
     return msgspec.structs.replace(plan, where=where, **others)
 
 
-def prepared(plan: Plan) -> Prepared:
+def prepared(plan: Plan) -> PreparedCall:
     async def run() -> ToolOutput:
         return ToolOutput("done")
 
-    return Prepared(plan, run, ask="it is not on the allowlist")
+    return PreparedCall(plan, run, ask="it is not on the allowlist")
 
 
 class Desk:
@@ -51,17 +51,17 @@ class Desk:
 
     def __init__(self, clock: Clock | None = None, **options: Any) -> None:
         self.clock = clock or FakeClock()
-        self.store: ApprovalStore = MemoryApprovals()
-        self.grants = MemoryGrants()
+        self.store: ApprovalStore = ApprovalStore(MemoryDatabase())
+        self.grants = GrantStore(MemoryDatabase())
         self.events: list[RunEvent] = []
         self.settings = ExecSettings(approval_timeout_sec=60)
-        self.options: dict[str, Any] = {"writable": lambda _: (Path("/srv/work"),), **options}
+        self.options: dict[str, Any] = options
         self.start()
 
     def start(self) -> None:
-        self.approvals = Approvals(
-            self.store, self.grants, self.clock, SeededIds(), lambda _: self.settings, **self.options
-        )
+        writable = (Path("/srv/work"),)
+        issuer = GrantIssuer(self.grants, self.clock, SeededIds(), lambda _: self.settings, lambda _: writable)
+        self.approvals = Approvals(self.store, issuer, **self.options)
 
     def asks(self, plan: Plan, *, attended: bool = True, key: str = "agent:main:main") -> asyncio.Task[Approval]:
         run = ToolRun(SessionKey.parse(key), "run-1", True, attended=attended, emit=self.events.append)
@@ -80,7 +80,7 @@ class Desk:
         """Ask and have it allowed always."""
         task, event = await self.asked(plan)
         try:
-            await self.approvals.answer(event.id, "allow-always", by="owner", where="chat", **more)
+            await self.approvals.answer(event.id, "allow-always", by="owner", where="chat", always=GrantTerms(**more))
         except BadRequest:
             task.cancel()
             raise
@@ -120,7 +120,7 @@ async def test_an_answer_releases_its_own_question_and_no_other(desk: Desk) -> N
     await desk.approvals.answer(two.id, "allow-once", by="owner", where="cli")
     assert (await within(second)).id == two.id
     assert not first.done()
-    with pytest.raises(BadRequest, match="another plan"):
+    with pytest.raises(BadRequest, match="different plan"):
         await desk.approvals.answer(one.id, "allow-once", by="owner", where="cli", digest=two.digest)
     assert not first.done()
     await desk.approvals.answer(one.id, "deny", by="owner", where="cli")
@@ -175,7 +175,7 @@ async def test_the_beginning_of_an_id_is_enough_when_only_one_has_it(desk: Desk)
 async def test_nobody_is_waited_for_where_nobody_is(desk: Desk) -> None:
     settled = await within(desk.asks(plan_of(RM), attended=False))
     assert (settled.status, await desk.approvals.pending()) == ("unattended", [])
-    with pytest.raises(BadRequest, match="nobody was there to be asked"):
+    with pytest.raises(BadRequest, match="no person could be asked"):
         await desk.approvals.answer(settled.id, "allow-once", by="owner", where="chat")
 
 
@@ -196,7 +196,7 @@ async def test_an_answer_after_the_deadline_does_not_count_even_if_the_timer_sle
     assert isinstance(desk.clock, FakeClock)
     task, event = await desk.asked(plan_of(RM))
     desk.clock.advance(seconds=61)  # a laptop was closed
-    with pytest.raises(BadRequest, match="nobody answered in time"):
+    with pytest.raises(BadRequest, match="not answered in time"):
         await desk.approvals.answer(event.id, "allow-once", by="owner", where="chat")
     assert (await within(task)).status == "expired"
 
@@ -228,7 +228,7 @@ async def test_what_a_dead_process_asked_is_abandoned_at_the_next_start(desk: De
     task, event = await desk.asked(plan_of(RM))
     desk.start()
     assert await desk.approvals.recover() == 1
-    with pytest.raises(BadRequest, match="its run ended before anybody answered"):
+    with pytest.raises(BadRequest, match="its run ended before a decision"):
         await desk.approvals.answer(event.id, "allow-once", by="owner", where="chat")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -246,18 +246,18 @@ async def test_only_so_many_wait_at_the_same_time(desk: Desk) -> None:
     waiting = [(await crowded.asked(plan_of(RM)))[0] for _ in range(2)]
     third = await within(crowded.asks(plan_of(RM)))
     assert third.status == "expired"
-    assert "2 approvals wait already" in third.reason
+    assert "2 approvals are pending already" in third.reason
     await crowded.approvals.release()
     await asyncio.gather(*waiting)
 
 
 async def test_nobody_is_asked_when_the_question_cannot_be_kept() -> None:
-    class Full(MemoryApprovals):
+    class Full(ApprovalStore):
         async def add(self, approval: Approval) -> None:
             raise StorageError("the disk is full")
 
     desk = Desk()
-    desk.store = Full()
+    desk.store = Full(MemoryDatabase())
     desk.start()
     with pytest.raises(StorageError):
         await within(desk.asks(plan_of(RM)))
@@ -270,22 +270,22 @@ async def test_always_grants_these_very_words_for_this_agent_until_it_ends(desk:
     assert settled.status == "allowed-always"
     assert settled.grant_id == grant.id
     assert (grant.scope, grant.agent, grant.created_by) == ("agent", "main", "owner")
-    assert (grant.binary, grant.resolved, words(grant)) == (CAT.binary, CAT.resolved, "cat 'notes/*.md'")
+    assert (grant.binary, grant.resolved, rule_text(grant)) == (CAT.binary, CAT.resolved, "cat 'notes/*.md'")
     assert grant.expires_at == desk.clock.now_ms() + 90 * 24 * 3600 * 1000
 
 
 async def test_always_for_a_pipeline_grants_each_program(desk: Desk) -> None:
     settled = await desk.allows(plan_of(CAT, WC), scope="session", days=1)
     made = {grant.id: grant for grant in await desk.grants.all()}
-    assert [words(made[each]) for each in settled.grant_id.split(",")] == ["cat 'notes/*.md'", "wc -l"]
+    assert [rule_text(made[each]) for each in settled.grant_id.split(",")] == ["cat 'notes/*.md'", "wc -l"]
     assert {grant.session_key for grant in made.values()} == {"agent:main:main"}
 
 
 async def test_a_wider_rule_must_fit_what_was_asked_and_the_rest_is_granted_exactly(desk: Desk) -> None:
     wider = GrantDraft("exec", CAT.binary, CAT.resolved, ("notes/*",))
     await desk.allows(plan_of(CAT, WC), drafts=[wider])
-    assert sorted(words(grant) for grant in await desk.grants.all()) == ["cat notes/*", "wc -l"]
-    with pytest.raises(BadRequest, match="does not fit what was asked"):
+    assert sorted(rule_text(grant) for grant in await desk.grants.all()) == ["cat notes/*", "wc -l"]
+    with pytest.raises(BadRequest, match="does not match the requested command"):
         await desk.allows(plan_of(WC), drafts=[wider])
 
 
@@ -295,9 +295,9 @@ async def test_a_wider_rule_must_fit_what_was_asked_and_the_rest_is_granted_exac
         (plan_of(), "was not understood"),
         (plan_of(RM, where="sandbox"), "runs in the sandbox"),
         (plan_of(Invocation("x", "", "")), "x was not found"),
-        (plan_of(Invocation("x", "/srv/work/x", "/srv/work/x")), "lies where the agent can write"),
-        (plan_of(Invocation("x", "/usr/bin/x", "/srv/work/x")), "lies where the agent can write"),
-        (plan_of(Invocation("x", "/tmp/x", "/tmp/x")), "lies where the agent can write"),
+        (plan_of(Invocation("x", "/srv/work/x", "/srv/work/x")), "is in a directory that the agent can write"),
+        (plan_of(Invocation("x", "/usr/bin/x", "/srv/work/x")), "is in a directory that the agent can write"),
+        (plan_of(Invocation("x", "/tmp/x", "/tmp/x")), "is in a directory that the agent can write"),
         (plan_of(RM, env=("GIT_PAGER",)), "sets variables"),
         (plan_of(RM, cwd="/home/me"), "outside the workspace"),
         (
@@ -321,7 +321,7 @@ async def test_a_secret_in_a_command_is_neither_kept_nor_shown_nor_granted() -> 
     row = await desk.store.get(event.id)
     assert b"hunter22" not in msgspec.json.encode([event, row])
     assert event.digest == plan.digest  # of what will be run
-    with pytest.raises(BadRequest, match="holds a secret"):
+    with pytest.raises(BadRequest, match="contains a secret"):
         await desk.approvals.answer(event.id, "allow-always", by="owner", where="chat")
     await desk.approvals.answer(event.id, "allow-once", by="owner", where="chat", digest=event.digest)
     assert (await within(task)).digest == plan.digest
@@ -348,7 +348,7 @@ async def test_approve_without_an_id_can_only_say_no_and_only_to_the_one_of_this
     assert not there.done()
     assert await approve(desk, f"deny {other.id}") == f"{other.id}: denied by owner (chat)."
     await asyncio.gather(here, there)
-    assert await approve(desk, "") == "Nothing waits for an approval."
+    assert await approve(desk, "") == "No approvals are waiting."
 
 
 async def test_only_the_owner_decides_and_looks(desk: Desk) -> None:
@@ -357,7 +357,7 @@ async def test_only_the_owner_decides_and_looks(desk: Desk) -> None:
         assert await approve(desk, said, owner=False) == "Only the owner decides about approvals."
     assert not task.done()
     assert "there is no approval 'nnnnnn'" in await approve(desk, "nnnnnn once")
-    assert "not understood" in await approve(desk, f"{event.id} maybe once")
+    assert "Not understood" in await approve(desk, f"{event.id} maybe once")
     await approve(desk, "deny")
     await within(task)
 

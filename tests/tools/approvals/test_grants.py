@@ -7,18 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.plan import Invocation
-from palinurus.tools.grants.grants import (
+from palinurus.domain.events import Invocation
+from palinurus.tools.grants import (
     Grant,
     GrantDraft,
     covers,
     covers_call,
+    escape,
     exact_call,
-    exactly,
-    holds,
-    words,
+    exact_draft,
+    is_in_force,
+    is_literal,
+    matches,
+    rule_text,
+    split_rule,
+    unescape,
 )
-from palinurus.tools.grants.patterns import escape, is_literal, matches, split_rule, unescape
 
 GIT = ("/usr/bin/git", "/usr/bin/git")
 
@@ -113,7 +117,7 @@ def test_another_program_of_the_same_name_is_not_covered(binary: str, resolved: 
 
 def test_a_grant_for_a_program_that_was_not_found_covers_nothing() -> None:
     nowhere = Invocation("gti", "", "", ("diff",))
-    assert not covers(exactly(nowhere), nowhere)
+    assert not covers(exact_draft(nowhere), nowhere)
 
 
 def test_a_grant_of_another_tool_says_nothing_about_commands() -> None:
@@ -162,7 +166,7 @@ def test_an_exact_draft_of_a_call_covers_that_call_alone() -> None:
     ],
 )
 def test_a_grant_holds_in_its_scope_until_it_ends(grant: Grant, inside: bool) -> None:
-    assert holds(grant, agent="main", session_key="agent:main:main", now=1000) is inside
+    assert is_in_force(grant, agent="main", session_key="agent:main:main", now=1000) is inside
 
 
 @pytest.mark.parametrize(("text", "told"), [("diff 'open", "not closed"), ("diff \\", "backslash")])
@@ -177,8 +181,8 @@ ARGUMENTS = st.lists(ARGUMENT, max_size=4).map(tuple)
 
 @given(ARGUMENTS, ARGUMENTS)
 def test_an_exact_grant_covers_its_own_arguments_and_no_others(own: tuple[str, ...], other: tuple[str, ...]) -> None:
-    assert covers(exactly(git(*own)), git(*own))
-    assert covers(exactly(git(*own)), git(*other)) == (own == other)
+    assert covers(exact_draft(git(*own)), git(*own))
+    assert covers(exact_draft(git(*own)), git(*other)) == (own == other)
 
 
 @given(ARGUMENTS, ARGUMENTS)
@@ -212,7 +216,7 @@ def test_a_bar_inside_an_argument_is_plain_text() -> None:
 @given(ARGUMENTS)
 def test_a_rule_that_is_shown_reads_as_the_same_rule(patterns: tuple[str, ...]) -> None:
     draft = GrantDraft("exec", *GIT, patterns)
-    again = split_rule(words(draft))[1:]
+    again = split_rule(rule_text(draft))[1:]
     assert [is_literal(each) for each in again] == [is_literal(each) for each in patterns]
     assert [unescape(each) for each in again] == [unescape(each) for each in patterns]
     assert all(before == after for before, after in zip(patterns, again, strict=True) if not is_literal(before))

@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.domain.plan import Invocation, Plan
+from palinurus.domain.events import Invocation, Plan
 from palinurus.ledger.audit import PastCommand
-from palinurus.tools.approvals.proposals import alike, narrowest, replay
-from palinurus.tools.approvals.sensitive import sensitive
-from palinurus.tools.grants.grants import GrantDraft, covers, words
-from palinurus.tools.grants.patterns import is_literal, split_rule, unescape
+from palinurus.tools.approvals.proposals import narrowest_rules, replay_rules, sensitive_reasons, similar_invocations
+from palinurus.tools.grants import GrantDraft, covers, is_literal, rule_text, split_rule, unescape
 
 
 def ran(command: str) -> Invocation:
@@ -33,12 +31,12 @@ def rule(text: str) -> GrantDraft:
 
 
 def proposed(*commands: str) -> list[str]:
-    return [words(each.draft) for each in narrowest(map(ran, commands))]
+    return [rule_text(each.draft) for each in narrowest_rules(map(ran, commands))]
 
 
 def test_a_replay_tells_how_much_a_rule_would_have_let_through_and_what_of_it_touched_secrets() -> None:
     before = past("cat a", "cat .ssh/config", "cat a b", "ls", "cat .env", "cat --number a")
-    tried = replay([rule("cat *")], before)
+    tried = replay_rules([rule("cat *")], before)
     assert (tried.total, [each.plan.summary for each in tried.covered]) == (6, ["cat a", "cat .ssh/config", "cat .env"])
     assert [(each.command.plan.summary, each.reasons) for each in tried.sensitive] == [
         ("cat .ssh/config", ("touches ~/.ssh",)),
@@ -48,14 +46,14 @@ def test_a_replay_tells_how_much_a_rule_would_have_let_through_and_what_of_it_to
 
 def test_a_pipeline_counts_only_when_the_rule_and_those_that_hold_cover_all_of_it() -> None:
     before = past("cat a | wc -l", "cat a", "wc -l")
-    assert [each.plan.summary for each in replay([rule("cat *")], before).covered] == ["cat a"]
-    with_known = replay([rule("cat *")], before, lambda each: each.name == "wc")
+    assert [each.plan.summary for each in replay_rules([rule("cat *")], before).covered] == ["cat a"]
+    with_known = replay_rules([rule("cat *")], before, lambda each: each.name == "wc")
     assert [each.plan.summary for each in with_known.covered] == ["cat a | wc -l", "cat a"]
 
 
 def test_a_command_that_was_not_understood_is_counted_and_never_covered() -> None:
     unknown = PastCommand(1, "agent:main:main", Plan("exec", "cat $(ls)", "host"), "denied")
-    assert replay([rule("cat **")], [unknown]) == replay([], [unknown])
+    assert replay_rules([rule("cat **")], [unknown]) == replay_rules([], [unknown])
 
 
 @pytest.mark.parametrize(
@@ -63,11 +61,11 @@ def test_a_command_that_was_not_understood_is_counted_and_never_covered() -> Non
     [
         ("rm -rf build", "removes files"),
         ("dd if=a of=b", "writes to disks"),
-        ("chmod -Rf 777 .", "changes rights of a whole tree"),
+        ("chmod -Rf 777 .", "changes permissions of a whole tree"),
         ("git push --force", "overwrites what others have"),
         ("git push -f origin", "overwrites what others have"),
-        ("git push origin", "sends commits away"),
-        ("git reset --hard", "throws changes away"),
+        ("git push origin", "sends commits to another repository"),
+        ("git reset --hard", "discards changes"),
         ("find . -delete", "removes files or runs programs"),
         ("cat /home/me/.ssh/id_ed25519", "touches keys"),
         ("cat ~/.aws/config", "touches cloud credentials"),
@@ -82,18 +80,18 @@ def test_a_command_that_was_not_understood_is_counted_and_never_covered() -> Non
     ],
 )
 def test_what_stands_out_says_why(command: str, reason: str) -> None:
-    assert reason in sensitive(plan(command))
+    assert reason in sensitive_reasons(plan(command))
 
 
 @pytest.mark.parametrize(
     "command", ["git diff src", "ls docs", "cat notes.md", "git log --stat", "cat keyboard.md", "cp a /dev/null"]
 )
 def test_everyday_commands_do_not_stand_out(command: str) -> None:
-    assert sensitive(plan(command)) == ()
+    assert sensitive_reasons(plan(command)) == ()
 
 
 def test_the_folder_counts_as_well() -> None:
-    assert sensitive(plan("cat config", cwd="/home/me/.ssh")) == ("touches ~/.ssh",)
+    assert sensitive_reasons(plan("cat config", cwd="/home/me/.ssh")) == ("touches ~/.ssh",)
 
 
 @pytest.mark.parametrize(
@@ -124,16 +122,16 @@ def test_the_narrowest_rules_for_what_was_chosen(commands: list[str], rules: lis
 
 
 def test_who_runs_other_programs_is_never_generalised_and_it_says_so() -> None:
-    (one, two) = narrowest([ran("python3 a/1"), ran("python3 a/2")])
-    assert (words(one.draft), words(two.draft)) == ("python3 a/1", "python3 a/2")
+    (one, two) = narrowest_rules([ran("python3 a/1"), ran("python3 a/2")])
+    assert (rule_text(one.draft), rule_text(two.draft)) == ("python3 a/1", "python3 a/2")
     assert "runs whatever its script says" in one.remark
     links = [Invocation("py", "/usr/bin/py", "/usr/bin/python3", (f"a/{each}",)) for each in "12"]
-    assert len(narrowest(links)) == 2  # whatever the link is called
+    assert len(narrowest_rules(links)) == 2  # whatever the link is called
 
 
 def test_only_what_was_allowed_and_has_the_same_flags_counts_as_alike() -> None:
     before = [*past("git diff a", "git diff --stat a", "git log a"), *past("git diff c", outcome="denied")]
-    assert alike(ran("git diff b"), before) == (ran("git diff a"),)
+    assert similar_invocations(ran("git diff b"), before) == (ran("git diff a"),)
 
 
 WORD = st.text(st.sampled_from("ab/.-*[=@~ "), max_size=6)
@@ -143,13 +141,13 @@ EXAMPLES = st.lists(EXAMPLE, min_size=1, max_size=4)
 
 @given(EXAMPLES)
 def test_proposals_cover_every_example(examples: list[Invocation]) -> None:
-    drafts = [each.draft for each in narrowest(examples)]
+    drafts = [each.draft for each in narrowest_rules(examples)]
     assert all(any(covers(draft, each) for draft in drafts) for each in examples)
 
 
 @given(EXAMPLES, EXAMPLE)
 def test_a_proposal_covers_only_what_lies_between_its_examples(examples: list[Invocation], other: Invocation) -> None:
-    for proposal in narrowest(examples):
+    for proposal in narrowest_rules(examples):
         own = [each for each in examples if covers(proposal.draft, each)]
         flags = {tuple(arg for arg in each.args if arg.startswith("-")) for each in own}
         if covers(proposal.draft, other) and other not in own:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.tools.commands.judge import Allowed, Judgement, Surroundings, judge
-from palinurus.tools.commands.script import of_argv
-from palinurus.tools.commands.shell import parse
+from palinurus.tools.commands.judge import Allowances, CommandLocation, Judgement, judge
+from palinurus.tools.commands.shell import parse_argv, parse_shell
 
 SAFE_BINS = ("cut", "uniq", "head", "tail", "tr", "wc")
 ALLOWLIST = (
@@ -33,10 +32,10 @@ class Machine:
         for name in PROGRAMS:
             if name not in IN_THE_SYSTEM:
                 self.install(self.bin / name)
-        self.where = Surroundings(
+        self.where = CommandLocation(
             str(self.workspace), f"{self.bin}:/usr/bin:/bin", (str(self.workspace), str(root / "scratch"))
         )
-        self.allowed = Allowed(allowlist=ALLOWLIST, safe_bins=SAFE_BINS)
+        self.allowed = Allowances(allowlist=ALLOWLIST, safe_bins=SAFE_BINS)
 
     def install(self, path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +44,7 @@ class Machine:
         return path
 
     def judge(self, command: str | Sequence[str]) -> Judgement:
-        script = parse(command) if isinstance(command, str) else of_argv(command)
+        script = parse_shell(command) if isinstance(command, str) else parse_argv(command)
         return judge(script, self.allowed, self.where)
 
 

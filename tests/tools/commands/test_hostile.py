@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from palinurus.tools.commands.judge import Allowed, judge
-from palinurus.tools.commands.script import MAX_CHARACTERS, Script, render
-from palinurus.tools.commands.shell import parse
+from palinurus.tools.commands.judge import Allowances, judge
+from palinurus.tools.commands.shell import MAX_CHARACTERS, Script, parse_shell, render_script
 
 HOSTILE: dict[str, list[str]] = {
     "a substitution": ["echo `touch x`", 'echo "`touch x`"'],
@@ -64,7 +63,7 @@ HOSTILE: dict[str, list[str]] = {
     "begins with =": ["=touch x", "ls =touch"],
     "not closed": ["echo 'a", 'echo "a', "echo 'a'\"b", "echo 'it's'", 'echo "a\\"'],
     "a backslash": ["ls \\\nsrc", "gi\\\nt status", "ls src\\", "ls src; tou\\\nch x"],
-    "cannot be seen": [
+    "invisible character": [
         "ls src\0; touch x",
         "ls src\rtouch x",
         "ls \x1b[2Ksrc",
@@ -125,7 +124,7 @@ HOSTILE: dict[str, list[str]] = {
         "env PATH=. git status",
         "nice env PATH=. git status",
     ],
-    "env: it is given options": [
+    "env: it has options": [
         "env -S 'touch x'",
         "env -S'touch x'",
         "env '-Stouch x'",
@@ -141,7 +140,7 @@ HOSTILE: dict[str, list[str]] = {
         "timeout 5 env -S 'touch x'",
         "env nice env -S 'touch x'",
     ],
-    "an option that we do not know": [
+    "an unknown option": [
         "nice --adjustment=5 touch x",
         "nice -5 touch x",
         "timeout --signal=KILL 5 touch x",
@@ -153,8 +152,8 @@ HOSTILE: dict[str, list[str]] = {
         "ionice -p 1",
         "nice -n",
     ],
-    "what stands before the program": ["timeout ls src", "timeout x touch y", "timeout"],
-    "it is given no program": ["nice", "timeout 5", "nohup", "stdbuf -oL"],
+    "the words before the program": ["timeout ls src", "timeout x touch y", "timeout"],
+    "it names no program": ["nice", "timeout 5", "nohup", "stdbuf -oL"],
     "it starts a shell": [
         "sh",
         "sh -s",
@@ -173,7 +172,7 @@ HOSTILE: dict[str, list[str]] = {
         "zsh -c 'ls src'",
         "sh -",
     ],
-    "it runs a program as somebody else": [
+    "it runs a program as another user": [
         "sudo ls src",
         "sudo -E ls src",
         "/usr/bin/sudo ls src",
@@ -192,7 +191,7 @@ HOSTILE: dict[str, list[str]] = {
         "sg root ls",
         "flatpak-spawn --host ls",
     ],
-    "what it starts comes from elsewhere": [
+    "the program that it starts is not in its arguments": [
         "xargs ls",
         "ls src | xargs rm",
         "echo x | xargs -IX touch X",
@@ -212,7 +211,7 @@ HOSTILE: dict[str, list[str]] = {
         "dumb-init ls src",
         "nice xargs ls",
     ],
-    "under another one": [
+    "under its control": [
         "strace ls src",
         "gdb ls",
         "/lib64/ld-linux-x86-64.so.2 ls",
@@ -234,9 +233,13 @@ HOSTILE: dict[str, list[str]] = {
         "less",
     ],
     "too many wrappers": ["nice " * 20 + "ls src", "env " * 20 + "ls src"],
-    "one after the other": ["bash -c 'git status && ls src'", "nice sh -c 'ls;ls b'", "sh -c \"sh -c 'ls a\nls b'\""],
+    "without a check between them": [
+        "bash -c 'git status && ls src'",
+        "nice sh -c 'ls;ls b'",
+        "sh -c \"sh -c 'ls a\nls b'\"",
+    ],
     "-c: ": ["sh -c 'ls > x'", "sh -c 'ls $HOME'", "bash -c 'ls src & touch x'", "sh -c \"sh -c 'ls ~'\"", "sh -c ''"],
-    "has to name it": [
+    "must name it": [
         "git bisect run ./x",
         "git push",
         "git push ./evil.git main",
@@ -456,9 +459,9 @@ HOSTILE: dict[str, list[str]] = {
         "%1",
         "nice .. ls",
     ],
-    "takes for options": ["-ls src", "-x\nls src", "-s", "+x", "sh -c '-x\nls src'", "sh -c +x"],
+    "reads as options": ["-ls src", "-x\nls src", "-s", "+x", "sh -c '-x\nls src'", "sh -c +x"],
     "a program without a name": ["'' src", '""', "ls src | ''"],
-    "no program beside an operator": [
+    "a program is missing next to an operator": [
         "; ls",
         "ls ;; ls",
         "ls | | ls",
@@ -538,9 +541,9 @@ def test_a_harmless_command_is_covered_and_shown_on_one_line(machine: Any, comma
     judgement = machine.judge(command)
     assert judgement.covered, judgement.why
     assert judgement.invocations
-    script = parse(command)
+    script = parse_shell(command)
     assert isinstance(script, Script)
-    assert render(script) == shown
+    assert render_script(script) == shown
 
 
 def test_a_program_of_the_workspace_is_never_covered_whatever_it_is_called(fresh_machine: Any) -> None:
@@ -551,9 +554,9 @@ def test_a_program_of_the_workspace_is_never_covered_whatever_it_is_called(fresh
     (machine.workspace / "nice").symlink_to("/usr/bin/env")
     for command in ("./git status", "linked/ls src", f"{machine.workspace}/git status", "linked/../git status"):
         judgement = machine.judge(command)
-        assert "lies where the agent can write" in judgement.why
+        assert "is in a directory that the agent can write" in judgement.why
         assert not judgement.covered
-    assert "is not the program of the system" in machine.judge("./nice ls src").why
+    assert "is not the system's program" in machine.judge("./nice ls src").why
 
 
 def test_a_path_through_the_workspace_does_not_help(fresh_machine: Any) -> None:
@@ -563,7 +566,7 @@ def test_a_path_through_the_workspace_does_not_help(fresh_machine: Any) -> None:
     for path in (".:/usr/bin", ":/usr/bin", f"{machine.workspace}:/usr/bin"):
         where = type(machine.where)(machine.where.cwd, path, machine.where.writable)
         for command in ("git status", "head -n 1"):
-            assert "can write" in judge(parse(command), machine.allowed, where).why
+            assert "can write" in judge(parse_shell(command), machine.allowed, where).why
 
 
 def test_a_link_into_the_workspace_is_not_covered(fresh_machine: Any) -> None:
@@ -581,7 +584,7 @@ def test_a_filter_from_elsewhere_is_not_safe(fresh_machine: Any) -> None:
 
 def test_variables_that_the_model_sets_ask(machine: Any) -> None:
     where = type(machine.where)(machine.where.cwd, machine.where.path, variables=("GIT_PAGER",))
-    judgement = judge(parse("git log"), machine.allowed, where)
+    judgement = judge(parse_shell("git log"), machine.allowed, where)
     assert not judgement.covered
     assert "GIT_PAGER" in judgement.why
 
@@ -646,8 +649,8 @@ def test_a_console_that_was_allowed_by_name_does_not_do_what_is_written_to_it(
 ) -> None:
     """`.shell`, `\\!` and the like run anything, and what is written to them comes later, or from another program."""
     fresh_machine.install(fresh_machine.bin / line.split(maxsplit=1)[0])
-    allowed = Allowed(allowlist=(line, "cat *"))
+    allowed = Allowances(allowlist=(line, "cat *"))
     for command in (line, f"cat x | {line}"):
-        judgement = judge(parse(command), allowed, fresh_machine.where)
+        judgement = judge(parse_shell(command), allowed, fresh_machine.where)
         assert judgement.covered is not asks, judgement.why
-        assert ("does what its standard input says" in judgement.why) is asks
+        assert ("runs what its standard input says" in judgement.why) is asks

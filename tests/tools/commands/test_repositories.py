@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.tools.commands.judge import Allowed, Judgement, Surroundings, judge
-from palinurus.tools.commands.repositories import distrust
-from palinurus.tools.commands.resolve import resolve
-from palinurus.tools.commands.shell import parse
+from palinurus.tools.commands.judge import Allowances, CommandLocation, Judgement, judge
+from palinurus.tools.commands.programs import resolve_program
+from palinurus.tools.commands.repositories import why_repository_distrusted
+from palinurus.tools.commands.shell import parse_shell
 
 PATH = "/usr/bin:/bin"
 RULES = (
@@ -44,8 +44,8 @@ class Room:
 
     def judge(self, command: str = "git status", folder: str = ".") -> Judgement:
         cwd = os.path.realpath(self.root / folder)
-        where = Surroundings(cwd, PATH, (str(self.root),), str(self.root))
-        return judge(parse(command), Allowed(allowlist=RULES), where)
+        where = CommandLocation(cwd, PATH, (str(self.root),), str(self.root))
+        return judge(parse_shell(command), Allowances(allowlist=RULES), where)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_in_a_repository_that_the_agent_can_write_git_asks(room: Room, name: str
     make(room)
     judgement = room.judge(folder=folder)
     assert not judgement.covered
-    assert "lies where the agent can write" in judgement.why
+    assert "is writable by the agent" in judgement.why
 
 
 SETTINGS = {
@@ -129,7 +129,7 @@ SETTINGS = {
     "[core]\n\t= x\n": "= x",
     "[broken\n": "[broken",
     '[core "a\\"] [user"]\n\tfsmonitor = x\n': "core.fsmonitor",
-    "\udcff": "cannot be looked at",
+    "\udcff": "cannot be read",
 }
 
 
@@ -183,18 +183,18 @@ def test_many_names_of_any_length_are_read(repository: Room) -> None:
 
 def test_another_place_or_setting_asks_although_the_rule_names_it(repository: Room) -> None:
     repository.git("init", "-q", "sub")
-    assert "another place or setting (-C)" in repository.judge("git -C sub status").why
-    assert "another place or setting (-C)" in repository.judge("git --no-pager -C sub status").why
+    assert "another directory or setting (-C)" in repository.judge("git -C sub status").why
+    assert "another directory or setting (-C)" in repository.judge("git --no-pager -C sub status").why
 
 
 def test_others_that_start_git_are_judged_as_git_is(repository: Room) -> None:
     (repository.root / ".hg").mkdir()
     for name, folder, doubted in (("gh", ".", False), ("gh", "sub", True), ("hg", ".", True), ("ls", "sub", False)):
         (repository.root / "sub" / ".git").mkdir(parents=True, exist_ok=True)
-        found = resolve(("true",), cwd="/", path=PATH)
+        found = resolve_program(("true",), cwd="/", path=PATH)
         called = type(found)(name, f"/usr/bin/{name}", f"/usr/bin/{name}")
         where = {"cwd": str(repository.root / folder), "workspace": str(repository.root), "writable": ()}
-        assert bool(distrust(called, **where)) is doubted
+        assert bool(why_repository_distrusted(called, **where)) is doubted
 
 
 # ——— links
@@ -245,9 +245,9 @@ def test_an_argument_that_leads_out_of_the_workspace_by_a_link_asks(tmp_path: Pa
     }.items():  # fmt: skip
         (room.root / name).symlink_to(target)
     rules = ("cat *", "tee *", command)
-    where = Surroundings(str(room.root), PATH, (str(room.root),), str(room.root))
-    for allowed in (Allowed(allowlist=rules), Allowed(allowlist=(command,))):
-        judgement = judge(parse(command), allowed, where)
+    where = CommandLocation(str(room.root), PATH, (str(room.root),), str(room.root))
+    for allowed in (Allowances(allowlist=rules), Allowances(allowlist=(command,))):
+        judgement = judge(parse_shell(command), allowed, where)
         assert judgement.covered is not astray
-        assert ("leads out of the workspace by a link, to" in judgement.why) is astray
-    assert ("leads out" in judge(parse(command), Allowed(), where).why) is astray
+        assert ("leads out of the workspace through a link, to" in judgement.why) is astray
+    assert ("leads out" in judge(parse_shell(command), Allowances(), where).why) is astray

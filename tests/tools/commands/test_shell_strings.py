@@ -12,15 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palinurus.tools.commands.script import MAX_CHARACTERS, Opaque, Pipeline, Script, Segment, quoted, render
-from palinurus.tools.commands.shell import parse
+from palinurus.tools.commands.shell import (
+    MAX_CHARACTERS,
+    Opaque,
+    Pipeline,
+    Script,
+    Segment,
+    parse_shell,
+    quote_word,
+    render_script,
+)
 
 SHELLS = [shell for shell in ("/bin/sh", "/bin/bash") if Path(shell).exists()]
 END = "-end-of-argv-"
 
 
 def test_programs_are_joined_as_they_were_written() -> None:
-    assert parse("a 'b c' | d && e || f; g\nh") == Script(
+    assert parse_shell("a 'b c' | d && e || f; g\nh") == Script(
         (
             Pipeline((Segment(("a", "b c")), Segment(("d",)))),
             Pipeline((Segment(("e",)),), "&&"),
@@ -51,27 +59,27 @@ QUOTINGS = st.sampled_from([_in_single_quotes, _in_double_quotes, _with_backslas
 
 @given(st.lists(st.tuples(TEXTS, QUOTINGS), min_size=1, max_size=5))
 def test_every_text_comes_through_every_kind_of_quotes(words: list[tuple[str, Callable[[str], str]]]) -> None:
-    script = parse(" ".join(["p", *(quote(text) for text, quote in words)]))
+    script = parse_shell(" ".join(["p", *(quote(text) for text, quote in words)]))
     assert isinstance(script, Script)
     assert script.segments == (Segment(("p", *(text for text, _ in words))),)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_a_script_is_shown_on_one_line_that_hides_nothing(words: list[str]) -> None:
-    shown = render(Script((Pipeline((Segment(("p", *words)),)),)))
+    shown = render_script(Script((Pipeline((Segment(("p", *words)),)),)))
     assert shown.isprintable()
     if "$'" not in shown:
-        assert parse(shown) == Script((Pipeline((Segment(("p", *words)),)),))
+        assert parse_shell(shown) == Script((Pipeline((Segment(("p", *words)),)),))
 
 
 @pytest.mark.parametrize("word", ["=", "=ls", "~", "#x", "a=b"])
 def test_words_that_a_shell_would_expand_are_shown_in_quotes(word: str) -> None:
     script = Script((Pipeline((Segment(("p", word)),)),))
-    assert parse(render(script)) == script
+    assert parse_shell(render_script(script)) == script
 
 
 def test_characters_that_cannot_be_seen_are_written_out() -> None:
-    assert quoted("a\nb'\\\u202e\U000e0041") == "$'a\\nb\\'\\\\\\u202e\\U000e0041'"
+    assert quote_word("a\nb'\\\u202e\U000e0041") == "$'a\\nb\\'\\\\\\u202e\\U000e0041'"
 
 
 # ——— beside real shells
@@ -210,7 +218,7 @@ KNOWN = [
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("text", KNOWN, ids=ascii)
 def test_a_real_shell_runs_the_same_programs_with_the_same_words(witness: Witness, shell: str, text: str) -> None:
-    script = parse(text)
+    script = parse_shell(text)
     assert isinstance(script, Script), script
     assert witness.ran(shell, text) == expected(script)
 
@@ -220,14 +228,14 @@ def test_a_real_shell_runs_the_same_programs_with_the_same_words(witness: Witnes
 @settings(max_examples=400)
 @given(text=LISTS | SOUPS)
 def test_whatever_is_accepted_a_real_shell_understands_in_the_same_way(witness: Witness, shell: str, text: str) -> None:
-    script = parse(text)
+    script = parse_shell(text)
     if isinstance(script, Script):
         assert witness.ran(shell, text) == expected(script)
 
 
 @given(LISTS | SOUPS | st.text(max_size=40))
 def test_every_text_is_understood_or_refused_with_a_reason(text: str) -> None:
-    found = parse(text)
+    found = parse_shell(text)
     assert isinstance(found, Script) or found.reason
 
 
@@ -245,7 +253,7 @@ def steps(text: str) -> int:
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        parse(text)
+        parse_shell(text)
     finally:
         sys.setprofile(before)
     return count
@@ -268,4 +276,4 @@ def test_twice_the_text_takes_no_more_than_twice_the_steps(unit: str) -> None:
 def test_the_longest_text_is_read_and_a_longer_one_is_not(unit: str) -> None:
     longest = "p " + unit * ((MAX_CHARACTERS - 2) // len(unit))
     assert steps(longest) <= 20 * MAX_CHARACTERS
-    assert isinstance(parse(longest + unit * 2), Opaque)
+    assert isinstance(parse_shell(longest + unit * 2), Opaque)

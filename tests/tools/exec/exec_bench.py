@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from palinurus.config.handling import ElevatedSettings, ExecSettings
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
+from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
+from palinurus.sandbox.environment import ExecEnvironment
 from palinurus.sandbox.host import HostSandbox
-from palinurus.sandbox.quarters import Quarters
-from palinurus.sandbox.sandbox import Command, Process, Sandbox, Walls
-from palinurus.testing.hands import MemoryGrants
-from palinurus.tools.exec.exec import ExecDesk, exec_tools
+from palinurus.sandbox.sandbox import Process, Sandbox, SandboxCommand, SandboxStatus
+from palinurus.storage.database import MemoryDatabase
+from palinurus.tools.exec.context import ExecContext
 from palinurus.tools.exec.processes import Processes
-from palinurus.tools.grants.grants import Grant
-from palinurus.tools.registry import Registry
+from palinurus.tools.exec.tools import exec_tools
+from palinurus.tools.grants import Grant, GrantStore, add_grant
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.settings import ElevatedSettings, ExecSettings
 from palinurus.workspace.file_origins import FileOrigins
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -34,10 +36,10 @@ class NoSandbox:
 
     name = "bubblewrap"
 
-    async def check(self) -> Walls:
-        return Walls(self.name, works=False, why="bwrap is not installed: apt install bubblewrap")
+    async def check(self) -> SandboxStatus:
+        return SandboxStatus(self.name, works=False, why="bwrap is not installed: apt install bubblewrap")
 
-    async def start(self, command: Command) -> Process:
+    async def start(self, command: SandboxCommand) -> Process:
         raise AssertionError("nothing may be started in a sandbox that does not work")
 
 
@@ -46,16 +48,16 @@ class Spy:
 
     def __init__(self, inner: Sandbox) -> None:
         self.inner = inner
-        self.started: list[Command] = []
+        self.started: list[SandboxCommand] = []
 
     @property
     def name(self) -> str:
         return self.inner.name
 
-    async def check(self) -> Walls:
+    async def check(self) -> SandboxStatus:
         return await self.inner.check()
 
-    async def start(self, command: Command) -> Process:
+    async def start(self, command: SandboxCommand) -> Process:
         self.started.append(command)
         return await self.inner.start(command)
 
@@ -94,35 +96,38 @@ class Bench:
         self.sandbox = Spy(sandbox or NoSandbox())
         self.clock = SystemClock()
         self.processes = Processes(self.clock, random_id)
-        self.grants = MemoryGrants(*grants)
-        self.desk = ExecDesk(
-            quarters=self._quarters,
+        database = MemoryDatabase()
+        self.grants = GrantStore(database)
+        for each in grants:
+            database.look(partial(add_grant, grant=each))
+        self.desk = ExecContext(
+            environment=self._quarters,
             sandbox=self.sandbox,
             host=self.host,
             grants=self.grants,
             settings=settings,
             elevated=elevated or ElevatedSettings(),
             clock=self.clock,
-            processes=self.processes,
+            processes=lambda: self.processes,
             path=PATH,
             home=str(workspace),
             heeds_outside=heeds_outside,
             origins=origins or FileOrigins(),
         )
         self.exec, self.process = exec_tools(self.desk)
-        self.registry = Registry((self.exec, self.process))
+        self.registry = ToolRegistry((self.exec, self.process))
 
-    def _quarters(self, key: SessionKey) -> Quarters:
-        return Quarters(self.sandboxed, self.workspace, writable=True, network=self.network)
+    def _quarters(self, key: SessionKey) -> ExecEnvironment:
+        return ExecEnvironment(self.sandboxed, self.workspace, writable=True, network=self.network)
 
     @property
-    def started(self) -> list[Command]:
+    def started(self) -> list[SandboxCommand]:
         return self.host.started + self.sandbox.started
 
-    async def prepare(self, run: ToolRun | None = None, **arguments: Any) -> Prepared:
+    async def prepare(self, run: ToolRun | None = None, **arguments: Any) -> PreparedCall:
         assert self.exec.prepare is not None
         prepared = await self.exec.prepare(run or a_run(), arguments)
-        assert isinstance(prepared, Prepared), prepared.content
+        assert isinstance(prepared, PreparedCall), prepared.content
         return prepared
 
     async def use(self, tool: Tool, run: ToolRun | None = None, **arguments: Any) -> ToolOutput:

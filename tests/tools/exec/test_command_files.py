@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from exec_bench import Bench, a_run, nothing_is_left, until, working_bubblewrap
 
-from palinurus.domain.messages import Origin
-from palinurus.domain.provenance import OutsideText
+from palinurus.domain.messages import Origin, OutsideText
 from palinurus.tools.exec import command_files
 from palinurus.workspace.file_origins import FileOrigins
 

@@ -16,15 +16,15 @@ from exec_bench import FULL, Bench, NoSandbox, a_run, nothing_is_left, sleepers,
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palinurus.config.handling import ElevatedSettings, ExecSettings
 from palinurus.domain.errors import SandboxError
 from palinurus.domain.events import Notice
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import Restriction, ToolRun
 from palinurus.sandbox.sandbox import Sandbox
-from palinurus.tools.exec.running import Step, helper_argv, read_steps
-from palinurus.tools.grants.grants import Grant
+from palinurus.tools.exec.pipelines import Step, helper_argv, read_steps
+from palinurus.tools.grants import Grant
+from palinurus.tools.settings import ElevatedSettings, ExecSettings
 
 __all__ = ["nothing_is_left"]  # a fixture for all of them
 
@@ -255,7 +255,7 @@ def test_steps_are_read_as_they_were_written(steps: list[Step]) -> None:
         ({"command": "ls", "env": {"BASH_ENV": "x"}}, "may not be set"),
         ({"command": "ls", "env": {"GIT_SSH_COMMAND": "x"}}, "may not be set"),
         ({"command": "ls", "env": {"node_options": "x"}}, "may not be set"),
-        ({"command": "ls", "env": {"A B": "x"}}, "no name of a variable"),
+        ({"command": "ls", "env": {"A B": "x"}}, "not a valid variable name"),
         ({"command": "ls", "timeout": -1}, "timeout"),
         ({"command": "ls", "host": "gateway"}, "no argument 'host'"),
     ],
@@ -317,7 +317,7 @@ CASES: list[Case] = [
     ("host, plain name, path", {}, {}, {"command": "git status", "env": {"TZ": ":/etc/x"}}, "ask: it sets variables"),
     ("host, elsewhere", {}, {}, {"command": "git status", "workdir": "/usr"}, "ask: it runs outside the workspace"),
     ("host, deny", {"settings": DENY}, {}, {"command": "git status"}, "no: switched off"),
-    ("host, ask off", {"settings": OFF}, {}, {}, "no: nobody may be asked: rm -rf build is not on the allowlist"),
+    ("host, ask off", {"settings": OFF}, {}, {}, "no: approvals are off: rm -rf build is not on the allowlist"),
     ("host, ask off, opaque", {"settings": OFF}, {}, {"command": "echo >x"}, "no: it redirects (>)"),
     ("host, full", {"settings": FULL}, {}, {}, "host"),
     ("host, full, always", {"settings": ALWAYS}, {}, {}, "ask: tools.exec.ask is always"),
@@ -497,7 +497,7 @@ async def test_a_program_or_script_that_was_changed_after_it_was_shown_does_not_
     (place / file).write_text("#!/bin/sh\necho evil\n")
     os.utime(place / file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert prepared.ask
-    with pytest.raises(SandboxError, match="was changed since it was looked at"):
+    with pytest.raises(SandboxError, match="has changed since it was inspected"):
         await prepared.run()
     assert not bench.started
 
@@ -508,7 +508,7 @@ async def test_an_argument_that_became_a_link_out_after_it_was_shown_is_not_foll
     prepared = await bench.prepare(command="cat notes")
     (place / "notes").unlink()
     (place / "notes").symlink_to("/etc/passwd")
-    with pytest.raises(SandboxError, match="notes leads elsewhere"):
+    with pytest.raises(SandboxError, match="notes now leads elsewhere"):
         await prepared.run()
     told = await bench.approved(command="cat notes")  # now that it was told, a person may want it
     assert "root" in str(told.content)
@@ -521,7 +521,7 @@ async def test_a_repository_of_the_agents_own_making_is_no_way_out_of_the_sandbo
     made = f"git init -q sub && cd sub && git config core.fsmonitor 'touch {place}/../escaped; false' && echo made"
     assert "made" in await bench.runs(made)
     prepared = await bench.prepare(command="git status", workdir="sub", elevated=True)
-    assert "lies where the agent can write" in prepared.ask
+    assert "is writable by the agent" in prepared.ask
     assert not bench.host.started
 
 
@@ -552,9 +552,9 @@ async def test_a_grant_covers_its_command_and_its_use_is_noted(place: Path) -> N
     bench = Bench(place, ExecSettings(ask="off"), grants=[grant])
     prepared = await bench.prepare(command="git --version | head -n 1")
     assert prepared.granted == ("g1",)
-    assert bench.grants.kept["g1"].last_used_at is None
+    assert (await bench.grants.all())[0].last_used_at is None
     await prepared.run()
-    assert bench.grants.kept["g1"].last_used_command == "git --version | head -n 1"
+    assert (await bench.grants.all())[0].last_used_command == "git --version | head -n 1"
 
 
 async def test_without_a_gate_what_needs_an_answer_is_not_run(place: Path) -> None:

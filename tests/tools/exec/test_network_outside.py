@@ -11,9 +11,9 @@ from exec_bench import Bench, a_run, nothing_is_left
 
 from palinurus.domain.messages import Origin, ToolResult, UserMessage
 from palinurus.sandbox.host import HostSandbox
-from palinurus.tools.exec.call import Call
-from palinurus.tools.exec.process import WROTE_OUT
-from palinurus.tools.exec.reaching_out import MAY_SEND, NO_HOME, NO_NETWORK, find_outlet
+from palinurus.tools.exec.context import ExecCall
+from palinurus.tools.exec.permission import MAY_SEND, NO_HOME, NO_NETWORK, network_permission
+from palinurus.tools.exec.process_actions import WROTE_OUT
 
 __all__ = ["nothing_is_left"]  # a fixture for all of them
 
@@ -71,7 +71,7 @@ async def test_a_download_with_more_to_it_asks(tmp_path: Path, more: dict[str, A
 
 
 async def test_the_settings_of_a_downloader_in_the_workspace_have_no_say() -> None:
-    outlet = await find_outlet(READ, Call("curl -m 1 -s http://page.example/more"))
+    outlet = await network_permission(READ, ExecCall("curl -m 1 -s http://page.example/more"))
     assert (outlet.ask, outlet.env) == ("", NO_HOME)
 
 

@@ -13,14 +13,13 @@ from exec_bench import FULL, Bench, a_run, nothing_is_left, sleepers, until, wor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.config.handling import ExecSettings
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.tool import Prepared, Restriction, ToolRun
+from palinurus.domain.tool import PreparedCall, Restriction, ToolRun
 from palinurus.testing.clock import FakeClock
-from palinurus.tools.exec.output import Output
-from palinurus.tools.exec.process import process_tool
-from palinurus.tools.exec.processes import BACKGROUND, REMEMBERED, Processes
+from palinurus.tools.exec.processes import BACKGROUND, REMEMBERED, CommandOutput, Processes
+from palinurus.tools.exec.tools import process_tool
+from palinurus.tools.settings import ExecSettings
 
 __all__ = ["nothing_is_left"]  # a fixture for all of them
 
@@ -84,7 +83,7 @@ async def test_a_call_says_by_itself_when_to_go_on_in_the_background(bench: Benc
 
 
 async def test_the_list_shows_what_runs_and_what_has_ended(bench: Bench) -> None:
-    assert await does(bench, "list") == "no command of this session is in the background"
+    assert await does(bench, "list") == "no command of this session runs in the background"
     first, second = await start(bench, "true"), await start(bench, "sleep 623.5")
     await until(lambda: bench.processes.get(a_run().key, first).ended)
     lines = (await does(bench, "list")).splitlines()
@@ -126,7 +125,7 @@ async def test_closing_its_input_lets_a_reader_end(anywhere: Bench) -> None:
 async def test_a_reader_that_does_not_read_costs_ten_seconds_at_most(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("palinurus.tools.exec.process.WRITE_SECONDS", 0.1)
+    monkeypatch.setattr("palinurus.tools.exec.process_actions.WRITE_SECONDS", 0.1)
     name = await start(bench, "sleep 625.5")
     assert "does not read" in await does(bench, "write", name, text="x" * 100_000)
 
@@ -152,7 +151,7 @@ async def test_one_cannot_write_nothing_nor_to_who_has_ended_or_does_not_listen(
     await until(lambda: bench.processes.get(a_run().key, name).ended)
     assert "has ended" in await does(bench, "write", name, text="x")
     deaf = await start(bench, "sleep 626.5", background=False, yield_ms=20)
-    assert "does not listen" in await does(bench, "write", deaf, text="x")
+    assert "does not read input" in await does(bench, "write", deaf, text="x")
     assert "give text" in await does(bench, "write", deaf)
 
 
@@ -169,11 +168,11 @@ async def test_a_command_is_seen_by_its_own_session_only(bench: Bench) -> None:
 # Who may write
 
 
-async def written(bench: Bench, run: ToolRun | None = None) -> Prepared:
+async def written(bench: Bench, run: ToolRun | None = None) -> PreparedCall:
     name = await start(bench, "cat", run)
     assert bench.process.prepare is not None
     prepared = await bench.process.prepare(run or a_run(), _call("write", name, text="rm -rf ~\n"))
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     return prepared
 
 
@@ -195,10 +194,10 @@ async def test_where_commands_are_free_input_is_too_except_in_an_untrusted_turn(
     assert prepared.when_untrusted
 
 
-async def writes(bench: Bench, name: str, **run: Any) -> Prepared:
+async def writes(bench: Bench, name: str, **run: Any) -> PreparedCall:
     assert bench.process.prepare is not None
     prepared = await bench.process.prepare(a_run(**run), _call("write", name, text="x"))
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     return prepared
 
 
@@ -215,7 +214,7 @@ async def test_nothing_is_written_to_the_host_where_commands_may_not_run_there(t
     name = await start(bench, "cat")
     caged = Restriction("skill:pdf", "it is somebody else's", sandboxed=True)
     assert "it is somebody else's (skill:pdf)" in (await writes(bench, name, restrictions=(caged,))).refusal
-    bench.process = process_tool(bench.processes, ExecSettings(security="deny"))
+    bench.process = process_tool(lambda: bench.processes, ExecSettings(security="deny"))
     assert "switched off" in (await writes(bench, name)).refusal
 
 
@@ -292,7 +291,7 @@ async def test_closing_the_house_ends_all_and_nothing_starts_after(bench: Bench)
     assert time.monotonic() - began < 30
     assert not sleepers("633.5")
     assert (await asyncio.wait_for(waiting, 30)).is_error
-    with pytest.raises(PalinurusError, match="closing"):
+    with pytest.raises(PalinurusError, match="shutting down"):
         await bench.exec.run(a_run(), {"command": "true"})
 
 
@@ -322,7 +321,7 @@ def test_ids_are_short_and_a_taken_one_grows(bench: Bench) -> None:
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 20), st.integers(1, 20))
 def test_beginning_and_end_are_always_kept_and_the_rest_is_counted(chunks: list[bytes], head: int, tail: int) -> None:
-    output = Output(head=head, tail=tail)
+    output = CommandOutput(head=head, tail=tail)
     for chunk in chunks:
         output.add(chunk.replace(b"\x1b", b"e").hex().encode())
     whole = b"".join(chunk.replace(b"\x1b", b"e").hex().encode() for chunk in chunks).decode()
@@ -336,7 +335,7 @@ def test_beginning_and_end_are_always_kept_and_the_rest_is_counted(chunks: list[
 @given(st.lists(st.text("ab\tä€𝄞\n", max_size=5).map(str.encode), max_size=10), st.data())
 def test_news_never_split_a_character(words: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(words)
-    output, seen, told = Output(head=10_000), 0, ""
+    output, seen, told = CommandOutput(head=10_000), 0, ""
     while whole:
         cut = data.draw(st.integers(1, len(whole)))
         output.add(whole[:cut])

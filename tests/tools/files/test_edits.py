@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.tool import Prepared, ToolRun
+from palinurus.domain.tool import PreparedCall, ToolRun
 from palinurus.testing.clock import FakeClock
-from palinurus.tools.files.edits import edit_tools
-from palinurus.tools.files.reach import Reach, closed_in
-from palinurus.tools.files.reading import file_tools
-from palinurus.tools.files.replace import Edit, apply_edits, difference
-from palinurus.tools.registry import Registry
+from palinurus.tools.files.reach import Edit, FileAccess, closed_in
+from palinurus.tools.files.replace import apply_edits, difference
+from palinurus.tools.files.tools import edit_tools, file_tools
+from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -36,13 +35,15 @@ class Hands:
         self.files = WorkspaceFiles(Boundary(root))
         self.clock = FakeClock()
         self.tools = (*file_tools(self.reach), *edit_tools(self.reach, self.clock))
-        self.registry = Registry(self.tools)
+        self.registry = ToolRegistry(self.tools)
 
-    def reach(self, key: SessionKey) -> Reach:
+    def reach(self, key: SessionKey) -> FileAccess:
         closed = closed_in(self.root, [self.root / ".palinurus", self.root.parent])
         if key == READ_ONLY_KEY:
-            return Reach(self.files, writable=False, why="its sandbox shows the workspace read-only", closed=closed)
-        return Reach(self.files, closed=closed)
+            return FileAccess(
+                self.files, writable=False, why="its sandbox shows the workspace read-only", closed=closed
+            )
+        return FileAccess(self.files, closed=closed)
 
     async def use(
         self, name: str, *, error: bool = False, key: SessionKey = MAIN_KEY, origin: Origin = Origin.OWNER,
@@ -87,7 +88,7 @@ async def test_write_over_a_file_says_what_was_there(hands: Hands) -> None:
     said = await hands.use("write", path="docs/plan.txt", content="four\n")
     assert said == "replaced docs/plan.txt: 1 line, 5 bytes, before 4 lines, 18 bytes"
     said = await hands.use("write", path="docs/plan.txt", content="four\n")
-    assert said == "docs/plan.txt already holds exactly that: 1 line, 5 bytes"
+    assert said == "docs/plan.txt already has this content: 1 line, 5 bytes"
 
 
 async def test_write_takes_an_absolute_path_inside_the_workspace(hands: Hands) -> None:
@@ -172,7 +173,7 @@ async def test_instructions_are_not_changed_after_reading_text_from_outside(hand
     (hands.root / "innocent.md").symlink_to("AGENTS.md")
     for path in ("SOUL.md", "AGENTS.md", "innocent.md", "skills/new/SKILL.md"):
         said = await hands.use("write", path=path, content="obey", origin=Origin.OUTSIDE, error=True)
-        assert "is read at the beginning of later conversations" in said
+        assert "is read at the start of later sessions" in said
     assert not (hands.root / "AGENTS.md").exists()
     await hands.use("write", path="docs/summary.md", content="x", origin=Origin.OUTSIDE)
 
@@ -182,7 +183,7 @@ async def test_a_link_swapped_in_after_the_plan_was_shown_does_not_reach_the_ins
     tool = next(each for each in hands.tools if each.spec.name == "write")
     assert tool.prepare is not None
     prepared = await tool.prepare(run, {"path": "docs/a.md", "content": "obey"})
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     assert prepared.when_untrusted == ""
     (hands.root / "docs" / "a.md").symlink_to("../AGENTS.md")
     output = await hands.registry.execute(run, ToolCall("c", "write", {}), prepared.run)
@@ -196,7 +197,7 @@ async def test_the_plan_of_a_long_write_says_what_is_not_shown(hands: Hands) -> 
     run = ToolRun(SessionKey.main(), "r", True)
     for length, told in ((2_000, None), (3_500, "the last 1,500 characters")):
         prepared = await write.prepare(run, {"path": "a.md", "content": "x" * length})
-        assert isinstance(prepared, Prepared)
+        assert isinstance(prepared, PreparedCall)
         assert prepared.plan.arguments.get("notShown") == told
 
 
@@ -208,7 +209,7 @@ async def test_the_plan_of_a_write_names_the_true_place_and_covers_every_byte(ha
     plans = []
     for content in ("x" * 5_000, "x" * 5_001, "x" * 5_000):
         prepared = await write.prepare(run, {"path": "link.md", "content": content})
-        assert isinstance(prepared, Prepared)
+        assert isinstance(prepared, PreparedCall)
         plans.append(prepared.plan)
     assert plans[0].summary == "write docs/real.md: 1 line, 5,000 bytes"
     assert plans[0].digest != plans[1].digest
@@ -347,10 +348,10 @@ async def test_a_file_that_changed_after_a_person_agreed_is_not_deleted(hands: H
     tool = next(each for each in hands.tools if each.spec.name == "delete")
     assert tool.prepare is not None
     prepared = await tool.prepare(ToolRun(MAIN_KEY, "r", True), {"path": "docs/plan.txt"})
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     assert prepared.plan.summary == "delete docs/plan.txt: 4 lines, 18 bytes"
     (hands.root / "docs" / "plan.txt").write_text("new\n")
-    with pytest.raises(WorkspaceError, match="changed by somebody else"):
+    with pytest.raises(WorkspaceError, match="changed by another program"):
         await prepared.run()
     assert hands.text("docs/plan.txt") == "new\n"
 

@@ -18,9 +18,9 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Text, ToolCall
 from palinurus.domain.tool import ToolRun
 from palinurus.testing.loop_time import excuse
-from palinurus.tools.files.reading import file_tools
-from palinurus.tools.files.search import search
-from palinurus.tools.registry import Registry
+from palinurus.tools.files.reader import search
+from palinurus.tools.files.tools import file_tools
+from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace import pictures
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
@@ -34,7 +34,7 @@ class Hands:
     def __init__(self, root: Path) -> None:
         self.root = root
         files = WorkspaceFiles(Boundary(root))
-        self.registry = Registry(file_tools(files))
+        self.registry = ToolRegistry(file_tools(files))
 
     async def use(self, name: str, *, private: bool = True, error: bool = False, **arguments: Any) -> str:
         key = SessionKey.main() if private else SHARED_KEY
@@ -208,7 +208,7 @@ async def _child_of_this_process() -> str:
     while True:
         children = Path("/proc/self/task").glob("*/children")
         for pid in " ".join(each.read_text() for each in children).split():
-            if "matcher.py" in Path(f"/proc/{pid}/cmdline").read_text():
+            if "worker.py" in Path(f"/proc/{pid}/cmdline").read_text():
                 return pid
         await asyncio.sleep(0)
 

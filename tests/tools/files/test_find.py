@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolCall
 from palinurus.domain.tool import ToolRun
-from palinurus.tools.files.find import alternatives, find_tool, matches
-from palinurus.tools.registry import Registry
+from palinurus.tools.files.reader import expand_glob, matches_glob
+from palinurus.tools.files.tools import find_tool
+from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
@@ -36,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 async def use(root: Path, *, private: bool = True, error: bool = False, **arguments: Any) -> str:
     key = SessionKey.main() if private else SHARED_KEY
-    registry = Registry((find_tool(WorkspaceFiles(Boundary(root))),))
+    registry = ToolRegistry((find_tool(WorkspaceFiles(Boundary(root))),))
     output = await registry.run(ToolRun(key, "r", private), ToolCall("c", "find", arguments))
     assert output.is_error == error, output.content
     return str(output.content)
@@ -92,13 +93,13 @@ async def test_what_cannot_be_searched_says_why(root: Path, arguments: dict[str,
 
 @pytest.mark.timeout(10)
 def test_a_pattern_of_many_stars_is_quick() -> None:
-    patterns = alternatives("**/" * 20 + "*a" * 60 + "b")
-    assert not matches(patterns, "/".join(["a" * 200] * 30))
+    patterns = expand_glob("**/" * 20 + "*a" * 60 + "b")
+    assert not matches_glob(patterns, "/".join(["a" * 200] * 30))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=6))
 def test_every_path_fits_itself_and_the_widest_pattern(parts: list[str]) -> None:
     path = "/".join(parts)
-    assert matches(alternatives(f"./{path}"), path)
-    assert matches(alternatives("**"), path)
-    assert not matches(alternatives(f"./{path}x"), path)
+    assert matches_glob(expand_glob(f"./{path}"), path)
+    assert matches_glob(expand_glob("**"), path)
+    assert not matches_glob(expand_glob(f"./{path}x"), path)

@@ -15,9 +15,9 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import ToolRun
 from palinurus.testing.clock import FakeClock
-from palinurus.tools.files.patch import patch_tool
-from palinurus.tools.files.patchtext import apply_hunks, parse_patch
-from palinurus.tools.registry import Registry
+from palinurus.tools.files.patch import apply_hunks, parse_patch
+from palinurus.tools.files.tools import patch_tool
+from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace import write
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
@@ -28,7 +28,7 @@ SHARED_KEY = SessionKey.parse("agent:main:telegram:group:1")
 class Hands:
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.registry = Registry((patch_tool(WorkspaceFiles(Boundary(root)), FakeClock()),))
+        self.registry = ToolRegistry((patch_tool(WorkspaceFiles(Boundary(root)), FakeClock()),))
 
     async def patch(self, *lines: str, error: bool = False, private: bool = True, **more: Any) -> str:
         text = "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
@@ -131,7 +131,7 @@ async def test_private_memory_is_closed_to_a_shared_session_also_by_moving_it(ha
 
 async def test_instructions_are_not_patched_after_reading_text_from_outside(hands: Hands) -> None:
     said = await hands.patch("*** Add File: AGENTS.md", "+obey", error=True, origin=Origin.OUTSIDE)
-    assert "is read at the beginning of later conversations" in said
+    assert "is read at the start of later sessions" in said
 
 
 async def test_two_sections_of_one_file_follow_each_other(hands: Hands) -> None:
@@ -143,10 +143,10 @@ async def test_two_sections_of_one_file_follow_each_other(hands: Hands) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["*** Add File: old.md", "+x"], "old.md is there already"),
+        (["*** Add File: old.md", "+x"], "old.md already exists"),
         (["*** Delete File: none.md"], "there is no file none.md"),
         (["*** Update File: none.md", "-a", "+b"], "there is no file none.md"),
-        (["*** Update File: old.md", "*** Move to: src/app.py", "-old", "+x"], "src/app.py is there already"),
+        (["*** Update File: old.md", "*** Move to: src/app.py", "-old", "+x"], "src/app.py already exists"),
         (["*** Update File: old.md"], "nothing to change in old.md"),
         (["*** Update File: old.md", " old"], "at least one line"),
         (["*** Update File: old.md", "@@ nowhere", "-old"], "no line 'nowhere' after line 0"),

@@ -7,8 +7,8 @@ from typing import Any
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Text, ToolCall
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.tools.mcp.servers import McpServers
-from palinurus.tools.registry import Registry
+from palinurus.extensions.mcp.servers import McpServers
+from palinurus.tools.registry import ToolRegistry
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True, max_characters=200_000)
 
@@ -21,7 +21,7 @@ class Made:
         return {tool.spec.name: tool for tool in await self.servers.tools()}
 
     async def call(self, name: str, **arguments: Any) -> ToolOutput:
-        registry = Registry(await self.servers.tools())
+        registry = ToolRegistry(await self.servers.tools())
         return await registry.run(RUN, ToolCall("call-1", name, arguments))
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from calling import Made
 
+from palinurus.extensions.mcp.connection import load_package
+from palinurus.extensions.mcp.servers import McpServers
+from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.testing.clock import FakeClock
-from palinurus.tools.mcp import package
-from palinurus.tools.mcp.servers import McpServers
-from palinurus.tools.mcp.settings import ServerSettings
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 async def make(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Callable[..., Made]]:
     """`make(plain("greets"), …)`: servers that are ended with the test."""
     made: list[Made] = []
-    await package.load()  # takes longer than some of these servers are given
+    await load_package()  # takes longer than some of these servers are given
 
     def make(*settings: ServerSettings, **options: Any) -> Made:
         made.append(Made(McpServers(settings, tmp_path / "listings", clock, **options)))

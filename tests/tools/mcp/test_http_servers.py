@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from calling import Made, words
 
-from palinurus.tools.mcp.settings import ServerSettings
+from palinurus.extensions.mcp.settings import ServerSettings
 
 Make = Callable[..., Made]
 
@@ -118,4 +118,4 @@ async def test_what_can_be_no_address_or_header_is_told_without_its_value(
     assert await made.tools() == {}
     (warning,) = made.servers.warnings()
     assert "C: d" not in warning
-    assert "is no address" in warning or "characters that no header has" in warning
+    assert "is not an address" in warning or "not allowed in a header" in warning

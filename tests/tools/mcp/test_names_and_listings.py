@@ -10,10 +10,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.providers.wires.google_schema import to_google_schema
-from palinurus.tools.mcp.listing import MAX_TOOLS, Listing, Shelf, read_listing
-from palinurus.tools.mcp.naming import name_tools
-from palinurus.tools.mcp.settings import ServerSettings
+from palinurus.extensions.mcp.listing import MAX_TOOLS, ListingCache, ToolListing, name_tools, read_listing
+from palinurus.extensions.mcp.settings import ServerSettings
+from palinurus.providers.wires.google_request import to_google_schema
 
 LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 JSON: Any = st.recursive(
@@ -46,7 +45,7 @@ def test_who_needs_no_change_keeps_its_name_and_the_other_is_told() -> None:
 )
 def test_a_listing_is_read_from_anything_and_is_the_same_when_read_again(sent: list[Any]) -> None:
     listing = read_listing(sent, at=1)
-    assert msgspec.json.decode(msgspec.json.encode(listing), type=Listing) == listing
+    assert msgspec.json.decode(msgspec.json.encode(listing), type=ToolListing) == listing
     for tool in listing.tools:
         assert tool.parameters["type"] == "object"
         assert isinstance(tool.parameters["properties"], dict)
@@ -59,7 +58,7 @@ def test_no_more_than_so_many_tools_are_kept() -> None:
 
 
 def test_a_damaged_listing_is_none(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "deep" / "listings", lambda text: text)
+    shelf = ListingCache(tmp_path / "deep" / "listings", lambda text: text)
     assert shelf.load("x") is None
     kept = shelf.keep("x", read_listing([{"name": "a"}], at=5))
     assert shelf.load("x") == kept

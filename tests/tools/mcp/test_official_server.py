@@ -14,9 +14,9 @@ import pytest
 from calling import Made, words
 
 from palinurus.domain.messages import Image, Origin
+from palinurus.extensions.mcp.servers import McpServers
+from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.testing.clock import FakeClock
-from palinurus.tools.mcp.servers import McpServers
-from palinurus.tools.mcp.settings import ServerSettings
 
 pytestmark = pytest.mark.slow
 Make = Callable[..., Made]
@@ -67,7 +67,7 @@ async def test_after_a_crash_the_next_call_starts_it_again(make: Make, official:
     made = make(official)
     crashed = await made.call("harbour__crash")
     assert crashed.is_error
-    assert "it broke off" in str(crashed.content)
+    assert "the call was interrupted" in str(crashed.content)
     assert words(await made.call("harbour__echo", text="back")) == "back"
 
 
@@ -107,9 +107,9 @@ async def test_over_http_the_same_tools_answer(
         await call
     assert words(await made.call("far__echo", text="still here")) == "still here"
     await until(lambda: "cancelled" in mark.read_text())
-    (standing,) = await made.servers.standings()
-    assert (standing.state, standing.about) == ("connected", "harbour 1.2.3")
-    assert "secret" not in standing.where
+    (status,) = await made.servers.statuses()
+    assert (status.state, status.about) == ("connected", "harbour 1.2.3")
+    assert "secret" not in status.where
     crashed = await made.call("far__crash")
     assert crashed.is_error
     gone = await made.call("far__echo", text="anybody?")
@@ -133,7 +133,7 @@ async def _listening(url: str) -> None:
 
 async def test_the_package_is_not_imported_before_a_server_is_named(tmp_path: Path) -> None:
     code = (
-        "import asyncio, sys; from pathlib import Path; from palinurus.tools.mcp.servers import McpServers;"
+        "import asyncio, sys; from pathlib import Path; from palinurus.extensions.mcp.servers import McpServers;"
         "from palinurus.domain.clock import SystemClock; servers = McpServers((), Path('x'), SystemClock());"
         "assert asyncio.run(servers.tools()) == (); assert not {'mcp', 'anyio', 'httpx2'} & set(sys.modules)"
     )

@@ -17,9 +17,9 @@ from calling import Made, words
 
 from palinurus.domain.errors import NotFound, PalinurusError
 from palinurus.domain.messages import Image, Origin
+from palinurus.extensions.mcp.listing import MAX_TOOLS
+from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.testing.clock import FakeClock
-from palinurus.tools.mcp.listing import MAX_TOOLS
-from palinurus.tools.mcp.settings import ServerSettings
 
 Make = Callable[..., Made]
 Plain = Callable[..., ServerSettings]
@@ -44,7 +44,7 @@ async def test_a_server_that_was_met_before_is_offered_without_being_started(
     second = await again.servers.tools()
     assert [tool.spec for tool in second] == [tool.spec for tool in first]
     assert (tmp_path / "starts").read_text().count("\n") == 1
-    assert (await again.servers.standings())[0].state == "idle"
+    assert (await again.servers.statuses())[0].state == "idle"
     assert words(await again.call("plain__echo", text="hi")) == "hi"
     assert (tmp_path / "starts").read_text().count("\n") == 2
     assert await again.servers.tools() is second  # nothing has changed, so nothing is made anew
@@ -141,8 +141,8 @@ async def test_a_server_that_keeps_crashing_is_started_less_and_less_often(
     def count() -> int:
         return starts.read_text().count("\n")
 
-    assert "it broke off" in str((await made.call("plain__exit")).content)
-    assert "it broke off" in str((await made.call("plain__exit")).content)
+    assert "the call was interrupted" in str((await made.call("plain__exit")).content)
+    assert "the call was interrupted" in str((await made.call("plain__exit")).content)
     assert count() == 2
     waits = await made.call("plain__echo", text="hi")
     assert waits.is_error
@@ -239,14 +239,14 @@ async def test_results_of_every_form_are_told(make: Make, plain: Plain, tmp_path
     assert result.origin == Origin.OUTSIDE
     assert words(result).splitlines() == [
         "one",
-        "[a picture of about 4,500,000 bytes: too much to be shown]",
+        "[a picture of about 4,500,000 bytes: too large to show]",
         "[a picture that is damaged]",
         "[audio: cannot be shown]",
         "[a resource: file:///a]",
         "[file:///b]",
         "two",
         "[of the future: cannot be shown]",
-        "[a part of no known form]",
+        "[a part of unknown form]",
         '{"x":1}',
     ]
     assert words(await made.call("plain__raw", result={"structuredContent": {"x": [1, "z"]}})) == '{"x":[1,"z"]}'
@@ -301,7 +301,7 @@ async def test_secrets_are_kept_out_of_listings_and_of_what_is_told(make: Make, 
     made = make(settings, redact=lambda text: text.replace("hunter2", "[redacted]"))
     assert (await made.tools())["plain__echo"].spec.description == "uses [redacted]"
     assert "hunter2" not in "".join(file.read_text() for file in (tmp_path / "listings").iterdir())
-    assert "hunter2" not in (await made.servers.standings())[0].where
+    assert "hunter2" not in (await made.servers.statuses())[0].where
 
 
 async def test_a_server_can_be_tested_by_hand(make: Make, plain: Plain) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from calling import Made
 
 from palinurus.domain.messages import Origin
+from palinurus.extensions.mcp.servers import CHANGES
+from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.testing.harness import Harness
 from palinurus.testing.provider import call, calls
 from palinurus.tools.approvals.approval import Approval
-from palinurus.tools.mcp.servers import CHANGES
-from palinurus.tools.mcp.settings import ServerSettings
 
 
 async def test_changed_tools_begin_an_epoch_and_the_same_tools_do_not(

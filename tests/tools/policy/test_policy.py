@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Restriction, Tool, ToolOutput, ToolRun, ToolSpec
-from palinurus.tools.policy.decide import Asked, Policy, Rules, decide, explain, must_ask, offered
-from palinurus.tools.policy.names import GROUPS, allowed_by, canonical, denied_by, group_of, is_known
+from palinurus.tools.policy import Policy, Rules, ToolRequest, decide, explain, must_ask, offered_tools
+from palinurus.tools.tool_names import GROUPS, allowed_by, canonical, denied_by, group_of, is_known
 
 MAIN = SessionKey.main()
 GROUP = SessionKey.parse("agent:main:telegram:group:-100")
@@ -22,11 +22,11 @@ FULL = Rules(profile="full")
 
 
 def allowed(policy: Policy, tool: str, key: SessionKey = MAIN, **more: Any) -> bool:
-    return decide(policy, Asked(tool, key, **more)).allowed
+    return decide(policy, ToolRequest(tool, key, **more)).allowed
 
 
 def layer(policy: Policy, tool: str, key: SessionKey = MAIN, **more: Any) -> str:
-    verdict = decide(policy, Asked(tool, key, **more))
+    verdict = decide(policy, ToolRequest(tool, key, **more))
     return f"{'+' if verdict.allowed else '-'}{verdict.layer}"
 
 
@@ -307,7 +307,7 @@ def test_what_a_provider_adds_goes_no_further_than_its_own_profile() -> None:
 @pytest.mark.parametrize("may", [True, False])
 def test_the_elevated_layer_is_shown_and_decides_nothing(may: bool) -> None:
     for tool in ("exec", "read"):
-        verdict = explain(Policy(), Asked(tool, MAIN, elevated_allowed=may))
+        verdict = explain(Policy(), ToolRequest(tool, MAIN, elevated_allowed=may))
         (step,) = [step for step in verdict.chain if step.layer == "elevated"]
         assert (step.verdict, verdict.allowed) == ("silent", True)
 
@@ -378,7 +378,7 @@ def test_a_restriction_that_wants_a_person_says_why() -> None:
 
 def test_the_chain_shows_every_layer_in_order_and_the_first_that_denies_decides() -> None:
     policy = Policy(Rules(profile="coding", deny=("exec",)), Rules(allow=("read",)))
-    verdict = explain(policy, Asked("exec", MAIN))
+    verdict = explain(policy, ToolRequest("exec", MAIN))
     layers = [step.layer for step in verdict.chain]
     assert list(dict.fromkeys(layers)) == [
         "profile", "allow", "deny", "owner-only", "provider", "elevated", "sandbox", "subagent", "restriction"
@@ -453,7 +453,7 @@ restrictions = st.builds(
     Restriction, st.just("rule:x"), st.just("because"), only=st.none() | LISTS, deny=LISTS, ask=LISTS
 )
 requests = st.builds(
-    Asked,
+    ToolRequest,
     tool=st.sampled_from(OURS),
     key=st.sampled_from((MAIN, GROUP, GROUP, SUBAGENT)),
     owner=st.booleans(),
@@ -468,7 +468,7 @@ requests = st.builds(
 )
 
 
-def may_speak(asked: Asked) -> list[str]:
+def may_speak(asked: ToolRequest) -> list[str]:
     """The scopes that hold for a request if they are there, told without the code under test."""
     senders = ["*", f"id:{asked.sender}", f"channel:{asked.channel}:{asked.sender}", *asked.known_as]
     providers = [f"openai/{asked.model}", "openai"] if asked.provider else []
@@ -505,7 +505,7 @@ def rules_at(policy: Policy, scope: str) -> Rules:
 
 @many
 @given(policies, requests, st.data())
-def test_deny_wins_whatever_the_config(policy: Policy, asked: Asked, data: st.DataObject) -> None:
+def test_deny_wins_whatever_the_config(policy: Policy, asked: ToolRequest, data: st.DataObject) -> None:
     scope, other = data.draw(st.tuples(*[st.sampled_from(may_speak(asked))] * 2))
     policy = changed(policy, other)  # an entry without a word may be nearer than the one that denies
     entry = data.draw(st.sampled_from((asked.tool, asked.tool.upper(), "*", f"group:{group_of(asked.tool)}")))
@@ -516,7 +516,7 @@ def test_deny_wins_whatever_the_config(policy: Policy, asked: Asked, data: st.Da
 
 @many
 @given(policies, requests, restrictions)
-def test_a_restriction_never_grants(policy: Policy, asked: Asked, more: Restriction) -> None:
+def test_a_restriction_never_grants(policy: Policy, asked: ToolRequest, more: Restriction) -> None:
     narrowed = msgspec.structs.replace(asked, restrictions=(*asked.restrictions, more))
     if decide(policy, narrowed).allowed:
         assert decide(policy, asked).allowed
@@ -524,7 +524,7 @@ def test_a_restriction_never_grants(policy: Policy, asked: Asked, more: Restrict
 
 @many
 @given(policies, requests, st.data())
-def test_removing_an_allow_never_grants(policy: Policy, asked: Asked, data: st.DataObject) -> None:
+def test_removing_an_allow_never_grants(policy: Policy, asked: ToolRequest, data: st.DataObject) -> None:
     scope = data.draw(st.sampled_from(may_speak(asked)))
     key = data.draw(st.sampled_from(("allow", "also_allow")))
     entries = data.draw(st.lists(ENTRIES, min_size=1, max_size=3).map(tuple))
@@ -538,7 +538,7 @@ def test_removing_an_allow_never_grants(policy: Policy, asked: Asked, data: st.D
 
 @many
 @given(policies, requests, st.randoms(use_true_random=False))
-def test_the_order_of_names_in_lists_does_not_matter(policy: Policy, asked: Asked, random: Any) -> None:
+def test_the_order_of_names_in_lists_does_not_matter(policy: Policy, asked: ToolRequest, random: Any) -> None:
     other = policy
     for scope in may_speak(asked):
         said = rules_at(policy, scope)
@@ -556,7 +556,7 @@ def test_the_order_of_names_in_lists_does_not_matter(policy: Policy, asked: Aske
 
 @many
 @given(policies, requests)
-def test_the_explanation_is_the_decision(policy: Policy, asked: Asked) -> None:
+def test_the_explanation_is_the_decision(policy: Policy, asked: ToolRequest) -> None:
     told = explain(policy, asked)
     assert msgspec.structs.replace(told, chain=()) == decide(policy, asked)
     assert told.allowed is not any(step.verdict == "denies" for step in told.chain)
@@ -573,25 +573,25 @@ def a_tool(name: str, owner_only: bool) -> Tool:
 @many
 @given(policies, requests, requests)
 def test_a_model_is_told_of_every_tool_that_anybody_may_use_and_the_same_whoever_speaks(
-    policy: Policy, asked: Asked, other: Asked
+    policy: Policy, asked: ToolRequest, other: ToolRequest
 ) -> None:
     tools = [a_tool(name, asked.owner_only) for name in OURS]
-    shown = offered(policy, tools, asked)
+    shown = offered_tools(policy, tools, asked)
     usable = {tool.spec.name for tool in tools if decide(policy, _with(asked, tool=tool.spec.name)).allowed}
     assert usable <= {tool.spec.name for tool in shown}
     personal = ("owner", "channel", "sender", "known_as", "restrictions", "tool")
     stranger = _with(asked, **{name: getattr(other, name) for name in personal})
-    assert offered(policy, tools, stranger) == shown
+    assert offered_tools(policy, tools, stranger) == shown
 
 
-def _with(asked: Asked, **change: Any) -> Asked:
+def _with(asked: ToolRequest, **change: Any) -> ToolRequest:
     return msgspec.structs.replace(asked, **change)
 
 
 def test_the_model_is_told_of_what_one_sender_may_use() -> None:
     policy = Policy(by_sender={"id:42": Rules(also_allow=("read",))})
     tools = [a_tool("read", False), a_tool("exec", False), a_tool("message", False)]
-    shown = offered(policy, tools, Asked("", GROUP))
+    shown = offered_tools(policy, tools, ToolRequest("", GROUP))
     assert [tool.spec.name for tool in shown] == ["read", "message"]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from small_web import FakeNet, Server, call
 
-from palinurus.config.handling import FetchSettings, SearchSettings
 from palinurus.domain.tool import ToolOutput
+from palinurus.tools.settings import FetchSettings, SearchSettings
 
 
 @pytest.fixture

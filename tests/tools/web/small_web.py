@@ -9,11 +9,11 @@ from typing import Any
 
 import httpcore2
 
-from palinurus.config.handling import FetchSettings, SearchSettings
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.tools.registry import Registry
+from palinurus.tools.registry import ToolRegistry
+from palinurus.tools.settings import FetchSettings, SearchSettings
 from palinurus.tools.web.tools import web_tools
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True, max_characters=200_000)
@@ -62,7 +62,7 @@ class Server:
 
 async def call(name: str, fetch: FetchSettings, search: SearchSettings, arguments: Any, **seams: Any) -> ToolOutput:
     """One call through the registry, as the gate makes it."""
-    registry = Registry(web_tools(fetch, search, **seams))
+    registry = ToolRegistry(web_tools(fetch, search, **seams))
     output = await asyncio.wait_for(registry.run(RUN, ToolCall("c1", name, arguments)), 20)
     assert output.origin == Origin.OUTSIDE
     return output

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_web import FakeNet, answer, redirect
 
-from palinurus.config.handling import FetchSettings
 from palinurus.domain.errors import AddressRefused, ConfigError
-from palinurus.tools.web.guard import Guard, why_not_public
-from palinurus.tools.web.target import parse_target
+from palinurus.tools.settings import FetchSettings
+from palinurus.tools.web.guard import AddressGuard, parse_address, why_not_public
 
 PUBLIC = "93.184.215.14"
 
@@ -161,7 +160,7 @@ async def test_what_the_owner_names_may_be_reached_and_nothing_beside_it(net: Fa
 @pytest.mark.parametrize("entry", ["", "http://wiki.lan", "wiki.lan:port", "10.0.0.0/8", "*.lan", "a b"])
 def test_an_exemption_that_names_no_host_is_a_config_error(entry: str) -> None:
     with pytest.raises(ConfigError, match="allowPrivate"):
-        Guard((entry,))
+        AddressGuard((entry,))
 
 
 async def test_another_address_of_the_host_is_tried_when_the_first_is_dead(net: FakeNet) -> None:
@@ -265,11 +264,11 @@ def test_what_the_standard_library_calls_private_is_never_public(address: ipaddr
 def test_any_text_is_an_address_or_is_refused(text: str) -> None:
     for url in (text, f"http://{text}", f"http://example.com/{text}"):
         try:
-            target = parse_target(url)
+            target = parse_address(url)
         except AddressRefused:
             continue
         assert target.host.isascii()
-        assert parse_target(target.url) == target
+        assert parse_address(target.url) == target
 
 
 def test_public_addresses_are_public() -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import WebError
-from palinurus.tools.web import page, reader
-from palinurus.tools.web.reader import PageReader
+from palinurus.tools import worker
+from palinurus.tools.web import fetch
+from palinurus.tools.web.fetch import PageReader
 
 
-async def read(made: PageReader, html: bytes = b"<title>T</title><p>x") -> reader.Page:
+async def read(made: PageReader, html: bytes = b"<title>T</title><p>x") -> fetch.PageText:
     return await asyncio.wait_for(made.read(html, url="http://a.example/", charset="", most=1000), 20)
 
 
@@ -47,11 +48,11 @@ async def test_a_fetch_that_is_stopped_leaves_no_process() -> None:
 async def test_a_reader_that_breaks_down_costs_one_clear_line(
     program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = Path(page.__file__).read_text().partition("    sys.path.append")[0]
+    source = Path(worker.__file__).read_text().partition("    answer_request(")[0]
     broken = tmp_path / "page.py"
     broken.write_text(f"{source}    {program}\n")
-    monkeypatch.setattr(page, "__file__", str(broken))
-    with pytest.raises(WebError, match="its reader broke down over it"):
+    monkeypatch.setattr(worker, "__file__", str(broken))
+    with pytest.raises(WebError, match="its reader process failed"):
         await read(PageReader())
 
 
@@ -59,7 +60,7 @@ async def test_the_reader_sees_nothing_of_the_environment(tmp_path: Path, monkey
     monkeypatch.setenv("SOME_SECRET", "x")
     spy = tmp_path / "page.py"
     spy.write_text('import json, os\nprint(json.dumps({"title": "", "text": " ".join(os.environ), "total": 0}))')
-    monkeypatch.setattr(page, "__file__", str(spy))
+    monkeypatch.setattr(worker, "__file__", str(spy))
     assert "SOME_SECRET" not in (await read(PageReader())).text
 
 
@@ -69,7 +70,7 @@ def children() -> list[str]:
     for entry in Path("/proc").iterdir():
         try:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[1]) == os.getpid() and "web/page.py" in (entry / "cmdline").read_text():
+            if int(fields[1]) == os.getpid() and "tools/worker.py" in (entry / "cmdline").read_text():
                 found.append(entry.name)
         except (OSError, IndexError, ValueError):
             continue

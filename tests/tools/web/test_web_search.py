@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from small_web import FakeNet, Server, answer, call, redirect
 
-from palinurus.config.handling import FetchSettings, SearchSettings
 from palinurus.domain.tool import ToolOutput
+from palinurus.tools.settings import FetchSettings, SearchSettings
 from palinurus.tools.web.tools import web_tools
 
 KEY = "BSA-do-not-show-this"
@@ -86,10 +86,10 @@ async def test_without_an_engine_the_model_is_told_how_one_is_set() -> None:
     ("said", "words"),
     [
         ({"provider": "perplexity", "base_url": "http://127.0.0.1/"}, "one of: searxng, brave"),
-        ({"base_url": "127.0.0.1:8888"}, "tools.web.search.baseUrl cannot be used"),
-        ({"base_url": "http://user:pass@127.0.0.1/"}, "tools.web.search.baseUrl cannot be used"),
+        ({"base_url": "127.0.0.1:8888"}, "tools.web.search.baseUrl is invalid"),
+        ({"base_url": "http://user:pass@127.0.0.1/"}, "tools.web.search.baseUrl is invalid"),
         ({"base_url": "http://127.0.0.1:9/"}, "cannot be reached on port 9"),
-        ({"base_url": "http://127.0.0.1:9/", "key": "two\nlines"}, "holds characters that no key has"),
+        ({"base_url": "http://127.0.0.1:9/", "key": "two\nlines"}, "contains characters that are not allowed in a key"),
         ({"base_url": "http://127.0.0.1:9/", "query": " "}, "the query has 0 characters"),
         ({"base_url": "http://127.0.0.1:9/", "query": "x" * 401}, "the query has 401 characters"),
     ],
@@ -109,11 +109,11 @@ async def test_settings_that_make_no_sense_are_told_in_a_line(said: dict[str, An
         (answer(KEY, "Retry-After: 7", status="429 No"), "it asks to wait 7 seconds"),
         (answer(KEY, status="500 No"), "answered 500"),
         (redirect("http://127.0.0.1/elsewhere"), "it redirects, which is not followed"),
-        (answer(f"<html>{KEY}", "Content-Type: text/html"), "something else than results"),
-        (answer('{"web": {"results": [{"url": 5}]}}', JSON), "something else than results"),
-        (answer("[" * 100_000, JSON), "something else than results"),
+        (answer(f"<html>{KEY}", "Content-Type: text/html"), "did not answer with results"),
+        (answer('{"web": {"results": [{"url": 5}]}}', JSON), "did not answer with results"),
+        (answer("[" * 100_000, JSON), "did not answer with results"),
         (answer("x" * 3_000_000, JSON), "too large"),
-        (b"nonsense\r\n\r\n", "does not speak proper HTTP"),
+        (b"nonsense\r\n\r\n", "sends invalid HTTP"),
     ],
 )
 async def test_an_engine_that_fails_is_told_in_a_line_without_the_key(server: Server, page: bytes, words: str) -> None:

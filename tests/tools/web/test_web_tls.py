@@ -12,12 +12,11 @@ import httpcore2
 import pytest
 from small_web import Server, answer
 
-from palinurus.config.handling import FetchSettings
 from palinurus.domain.errors import WebError
+from palinurus.tools.settings import FetchSettings
 from palinurus.tools.web.client import Client
-from palinurus.tools.web.fetch import Fetcher
-from palinurus.tools.web.guard import Guard
-from palinurus.tools.web.reader import PageReader
+from palinurus.tools.web.fetch import Fetcher, PageReader
+from palinurus.tools.web.guard import AddressGuard
 
 x509 = pytest.importorskip("cryptography.x509")
 PUBLIC = "93.184.215.14"
@@ -72,7 +71,7 @@ class TlsWeb:
         return await httpcore2.AnyIOBackend().connect_tcp("127.0.0.1", self.server.port, timeout=seconds)
 
     async def fetch(self, url: str, tls: ssl.SSLContext | None) -> str:
-        client = Client(Guard(resolver=self.resolve), connector=self.connect, tls=tls)
+        client = Client(AddressGuard(resolver=self.resolve), connector=self.connect, tls=tls)
         fetched = await Fetcher(FetchSettings(timeout_seconds=10), client, PageReader()).fetch(url, most=100)
         return fetched.page.text
 

@@ -34,7 +34,7 @@ class Message(Struct, frozen=True):
     names: tuple[str, ...] = ()  # of the pictures, for the one who sent them
 
 
-class Places(Struct, frozen=True):
+class FileLookup(Struct, frozen=True):
     """Where names of files are looked up."""
 
     workspace: Path
@@ -42,7 +42,7 @@ class Places(Struct, frozen=True):
     user_home: Path
 
 
-def attach(text: str, places: Places, fit: Callable[[bytes], Image] = fit_image) -> Message:
+def attach(text: str, places: FileLookup, fit: Callable[[bytes], Image] = fit_image) -> Message:
     """The message as it will be sent. Reads files, so call it in a thread. Raises BadRequest or NotFound."""
     pictures: dict[Path, str] = {}
 
@@ -64,7 +64,7 @@ def attach(text: str, places: Places, fit: Callable[[bytes], Image] = fit_image)
     return Message(words, tuple(_picture(path, fit) for path in pictures), tuple(pictures.values()))
 
 
-def _mentioned(name: str, said: str, places: Places, pictures: dict[Path, str]) -> str:
+def _mentioned(name: str, said: str, places: FileLookup, pictures: dict[Path, str]) -> str:
     """What stands in the message for a mention."""
     path = _find(name, places)
     is_picture = name.lower().endswith(PICTURES)
@@ -84,7 +84,7 @@ def _mentioned(name: str, said: str, places: Places, pictures: dict[Path, str]) 
     return inside
 
 
-def _find(name: str, places: Places) -> Path | None:
+def _find(name: str, places: FileLookup) -> Path | None:
     if name.startswith("~/"):
         candidates = [places.user_home / name[2:]]
     else:
@@ -99,7 +99,7 @@ def _inside(path: Path, workspace: Path) -> str | None:
         return None
 
 
-def _dropped_path(match: re.Match[str], places: Places) -> Path | None:
+def _dropped_path(match: re.Match[str], places: FileLookup) -> Path | None:
     """The picture that a terminal wrote into the line when it was dropped there; quoted, escaped or as an address."""
     if bare := match["dropped"]:
         name = unquote(bare.removeprefix("file://")) if bare.startswith("file://") else re.sub(r"\\(.)", r"\1", bare)

@@ -13,23 +13,21 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from palinurus.cli.asking import answer, meaning
-from palinurus.cli.terminal.attachments import Message, Places, attach
-from palinurus.cli.terminal.completion import Vocabulary
-from palinurus.cli.terminal.reply import Reply
-from palinurus.cli.terminal.resume import past_lines, session_lines, wanted_session
+from palinurus.cli.approval_prompt import answer, meaning
+from palinurus.cli.terminal.attachments import FileLookup, Message, attach
+from palinurus.cli.terminal.completion import CompletionWords
+from palinurus.cli.terminal.reply import Reply, past_lines, session_lines, wanted_session
 from palinurus.cli.terminal.spans import Line, harmless, wrap
-from palinurus.cli.terminal.told import Standing, status_line
+from palinurus.cli.terminal.status_line import StatusLine, status_line
 from palinurus.dispatch.commands import COMMANDS, DIRECTIVES
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.events import ApprovalAsked, RunEvent
-from palinurus.operations.agents import STOP, Accepted, StopRuns
-from palinurus.operations.converse import converse
+from palinurus.operations.runs import AcceptedMessage, StopRuns, converse, stop_runs
 from palinurus.operations.sessions import list_sessions, show_session
 from palinurus.operations.status import SessionStanding, show_session_status
-from palinurus.operations.table import Caller
+from palinurus.operations.table import OperationClient
 from palinurus.sessions.session import Session
 from palinurus.tools.approvals.approval import Answer
 
@@ -65,18 +63,20 @@ class Paper(Protocol):
     def leave(self) -> None: ...
 
 
-class Place(Struct, frozen=True):
+class ChatTarget(Struct, frozen=True):
     """Where the conversation takes place, and where names of files are looked up."""
 
     session_key: str
     agent: str
-    files: Places
+    files: FileLookup
 
 
 class Conversation:
     """Implements screen.Owner."""
 
-    def __init__(self, caller: Caller, paper: Paper, place: Place, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, caller: OperationClient, paper: Paper, place: ChatTarget, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.key = place.session_key
         self._caller = caller
         self._paper = paper
@@ -100,10 +100,10 @@ class Conversation:
             self._complain(error)
         self._paper.refresh()
 
-    def vocabulary(self, files: Callable[[], Sequence[str]]) -> Vocabulary:
+    def vocabulary(self, files: Callable[[], Sequence[str]]) -> CompletionWords:
         described = {f"/{name}": row.meaning for name, row in (*COMMANDS.items(), *DIRECTIVES.items())}
         recent: Callable[[], Sequence[tuple[str, str]]] = lambda: [(session.key, "") for session in self._recent]  # noqa: E731
-        return Vocabulary(dict(sorted({**described, **ALSO, **LOCAL}.items())), {"resume": recent}, files)
+        return CompletionWords(dict(sorted({**described, **ALSO, **LOCAL}.items())), {"resume": recent}, files)
 
     def submit(self, text: str) -> None:
         word, _, rest = text.strip().partition(" ")
@@ -129,7 +129,7 @@ class Conversation:
     def status(self, width: int) -> Line:
         running = [reply for reply in self._replies.values() if reply.seconds is not None]
         known = self._standing
-        standing = Standing(
+        standing = StatusLine(
             session=self.key,
             model=known.model if known else "",
             tokens=known.context_tokens if known else 0,
@@ -143,7 +143,7 @@ class Conversation:
         return status_line(standing, width)
 
     async def close(self) -> None:
-        """Follow no run any more. The runs themselves go on."""
+        """Stop following runs. The runs themselves go on."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -173,7 +173,7 @@ class Conversation:
         await self._sending.acquire()
         accepted = False
 
-        def on_accepted(run: Accepted) -> None:
+        def on_accepted(run: AcceptedMessage) -> None:
             nonlocal accepted
             self._followed.add(run.run_id)
             if not accepted:
@@ -211,7 +211,7 @@ class Conversation:
 
     async def _stop(self) -> None:
         try:
-            await self._caller.call(STOP, StopRuns(self.key))
+            await self._caller.call(stop_runs, StopRuns(self.key))
         except PalinurusError as error:
             self._complain(error)
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from palinurus.cli.terminal.keys import input_keys
 from palinurus.cli.terminal.spans import Line
 
 if TYPE_CHECKING:
@@ -23,14 +22,80 @@ if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.layout import Layout
     from prompt_toolkit.output import Output
 
+
+def input_keys(screen: Screen, owner: Owner, buffer: Buffer) -> KeyBindings:
+    """Our keys, which go before the usual ones of a command line."""
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(_: KeyPressEvent) -> None:
+        _enter(owner, buffer)
+
+    @keys.add("escape", "enter")
+    def _(_: KeyPressEvent) -> None:
+        buffer.insert_text("\n")
+
+    @keys.add("c-c")
+    @keys.add("<sigint>")
+    def _(_: KeyPressEvent) -> None:
+        _interrupt(screen, owner, buffer)
+
+    @keys.add("escape", "escape")
+    def _(_: KeyPressEvent) -> None:
+        owner.stop()
+
+    @keys.add("c-d")
+    def _(_: KeyPressEvent) -> None:
+        if buffer.text:
+            buffer.delete()
+        else:
+            screen.leave()
+
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+    return keys
+
+
+def _enter(owner: Owner, buffer: Buffer) -> None:
+    if buffer.complete_state and buffer.complete_state.current_completion:
+        buffer.complete_state = None  # the choice is made; what it became may be typed on
+    elif buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
+        buffer.delete_before_cursor()
+        buffer.insert_text("\n")
+    elif buffer.text.strip():
+        text = buffer.text
+        buffer.reset(append_to_history=True)
+        owner.submit(text)
+
+
+def _interrupt(screen: Screen, owner: Owner, buffer: Buffer) -> None:
+    """Ctrl-C stops the run and not the program; without a run it empties the line."""
+    if owner.stop():
+        return
+    if buffer.text:
+        buffer.reset()
+    else:
+        screen.print([[("dim", "(Ctrl-D leaves)")]])
+
+
 MARGIN = "  "
+
 FRAME_SECONDS = 0.03
+
 AROUND = 8  # rows that are not for the open lines: input, status, and a little of what was said
+
 INPUT_ROWS = 10
+
 MENU_ROWS = 8
+
 TOGETHER, SHOWN = "\x1b[?2026h", "\x1b[?2026l"  # synchronised output: terminals that do not know it ignore it
 
 # Names of colours only, so that the terminal's own theme decides what they look like.
@@ -65,7 +130,7 @@ STYLE = {
 
 
 class Owner(Protocol):
-    """Whose screen it is. Called on the event loop; must not raise."""
+    """Who is shown on the screen and takes its input. Called on the event loop; must not raise."""
 
     def submit(self, text: str) -> None: ...
 

@@ -1,1 +1,1 @@
-"""HTTP: connections with limits, the web application on them, and how both are described and watched."""
+"""HTTP: connections with limits, the web application, its routes and TLS."""

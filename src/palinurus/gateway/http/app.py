@@ -1,9 +1,8 @@
-"""The web application: routes, the checks that every request passes, and the WebSocket beside them.
+"""The web application: routes, the checks of every request, and the WebSocket.
 
-Host and Origin are checked before anything is routed, on HTTP and on the upgrade alike. Credentials travel in the
-Authorization header or in the connect frame. A cookie counts at the WebSocket and for the page's own routes only, and
-only when the page that asks is our own (door/cookies.py), so no other site rides on one. An address that carries a
-credential is refused, because addresses are written to logs.
+Host and Origin are checked before routing, on HTTP and on the WebSocket upgrade. Credentials are sent in the
+Authorization header or in the connect frame. A cookie counts only at the WebSocket and the dashboard's routes, and only
+from a page of this gateway (auth/guard.py). A URL that contains a credential is refused, because URLs end up in logs.
 """
 
 from __future__ import annotations
@@ -15,23 +14,20 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.routing import BaseRoute, Router, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.door.access import Principal
-from palinurus.gateway.door.cookies import cookie_of
-from palinurus.gateway.door.guard import Guard, Refused
-from palinurus.gateway.door.refusals import problem
-from palinurus.gateway.frames.outgoing import Gone
-from palinurus.gateway.talk.desk import Desk
-from palinurus.gateway.talk.socket import Sockets
+from palinurus.gateway.auth.errors import Refused, problem
+from palinurus.gateway.auth.guard import Guard, cookie_of
+from palinurus.gateway.auth.principal import Principal
+from palinurus.gateway.websocket.methods import GatewayContext
+from palinurus.gateway.websocket.socket import Sockets, SocketWire
 from palinurus.operations.scopes import Scope as Right
 
 log = logging.getLogger(__name__)
@@ -46,29 +42,23 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 CREDENTIALS = frozenset({"token", "access_token", "auth_token", "password", "api_key", "apikey", "authorization"})
-LOGIN = ("/login", "/page/login")  # where the code is one, too: it belongs into the fragment, which is not sent
+LOGIN = ("/login", "/page/login")  # a login code is a credential too: it belongs in the fragment, which is not sent
+OUR_ERROR = "this request failed because of an error in the gateway"
 ONCE = ("host", "origin", "authorization")
 BY_PROXY = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
-def make_app(desk: Desk, sockets: Sockets, routes: Sequence[BaseRoute]) -> ASGIApp:
+def make_app(gateway: GatewayContext, sockets: Sockets, routes: Sequence[BaseRoute]) -> ASGIApp:
     async def talk(websocket: WebSocket) -> None:
         await websocket.accept()
-        await sockets.serve(StarletteWire(websocket, cookie_of(websocket, desk.guard.place)))
+        await sockets.serve(SocketWire(websocket, peer_of(websocket), cookie_of(websocket, gateway.guard.address)))
 
-    async def told(_: Request, error: Exception) -> Response:
-        return refuse(error)
-
-    handled: dict[Any, Any] = dict.fromkeys((Refused, PalinurusError, HTTPException, Exception), told)
-    app = Starlette(
-        routes=[*routes, WebSocketRoute("/", talk), WebSocketRoute("/ws", talk)], exception_handlers=handled
-    )
-    app.router.redirect_slashes = False
-    return Checked(app, desk.guard)
+    router = Router([*routes, WebSocketRoute("/", talk), WebSocketRoute("/ws", talk)], redirect_slashes=False)
+    return RequestChecks(router, gateway.guard)
 
 
-class Checked:
-    """What every request passes: the place it names, the size of its body, and errors told as problems."""
+class RequestChecks:
+    """Checks the address and the body size of every request, and turns errors into problem responses."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -78,36 +68,33 @@ class Checked:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         answer = _Answer(send)
+        scope["app"] = self  # makes the router raise HTTPException
         try:
             self._check(scope)
-            await self._app(scope, _Bounded(receive) if scope["type"] == "http" else receive, answer)
-        except Refused as error:
-            log.debug("refused %s: %s", scope["path"][:200], error.message)
-            await refuse(error)(scope, receive, answer)
+            await self._app(scope, BoundedBody(receive) if scope["type"] == "http" else receive, answer)
         except (ClientDisconnect, WebSocketDisconnect):
-            pass  # it has gone in the middle of its request
-        except Exception:  # the edge of the house: a mistake of ours costs one request, and is told once
-            log.exception("the request for %s failed", scope["path"][:200])
+            pass  # in the middle of its request
+        except Exception as error:
+            if answer.started or not isinstance(error, Refused | PalinurusError | HTTPException):
+                log.exception("the request for %s failed", scope["path"][:200])  # a bug of ours costs one request
             if not answer.started:
-                await refuse(PalinurusError("this request failed by a mistake of the gateway"))(scope, receive, answer)
+                await refuse(error)(scope, receive, answer)
         return None
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if any(len(headers.getlist(name)) > 1 for name in ONCE):
-            raise Refused(400, "WRONG_HOST", "a request names one host, one origin and one credential")
-        self._guard.place.check(headers)
+            raise Refused(400, "WRONG_HOST", "a request has one Host, one Origin and one Authorization header")
+        self._guard.address.check(headers)
         named = {name.lower() for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)}
         if named & CREDENTIALS or ("code" in named and scope["path"] in LOGIN):
-            raise Refused(400, "TOKEN_IN_URL", "a credential does not belong into an address: use a header")
+            raise Refused(400, "TOKEN_IN_URL", "a credential does not belong in a URL: use a header")
         if scope["type"] == "http":
-            told = headers.get("content-length", "0")
-            if not told.isdigit() or len(told) > 12 or int(told) > MAX_BODY:
-                raise _too_large()
+            _check_length(headers, MAX_BODY)
 
 
 class _Answer:
-    """Sends the answer with our headers on it, and knows whether it has begun."""
+    """Sends the response with our headers, and knows whether it has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -122,34 +109,42 @@ class _Answer:
         await self._send(message)
 
 
-class _Bounded:
-    """The body, up to a size; a client may lie about its length or tell none."""
+class BoundedBody:
+    """The request body up to a size: the Content-Length may be wrong or missing."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, most: int = MAX_BODY) -> None:
         self._receive = receive
-        self._room = MAX_BODY
+        self._most = self._left = most
 
     async def __call__(self) -> Message:
         message = await self._receive()
-        self._room -= len(message.get("body", b""))
-        if self._room < 0:
-            raise _too_large()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise _too_large(self._most)
         return message
 
 
-def _too_large() -> Refused:
-    return Refused(413, "TOO_LARGE", f"the body is larger than {MAX_BODY // 1024 // 1024} MiB")
+def _check_length(headers: Headers, most: int) -> None:
+    """Raises Refused, before anything of the body is read."""
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or len(length) > 12 or int(length) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> Refused:
+    size = f"{most // 1024 // 1024} MiB" if most >= 1024 * 1024 else f"{most // 1024} KiB"
+    return Refused(413, "TOO_LARGE", f"the body is larger than {size}")
 
 
 def refuse(error: Exception) -> Response:
-    """Any error as a problem (RFC 9457)."""
+    """Any error as a problem response (RFC 9457)."""
     headers: dict[str, str] = {}
     if isinstance(error, HTTPException):
         headers = dict(error.headers or {})
         codes = {404: "NOT_FOUND", 405: "WRONG_METHOD"}
         error = Refused(error.status_code, codes.get(error.status_code, "INVALID_REQUEST"), error.detail)
     elif not isinstance(error, Refused | PalinurusError):
-        error = PalinurusError("this request failed by a mistake of the gateway")
+        error = PalinurusError(OUR_ERROR)
     status, body = problem(error)
     if isinstance(error, Refused) and error.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
@@ -162,76 +157,40 @@ def reply(payload: Any, status: int = 200, headers: dict[str, str] | None = None
     return Response(msgspec.json.encode(payload), status, headers, media_type="application/json")
 
 
-def who(desk: Desk, request: Request, scope: Right) -> Principal:
-    """Whose request it is, with the right to make it. Raises Refused. Asked before the body is read."""
+def authenticate(gateway: GatewayContext, request: Request, scope: Right) -> Principal:
+    """Who sends the request; called before its body is read. Raises Refused and MissingScope."""
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    principal = desk.guard.principal(secret.strip() if kind.lower() == "bearer" else "", peer_of(request))
-    if not principal.may(scope):
-        raise Refused(403, "FORBIDDEN", f"this needs the scope {scope}", details={"code": "MISSING_SCOPE"})
+    principal = gateway.guard.identify((secret.strip() if kind.lower() == "bearer" else "",), peer_of(request))
+    principal.caller.need(scope, "this")
     request.scope["principal"] = principal.id  # for the log
     return principal
 
 
 def peer_of(connection: Request | WebSocket) -> str:
-    """The address of the other side; empty when a proxy stands between, for then it may be anywhere."""
+    """The address of the client; empty behind a proxy, because then it is unknown."""
     if any(name in connection.headers for name in BY_PROXY):
         return ""
     return connection.client.host if connection.client else ""
 
 
-async def read_json(request: Request, kind: Any) -> Any:
-    """The body as a typed record. Raises BadRequest. Other sites' forms cannot send this content type unasked."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+async def read_json(
+    request: Request, kind: Any, *, most: int = MAX_BODY, seconds: float = BODY_SECONDS, any_type: bool = False
+) -> Any:
+    """The body as a typed record. Forms of other sites cannot send this content type. Raises BadRequest and Refused."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not any_type and media_type != "application/json":
         raise Refused(415, "WRONG_TYPE", "the body must be application/json")
+    _check_length(request.headers, most)
+    body = bytearray()
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            body = await request.body()
+        async with asyncio.timeout(seconds):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise _too_large(most)
     except TimeoutError:
-        raise Refused(408, "TIMEOUT", "the body did not come in time") from None
+        raise Refused(408, "TIMEOUT", "the body did not arrive in time") from None
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body: {error}") from None
-
-
-class StarletteWire:
-    """Implements talk.socket.Wire."""
-
-    def __init__(self, websocket: WebSocket, cookie: str) -> None:
-        self._websocket = websocket
-        self.cookie = cookie
-        self._connection = websocket.scope.get("state", {}).get("connection")  # connections.Connection
-
-    @property
-    def peer(self) -> str:
-        return peer_of(self._websocket)
-
-    async def receive(self) -> str | bytes:
-        try:
-            message = await self._websocket.receive()
-        except RuntimeError as error:  # asked again after it had closed
-            raise Gone from error
-        if message["type"] == "websocket.disconnect":
-            raise Gone
-        return message.get("text") or message.get("bytes") or ""
-
-    async def send(self, text: str) -> None:
-        try:
-            await self._websocket.send_text(text)
-        except (WebSocketDisconnect, RuntimeError) as error:  # Starlette tells a closed one in both ways
-            raise Gone from error
-
-    def admit(self, size: int) -> None:
-        if self._connection is not None:
-            self._connection.admit(size)
-
-    async def close(self, code: int, reason: str) -> None:
-        if self._websocket.application_state is WebSocketState.CONNECTED:
-            try:
-                await self._websocket.close(code, reason)
-            except (WebSocketDisconnect, RuntimeError) as error:
-                raise Gone from error
-
-    def abort(self) -> None:
-        if self._connection is not None:
-            self._connection.abort()

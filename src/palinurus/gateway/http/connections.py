@@ -1,8 +1,8 @@
-"""Connections of the gateway: uvicorn's, with limits on what a stranger can make them hold or do.
+"""uvicorn's connections, with limits on what an unknown client can make them hold or do.
 
-Closed here are connections that drip (headers, a body that nobody reads, blank lines, answers that are not fetched),
-heads without end, many requests ahead of their answers, floods of pings, a first frame as large as any later one, and
-bytes that break a parser. Of connections that wait only so many are kept, the oldest going first.
+Connections are closed that are too slow (headers, a body that nobody reads, blank lines, answers that are not read) and
+those with endless headers, too many requests ahead of their answers, floods of pings, a large first frame, or bytes
+that break a parser. The number of waiting connections is bounded; the oldest is closed first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request
 
-from palinurus.gateway.door.guard import Refused
-from palinurus.gateway.door.refusals import problem
-from palinurus.gateway.frames.protocol import MAX_FIRST_FRAME
+from palinurus.gateway.auth.errors import Refused, problem
+from palinurus.gateway.protocol import MAX_FIRST_FRAME
 
 log = logging.getLogger(__name__)
 
-HEADER_SECONDS = 15.0  # that a connection may go on without a request whose headers are complete
-READ_SECONDS = 30.0  # that a client may take to fetch what waits for it
+HEADER_SECONDS = 15.0  # until the headers of a request are complete
+READ_SECONDS = 30.0  # that a client may take to read its answer
 CLOSE_SECONDS = 5.0  # that the end of a connection may take
 MAX_HEAD = 64 * 1024  # of a request's line and headers
 MAX_REQUEST = 64 * 1024 * 1024  # bytes on the wire: chunks, their extensions and trailers are more than the body
@@ -39,32 +38,32 @@ MOST_WAITING = 2_048  # connections without a request, or a third of the files t
 FRAGMENTS = 4_096  # of one message
 SLICE = 8_192  # bytes of frames that are parsed in one go
 PINGS = 100  # within a second
-TELL_SECONDS = 60.0
-CIRCLES = ("_read_ready_cb", "_write_ready")  # of a transport: the second one since Python 3.12
+LOG_SECONDS = 60.0
+CYCLES = ("_read_ready_cb", "_write_ready")  # reference cycles of a transport; the second since Python 3.12
 
 
-class Crowd:
-    """Connections that ask for nothing or do not fetch their answers. Beyond a number the oldest is dropped."""
+class WaitingConnections:
+    """Connections without a request, or that do not read their answers. Beyond a number the oldest is dropped."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Http, None] = OrderedDict()
+        self._waiting: OrderedDict[HttpConnection, None] = OrderedDict()
         self._most = _most_waiting()
-        self._told: dict[str, float] = {}
+        self._logged: dict[str, float] = {}  # reason -> when
 
-    def add(self, each: Http) -> None:
+    def add(self, each: HttpConnection) -> None:
         self._waiting[each] = None
         self._waiting.move_to_end(each)
         while len(self._waiting) > self._most:
             oldest, _ = self._waiting.popitem(last=False)
-            oldest.drop("too many connections wait for nothing")
+            oldest.drop("too many connections without a request")
 
-    def discard(self, each: Http) -> None:
+    def discard(self, each: HttpConnection) -> None:
         self._waiting.pop(each, None)
 
-    def tell(self, why: str, now: float) -> None:
-        """One line a minute for each reason: strangers decide how often there is one."""
-        if now - self._told.get(why, -TELL_SECONDS) >= TELL_SECONDS:
-            self._told[why] = now
+    def log_drop(self, why: str, now: float) -> None:
+        """One line a minute for each reason, because clients decide how often it happens."""
+        if now - self._logged.get(why, -LOG_SECONDS) >= LOG_SECONDS:
+            self._logged[why] = now
             log.info("a connection was dropped: %s", why)
 
 
@@ -73,18 +72,18 @@ def _most_waiting() -> int:
     return MOST_WAITING if files == resource.RLIM_INFINITY else max(1, min(MOST_WAITING, files // 3))
 
 
-class Config(uvicorn.Config):
+class ServerConfig(uvicorn.Config):
     """What all connections share."""
 
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         super().__init__(app, **options)
-        self.crowd = Crowd()
+        self.waiting = WaitingConnections()
 
 
-class Http(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """HTTP with limits on time and size."""
 
-    config: Config
+    config: ServerConfig
     _deadline: asyncio.TimerHandle | None = None
     _in_head = False
     _size = 0  # of this request so far, about
@@ -92,12 +91,12 @@ class Http(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the class above
         super().connection_made(transport)
-        self._wait(HEADER_SECONDS, "its headers did not come in time")
+        self._start_timer(HEADER_SECONDS, "its headers did not arrive in time")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._go_on()
+        self._stop_timer()
         super().connection_lost(exc)
-        _let_go(self.transport)
+        _break_cycles(self.transport)
 
     def data_received(self, data: bytes) -> None:
         self._size += len(data)
@@ -114,21 +113,21 @@ class Http(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # what comes behind the body would join the headers that were checked
+        if self._in_head:  # trailers would join the headers that were checked
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._check()
-        if not self.flow.write_paused:  # another question is no sign that the answers are fetched
-            self._go_on()
+        if not self.flow.write_paused:  # another request does not show that the answers are read
+            self._stop_timer()
         super().on_headers_complete()
 
     def _check(self) -> None:
-        """Raises what the parser makes a refusal of."""
+        """Raises Refused, upon which the parser stops."""
         busy = self.cycle is not None and not self.cycle.response_complete
-        if not self.url.startswith(b"/"):  # http://elsewhere/ would name a host beside the one that we check
-            self._refusal = Refused(400, "WRONG_TARGET", "the target of a request is a path")
+        if not self.url.startswith(b"/"):  # http://other/ would name a host that is not checked
+            self._refusal = Refused(400, "WRONG_TARGET", "the target of a request must be a path")
         elif len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
             self._refusal = _long_head()
         elif busy and (len(self.pipeline) >= AHEAD or self.parser.should_upgrade()):
@@ -139,58 +138,58 @@ class Http(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.transport.is_closing():
-            self._wait(CLOSE_SECONDS, "it did not fetch its answer")
+            self._start_timer(CLOSE_SECONDS, "it did not read its answer")
         elif self.cycle.response_complete:  # else the next one is being answered
-            self._wait(HEADER_SECONDS, "its headers did not come in time")
+            self._start_timer(HEADER_SECONDS, "its headers did not arrive in time")
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._wait(READ_SECONDS, "it did not fetch its answer")
+        self._start_timer(READ_SECONDS, "it did not read its answer")
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._go_on()
+        self._stop_timer()
         if self.cycle is None or self.cycle.response_complete:
-            self._wait(HEADER_SECONDS, "its headers did not come in time")
+            self._start_timer(HEADER_SECONDS, "its headers did not arrive in time")
 
     def handle_websocket_upgrade(self) -> None:
         super().handle_websocket_upgrade()
-        del self.parser  # it knows our methods and we know it: without this circle both go at once
+        del self.parser  # a reference cycle with our methods
 
     def send_400_response(self, msg: str) -> None:
-        """The answer to what is no request. uvicorn calls it for whatever stops the parser."""
-        refused = self._refusal or Refused(400, "INVALID_REQUEST", "this is no HTTP request")
-        self.config.crowd.tell(refused.message, self.loop.time())
+        """Answer what is not a valid request. uvicorn calls it whenever the parser stops."""
+        refused = self._refusal or Refused(400, "INVALID_REQUEST", "this is not an HTTP request")
+        self.config.waiting.log_drop(refused.message, self.loop.time())
         if not self.transport.is_closing():
             self.transport.write(_answer(refused))
             self.transport.close()
-        self._wait(CLOSE_SECONDS, "it did not fetch its answer")
+        self._start_timer(CLOSE_SECONDS, "it did not read its answer")
 
     def drop(self, why: str) -> None:
-        self._go_on()
-        self.config.crowd.tell(why, self.loop.time())
+        self._stop_timer()
+        self.config.waiting.log_drop(why, self.loop.time())
         self.transport.abort()
 
-    def _wait(self, seconds: float, why: str) -> None:
-        """From now on only so long; what trickles in changes nothing about that."""
-        self._go_on()
+    def _start_timer(self, seconds: float, why: str) -> None:
+        """Drop the connection after so long, whatever trickles in until then."""
+        self._stop_timer()
         self._deadline = self.loop.call_later(seconds, self.drop, why)
-        self.config.crowd.add(self)
+        self.config.waiting.add(self)
 
-    def _go_on(self) -> None:
-        self.config.crowd.discard(self)
+    def _stop_timer(self) -> None:
+        self.config.waiting.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
 
-def _let_go(transport: BaseTransport) -> None:
-    """asyncio's transport keeps methods of its own, and is a circle by that: cleared when nothing calls them any more.
+def _break_cycles(transport: BaseTransport) -> None:
+    """Break the reference cycles of asyncio's transport when nothing calls them any more.
 
-    Clients come and go by the thousand, and most have lived long enough to be put aside (wiring/sweeping.py).
+    There may be thousands of connections, and most are too old for the quick garbage collection (runtime/sweeping.py).
     """
-    for kept in CIRCLES:
-        vars(transport).pop(kept, None)
+    for name in CYCLES:
+        vars(transport).pop(name, None)
 
 
 def _long_head() -> Refused:
@@ -198,17 +197,17 @@ def _long_head() -> Refused:
 
 
 def _answer(refused: Refused) -> bytes:
-    status, told = problem(refused)
-    body = msgspec.json.encode(told)
+    status, shape = problem(refused)
+    body = msgspec.json.encode(shape)
     head = f"HTTP/1.1 {status} Refused\r\ncontent-type: application/problem+json\r\nx-content-type-options: nosniff\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
-class Connection(WebSocketsSansIOProtocol):
-    """A WebSocket whose first message is small, and that can be dropped. The app finds it in the scope's state."""
+class SocketConnection(WebSocketsSansIOProtocol):
+    """A WebSocket whose first message must be small, and that can be dropped. It is in the state of the scope."""
 
-    config: Config
-    _admitted = False
+    config: ServerConfig
+    _known = False
     _second = 0.0
     _pings = 0
 
@@ -217,16 +216,16 @@ class Connection(WebSocketsSansIOProtocol):
         self.conn.max_message_size = MAX_FIRST_FRAME
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The circles in which it stands are opened, so that it goes now and does not wait for the collector."""
+        """Breaks its reference cycles, so that it is freed now and not by the garbage collector."""
         super().connection_lost(exc)
         self.conn.parser.close()
-        _let_go(self.transport)
-        if scope := vars(self).get("scope"):  # one that was refused has none
+        _break_cycles(self.transport)
+        if scope := vars(self).get("scope"):  # a refused one has none
             scope["state"].pop("connection", None)
 
-    def admit(self, size: int) -> None:
+    def allow_frames(self, size: int) -> None:
         self.conn.max_message_size = size
-        self._admitted = True
+        self._known = True
 
     def abort(self) -> None:
         if not self.disconnected:
@@ -238,10 +237,10 @@ class Connection(WebSocketsSansIOProtocol):
                 if self.transport.is_closing():
                     return
                 super().data_received(data[start : start + SLICE])
-        except (ValueError, AssertionError):  # headers or frames that break the parser: nobody to answer
-            self._drop("its frames make no sense")
-        if not self.handshake_initiated:  # the whole request was there, and the parser wants nothing more of it
-            self._drop("its handshake makes no sense")
+        except (ValueError, AssertionError):  # headers or frames that break the parser
+            self._drop("its frames are malformed")
+        if not self.handshake_initiated:  # the request was complete, and the parser did not accept it
+            self._drop("its handshake is malformed")
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -259,7 +258,7 @@ class Connection(WebSocketsSansIOProtocol):
             if self.writable.is_set():
                 super().handle_ping()
             else:
-                self.conn.data_to_send()  # who does not read gets no answers to pings
+                self.conn.data_to_send()  # a client that does not read gets no pongs
 
     def handle_pong(self, event: Frame) -> None:
         if self._may_ping():
@@ -275,7 +274,7 @@ class Connection(WebSocketsSansIOProtocol):
         return self._pings <= PINGS
 
     def _drop(self, why: str) -> None:
-        self.config.crowd.tell(why, self.loop.time())
+        self.config.waiting.log_drop(why, self.loop.time())
         self.abort()
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -283,5 +282,5 @@ class Connection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.close" and not self.disconnected:
             # uvicorn would wait for ever until what was written is read.
             self.loop.call_later(CLOSE_SECONDS, self.abort)
-            if not self._admitted:  # a stranger is not waited for at all: many of them would keep all others out
+            if not self._known:  # not waited for: many unknown clients would keep the others out
                 self.transport.close()

@@ -1,1 +1,1 @@
-"""Who turns texts into vectors."""
+"""Embedders: implementations that turn texts into vectors."""

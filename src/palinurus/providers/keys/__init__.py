@@ -1,1 +1,1 @@
-"""Credentials: where they are kept, which one is used next, and which one rests."""
+"""Credentials: where they are stored, which one is used next, and which one is cooling down."""

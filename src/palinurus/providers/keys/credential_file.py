@@ -1,13 +1,17 @@
-"""The credentials file: OpenClaw's auth profiles, mode 0600, sealed when there is a passphrase.
+"""The credentials file: OpenClaw's auth profiles, mode 0600, encrypted when there is a passphrase.
 
     {"version": 1, "profiles": {"openai:work": {"type": "api_key", "provider": "openai", "key": "..."}}}
 
-Unknown fields are kept. A sealed file is `{"version": 1, "sealed": {...}}` around the same. With a passphrase in the
-environment the next write seals a plain file. No backup is kept beside it: a removed key shall be gone.
+Unknown fields stay. An encrypted file is `{"version": 1, "sealed": {...}}` around the same: scrypt turns the
+passphrase into a key, and AES-GCM protects the text. With a passphrase in the environment the next write encrypts a
+plain file. The package `cryptography` is an extra and is loaded only then. There is no backup: a removed key shall be
+gone.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import fcntl
 import json
 import os
@@ -16,11 +20,95 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from palinurus.config.atomic import make_directory, storage_error, write_atomic
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
-from palinurus.providers.keys.sealed import seal, unseal
+
+Kind = Literal["oauth", "token", "api_key"]
+Source = Literal["config", "agent file", "file", "keychain", "environment"]
+TRUST: tuple[Source, ...] = ("config", "agent file", "file", "keychain", "environment")
+KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")
+PASSPHRASE_ENV = "PALINURUS_PASSPHRASE"  # noqa: S105  # the variable's name
+COST, BLOCK, LANES = 2**15, 8, 1  # 32 MB and a tenth of a second on a small machine: expensive enough against guessing
+COSTS = frozenset(2**power for power in range(1, 21))  # a forged file must not exhaust the memory
+
+
+class Credential(Struct, frozen=True):
+    """A key and where it comes from. Its repr leaves the secret out, so that no traceback holds it."""
+
+    id: str  # provider:name
+    provider: str
+    kind: Kind
+    secret: str
+    source: Source
+    expires_at: int | None = None  # milliseconds; None: does not expire, or not known
+    refresh: str = ""  # gets a new secret when this one expires
+    file: Path | None = None  # the file that a new one is written to
+
+    def __repr__(self) -> str:
+        return f"Credential({self.id}, {self.kind}, {self.source})"
+
+
+def seal(text: bytes, passphrase: str) -> dict[str, Any]:
+    """The encrypted form as JSON data. Raises ConfigError if `cryptography` is not installed."""
+    salt, nonce = os.urandom(16), os.urandom(12)
+    data = cipher(passphrase, salt, COST, BLOCK, LANES).encrypt(nonce, text, None)
+    return {
+        "kdf": "scrypt",
+        "n": COST,
+        "r": BLOCK,
+        "p": LANES,
+        "salt": _to_text(salt),
+        "nonce": _to_text(nonce),
+        "data": _to_text(data),
+    }
+
+
+def unseal(box: dict[str, Any], passphrase: str, where: str) -> bytes:
+    """The decrypted text. Raises ConfigError, naming `where`, for a wrong passphrase or damaged data."""
+    if not passphrase:
+        raise ConfigError(f"{where} is encrypted", hint=f"set {PASSPHRASE_ENV} to its passphrase")
+    unknown = ConfigError(f"{where} is encrypted in a form that this version does not know", hint="update palinurus")
+    try:
+        salt, nonce, data = (base64.b64decode(box[field], validate=True) for field in ("salt", "nonce", "data"))
+        kdf, cost, block, lanes = box["kdf"], int(box["n"]), int(box["r"]), int(box["p"])
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise unknown from None
+    if kdf != "scrypt" or cost not in COSTS or not 1 <= block <= 32 or not 1 <= lanes <= 16:
+        raise unknown
+    return _opened(cipher(passphrase, salt, cost, block, lanes), nonce, data, where)
+
+
+def _opened(cipher: Any, nonce: bytes, data: bytes, where: str) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        text: bytes = cipher.decrypt(nonce, data, None)
+    except (InvalidTag, ValueError):
+        raise ConfigError(f"the passphrase does not open {where}", hint=f"check {PASSPHRASE_ENV}") from None
+    return text
+
+
+def cipher(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> Any:
+    """AES-GCM with the key from scrypt. Raises ConfigError if `cryptography` is not installed."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+    except ImportError:
+        raise ConfigError(
+            f"{PASSPHRASE_ENV} is set, and the package cryptography, which it needs, is not installed",
+            hint="install palinurus[sealed], or unset the passphrase",
+        ) from None
+    derived = Scrypt(salt=salt, length=32, n=cost, r=block, p=lanes).derive(passphrase.encode())
+    return AESGCM(derived)
+
+
+def _to_text(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
 
 NAME = "credentials.json"
 PROFILE_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}:[A-Za-z0-9][A-Za-z0-9@._+-]{0,127}")
@@ -33,7 +121,7 @@ class CredentialFile:
         self._passphrase = passphrase
 
     def read(self) -> dict[str, Any]:
-        """The whole content; empty when there is no file. Raises ConfigError when it cannot be used."""
+        """The whole content; empty if there is no file. Raises ConfigError if it cannot be used."""
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
@@ -45,21 +133,21 @@ class CredentialFile:
         return self._parsed(unseal(box, self._passphrase, str(self.path))) if isinstance(box, dict) else content
 
     def add(self, profile_id: str, profile: dict[str, Any]) -> bool:
-        """Put a profile in, in place of one of the same id; whether there was one. Raises what reading raises."""
+        """Adds a profile, replacing one of the same id. Returns whether there was one. Raises what `read` raises."""
         check_profile_id(profile_id)
         with self._one_editor():
             content = self.read()
             profiles: dict[str, Any] = profiles_of(content)
             known = profiles.get(profile_id)
-            kept = known if known and known.get("type") == profile.get("type") else {}
-            # A new secret takes the place of the old one whatever form that had; other fields stay.
-            secretless = {name: value for name, value in kept.items() if name not in SECRET_FIELDS}
+            same_kind = known if known and known.get("type") == profile.get("type") else {}
+            # The new secret replaces the old one in every form; other fields stay.
+            secretless = {name: value for name, value in same_kind.items() if name not in SECRET_FIELDS}
             profiles[profile_id] = {**secretless, **profile}
             self._write({**content, "profiles": profiles})
         return known is not None
 
     def prescribe(self, order: Mapping[str, Sequence[str]]) -> None:
-        """Say which keys of a provider are asked first, where nothing is said about it yet."""
+        """Sets the order of a provider's keys, if none is set yet."""
         with self._one_editor():
             content = self.read()
             there = content.get("order")
@@ -69,18 +157,18 @@ class CredentialFile:
                 self._write({**content, "order": wanted})
 
     def remove(self, profile_id: str) -> dict[str, Any]:
-        """Take a profile out and give it back. Raises NotFound."""
+        """Removes a profile and returns it. Raises NotFound."""
         with self._one_editor():
             content = self.read()
             profiles = profiles_of(content)
             if profile_id not in profiles:
-                raise NotFound(f"{self.path} holds no {profile_id}", hint="`pal models auth list` shows what it holds")
+                raise NotFound(f"{self.path} has no key {profile_id}", hint="`pal models auth list` shows its keys")
             removed = profiles.pop(profile_id)
             self._write({**content, "profiles": profiles})
         return removed
 
     def trouble(self) -> str:
-        """What is odd about the file itself, in one line."""
+        """A problem with the file itself, in one line."""
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode)
         except OSError:
@@ -91,9 +179,9 @@ class CredentialFile:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError):  # its message would quote the file
-            raise ConfigError(f"{self.path} is not JSON", hint="mend it, or move it away") from None
+            raise ConfigError(f"{self.path} is not JSON", hint="repair it, or move it away") from None
         if not isinstance(content, dict):
-            raise ConfigError(f"{self.path} should hold an object", hint="mend it, or move it away")
+            raise ConfigError(f"{self.path} should hold an object", hint="repair it, or move it away")
         return content
 
     def _write(self, content: dict[str, Any]) -> None:
@@ -110,7 +198,7 @@ class CredentialFile:
 
     @contextmanager
     def _one_editor(self) -> Iterator[None]:
-        """Two editors at once would each write what the other had not seen."""
+        """Locks the file, so that two editors do not overwrite each other."""
         make_directory(self.path.parent)
         try:
             lock = os.open(self.path.with_name(f"{self.path.stem}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
@@ -127,7 +215,7 @@ SECRET_FIELDS = frozenset({"key", "keyRef", "token", "tokenRef", "access", "refr
 
 
 def check_profile_id(profile_id: str) -> str:
-    """The same. Raises BadRequest for what can be none."""
+    """Returns the id. Raises BadRequest if it is invalid."""
     if not PROFILE_ID.fullmatch(profile_id):
         raise BadRequest(f"not a credential's id: {profile_id!r}", hint="provider:name, for example openai:work")
     return profile_id
@@ -140,6 +228,10 @@ def profiles_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def credential_paths(root: Path, agent: str, main_agent: str) -> tuple[Path, ...]:
-    """The files that hold for an agent, its own first; the main agent's is everybody's fallback."""
+    """The files of an agent, its own first; the main agent's is the fallback for all."""
     shared = root / NAME
     return (shared,) if agent == main_agent else (root / "agents" / agent / NAME, shared)
+
+
+def log_in_again(provider: str) -> str:
+    return f"log in again: pal models auth login {provider}"

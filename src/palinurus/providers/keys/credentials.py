@@ -1,62 +1,100 @@
-"""Where keys come from: config, credentials file, keychain, environment, in this order of trust.
+"""Where keys come from: config, credentials file, keychain, environment, in this order of precedence.
 
-Each place says more plainly than the next which key its owner means: a key under `models.providers` names the
-provider it is for; the file was written by `pal models auth add`; the keychain holds what a profile of the file points
-to; a variable of the environment may be there for another program. All of them are candidates, and one secret that
-is found in two places counts once, where it is trusted most.
+The more specific source comes first: a key under `models.providers` names its provider; the file was written by `pal
+models auth add`; the keychain holds what a profile of the file points to; an environment variable may be meant for
+another program. A secret that is found twice counts once, with the highest precedence. The keychain needs the package
+`keyring`, an extra; without it, or without a desktop, reads return nothing and writes raise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.config.home import env_value
-from palinurus.config.load import Loaded, resolve_secret, secret_providers
-from palinurus.config.origins import origin_of
-from palinurus.config.secrets import worth_redacting
+from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
+from palinurus.config.secrets import origin_of, worth_redacting
 from palinurus.config.section import SecretRef
-from palinurus.domain.errors import ConfigError
-from palinurus.providers.keys.credential_file import CredentialFile, credential_paths, profiles_of
-from palinurus.providers.keys.keychain import read_keychain
-from palinurus.providers.keys.oauth import oauth_client
-from palinurus.providers.keys.sealed import PASSPHRASE_ENV
+from palinurus.domain.errors import ConfigError, StorageError
+from palinurus.providers.keys.credential_file import (
+    KINDS,
+    PASSPHRASE_ENV,
+    TRUST,
+    Credential,
+    CredentialFile,
+    Kind,
+    Source,
+    credential_paths,
+    profiles_of,
+)
+from palinurus.providers.settings import ModelsOptions
 
-Kind = Literal["oauth", "token", "api_key"]
-Source = Literal["config", "agent file", "file", "keychain", "environment"]
-TRUST: tuple[Source, ...] = ("config", "agent file", "file", "keychain", "environment")
-KINDS: tuple[Kind, ...] = ("oauth", "token", "api_key")
+SERVICE = "palinurus"
+
+
+def _keyring() -> tuple[Any, tuple[type[Exception], ...]] | None:
+    """The package, and what it raises if it is locked or has no backend or bus; None: not installed."""
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        return None
+    return keyring, (KeyringError, RuntimeError, OSError)
+
+
+def read_keychain(name: str) -> str | None:
+    """The secret of a name, or None if it is not available."""
+    if (found := _keyring()) is None:
+        return None
+    keyring, failures = found
+    try:
+        secret: str | None = keyring.get_password(SERVICE, name)
+    except failures:
+        return None
+    return secret
+
+
+def write_keychain(name: str, secret: str) -> None:
+    """Stores a secret. Raises StorageError if this machine has no working keychain."""
+    if (found := _keyring()) is None:
+        raise StorageError(
+            "the package keyring is not installed", hint="install palinurus[keyring], or leave out --keyring"
+        )
+    keyring, failures = found
+    try:
+        keyring.set_password(SERVICE, name, secret)
+    except failures as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise StorageError(
+            f"this machine's keychain cannot be used: {why}", hint="leave out --keyring to use the credentials file"
+        ) from None
+
+
+def drop_keychain(name: str) -> None:
+    """Removes a secret, if it is there and the keychain works."""
+    if (found := _keyring()) is not None:
+        keyring, failures = found
+        with suppress(*failures):
+            keyring.delete_password(SERVICE, name)
+
+
 _SECRET_OF: dict[Kind, str] = {"oauth": "access", "token": "token", "api_key": "key"}
 ORIGIN = "origin"  # of a profile: scheme, host and port that its key was stored for
 KEYCHAIN = "keyring"  # the source of a reference that points to the keychain
 
 
-class Credential(Struct, frozen=True):
-    """A key and where it comes from. Its repr leaves the secret out, so that no traceback holds it."""
-
-    id: str  # provider:name
-    provider: str
-    kind: Kind
-    secret: str
-    source: Source
-    expires_at: int | None = None  # milliseconds; None: does not expire, or nobody knows when
-    refresh: str = ""  # brings a new secret when this one ends
-    file: Path | None = None  # that a new one is written to
-
-    def __repr__(self) -> str:
-        return f"Credential({self.id}, {self.kind}, {self.source})"
-
-
 class Credentials(Struct, frozen=True):
-    """All that are known for one agent."""
+    """All credentials of one agent."""
 
     known: tuple[Credential, ...] = ()
-    order: dict[str, tuple[str, ...]] = {}  # provider -> ids, where the file prescribes an order
-    troubles: tuple[str, ...] = ()  # what kept others from being known, one line each
+    order: dict[str, tuple[str, ...]] = {}  # provider -> ids, if the file sets an order
+    troubles: tuple[str, ...] = ()  # why others could not be loaded, one line each
     secrets: tuple[str, ...] = ()  # for the Redactor: refresh tokens and expired keys included
     files: tuple[Path, ...] = ()
 
@@ -65,9 +103,9 @@ class Credentials(Struct, frozen=True):
 
 
 def gather_credentials(
-    loaded: Loaded, root: Path, agent: str, main_agent: str, variables: Mapping[str, str]
+    loaded: LoadedConfig, root: Path, agent: str, main_agent: str, variables: Mapping[str, str]
 ) -> Credentials:
-    """What is known for an agent. `variables` maps providers to the variables that hold their keys. Never raises."""
+    """The credentials of an agent. `variables` maps providers to the variables that hold their keys. Never raises."""
     paths = credential_paths(root, agent, main_agent)
     troubles: list[str] = []
     found = list(_from_config(loaded))
@@ -93,11 +131,13 @@ def gather_credentials(
     return Credentials(known, order, tuple(troubles), tuple(dict.fromkeys(secrets)), paths)
 
 
-def read_profile(profile_id: str, profile: Mapping[str, Any], source: Source, loaded: Loaded) -> Credential | None:
-    """A profile of the file as a credential; None when its secret is nowhere. Raises ConfigError for a wrong one."""
+def read_profile(
+    profile_id: str, profile: Mapping[str, Any], source: Source, loaded: LoadedConfig
+) -> Credential | None:
+    """A profile of the file as a credential; None if its secret is not found. Raises ConfigError for an invalid one."""
     kind, provider = profile.get("type"), profile.get("provider") or profile_id.partition(":")[0]
     if kind not in KINDS or not isinstance(provider, str):
-        raise ConfigError(f"{profile_id} in the credentials file has no type that we know: {kind!r}")
+        raise ConfigError(f"{profile_id} in the credentials file has an unknown type: {kind!r}")
     field = _SECRET_OF[cast("Kind", kind)]
     secret, reference = profile.get(field), profile.get(f"{field}Ref")
     if isinstance(reference, dict) and not secret:
@@ -114,8 +154,10 @@ def read_profile(profile_id: str, profile: Mapping[str, Any], source: Source, lo
     return Credential(profile_id, owner, cast("Kind", kind), secret.strip(), source, moment, refresh)
 
 
-def _refresh_token(profile: Mapping[str, Any], provider: str, loaded: Loaded) -> str:
-    """Empty when there is none, or when nobody here can use it."""
+def _refresh_token(profile: Mapping[str, Any], provider: str, loaded: LoadedConfig) -> str:
+    """Empty if there is none, or if it cannot be used here."""
+    from palinurus.providers.keys.oauth import oauth_client  # needed only after a sign-in
+
     refresh = profile.get("refresh")
     try:
         oauth_client(loaded, provider)
@@ -126,26 +168,23 @@ def _refresh_token(profile: Mapping[str, Any], provider: str, loaded: Loaded) ->
 
 def _reference(profile_id: str, reference: dict[str, Any]) -> SecretRef:
     try:
-        return SecretRef.model_validate(reference)
-    except ValueError:
-        raise ConfigError(
-            f"{profile_id} in the credentials file refers to its key in a way that we do not know"
-        ) from None
+        return msgspec.convert(reference, SecretRef)
+    except msgspec.ValidationError:
+        raise ConfigError(f"{profile_id} in the credentials file has an unknown kind of key reference") from None
 
 
-def _from_config(loaded: Loaded) -> Iterator[Credential]:
-    for name, entry in loaded.config.models.providers.items():
+def _from_config(loaded: LoadedConfig) -> Iterator[Credential]:
+    for provider, entry in loaded.config.section(ModelsOptions).by_name.items():
         try:
             secret = resolve_secret(entry.api_key, loaded.env, secret_providers(loaded))
         except ConfigError:
-            continue  # the config's own warnings say it
+            continue  # the config's own warnings report it
         if secret:
-            provider = name.strip().lower()
             yield Credential(f"{provider}:config", provider, "api_key", secret, "config")
 
 
 def _from_profiles(
-    profiles: Mapping[str, dict[str, Any]], source: Source, loaded: Loaded, troubles: list[str]
+    profiles: Mapping[str, dict[str, Any]], source: Source, loaded: LoadedConfig, troubles: list[str]
 ) -> Iterator[Credential]:
     for profile_id, profile in profiles.items():
         try:
@@ -154,7 +193,7 @@ def _from_profiles(
             troubles.append(str(error))
             continue
         if credential is None:
-            troubles.append(f"{profile_id} is in the credentials file and its key is not to be found")
+            troubles.append(f"{profile_id} is in the credentials file, but its key was not found")
         elif _is_elsewhere(profile, credential, loaded):
             troubles.append(
                 f"{profile_id} was stored for {profile[ORIGIN]}, and models.providers.{credential.provider}.baseUrl "
@@ -164,14 +203,14 @@ def _from_profiles(
             yield credential
 
 
-def provider_address(loaded: Loaded, provider: str) -> str | None:
-    """What the config says; None when it leaves it to us."""
-    entries = loaded.config.models.providers.items()
-    return next((entry.base_url for name, entry in entries if name.strip().lower() == provider), None)
+def provider_address(loaded: LoadedConfig, provider: str) -> str | None:
+    """The configured address; None if the default is used."""
+    entry = loaded.config.section(ModelsOptions).by_name.get(provider)
+    return entry.base_url if entry else None
 
 
-def _is_elsewhere(profile: Mapping[str, Any], credential: Credential, loaded: Loaded) -> bool:
-    """Whether the provider has another address than the one for which the key was stored, as far as that is known."""
+def _is_elsewhere(profile: Mapping[str, Any], credential: Credential, loaded: LoadedConfig) -> bool:
+    """Whether the provider's address differs from the one for which the key was stored, if that is known."""
     bound, now = profile.get(ORIGIN), origin_of(provider_address(loaded, credential.provider))
     return bool(bound and now and bound != now)
 

@@ -1,29 +1,43 @@
-"""Sign-ins (OAuth 2): who we are at a provider, and the requests that bring tokens.
+"""Sign-ins (OAuth 2): our client at a provider, the requests for tokens, and their renewal.
 
-A client id belongs to whoever registered it, so none of a vendor's own programs is built in: the config names yours.
-The table holds addresses that providers publish for everybody's clients. What a server says beside a short error code
-is never shown: it may hold a token.
+A client id belongs to the party that registered it, so none of a vendor's own programs is built in: the config names
+yours. The table holds addresses that providers publish for all clients. Of a server's error only a short code is shown:
+the rest may hold a token.
+
+A sign-in that is about to expire is renewed before it is used. A provider may revoke the old refresh token when it
+issues a new one, so a renewal that is done twice, or not stored, loses the sign-in. So a renewal is never cancelled,
+turns of one process share it, and a lock beside the file excludes other processes.
 """
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import logging
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from palinurus.config.load import Loaded, resolve_secret, secret_providers
-from palinurus.config.sign_in import OAuthOptions
-from palinurus.domain.errors import ConfigError, Failure, ProviderError
+from palinurus.config.atomic import storage_error
+from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
+from palinurus.domain.clock import Clock
+from palinurus.domain.errors import ConfigError, Failure, PalinurusError, ProviderError, StorageError
+from palinurus.providers.keys.credential_file import Credential, CredentialFile, log_in_again, profiles_of
+from palinurus.providers.settings import ModelsOptions, OAuthOptions
 
 SECONDS = 20.0  # for one request
 LARGEST_ANSWER = 64 * 1024
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-NO_CLIENT = "this program has no client id there, and does not use another program's"
+NO_CLIENT = "palinurus has no client id of its own there"
 
 
 class OAuthClient(Struct, frozen=True):
@@ -37,7 +51,7 @@ class OAuthClient(Struct, frozen=True):
     device_url: str = ""
     scopes: tuple[str, ...] = ()
     redirect_port: int = 0  # 0: any
-    extra: dict[str, str] = {}  # parameters that this provider wants when a browser is sent there
+    extra: dict[str, str] = {}  # parameters that this provider requires for the browser
 
     def __repr__(self) -> str:
         return f"OAuthClient({self.provider}, {self.client_id})"
@@ -64,11 +78,10 @@ class Tokens(Struct, frozen=True):
         return f"Tokens(until {self.expires_at})"
 
 
-def oauth_client(loaded: Loaded, provider: str) -> OAuthClient:
-    """Who we are there. Raises ConfigError when nobody has said it."""
-    entries = {name.strip().lower(): entry for name, entry in loaded.config.models.providers.items()}
-    entry = entries.get(provider)
-    said = (entry.oauth if entry else None) or OAuthOptions.model_validate({})
+def oauth_client(loaded: LoadedConfig, provider: str) -> OAuthClient:
+    """The OAuth client for a provider. Raises ConfigError if none is configured."""
+    entry = loaded.config.section(ModelsOptions).by_name.get(provider)
+    said = (entry.oauth if entry else None) or OAuthOptions()
     known = KNOWN.get(provider, OAuthClient(provider, "", ""))
     client = OAuthClient(
         provider,
@@ -84,18 +97,18 @@ def oauth_client(loaded: Loaded, provider: str) -> OAuthClient:
     place = f"models.providers.{provider}.oauth"
     if not client.client_id:
         raise ConfigError(
-            f"nobody can sign in at {provider} here: {NO_CLIENT}",
+            f"sign-in at {provider} is not possible: {NO_CLIENT}",
             hint=f"`pal models auth add {provider}` stores a key instead; or set {place}.clientId to your own",
         )
     if not client.token_url:
-        raise ConfigError(f"where {provider} gives tokens is not known", hint=f"set {place}.tokenUrl")
+        raise ConfigError(f"the token URL of {provider} is not known", hint=f"set {place}.tokenUrl")
     for name in ("authorize_url", "device_url", "token_url"):
         _check_address(getattr(client, name), f"{place}.{name.partition('_')[0]}Url")
     return client
 
 
 def _check_address(url: str, place: str) -> None:
-    """Tokens go over the network only when nobody on the way can read them."""
+    """Raises ConfigError unless the address is encrypted or local."""
     try:
         address = urlsplit(url)
         safe = address.scheme == "https" or (address.scheme == "http" and address.hostname in LOOPBACK_HOSTS)
@@ -103,11 +116,11 @@ def _check_address(url: str, place: str) -> None:
     except ValueError:
         safe = whole = False
     if url and not (safe and whole):
-        raise ConfigError(f"{place} is no address that tokens may be sent to", hint="it has to begin with https://")
+        raise ConfigError(f"{place} is not a secure address", hint="use https://")
 
 
 async def exchange_code(client: OAuthClient, code: str, verifier: str, redirect_uri: str, now_ms: int) -> Tokens:
-    """Tokens for the code with which the browser came back. Raises ProviderError."""
+    """Exchanges the browser's code for tokens. Raises ProviderError."""
     fields = {
         "grant_type": "authorization_code",
         "code": code,
@@ -119,7 +132,7 @@ async def exchange_code(client: OAuthClient, code: str, verifier: str, redirect_
 
 
 async def renew_tokens(client: OAuthClient, refresh: str, now_ms: int) -> Tokens:
-    """New tokens; the old refresh token where no new one came. Raises ProviderError."""
+    """New tokens; the old refresh token if there is no new one. Raises ProviderError."""
     fields = {"grant_type": "refresh_token", "refresh_token": refresh}
     status, answer = await post_form(client, client.token_url, fields)
     return read_tokens(client, status, answer, now_ms, refresh)
@@ -139,18 +152,14 @@ def _end(seconds: Any, now_ms: int) -> int | None:
 
 
 def refusal(client: OAuthClient, status: int, answer: Mapping[str, Any]) -> ProviderError:
-    """What the answer of a sign-in server means, without its words."""
+    """The error for a sign-in server's answer, without its text."""
     code = error_code(answer)
     why = f" ({code})" if code else f" (HTTP {status})"
     if status == 200 or (400 <= status < 500 and status not in (408, 429)):
         said = f"{client.provider} refused the sign-in{why}"
         return ProviderError(said, kind=Failure.AUTH, hint=log_in_again(client.provider), status=status)
     kind = Failure.RATE_LIMIT if status == 429 else Failure.OVERLOAD
-    return ProviderError(f"{client.provider} gives no tokens now{why}", kind=kind, hint="try again", status=status)
-
-
-def log_in_again(provider: str) -> str:
-    return f"log in again: pal models auth login {provider}"
+    return ProviderError(f"{client.provider} could not issue a token{why}", kind=kind, hint="try again", status=status)
 
 
 def error_code(answer: Mapping[str, Any]) -> str:
@@ -159,7 +168,7 @@ def error_code(answer: Mapping[str, Any]) -> str:
 
 
 async def post_form(client: OAuthClient, url: str, fields: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
-    """Status and JSON object of the answer, empty when it is none. Raises ProviderError when there is no answer."""
+    """Status and JSON object of the answer, empty if it is not JSON. Raises ProviderError if there is no answer."""
     import httpx2
 
     address = urlsplit(url)
@@ -192,3 +201,119 @@ def _object(body: bytes) -> dict[str, Any]:
 
 def _is_token(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 16_384 and value.isascii() and value.isprintable()
+
+
+AHEAD_MS = 120_000  # before it expires
+LOOK_SECONDS = 0.05  # between two attempts to get the lock
+LOCK_SECONDS = SECONDS * 2  # no renewal holds it longer
+log = logging.getLogger(__name__)
+
+
+class Renewals:
+    """`client_of` raises ConfigError if sign-in is not configured. `on_change` is called after a file was changed."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        client_of: Callable[[str], OAuthClient],
+        passphrase: Callable[[], str],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._client_of = client_of
+        self._passphrase = passphrase
+        self._on_change = on_change
+        self._running: dict[tuple[Path, str], asyncio.Task[Credential]] = {}
+
+    async def renew(self, credential: Credential, refused: str = "") -> Credential:
+        """The usable credential. Raises ProviderError if its sign-in has expired and cannot be renewed.
+
+        `refused` is an access token that the provider rejected before its expiry.
+        """
+        if credential.file is None or not (self._due(credential) or (refused and credential.refresh)):
+            return credential
+        place = (credential.file, credential.id)
+        task = self._running.get(place)
+        if task is None:
+            task = self._running[place] = asyncio.create_task(self._renewed(credential, credential.file, refused))
+            task.add_done_callback(lambda _: self._running.pop(place, None))
+        try:
+            return await asyncio.shield(task)
+        except PalinurusError as error:
+            if not refused and not self._ended(credential):
+                return credential  # it is still valid for a short time
+            if isinstance(error, ProviderError):
+                raise
+            raise ProviderError(error.message, kind=Failure.AUTH, hint=error.hint) from None
+
+    async def close(self) -> None:
+        """Waits for the renewals in progress: each has a time limit."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()))
+
+    async def _renewed(self, credential: Credential, path: Path, refused: str) -> Credential:
+        file = CredentialFile(path, self._passphrase())
+        async with _held(path):
+            current = await asyncio.to_thread(_stored, file, credential)
+            if current.secret != refused and not self._due(current):
+                return current  # another process has renewed it
+            tokens = await renew_tokens(self._client_of(current.provider), current.refresh, self._clock.now_ms())
+            try:
+                await asyncio.to_thread(file.add, current.id, profile_of(current.provider, tokens))
+            except StorageError as error:  # they are valid until they expire; then a new sign-in is needed
+                log.warning("the renewed sign-in %s could not be stored: %s", current.id, error)
+        self._on_change()
+        return replace(current, secret=tokens.access, refresh=tokens.refresh, expires_at=tokens.expires_at)
+
+    def _due(self, credential: Credential) -> bool:
+        ends = credential.expires_at
+        return bool(credential.refresh) and ends is not None and ends - AHEAD_MS <= self._clock.now_ms()
+
+    def _ended(self, credential: Credential) -> bool:
+        return credential.expires_at is not None and credential.expires_at <= self._clock.now_ms()
+
+
+def profile_of(provider: str, tokens: Tokens) -> dict[str, object]:
+    """The profile for the credentials file, in OpenClaw's form."""
+    until = {"expires": tokens.expires_at} if tokens.expires_at is not None else {}
+    return {"type": "oauth", "provider": provider, "access": tokens.access, "refresh": tokens.refresh, **until}
+
+
+def _stored(file: CredentialFile, credential: Credential) -> Credential:
+    """The profile in the file now. Raises ProviderError if it is no longer there."""
+    profile = profiles_of(file.read()).get(credential.id, {})
+    access, refresh, expires = (profile.get(name) for name in ("access", "refresh", "expires"))
+    if not isinstance(access, str) or not isinstance(refresh, str):
+        said = f"the sign-in {credential.id} was removed from {file.path}"
+        raise ProviderError(said, kind=Failure.AUTH, hint=log_in_again(credential.provider))
+    until = int(expires) if isinstance(expires, int | float) and expires > 0 else None
+    return replace(credential, secret=access, refresh=refresh, expires_at=until)
+
+
+@asynccontextmanager
+async def _held(path: Path) -> AsyncIterator[None]:
+    """Holds the lock against other renewals of this file. Raises ConfigError if the lock does not become free."""
+    try:
+        lock = os.open(path.with_name(f"{path.stem}.renewal.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise storage_error(error, path) from None
+    try:
+        try:
+            async with asyncio.timeout(LOCK_SECONDS):
+                while not _is_locked(lock):  # noqa: ASYNC110  # another process has it, and tells nobody
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise ConfigError(
+                f"another process has been renewing the sign-ins of {path} for too long", hint="try again"
+            ) from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _is_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

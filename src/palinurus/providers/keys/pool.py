@@ -1,25 +1,88 @@
-"""Which key is asked next: what answered last, then by trust and kind, the one that rested longest; tired ones last.
+"""Chooses the next credential: the one that answered last, then by precedence and kind; failed ones last.
 
-Staying with the key that answered keeps the provider's cache warm; the others take their turn when it tires. It
-outlives a change of config and, with a file to keep it in, the process; a new secret under an old id starts fresh.
+Staying with the key that answered keeps the provider's cache warm. Which keys are cooling down and which answered last
+is stored, so that a process that is started for one message knows it too:
+
+    {"version": 1, "lastGood": {"openai": "openai:work"},
+     "rests": [{"id": "openai:home", "key": "9f86d081…", "model": "m", "until": 1794772097429, "failures": 2}]}
+
+The file holds no key, only a digest that shows whether it is still the same: a changed key starts fresh. The file lies
+below `derived` and may be deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from palinurus.config.atomic import make_directory, write_atomic
 from palinurus.domain.clock import Clock
-from palinurus.providers.failover import LONGEST_REST
-from palinurus.providers.keys.cooldowns import CooldownFile, Cooldowns, Rest, fingerprint
-from palinurus.providers.keys.credentials import KINDS, TRUST, Credential
+from palinurus.domain.errors import StorageError
+from palinurus.providers.keys.credential_file import KINDS, TRUST, Credential
+
+LONGEST_REST = 3600.0  # seconds, whatever a provider requests: one attempt per hour costs nothing
+NAME = "cooldowns.json"
+MOST = 1000  # cooldowns in one file
+LARGEST = 1 << 20
+log = logging.getLogger(__name__)
+
+
+class Rest(Struct, frozen=True, omit_defaults=True):
+    """A cooldown of a key, for one model or ("") for all."""
+
+    id: str
+    key: str  # see `fingerprint`
+    model: str = ""
+    until: int = 0  # milliseconds
+    failures: int = 0  # in a row
+
+
+class Cooldowns(Struct, frozen=True, rename="camel"):
+    last_good: dict[str, str] = {}  # provider -> id
+    rests: tuple[Rest, ...] = ()
+    version: int = 1
+
+
+class CooldownFile:
+    def __init__(self, path: Path, *, readonly: bool = False) -> None:
+        self._path = path
+        self._readonly = readonly
+
+    def read(self) -> Cooldowns:
+        """The content of the file; empty if it is missing or invalid, because it is only a hint. Never raises."""
+        try:
+            with self._path.open("rb") as file:
+                return msgspec.json.decode(file.read(LARGEST), type=Cooldowns)
+        except (OSError, msgspec.DecodeError):
+            return Cooldowns()
+
+    def write(self, cooldowns: Cooldowns) -> None:
+        """Never raises: a full disk must not prevent model calls."""
+        if self._readonly:
+            return
+        newest = sorted(cooldowns.rests, key=lambda rest: -rest.until)[:MOST]
+        newest_only = msgspec.structs.replace(cooldowns, rests=tuple(newest))
+        try:
+            make_directory(self._path.parent)
+            write_atomic(self._path, msgspec.json.format(msgspec.json.encode(newest_only)))
+        except StorageError as error:
+            log.warning("the cooldowns of keys could not be stored: %s", error)
+
+
+def fingerprint(secret: str) -> str:
+    """Shows whether a key is the same as before, and nothing else about it."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
 
 class CredentialState(Struct, frozen=True, rename="camel"):
-    """How a credential stands, without its secret."""
+    """The state of a credential, without its secret."""
 
     id: str
     provider: str
@@ -30,15 +93,15 @@ class CredentialState(Struct, frozen=True, rename="camel"):
     last_good: bool = False
     failures: int = 0
     last_used_at: int = 0
-    models: tuple[str, ...] = ()  # that it rests for; none: for all of them
+    models: tuple[str, ...] = ()  # that it cools down for; empty: all of them
 
 
-FORGOTTEN_AFTER_MS = 24 * 3600 * 1000  # how long failures count after the rest that they led to
+FORGOTTEN_AFTER_MS = 24 * 3600 * 1000  # how long failures count after their cooldown
 _Place = tuple[str, str, str]  # id, fingerprint, model ("": all)
 
 
 class CredentialPool:
-    """`file` is read once, at the start: one process speaks to models."""
+    """`file` is read once, at the start: only one process calls models."""
 
     def __init__(self, clock: Clock, file: CooldownFile | None = None) -> None:
         self._clock = clock
@@ -55,17 +118,17 @@ class CredentialPool:
     def order(
         self, credentials: Sequence[Credential], prescribed: Sequence[str] = (), model: str = ""
     ) -> list[Credential]:
-        """Those that can be used, in the order in which they are asked. `prescribed` ids go before the others."""
+        """The usable credentials, in order. `prescribed` ids come first."""
         usable = [credential for credential in credentials if not self.expired(credential)]
         return sorted(usable, key=lambda credential: self._rank(credential, prescribed, model))
 
     def expired(self, credential: Credential) -> bool:
-        """Whether its time is over for good: one that can be renewed is, before it is used."""
+        """Whether it has expired and cannot be renewed."""
         ends = credential.expires_at
         return not credential.refresh and ends is not None and ends <= self._clock.now_ms()
 
     def rests(self, credential: Credential | None, model: str = "") -> float:
-        """Seconds until it should be asked again; 0 when it may be asked now. No credential never tires."""
+        """Seconds until the end of its cooldown; 0 if it can be used now. Always 0 without a credential."""
         until = max((rest.until for rest in self._of(credential, model)), default=0)
         return max(0.0, (until - self._clock.now_ms()) / 1000)
 
@@ -77,7 +140,7 @@ class CredentialPool:
             self._used_at[credential.id, credential.secret] = self._clock.now_ms()
 
     def good(self, credential: Credential | None, model: str = "") -> None:
-        """It answered, so it rests neither for this model nor altogether."""
+        """Records a success: ends its cooldowns for this model and for all."""
         if credential is None:
             return
         for rest in self._of(credential, model):
@@ -88,7 +151,7 @@ class CredentialPool:
             self._changed = True
 
     def cool(self, credential: Credential | None, seconds: float, model: str = "") -> None:
-        """It failed in a way that is its own fault, or its own limit; for one model, or ("") for all."""
+        """Records a failure or a limit of the credential; for one model, or ("") for all."""
         if credential is not None:
             until = self._clock.now_ms() + int(seconds * 1000)
             count = self.failures(credential, model) + 1
@@ -97,7 +160,7 @@ class CredentialPool:
             self._changed = True
 
     async def keep(self) -> None:
-        """Put on the disk what has changed. Costs nothing when nothing has."""
+        """Stores changes, if there are any."""
         if self._file is None or not self._changed:
             return
         async with self._keeping:
@@ -139,12 +202,14 @@ class CredentialPool:
         )
 
     def _counts(self, rest: Rest) -> bool:
-        """Not one of long ago, nor one that ends later than any rest can: the clock was set back since."""
+        """Whether a cooldown still counts: not an old one, nor one too far in the future because the clock was set
+        back.
+        """
         now = self._clock.now_ms()
         return now - FORGOTTEN_AFTER_MS < rest.until <= now + LONGEST_REST * 1000
 
     def _of(self, credential: Credential | None, model: str = "") -> list[Rest]:
-        """What holds for it with this model; without one, for any."""
+        """The cooldowns of a credential for this model; without a model, any."""
         if credential is None or not self._rests:
             return []
         place = (credential.id, fingerprint(credential.secret))

@@ -1,7 +1,7 @@
-"""A person signs in: in a browser that comes back to this machine, or on another device with a code.
+"""Interactive sign-in: in a browser on this machine, or on another device with a code.
 
-The browser flow is the one for native programs (RFC 8252 with PKCE, RFC 7636): it ends at a server on 127.0.0.1 that is
-there for this sign-in alone and takes nothing without the state that only this sign-in knows.
+The browser flow is the one for native programs (RFC 8252 with PKCE, RFC 7636): it ends at a server on 127.0.0.1 that
+serves this sign-in only and requires its secret state.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
+from palinurus.providers.keys.credential_file import log_in_again
 from palinurus.providers.keys.oauth import (
     DEVICE_GRANT,
     OAuthClient,
     Tokens,
     error_code,
     exchange_code,
-    log_in_again,
     post_form,
     read_tokens,
     refusal,
@@ -36,22 +36,21 @@ LARGEST_REQUEST = 16 * 1024
 PATH = "/callback"
 SLOWER = 5.0  # seconds, when the server says slow_down
 PAGE = "<!doctype html><meta charset=utf-8><title>Palinurus</title><p>{}</p>"
-
 Show = Callable[[str, str], None]
-"""Told where to go and, on another device, with which code. Must not raise."""
+"""Called with the address and, for another device, the code. Must not raise."""
 Sleep = Callable[[float], Awaitable[None]]
 
 
 async def sign_in_with_browser(
     client: OAuthClient, clock: Clock, show: Show, *, seconds: float = PERSON_SECONDS
 ) -> Tokens:
-    """Raises ProviderError when it came to nothing, ConfigError when there is no such way to sign in."""
+    """Signs in with a browser. Raises ProviderError if it fails, ConfigError if it is not configured."""
     if not client.authorize_url:
         raise _no_way(client, "authorizeUrl", "a browser")
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(32)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     async with _redirected(client, state) as (uri, code):
-        asked = {
+        query = {
             **client.extra,
             "response_type": "code",
             "client_id": client.client_id,
@@ -60,9 +59,9 @@ async def sign_in_with_browser(
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        asked |= {"scope": " ".join(client.scopes)} if client.scopes else {}
+        query |= {"scope": " ".join(client.scopes)} if client.scopes else {}
         between = "&" if urlsplit(client.authorize_url).query else "?"
-        show(f"{client.authorize_url}{between}{urlencode(asked)}", "")
+        show(f"{client.authorize_url}{between}{urlencode(query)}", "")
         try:
             async with asyncio.timeout(seconds):
                 found = await code
@@ -72,7 +71,7 @@ async def sign_in_with_browser(
 
 
 async def sign_in_with_device(client: OAuthClient, clock: Clock, show: Show, *, sleep: Sleep = asyncio.sleep) -> Tokens:
-    """The same with a code that is typed in elsewhere (RFC 8628)."""
+    """The same with a code that is entered on another device (RFC 8628)."""
     if not client.device_url:
         raise _no_way(client, "deviceUrl", "a code")
     scope = {"scope": " ".join(client.scopes)} if client.scopes else {}
@@ -98,7 +97,7 @@ async def sign_in_with_device(client: OAuthClient, clock: Clock, show: Show, *, 
 
 @asynccontextmanager
 async def _redirected(client: OAuthClient, state: str) -> AsyncIterator[tuple[str, asyncio.Future[str]]]:
-    """A server that waits for the browser: its address, and the code with which the browser will come."""
+    """A server that waits for the browser: its address, and a future with the code."""
     code: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,7 +113,7 @@ async def _redirected(client: OAuthClient, state: str) -> AsyncIterator[tuple[st
         server = await asyncio.start_server(serve, "127.0.0.1", client.redirect_port, limit=LARGEST_REQUEST)
     except OSError as error:
         raise ConfigError(
-            f"port {client.redirect_port} of 127.0.0.1 cannot be listened at: {error.strerror}",
+            f"port {client.redirect_port} of 127.0.0.1 cannot be opened: {error.strerror}",
             hint=f"free it, or name another in models.providers.{client.provider}.oauth.redirectPort",
         ) from None
     try:
@@ -126,20 +125,20 @@ async def _redirected(client: OAuthClient, state: str) -> AsyncIterator[tuple[st
 
 
 def _take(line: str, client: OAuthClient, state: str, code: asyncio.Future[str]) -> tuple[int, str]:
-    """What a request says, if it is the one that is waited for; what it is answered."""
+    """Handles a request: returns the code, if it is the expected one, and the response."""
     method, _, target = line.partition(" ")
     address = urlsplit(target.partition(" ")[0])
-    asked = {name: values[0] for name, values in parse_qs(address.query).items()}
+    query = {name: values[0] for name, values in parse_qs(address.query).items()}
     if method != "GET" or address.path != PATH:
         return 404, "There is nothing here."
-    if not hmac.compare_digest(asked.get("state", "").encode(), state.encode()):
-        return 400, "This is not the sign-in that was begun here."
+    if not hmac.compare_digest(query.get("state", "").encode(), state.encode()):
+        return 400, "This sign-in was not started here."
     if code.done():
         return 200, "You are signed in already."
-    if not asked.get("code"):
-        code.set_exception(refusal(client, 400, asked))
+    if not query.get("code"):
+        code.set_exception(refusal(client, 400, query))
         return 200, "You are not signed in. You can close this window."
-    code.set_result(asked["code"])
+    code.set_result(query["code"])
     return 200, "You can close this window and go back to the terminal."
 
 
@@ -160,9 +159,9 @@ def _seconds(value: object, usual: float) -> float:
 
 def _no_way(client: OAuthClient, field: str, way: str) -> ConfigError:
     hint = f"set models.providers.{client.provider}.oauth.{field}, or sign in the other way"
-    return ConfigError(f"how to sign in at {client.provider} with {way} is not known", hint=hint)
+    return ConfigError(f"sign-in at {client.provider} with {way} is not configured", hint=hint)
 
 
 def _too_late(client: OAuthClient) -> ProviderError:
-    said = f"nobody has signed in at {client.provider} in time"
+    said = f"the sign-in at {client.provider} was not completed in time"
     return ProviderError(said, kind=Failure.TIMEOUT, hint=log_in_again(client.provider))

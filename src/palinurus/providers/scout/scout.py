@@ -1,46 +1,50 @@
 """The embedded default: a provider without a language model, so that Palinurus works with no key and no network.
 
-Scout takes part in the ordinary loop. It reads what was said, answers with real tool calls, and composes its reply out
-of the results of this very turn: it notes, searches memory and quotes its lines with their place, lists and reads
-files. It never invents and never paraphrases, and says so at the start of a conversation.
+Scout uses the ordinary loop. It reads the newest message, answers with real tool calls, and composes its reply from
+their results: it writes notes, searches memory and quotes lines with their place, lists and reads files. It never
+invents and never paraphrases, and says so in the first reply of a session.
 
-Where the small embedded model is installed, small talk and nothing else is left to it: it sees what was said as small
-talk and no line that Scout found.
+One table of intents maps messages to actions; everything else is a memory question. Small talk goes to the small
+embedded model if it is installed: the model sees the small talk and no line that Scout found.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
-from datetime import date
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from palinurus.domain.clock import Clock, local_time
-from palinurus.domain.days import date_of
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.providers.provider import (
+    SCOUT,
+    SCOUT_WINDOW,
+    TALKER,
     Head,
-    ModelRef,
     ModelRequest,
-    Notice,
     ReplyDone,
     ReplyEvent,
     ReplyFailed,
+    ReplyNotice,
     TextDelta,
 )
-from palinurus.providers.scout.asked import Asked
-from palinurus.providers.scout.intents import Call, Intent, understand
-from palinurus.providers.scout.quoting import Line, cited_lines
-from palinurus.providers.scout.remembered import MORE, about, nothing, tell
-from palinurus.providers.scout.smalltalk import TALKER, is_small_talk
+from palinurus.text.chat_phrases import is_small_talk
+from palinurus.text.words import lazy_pattern
 
-SCOUT = ModelRef("embedded", "scout")
+if TYPE_CHECKING:
+    from palinurus.providers.scout.quotes import ScoutQuestion
+
 WIRE = "scout"
-WINDOW = 32_000
-MOST_LINES = 60
-
+MAX_COMMAND = 1_000  # characters
+MAX_DAYS = 7  # daily notes that are read whole
+MAX_SHOWN = 60  # lines of a file or a list
+FIRST_PERSON = "I me my we our"  # finds older lines about the person
+ABOUT_PERSON = ("USER.md", "MEMORY.md")
+WHO = "I am scout: I note what you tell me, find it again and quote it, without a language model."
 _HOW = (
     "set OPENAI_API_KEY or another provider's key, or start Ollama or LM Studio, or run "
     "`pal config set agents.defaults.model provider/model`."
@@ -48,34 +52,81 @@ _HOW = (
 NO_MODEL = f"(No language model is configured, so I only quote and never guess. To get one, {_HOW})"
 SMALL_MODEL = f"(The small model only chats; for the rest I quote and never guess. To get a larger one, {_HOW})"
 ABILITIES = (
-    (("memory_write", "note"), '"remember that my bicycle is green" writes it into today\'s note'),
-    (
-        ("memory_search", "grep"),
-        '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place',
-    ),
-    (("memory_search",), '"what do you know about Anna?" and "what did I do last Tuesday?" do so too'),
-    (("memory_get",), '"what do you remember about me?" quotes what I know of you'),
-    (("ls",), '"list files" shows what is in the workspace'),
-    (("read",), '"read USER.md" shows a file'),
+    ("memory_write", '"remember that my bicycle is green" writes it into today\'s note'),
+    ("memory_search", '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place'),
+    ("memory_search", '"what do you know about Anna?" and "what did I do last Tuesday?" do so too'),
+    ("memory_get", '"what do you remember about me?" quotes what I know of you'),
+    ("ls", '"list files" shows what is in the workspace'),
+    ("read", '"read USER.md" shows a file'),
 )
-TROUBLE = {
-    "memory_write": "I could not write the note",
-    "note": "I could not write the note",
-    "memory_search": "I could not search my notes",
-    "memory_get": "I could not read my notes",
-    "grep": "I could not search my notes",
-    "ls": "I could not list the files",
-    "read": "I could not read the file",
-}
+_SELF = r"(?:/?help(?: me)?|what (?:can|do) you do(?: for me)?|(?:who|what|how) are you|how does (?:this|it) work"
+_SELF += r"|what can i (?:ask|say|do)(?: you| here)?|(?:introduce|tell me about) yourself)"
 
+
+COMMANDS = {
+    "remember": ("memory_write", "text", ""),
+    "read": ("read", "path", ""),
+    "notes": ("ls", "path", "memory"),
+    "list": ("ls", "path", ""),
+}
+"""Intent -> the tool, its argument, and the default value of the argument."""
+
+
+def _intent(name: str, *patterns: str) -> tuple[str, Callable[[], re.Pattern[str]]]:
+    return name, lazy_pattern("".join(patterns), re.IGNORECASE | re.DOTALL)
+
+
+_POLITE = lazy_pattern(r"(?:(?:please|pal|ok|okay|hey|can you|could you|would you|will you)[\s,:]+)*", re.IGNORECASE)
+INTENTS = (
+    _intent("help", rf"(?:(?:hi|hello|hey)(?: there| pal)?[\s,.!]+)?{_SELF}(?:[\s,.!?]+(?:and )?{_SELF}){{0,3}}"),
+    _intent("thanks", r"(?:thanks|thank you|thx)(?: (?:a lot|very much|so much|pal))?"),
+    _intent(
+        "remember",
+        r"(?:remember|(?:make|take) a note|note(?: down)?|write down|jot down|keep in mind|(?:don['’]?t|do not) forget",
+        r"|merke? dir|recuerda|souviens-toi)(?![\w'’])[\s,:]*(?P<that>(?:that|dass|que)\s+)?(?P<what>\S.*)",
+    ),
+    _intent("remember", r"[请請]?(?:[帮幫]我)?(?:[记記][住下得]|[记記]一下)[\s,:，：]*(?P<that>)(?P<what>\S.*)"),
+    _intent(
+        "remember",
+        r"(?P<what>.+?)(?P<that>(?:ということ)?[をと、]?) ?(?:覚えて|メモして)(?:おいて)?(?:ください|ね)?[。！!]*",
+    ),
+    _intent(
+        "read",
+        r"(?:read|show|open|cat|print|display|what(?:['’]s| is) in)(?: me)?(?: the)?(?: file)?\s+",
+        r"[`\"']?(?P<what>[^\s`\"']*[./][^\s`\"']*\w)[`\"']?",
+    ),
+    _intent("notes", r"(?:list|show)(?: me)?(?: all)?(?: the| my| your)? (?:notes|memory|memories)"),
+    _intent(
+        "list",
+        r"(?:(?:(?:have|take) a )?look \w+(?: in)?|go through|explore|list|show(?: me)?|(?:see )?what(?:['’]s| is)",
+        r"(?: there)? in)(?: the| my| your| this)? (?:workspace|folder)(?:(?:,| and)? (?:tell|show)[\w '’]{0,30})?",
+    ),
+    _intent(
+        "list",
+        r"(?:(?:list|show|look through)(?: me)?(?: all)?(?: the| my| your)? files|(?:what|which) files(?: (?:are there",
+        r"|are|exist|do you have|can you see))?|ls)(?: (?:(?:in|of|under) )?(?:the )?(?P<what>\S+))?",
+    ),
+    _intent(
+        "about",
+        r"(?:what (?:else )?(?:do|can|did|have) (?:you|we|i) (?:know|remember|recall|noted?|have|got)|tell (?:me|us)",
+        r"(?: (?:all|everything|more|something))?(?: you know)?|(?:any|some|every)thing(?: you know)?",
+        r"|(?:my |your |the )?notes) (?:about|on|of|regarding|concerning) (?P<what>\S.*)",
+    ),
+)
+"""Intent and pattern. The first row that matches the whole message decides."""
 Talk = Callable[[ModelRequest], AsyncGenerator[ReplyEvent]]
 """The stream of a provider."""
 FindTalker = Callable[[], Talk | None]
-"""The model for small talk, or None while there is none. Called for each small talk; must not raise."""
+"""Returns the model for small talk, or None if there is none. Called for each small talk; must not raise."""
+
+
+class Call(Struct, frozen=True):
+    tool: str
+    arguments: dict[str, Any] = {}
 
 
 class Scout:
-    """Implements Provider. Deterministic: the same request and the same time give the same reply."""
+    """Implements Provider. Deterministic: the same request at the same time gives the same reply."""
 
     name = SCOUT.provider
     wire = WIRE
@@ -85,7 +136,7 @@ class Scout:
         self._find_talker = find_talker
 
     def context_window(self, model: str) -> int:
-        return WINDOW
+        return SCOUT_WINDOW
 
     async def close(self) -> None:
         return None
@@ -94,7 +145,7 @@ class Scout:
         talk = small_talk(request)
         talker = self._find_talker() if talk else None
         if talker is not None and talk is not None:
-            async with aclosing(_chatted(talker, talk, _welcome(request))) as events:
+            async with aclosing(_chat(talker, talk, _welcome(request))) as events:
                 async for event in events:
                     yield event
                     if isinstance(event, ReplyDone):
@@ -109,33 +160,25 @@ class Scout:
                 ToolCall(f"scout_{now_ms:x}_{len(request.messages)}_{number}", call.tool, call.arguments)
                 for number, call in enumerate(reply)
             )
-        yield ReplyDone(
-            AssistantMessage(
-                content=content,
-                provider=SCOUT.provider,
-                model=request.model,
-                api=WIRE,
-                stop_reason="stop" if isinstance(reply, str) else "toolUse",
-                timestamp=now_ms,
-            )
-        )
+        message = AssistantMessage(content, self.name, request.model, WIRE, timestamp=now_ms)
+        yield ReplyDone(message if isinstance(reply, str) else structs.replace(message, stop_reason="toolUse"))
 
 
 def small_talk(request: ModelRequest) -> ModelRequest | None:
-    """What the small model is asked when the newest message is small talk: that and earlier small talk. Pure."""
-    at = _last_user(request)
-    if at != len(request.messages) - 1 or not is_small_talk(_said(request, at)):
+    """The request to the small model if the newest message is small talk: that and earlier small talk. Pure."""
+    newest = request.messages[-1] if request.messages else None
+    if not isinstance(newest, UserMessage) or not is_small_talk(newest.text):
         return None
-    talked: list[Message] = []
+    messages: list[Message] = []
     for before, message in zip(request.messages, request.messages[1:], strict=False):
         if isinstance(message, AssistantMessage) and message.model == TALKER.model and isinstance(before, UserMessage):
-            talked += [before, message]
-    return ModelRequest(TALKER.model, Head(""), (*talked, request.messages[at]), max_tokens=request.max_tokens)
+            messages += [before, message]
+    return ModelRequest(TALKER.model, Head(""), (*messages, newest), max_tokens=request.max_tokens)
 
 
-async def _chatted(talker: Talk, talk: ModelRequest, welcome: str) -> AsyncGenerator[ReplyEvent]:
-    """The small model's reply with a welcome behind it. No ReplyDone: it did not answer, and a notice says why."""
-    heard = False
+async def _chat(talker: Talk, talk: ModelRequest, welcome: str) -> AsyncGenerator[ReplyEvent]:
+    """The small model's reply, then the welcome. A reply without ReplyDone failed, and a notice says why."""
+    streamed = False
     async with aclosing(talker(talk)) as events:
         async for event in events:
             match event:
@@ -144,111 +187,127 @@ async def _chatted(talker: Talk, talk: ModelRequest, welcome: str) -> AsyncGener
                         yield TextDelta(welcome)
                     yield ReplyDone(structs.replace(event.message, content=(Text(event.message.text + welcome),)))
                 case ReplyFailed():
-                    yield Notice(f"{event.error.message}; scout answers by itself", discard=heard)
+                    yield ReplyNotice(f"{event.error.message}; scout answers instead", discard=streamed)
                 case _:
-                    heard = heard or isinstance(event, TextDelta)
+                    streamed = streamed or isinstance(event, TextDelta)
                     yield event
 
 
 def _welcome(request: ModelRequest) -> str:
-    """What the first reply of a conversation adds, so that a greeting still tells what can be done here."""
-    if not _is_first(request, _last_user(request)):
-        return ""
-    return f"\n\n{_help({spec.name for spec in request.head.tools})}\n{SMALL_MODEL}"
+    """The text added to the first reply of a session, so that a greeting still explains what scout can do."""
+    first = not any(isinstance(message, AssistantMessage) for message in request.messages)
+    return f"\n\n{_help({spec.name for spec in request.head.tools})}\n{SMALL_MODEL}" if first else ""
 
 
 def respond(request: ModelRequest, today: date) -> str | tuple[Call, ...]:
-    """The words to say, or the tools to call first. Pure. `today` is for a message that does not tell the time."""
-    at = _last_user(request)
+    """The reply, or the tools to call first. Pure. `today` is used if the message has no time note."""
+    at = max((at for at, each in enumerate(request.messages) if isinstance(each, UserMessage)), default=0)
+    message = request.messages[at] if request.messages else None
+    results = [each for each in request.messages[at + 1 :] if isinstance(each, ToolResult)]
     offered = {spec.name for spec in request.head.tools}
-    intent = understand(_said(request, at), offered, _day(request, at) or today)
-    results = [message for message in request.messages[at + 1 :] if isinstance(message, ToolResult)]
-    if intent.help and not results:
-        who = f"{intent.answer}\n" if intent.answer else ""
-        return f"{who}{_help(offered)}\n{NO_MODEL}"
-    if intent.calls and not results:
-        lacking = next((call.tool for call in intent.calls if call.tool not in offered), "")
-        return _introduced(request, at, _cannot(lacking)) if lacking else intent.calls
-    return _introduced(request, at, _compose(intent, results) if results else intent.answer)
+    intent, what = understand(message.text if isinstance(message, UserMessage) else "")
+    if intent == "help" and not results:
+        return f"{what}{_help(offered)}\n{NO_MODEL}"
+    reply = _reply(intent, what, results, offered, _day_of(message) or today)
+    first = not any(isinstance(each, AssistantMessage) for each in request.messages[:at])
+    return f"{reply}\n{NO_MODEL}" if first and isinstance(reply, str) else reply
 
 
-def _compose(intent: Intent, results: Sequence[ToolResult]) -> str:
-    """What the results say, or what went wrong with the first of them."""
-    result = results[0]
-    if result.is_error:
-        said = " ".join(result.text.split())
-        return f"{TROUBLE.get(result.tool_name, f'The tool {result.tool_name} failed')}: {said}"
-    if intent.asked and result.tool_name == "grep":
-        return _grepped(intent.asked, result.text)
-    if intent.asked:
-        return tell(intent.asked, results)
-    compose = COMPOSERS.get(result.tool_name)
-    return compose(result.text) if compose else result.text
+def understand(text: str) -> tuple[str, str]:
+    """The intent of a message and its argument: a note, a path, a subject, a question."""
+    text = text.strip()
+    wish = text[polite.end() :] if (polite := _POLITE().match(text)) else text
+    note, command = wish.rstrip(" \n?？"), wish.rstrip(" \n?？!！.。")
+    asks = wish.endswith(("?", "？", "吗", "嗎"))
+    for intent, pattern in INTENTS:
+        if intent == "remember":
+            found = pattern().fullmatch(note)
+            if found and asks and not found["that"]:
+                continue  # "remember what colour it is?" is a question, "can you remember that it is green?" is not
+        else:
+            found = pattern().fullmatch(command) if len(command) <= MAX_COMMAND else None
+        if found is None:
+            continue
+        if intent == "help":
+            return intent, f"{WHO}\n" if re.search(r"(?:who|what) are you|yourself", command, re.IGNORECASE) else ""
+        return intent, (found.groupdict().get("what") or "").strip()
+    return ("help", "") if not text or is_small_talk(text) else ("question", text)
 
 
-def _noted(result: str) -> str:
-    stored = cited_lines(re.sub(r"^noted in ", "", result.strip(), flags=re.IGNORECASE))
-    return f"Noted in {stored[0].place}: {stored[0].words}" if stored else f"Noted: {result.strip()}"
+def _day_of(message: Message | None) -> date | None:
+    """The date of a message, from its time note."""
+    from palinurus.text.dates import date_of  # only questions use the date
 
-
-def _grepped(asked: Asked, result: str) -> str:
-    told = about(asked, [line for line in cited_lines(result) if _is_memory(line)]) or nothing(asked)
-    return f"{told}\n{MORE}" if "[more than" in result else told
-
-
-def _listed(result: str) -> str:
-    return f"I see:\n{_clipped(result)}"
-
-
-def _is_memory(line: Line) -> bool:
-    """Templates such as AGENTS.md speak about everything and know nothing of the person."""
-    return line.path in ("MEMORY.md", "USER.md") or line.path.startswith("memory/")
-
-
-def _clipped(text: str) -> str:
-    lines = text.rstrip().splitlines()
-    rest = len(lines) - MOST_LINES
-    return "\n".join([*lines[:MOST_LINES], *([f"… and {rest} more lines"] if rest > 0 else [])])
-
-
-COMPOSERS: dict[str, Callable[[str], str]] = {
-    "memory_write": _noted,
-    "note": _noted,
-    "ls": _listed,
-    "read": _clipped,
-}
-"""Tool -> how to tell its result. Takes the result's text; never raises."""
-
-
-def _help(offered: set[str]) -> str:
-    able = [f"- {what}" for tools, what in ABILITIES if offered.intersection(tools)]
-    return "\n".join(["What I can do:", *able] if able else ["No tools are offered here, so I can do nothing."])
-
-
-def _cannot(tool: str) -> str:
-    return f"I cannot do that here: the tool `{tool}` is not offered in this session."
-
-
-def _introduced(request: ModelRequest, at: int, text: str) -> str:
-    """The first reply of a conversation says that nobody thinks here."""
-    return f"{text}\n{NO_MODEL}" if _is_first(request, at) else text
-
-
-def _is_first(request: ModelRequest, at: int) -> bool:
-    return not any(isinstance(message, AssistantMessage) for message in request.messages[: max(at, 0)])
-
-
-def _last_user(request: ModelRequest) -> int:
-    return max((at for at, message in enumerate(request.messages) if isinstance(message, UserMessage)), default=-1)
-
-
-def _day(request: ModelRequest, at: int) -> date | None:
-    """The day on which the newest message was said, as the system has noted it there."""
-    message = request.messages[at] if at >= 0 else None
     notes = message.context if isinstance(message, UserMessage) else ()
     return next((day for note in notes if note.kind == "time" and (day := date_of(note.text))), None)
 
 
-def _said(request: ModelRequest, at: int) -> str:
-    message = request.messages[at] if at >= 0 else None
-    return message.text if isinstance(message, UserMessage) else ""
+def _help(offered: Collection[str]) -> str:
+    able = [f"- {what}" for tool, what in ABILITIES if tool in offered]
+    return "\n".join(["What I can do:", *able] if able else ["No tools are offered here, so I can do nothing."])
+
+
+def _reply(
+    intent: str, what: str, results: Sequence[ToolResult], offered: Collection[str], today: date
+) -> str | tuple[Call, ...]:
+    """The tool calls of an intent, or the reply after their results."""
+    if results and (results[0].is_error or not results[0].tool_name.startswith("memory_") or intent == "remember"):
+        return _tell(results[0])
+    if intent == "thanks":
+        return "You are welcome."
+    if intent not in COMMANDS:
+        return _reply_from_memory(intent, what, results, offered, today)
+    tool, argument, usual = COMMANDS[intent]
+    value = what or usual
+    return _offered((Call(tool, {argument: value} if value else {}),), offered)
+
+
+def _reply_from_memory(
+    intent: str, what: str, results: Sequence[ToolResult], offered: Collection[str], today: date
+) -> str | tuple[Call, ...]:
+    from palinurus.providers.scout import quotes  # commands and small talk need none of it
+
+    is_person = intent == "about" and what.rstrip(".! ").lower() in ("me", "myself")
+    question = quotes.parse_question(what, today, broad=intent == "about")
+    if not question.words and not question.period and not is_person:
+        return "Ask me with a word that may stand in my notes, or say `help`."
+    if not results:
+        return _offered(_memory_calls(question, today, is_person=is_person), offered)
+    return quotes.answer_about_person(results) if is_person else quotes.answer_question(question, results)
+
+
+def _memory_calls(question: ScoutQuestion, today: date, *, is_person: bool) -> tuple[Call, ...]:
+    """A search, and daily notes that are read whole: a day's notes need not hold a word of a question about the day.
+
+    Plans for a day may be in the notes of today or the day before.
+    """
+    files: list[str] = []
+    period = question.period
+    if is_person:
+        files = [*ABOUT_PERSON, *(f"memory/{today - timedelta(back)}.md" for back in range(MAX_DAYS))]
+    elif period and period.length <= MAX_DAYS:
+        before = [today, period.first - timedelta(1)] if period.last >= today else []
+        files = [f"memory/{day.isoformat()}.md" for day in sorted({*period.days, *before}) if day <= today]
+    gets = tuple(Call("memory_get", {"path": path}) for path in files)
+    search = Call("memory_search", {"query": FIRST_PERSON if is_person else question.query})
+    return (*gets, search) if is_person else (search, *gets)
+
+
+def _offered(calls: tuple[Call, ...], offered: Collection[str]) -> str | tuple[Call, ...]:
+    lacking = next((call.tool for call in calls if call.tool not in offered), "")
+    return f"I cannot do that here: the tool `{lacking}` is not offered in this session." if lacking else calls
+
+
+def _tell(result: ToolResult) -> str:
+    """The tool's result, or its error."""
+    text = result.text.strip()
+    if result.is_error:
+        return f"I could not do that: {' '.join(text.split())}"
+    if result.tool_name == "memory_write":  # noted in memory/2026-11-15.md#L3: - the words
+        place, _, note = text.removeprefix("noted in ").partition(": ")
+        return f"Noted in {place}: {note.removeprefix('- ').strip()}"
+    lines = text.splitlines()
+    if (rest := len(lines) - MAX_SHOWN) > 0:
+        lines[MAX_SHOWN:] = [f"… and {rest} more lines"]
+    shown = "\n".join(lines)
+    return f"I see:\n{shown}" if result.tool_name == "ls" else shown

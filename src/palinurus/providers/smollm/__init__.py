@@ -1,1 +1,1 @@
-"""The small embedded model: chats, knows nothing, says so."""
+"""The small embedded model for small talk."""

@@ -1,1 +1,1 @@
-"""One file a wire: how each provider's format is written and read, and how it fails."""
+"""One module per wire format: requests, replies and failures."""

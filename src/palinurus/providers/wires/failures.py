@@ -1,7 +1,7 @@
-"""Why a model did not answer: statuses, bodies and broken connections, turned into typed errors.
+"""Maps statuses, error bodies and broken connections to typed errors.
 
-The table `RULES` is the whole decision: the first row that matches status and text wins. Failover reads the kind; a
-person reads one line that names the model and what to do next. No line ever holds the key.
+The table `RULES` decides: the first row that matches status and text wins. Failover reads the kind. The message names
+the model, and the hint says what to do next. No message holds the key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_RETRY_SECONDS = 7 * 24 * 3600.0
 
 
 class Call(Struct, frozen=True):
-    """Which call failed: what its error may name, and the secret that it may not."""
+    """The failed call: what its error may name, and the secret that it must not."""
 
     who: str  # provider/model
     where: str = ""  # scheme and host
@@ -34,7 +34,7 @@ class Call(Struct, frozen=True):
     now_ms: int = 0
 
 
-class Rule(Struct, frozen=True):
+class FailureRule(Struct, frozen=True):
     kind: Failure
     statuses: Container[int]
     text: re.Pattern[str] | None = None
@@ -95,67 +95,65 @@ KEY_TEXT = _any(
     r"invalid_api_key|authentication_error",
     r"organization has been disabled",  # Anthropic
 )
-
-RULES: tuple[Rule, ...] = (
-    Rule(Failure.BILLING, {402}),
-    Rule(Failure.BILLING, {400, 403, 429}, BILLING_TEXT),
-    Rule(Failure.CONTEXT_OVERFLOW, {413}),
-    Rule(Failure.CONTEXT_OVERFLOW, {400, 422, 500}, OVERFLOW_TEXT),
-    Rule(Failure.CONTEXT_OVERFLOW, {429}, TOO_LARGE_FOR_RATE_TEXT),  # waiting will not make it smaller
-    Rule(Failure.REFUSAL, {400, 403, 422, 451}, FILTER_TEXT),
-    Rule(Failure.AUTH, {401}),
-    Rule(Failure.AUTH, {400}, KEY_TEXT),
-    Rule(Failure.MODEL_NOT_FOUND, {400, 403, 404, 410, 422}, MODEL_TEXT),
-    Rule(Failure.AUTH, {403}),
-    Rule(Failure.TIMEOUT, {408}),
-    Rule(Failure.RATE_LIMIT, {429}),
-    Rule(Failure.OVERLOAD, range(500, 600)),
-    Rule(Failure.BAD_REQUEST, range(1000)),
+RULES: tuple[FailureRule, ...] = (
+    FailureRule(Failure.BILLING, {402}),
+    FailureRule(Failure.BILLING, {400, 403, 429}, BILLING_TEXT),
+    FailureRule(Failure.CONTEXT_OVERFLOW, {413}),
+    FailureRule(Failure.CONTEXT_OVERFLOW, {400, 422, 500}, OVERFLOW_TEXT),
+    FailureRule(Failure.CONTEXT_OVERFLOW, {429}, TOO_LARGE_FOR_RATE_TEXT),  # a retry will not make it smaller
+    FailureRule(Failure.REFUSAL, {400, 403, 422, 451}, FILTER_TEXT),
+    FailureRule(Failure.AUTH, {401}),
+    FailureRule(Failure.AUTH, {400}, KEY_TEXT),
+    FailureRule(Failure.MODEL_NOT_FOUND, {400, 403, 404, 410, 422}, MODEL_TEXT),
+    FailureRule(Failure.AUTH, {403}),
+    FailureRule(Failure.TIMEOUT, {408}),
+    FailureRule(Failure.RATE_LIMIT, {429}),
+    FailureRule(Failure.OVERLOAD, range(500, 600)),
+    FailureRule(Failure.BAD_REQUEST, range(1000)),
 )
-
 WORDS: dict[Failure, tuple[str, str]] = {
     Failure.AUTH: ("refused the key", "check the key and that it may use this model"),
-    Failure.RATE_LIMIT: ("asks us to slow down", "wait, or name another model in agents.defaults.model.fallbacks"),
-    Failure.OVERLOAD: ("is overloaded or out of order", "try again in a while, or name another model"),
-    Failure.CONTEXT_OVERFLOW: ("says that the conversation is too long for it", "start anew with /new"),
-    Failure.BILLING: ("wants to be paid", "check balance and plan at the provider"),
+    Failure.RATE_LIMIT: ("reached its rate limit", "wait, or name another model in agents.defaults.model.fallbacks"),
+    Failure.OVERLOAD: ("is overloaded or not working", "try again in a while, or name another model"),
+    Failure.CONTEXT_OVERFLOW: ("says that the conversation is too long", "start a new session with /new"),
+    Failure.BILLING: ("needs payment", "check balance and plan at the provider"),
     Failure.BAD_REQUEST: ("refused the request", "look at the model's settings in the config"),
-    Failure.NETWORK: ("did not come through", "check the connection and the base URL"),
+    Failure.NETWORK: ("could not be reached", "check the connection and the base URL"),
     Failure.TIMEOUT: ("took too long", "try again, or raise the provider's timeoutSeconds"),
-    Failure.REFUSAL: ("declined to answer", "the provider's content filter stopped it; say it in other words"),
+    Failure.REFUSAL: ("declined to answer", "the provider's content filter stopped it; use other words"),
     Failure.MODEL_NOT_FOUND: ("is not a model that the provider offers", "check agents.defaults.model"),
     Failure.MALFORMED: ("answered with something that is not its wire format", "check the base URL"),
 }
 
 
 def failure(call: Call, kind: Failure, detail: str = "", *, status: int | None = None, hint: str = "") -> ProviderError:
-    """An error of one kind: what happened to which model, in one line."""
+    """An error of one kind for one model, in one line."""
     words, usual_hint = WORDS[kind]
-    told = f" (HTTP {status})" if status else ""
+    code = f" (HTTP {status})" if status else ""
     said = f": {excerpt}" if (excerpt := _clean(detail, call.secret)) else ""
-    return ProviderError(f"{call.who} {words}{told}{said}", kind=kind, hint=hint or usual_hint, status=status)
+    return ProviderError(f"{call.who} {words}{code}{said}", kind=kind, hint=hint or usual_hint, status=status)
 
 
 def failure_of(status: int, body: str, headers: Mapping[str, str], call: Call) -> ProviderError:
-    """The error behind an HTTP answer that is no 200."""
+    """The error for an HTTP answer other than 200."""
     kind = _kind(status, body)
     hint = "nothing answers at that address; check the base URL" if (kind, status) == (Failure.BAD_REQUEST, 404) else ""
     wait = retry_after(headers, body, call.now_ms)
     if wait and kind in (Failure.RATE_LIMIT, Failure.OVERLOAD):
-        hint = f"it asks for {wait:g} s of patience; or name another model in agents.defaults.model.fallbacks"
+        hint = f"retry in {wait:g} s, or name another model in agents.defaults.model.fallbacks"
     error = failure(call, kind, _own_words(body), status=status, hint=hint)
     error.retry_after = wait
     return error
 
 
 def failure_in_stream(error: Any, call: Call) -> ProviderError:
-    """The error object that came inside a stream which had begun with a 200."""
+    """The error for an error object inside a stream that began with 200."""
     body = msgspec.json.encode({"error": error}).decode()
-    told = _told_status(error)
-    if told is not None:
-        return failure_of(told, body, {}, call)
-    # An error nobody can name came in the middle of an answer: the server's trouble, so worth another try.
-    likely = next((status for pattern, status in STATUS_WORDS if pattern.search(body)), 500)
+    status = _named_status(error)
+    if status is not None:
+        return failure_of(status, body, {}, call)
+    # An unknown error in the middle of an answer is the server's fault, so a retry may work.
+    likely = next((code for pattern, code in STATUS_WORDS if pattern.search(body)), 500)
     found = failure(call, _kind(likely, body), _own_words(body))
     found.retry_after = retry_after({}, body, call.now_ms)
     return found
@@ -165,9 +163,9 @@ def _kind(status: int, body: str) -> Failure:
     return next(rule.kind for rule in RULES if rule.matches(status, body))
 
 
-def _told_status(error: Any) -> int | None:
-    told = [error.get(field) for field in ("code", "status", "status_code")] if isinstance(error, dict) else []
-    return next((value for value in told if isinstance(value, int) and 400 <= value < 600), None)
+def _named_status(error: Any) -> int | None:
+    values = [error.get(field) for field in ("code", "status", "status_code")] if isinstance(error, dict) else []
+    return next((value for value in values if isinstance(value, int) and 400 <= value < 600), None)
 
 
 STATUS_WORDS: tuple[tuple[re.Pattern[str], int], ...] = (
@@ -184,10 +182,10 @@ STATUS_WORDS: tuple[tuple[re.Pattern[str], int], ...] = (
 
 
 def failure_of_exception(error: httpx2.HTTPError | httpx2.InvalidURL, call: Call, *, began: bool) -> ProviderError:
-    """The error behind a broken connection. `began`: whether the answer had started to arrive."""
+    """The error for a broken connection. `began`: whether the answer had started to arrive."""
     import httpx2
 
-    told = f"{type(error).__name__} {error}".strip()
+    detail = f"{type(error).__name__} {error}".strip()
     if isinstance(error, httpx2.ConnectTimeout):
         return failure(call, Failure.TIMEOUT, f"no connection to {call.where} in time", hint="is the server running?")
     if isinstance(error, httpx2.TimeoutException):
@@ -195,9 +193,9 @@ def failure_of_exception(error: httpx2.HTTPError | httpx2.InvalidURL, call: Call
     if isinstance(error, httpx2.ConnectError):
         return failure(call, Failure.NETWORK, f"no connection to {call.where}", hint="is the server running there?")
     if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol | httpx2.LocalProtocolError):
-        return failure(call, Failure.BAD_REQUEST, told, hint="check the base URL and the headers in the config")
+        return failure(call, Failure.BAD_REQUEST, detail, hint="check the base URL and the headers in the config")
     if isinstance(error, httpx2.DecodingError):
-        return failure(call, Failure.MALFORMED, told)
+        return failure(call, Failure.MALFORMED, detail)
     broke = "the connection broke in the middle of the answer" if began else "the connection broke before an answer"
     return failure(call, Failure.NETWORK, broke, hint="try again")
 
@@ -207,15 +205,15 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 def retry_after(headers: Mapping[str, str], body: str, now_ms: int) -> float | None:
-    """Seconds to wait: by `retry-after-ms`, `retry-after` as seconds or date, or the provider's own sentence."""
+    """Seconds to wait: from `retry-after-ms`, `retry-after` as seconds or date, or the provider's message."""
     named = {name.lower(): value for name, value in headers.items()}
     seconds = _number(named.get("retry-after-ms"), 0.001)
     if seconds is None:
         seconds = _number(named.get("retry-after"), 1.0)
     if seconds is None and (date := named.get("retry-after")):
         seconds = _until(date, now_ms)
-    if seconds is None and (told := _DELAY_TEXT.search(body)):
-        seconds = float(told[1]) * _UNIT_SECONDS[told[2].lower()]
+    if seconds is None and (delay := _DELAY_TEXT.search(body)):
+        seconds = float(delay[1]) * _UNIT_SECONDS[delay[2].lower()]
     return None if seconds is None else min(max(seconds, 0.0), LONGEST_RETRY_SECONDS)
 
 
@@ -237,12 +235,12 @@ def _until(date: str, now_ms: int) -> float | None:
 
 
 def _own_words(body: str) -> str:
-    """The provider's sentence out of the shapes that providers wrap it in."""
+    """The provider's message out of the structures that providers wrap it in."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return "" if body.lstrip().startswith("<") else body  # a proxy's page helps nobody
-    if isinstance(found, list) and len(found) == 1:  # Google, when it was to send a stream
+        return "" if body.lstrip().startswith("<") else body  # a proxy's HTML page is no help
+    if isinstance(found, list) and len(found) == 1:  # Google, for a streaming request
         found = found[0]
     for field in ("error", "message", "detail"):
         while isinstance(found, dict) and found.get(field):

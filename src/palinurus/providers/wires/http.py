@@ -1,7 +1,9 @@
-"""A model server behind a base URL: one request out, one streamed reply back, typed failures.
+"""A model server behind a base URL: one request, one streamed reply, typed failures.
 
-One client is kept open, so that the second call needs no handshake. Nothing is retried here: a failure is told at once
-and by its type, and failover decides. The import of httpx2 waits for the first call, because most commands make none.
+The client stays open, so that the second call needs no handshake. Nothing is retried here: failover decides. httpx2 is
+imported with the first call, because most commands make none. The parser of server-sent events takes bytes in any
+chunks: line ends may be LF, CRLF or CR, comments and fields other than `data` are skipped, several `data` lines make
+one payload, and nothing grows beyond `MAX_EVENT_BYTES`.
 """
 
 from __future__ import annotations
@@ -9,73 +11,198 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.provider import ModelRef, Notice, ReplyDone, ReplyEvent, ReplyFailed
+from palinurus.providers.provider import ModelRef, ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, ReplyNotice
 from palinurus.providers.wires.failures import Call, failure, failure_of, failure_of_exception
-from palinurus.providers.wires.reply import MAX_CALLS, MAX_HELD, Gatherer, as_message, bounded
-from palinurus.providers.wires.sse import BodyParser, EventTooLong, parser_for
+from palinurus.providers.wires.reply import MAX_CALLS, MAX_HELD, Gatherer, bounded
 
 if TYPE_CHECKING:
     import httpx2
 
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+
+
+class EventTooLong(ValueError):
+    """One event exceeds the limit."""
+
+
+class BodyParser(Protocol):
+    """Turns the bytes of a body into payloads. Raises EventTooLong and nothing else."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads that these bytes complete, in order; often none."""
+
+    def close(self) -> list[bytes]:
+        """The remaining payloads at the end of the body."""
+
+
+class SseParser:
+    """Payloads of the `data` fields."""
+
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []  # of an unfinished line; joined once, so long lines cost linear time
+        self._size = 0  # of the unfinished line and event together
+        self._data: list[bytes] = []  # the data lines of an unfinished event
+        self._data_size = 0
+        self._held_cr = False  # a CR at the very end may be half of a CRLF
+        self._at_start = True
+
+    def feed(self, data: bytes) -> list[bytes]:
+        data = self._with_one_line_end(data)
+        if b"\n" not in data:
+            if data:
+                self._pieces.append(data)
+                self._grow(len(data))
+            return []
+        head, *rest = data.split(b"\n")
+        lines = [b"".join([*self._pieces, head]), *rest]
+        unfinished = lines.pop()
+        self._pieces = [unfinished] if unfinished else []
+        payloads = self._read(lines)
+        self._size = len(unfinished) + self._data_size
+        self._grow(0)
+        return payloads
+
+    def close(self) -> list[bytes]:
+        """A last event without its blank line still counts: many servers end like that after `[DONE]`."""
+        self._held_cr = False
+        line = b"".join(self._pieces)
+        self._pieces = []
+        return self._read([line, b""])
+
+    def _with_one_line_end(self, data: bytes) -> bytes:
+        if self._held_cr:
+            data, self._held_cr = b"\r" + data, False
+        if b"\r" not in data:
+            return data
+        if data.endswith(b"\r"):
+            data, self._held_cr = data[:-1], True
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _read(self, lines: list[bytes]) -> list[bytes]:
+        payloads: list[bytes] = []
+        if self._at_start and lines:
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+            self._at_start = False
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+                self._data_size += len(self._data[-1])
+            elif not line and self._data:
+                payloads.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                self._data, self._data_size = [], 0
+        return payloads
+
+    def _grow(self, by: int) -> None:
+        self._size += by
+        if self._size > self._limit:
+            raise EventTooLong(f"an event is longer than {self._limit:,} bytes")
+
+
+class WholeBody:
+    """One payload: the body itself. For servers that answer a streaming request with plain JSON."""
+
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+        self._limit = limit
+        self._body = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        self._body += data
+        if len(self._body) > self._limit:
+            raise EventTooLong(f"the answer is longer than {self._limit:,} bytes")
+        return []
+
+    def close(self) -> list[bytes]:
+        return [bytes(self._body)]
+
+
+def parser_for(first_bytes: bytes) -> BodyParser:
+    """Chooses by the first bytes, because Content-Type is often wrong. No event stream starts with a bracket."""
+    return WholeBody() if first_bytes.lstrip().startswith((b"{", b"[")) else SseParser()
+
+
+UNKNOWN_WINDOW = 32_000
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 120.0
-TRAILER_SECONDS = 0.25  # after the last event: time for the end of the body, without which no connection is reused
-MAX_REPLY_BYTES = 64 * 1024 * 1024  # a long reply in small pieces is mostly wrapping
-MAX_EMPTY_BYTES = 4 * 1024 * 1024  # in which nothing is said
+TRAILER_SECONDS = 0.25  # after the last event: time to read the end of the body, so that the connection can be reused
+MAX_REPLY_BYTES = 64 * 1024 * 1024  # a long reply in small pieces is mostly overhead
+MAX_EMPTY_BYTES = 4 * 1024 * 1024  # without content
 MAX_ERROR_BYTES = 64 * 1024
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class Post(Struct, frozen=True):
-    """One request: what to send where below the base URL, and who reads the answer."""
+    """One request: the body, the path below the base URL, and the parser of the answer."""
 
-    model: str
     path: str
     body: bytes
     gatherer: Callable[[Call], Gatherer]
 
 
-class ModelServer:
-    """Streams replies from one base URL. `key` is never shown; `headers` carry it where the wire wants it.
+class WireProvider:
+    """Implements Provider for one base URL. Each wire defines the request and the parser of the answer.
 
-    Raises ConfigError for a base URL that is none.
+    `windows` maps models to context windows; `*` stands for all others. Raises ConfigError for an invalid base URL.
     """
+
+    wire: str  # of each class
 
     def __init__(
         self,
         name: str,
         base_url: str,
+        api_key: str | None,
         *,
-        key: str,
-        headers: Mapping[str, str],
+        windows: Mapping[str, int],
         clock: Clock,
+        headers: Mapping[str, str] | None = None,
         idle_timeout: float = IDLE_SECONDS,
     ) -> None:
-        self._name = name
-        self._base_url = base_url.rstrip("/")
+        self.name = name
+        self._windows = windows
+        self._base_url = self.trimmed(base_url.rstrip("/"))
         self.address = _checked(name, self._base_url)
-        self._key = key
-        self._headers = headers
+        self._key = (api_key or "").strip()  # never shown; sent in the header that the wire uses
+        self._headers = self.headers(self._key) | dict(headers or {})
         self._clock = clock
         self._idle_timeout = idle_timeout
         self._client: httpx2.AsyncClient | None = None
+
+    @staticmethod
+    def trimmed(base_url: str) -> str:
+        return base_url
+
+    @staticmethod
+    def headers(key: str) -> dict[str, str]:
+        raise NotImplementedError
+
+    @staticmethod
+    def usual_window(model: str) -> int:
+        return UNKNOWN_WINDOW
+
+    def post(self, request: ModelRequest) -> Post:
+        raise NotImplementedError
+
+    def context_window(self, model: str) -> int:
+        return self._windows.get(model) or self._windows.get("*") or self.usual_window(model)
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
-    async def stream(self, post: Post, *, wire: str) -> AsyncGenerator[ReplyEvent]:
-        """The events of one reply. Raises nothing but cancellation, as Provider promises."""
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
+        """The events of one reply. Raises nothing but cancellation, as Provider requires."""
+        post = self.post(request)
         call = Call(
-            who=str(ModelRef(self._name, post.model)),
+            who=str(ModelRef(self.name, request.model)),
             where=f"{self.address.scheme}://{self.address.netloc.rpartition('@')[2]}",
             secret=self._key,
             now_ms=self._clock.now_ms(),
@@ -86,17 +213,16 @@ class ModelServer:
             async with aclosing(self._deltas(post, reply, call)) as deltas:
                 async for delta in deltas:
                     yield delta
-            now_ms = self._clock.now_ms()
-            whole, left_out = bounded(reply.finish(now_ms=now_ms))
+            whole, left_out = bounded(reply.finish(now_ms=self._clock.now_ms()))
             if left_out:
-                yield Notice(left_out)
-            last = ReplyDone(as_message(whole, provider=self._name, model=post.model, wire=wire, now_ms=now_ms))
+                yield ReplyNotice(left_out)
+            last = ReplyDone(structs.replace(whole, provider=self.name, model=request.model, api=self.wire))
         except ProviderError as error:
             last = ReplyFailed(error, reply.text)
         yield last
 
     async def _deltas(self, post: Post, reply: Gatherer, call: Call) -> AsyncGenerator[ReplyEvent]:
-        """What arrives, as it arrives; raises ProviderError for what goes wrong on the way."""
+        """Yields events as they arrive; raises ProviderError on failure."""
         import httpx2
 
         self._check_key(call)
@@ -111,15 +237,15 @@ class ModelServer:
                         for event in reply.add(payload):
                             yield event
                         if reply.held > MAX_HELD or reply.calls > MAX_CALLS:
-                            reply.cut()  # the connection goes with it: it would go on for ever
+                            reply.cut()  # closing the connection too: the server would continue forever
                             return
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise failure_of_exception(error, call, began=began) from None
 
     def _check_key(self, call: Call) -> None:
-        # Anything else would break the header, and the library's own message about that quotes the header.
+        # Other characters would break the header, and the library's error message quotes the header.
         if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
-            raise failure(call, Failure.AUTH, "the key holds characters that no key has", hint="paste the key again")
+            raise failure(call, Failure.AUTH, "the key contains characters that no key has", hint="paste the key again")
 
     def _open(self) -> httpx2.AsyncClient:
         import httpx2
@@ -130,7 +256,7 @@ class ModelServer:
                 headers={
                     "Content-Type": "application/json",
                     "Accept": "text/event-stream",
-                    "Accept-Encoding": "identity",  # a compressed stream arrives in lumps
+                    "Accept-Encoding": "identity",  # a compressed stream arrives in large pieces
                     **self._headers,
                 },
                 timeout=httpx2.Timeout(self._idle_timeout, connect=CONNECT_SECONDS),
@@ -147,16 +273,16 @@ def _checked(name: str, base_url: str) -> SplitResult:
     except ValueError:  # a port beyond 65535, half an IPv6 address
         whole = False
     if not whole or " " in base_url:
-        shown = base_url.rpartition("@")[2]  # what stands before it may be a password
+        shown = base_url.rpartition("@")[2]  # the part before it may be a password
         raise ConfigError(
-            f"the base URL of the provider {name} is no address: {shown!r}",
+            f"the base URL of the provider {name} is not an address: {shown!r}",
             hint="for example http://127.0.0.1:11434/v1",
         )
     return address
 
 
 async def _payloads(response: httpx2.Response, reply: Gatherer, call: Call) -> AsyncGenerator[bytes]:
-    """Whole payloads of the body, to its clean end."""
+    """Complete payloads of the body, to its clean end."""
     parser: BodyParser | None = None
     start = b""
     size = said_at = held = 0
@@ -187,7 +313,7 @@ async def _payloads(response: httpx2.Response, reply: Gatherer, call: Call) -> A
 async def _read_trailer(body: AsyncIterator[bytes]) -> None:
     import httpx2
 
-    # The server has said that this was all: whatever happens now costs the connection, not the reply.
+    # The server has sent the final event: a later failure costs the connection, not the reply.
     with suppress(TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(TRAILER_SECONDS):
             async for _ in body:

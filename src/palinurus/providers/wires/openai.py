@@ -1,54 +1,328 @@
-"""Any server that speaks the OpenAI chat-completions wire: OpenAI, OpenRouter, Ollama, LM Studio, vLLM."""
+"""The OpenAI chat-completions wire, which OpenRouter, Ollama, LM Studio and vLLM speak too.
+
+Thinking is not sent back: this wire does not support it. Images that a tool returned become a placeholder line, because
+the wire takes images from users only. Tool call ids that the wire would refuse are replaced, also in their results.
+
+Servers differ in how they stream tool calls: deltas of parallel calls interleaved by index, whole calls in one delta,
+the index left out, the id repeated in every delta, one index for all calls. `CallSlots` handles all of them.
+
+A reply is complete after a `finish_reason` and a clean end of the body; `[DONE]` alone proves nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Iterator
+from typing import Any
 
-from palinurus.domain.clock import Clock
-from palinurus.providers.provider import ModelRequest, ReplyEvent
-from palinurus.providers.wires.http import IDLE_SECONDS, ModelServer, Post
-from palinurus.providers.wires.openai_reply import OpenAIReply
-from palinurus.providers.wires.openai_wire import to_openai
+import msgspec
+from msgspec import Struct
 
-WIRE = "openai-completions"  # the name that OpenClaw's transcripts use
-UNKNOWN_WINDOW = 32_000
+from palinurus.domain.errors import Failure
+from palinurus.domain.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from palinurus.domain.tool import ToolSpec
+from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta, ThinkingTextDelta
+from palinurus.providers.wires.failures import Call, failure, failure_in_stream
+from palinurus.providers.wires.http import Post, WireProvider
+from palinurus.providers.wires.rendering import NO_OUTPUT, CallIds, as_json, result_text, tool_name, user_content
+from palinurus.providers.wires.reply import MAX_CALLS, ContentBlock, Gatherer, read_arguments, read_json
 
 
-class OpenAIProvider:
-    """Streams replies from one base URL. `windows` maps models to context windows; `*` stands for all others.
+class FunctionDelta(Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
 
-    Raises ConfigError for a base URL that is none.
-    """
 
-    wire = WIRE
+class CallDelta(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: FunctionDelta | None = None
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str,
-        api_key: str | None,
-        *,
-        windows: Mapping[str, int],
-        clock: Clock,
-        headers: Mapping[str, str] | None = None,
-        idle_timeout: float = IDLE_SECONDS,
-    ) -> None:
-        self.name = name
-        self._windows = windows
-        key = (api_key or "").strip()
-        auth = {"Authorization": f"Bearer {key}"} if key else {}
-        self._server = ModelServer(
-            name, base_url, key=key, headers=auth | dict(headers or {}), clock=clock, idle_timeout=idle_timeout
+
+class ContentPart(Struct):
+    text: str | None = None
+
+
+class Delta(Struct):
+    content: str | list[ContentPart] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: list[CallDelta] | None = None
+
+
+class ChunkChoice(Struct):
+    index: int | None = 0
+    delta: Delta | None = None
+    message: Delta | None = None  # of an answer that is not streamed
+    finish_reason: str | None = None
+
+
+class PromptDetails(Struct):
+    cached_tokens: int | None = None
+
+
+class WireUsage(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    prompt_cache_hit_tokens: int | None = None  # DeepSeek's name for the same
+
+    def counted(self) -> Usage:
+        cached = self.prompt_cache_hit_tokens or 0
+        if self.prompt_tokens_details:
+            cached = self.prompt_tokens_details.cached_tokens or cached
+        return Usage(
+            input=max((self.prompt_tokens or 0) - cached, 0), output=self.completion_tokens or 0, cache_read=cached
         )
-        at_openai = self._server.address.hostname == "api.openai.com"
-        self._max_tokens_field = "max_completion_tokens" if at_openai else "max_tokens"
 
-    def context_window(self, model: str) -> int:
-        return self._windows.get(model) or self._windows.get("*") or UNKNOWN_WINDOW
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
-        body = to_openai(request, max_tokens_field=self._max_tokens_field)
-        return self._server.stream(Post(request.model, "/chat/completions", body, OpenAIReply), wire=WIRE)
+class Chunk(Struct):
+    choices: list[ChunkChoice] | None = None
+    usage: WireUsage | None = None
+    error: Any = None
+    object: str | None = None
+    message: Any = None
 
-    async def close(self) -> None:
-        await self._server.close()
+
+_decode_chunk = msgspec.json.Decoder(Chunk).decode
+
+
+class CallSlot(Struct):
+    """One tool call under construction."""
+
+    id: str = ""
+    name: str = ""
+    raw: list[str] = []
+    looks: int = 0  # how often the arguments were tested for completeness
+
+    def add(self, delta: CallDelta) -> None:
+        self.id = self.id or delta.id or ""
+        if not (function := delta.function):
+            return
+        if function.name and function.name != self.name and not self.raw:
+            self.name += function.name
+        if isinstance(function.arguments, dict):
+            self.raw = [msgspec.json.encode(function.arguments).decode()]
+        elif function.arguments:
+            self.raw.append(function.arguments)
+
+    def is_whole(self) -> bool:
+        """Whether a delta that names the call again must begin another one. The number of tests is limited, because
+        they are quadratic.
+        """
+        self.looks += 1
+        return self.looks <= MAX_CALLS and isinstance(read_json("".join(self.raw)), dict)
+
+
+class CallSlots:
+    """The calls of one reply, in order."""
+
+    def __init__(self) -> None:
+        self._slots: list[CallSlot] = []
+        self._by_index: dict[int, CallSlot] = {}
+
+    def add(self, delta: CallDelta) -> None:
+        slot = self._slot(delta)
+        if delta.index is not None:
+            self._by_index[delta.index] = slot
+        slot.add(delta)
+
+    def _slot(self, delta: CallDelta) -> CallSlot:
+        named = bool(delta.function and delta.function.name)
+        if delta.index is None:
+            known = self._with_id(delta.id) if delta.id else None
+            last = self._slots[-1] if self._slots and not delta.id and not named else None
+            return known or last or self._open()
+        slot = self._by_index.get(delta.index)
+        if slot is None:
+            return self._open()
+        other_id = bool(delta.id and slot.id and delta.id != slot.id)
+        restarted = not delta.id and named and slot.is_whole()
+        return self._open() if named and (other_id or restarted) else slot
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def _with_id(self, call_id: str) -> CallSlot | None:
+        return next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
+
+    def _open(self) -> CallSlot:
+        self._slots.append(CallSlot())
+        return self._slots[-1]
+
+    def __iter__(self) -> Iterator[CallSlot]:
+        return iter(self._slots)
+
+
+def _size(delta: CallDelta) -> int:
+    if delta.function is None:
+        return 0
+    arguments = delta.function.arguments
+    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments) if arguments else ""
+    return len(text) + len(delta.function.name or "")
+
+
+class OpenAIReply(Gatherer):
+    done_ends = True
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._slots = CallSlots()
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def decode(self, payload: bytes) -> Chunk:
+        return _decode_chunk(payload)
+
+    def take(self, chunk: Chunk) -> list[ReplyEvent]:
+        if chunk.error or chunk.object == "error":
+            raise failure_in_stream(chunk.error or chunk.message, self._call)
+        if chunk.usage:
+            self._usage = chunk.usage.counted()
+        if not chunk.choices:
+            return []
+        self._understood = True
+        return self._take_choice(chunk.choices[0])
+
+    def _take_choice(self, choice: ChunkChoice) -> list[ReplyEvent]:
+        self._stop = choice.finish_reason or self._stop
+        delta = choice.delta or choice.message
+        if choice.index or delta is None:  # only one choice was requested
+            return []
+        events: list[ReplyEvent] = []
+        if thought := delta.reasoning_content or delta.reasoning:
+            self._thinking.append(thought)
+            self.held += len(thought)
+            events.append(ThinkingTextDelta(thought))
+        content = delta.content
+        text = content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
+        if text := text or delta.refusal or "":
+            self._text.append(text)
+            self.held += len(text)
+            events.append(TextDelta(text))
+        for call in delta.tool_calls or ():
+            self._slots.add(call)
+            self.held += _size(call)
+        return events
+
+    @property
+    def calls(self) -> int:
+        return len(self._slots)
+
+    def cut(self) -> None:
+        self._stop = "length"
+
+    def check_end(self) -> bool:
+        if not self._stop:
+            raise self.never_ended()
+        if self._stop == "content_filter":
+            raise failure(self._call, Failure.REFUSAL)
+        if self._stop == "error":
+            raise failure(self._call, Failure.OVERLOAD, "the provider broke the answer off")
+        return self._stop == "length"
+
+    def blocks(self, *, cut: bool) -> Iterator[ContentBlock]:
+        if self._thinking:
+            yield Thinking("".join(self._thinking))
+        if self._text:
+            yield Text(self.text)
+        for slot in self._slots:
+            yield ToolCall(slot.id, slot.name or "unknown", read_arguments("".join(slot.raw), cut=cut))
+
+
+EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high"} | dict.fromkeys(
+    ("xhigh", "max", "ultra"), "high"
+)
+"""Thinking level -> `reasoning_effort`. `off` and `adaptive` send nothing: the model's own default applies."""
+
+
+def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") -> bytes:
+    """The JSON body of a streaming request. Never raises for stored messages."""
+    body: dict[str, Any] = {"model": request.model, "messages": list(_messages(request))}
+    if request.head.tools:
+        body["tools"] = [_tool(spec) for spec in request.head.tools]
+    body["stream"] = True
+    body["stream_options"] = {"include_usage": True}
+    if request.max_tokens is not None:
+        body[max_tokens_field] = request.max_tokens
+    if effort := EFFORTS.get(request.thinking):
+        body["reasoning_effort"] = effort
+    return as_json(body)
+
+
+def _messages(request: ModelRequest) -> Iterator[dict[str, Any]]:
+    if request.head.system:
+        yield {"role": "system", "content": request.head.system}
+    ids = CallIds()
+    for message in request.messages:
+        if rendered := _message(message, ids):
+            yield rendered
+
+
+def _message(message: Message, ids: CallIds) -> dict[str, Any] | None:
+    if isinstance(message, UserMessage):
+        content = user_content(message)
+        return {"role": "user", "content": content if isinstance(content, str) else [_part(part) for part in content]}
+    if isinstance(message, AssistantMessage):
+        return _assistant(message, ids)
+    return {"role": "tool", "tool_call_id": ids.of_result(message.tool_call_id), "content": _result(message)}
+
+
+def _part(block: Text | Image) -> dict[str, Any]:
+    if isinstance(block, Text):
+        return {"type": "text", "text": block.text}
+    return {"type": "image_url", "image_url": {"url": f"data:{block.mime_type};base64,{block.data}"}}
+
+
+def _assistant(message: AssistantMessage, ids: CallIds) -> dict[str, Any] | None:
+    if not message.calls:
+        # Several servers refuse an empty assistant message.
+        return {"role": "assistant", "content": message.text} if message.text else None
+    calls = [
+        {
+            "id": ids.of_call(call.id),
+            "type": "function",
+            "function": {"name": tool_name(call.name), "arguments": as_json(call.arguments).decode()},
+        }
+        for call in message.calls
+    ]
+    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+
+
+def _result(result: ToolResult) -> str:
+    text = result_text(result)
+    return f"ERROR: {text}" if result.is_error else text or NO_OUTPUT
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
+    }
+
+
+class OpenAIProvider(WireProvider):
+    wire = "openai-completions"  # the name that OpenClaw's transcripts use
+
+    @staticmethod
+    def headers(key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def post(self, request: ModelRequest) -> Post:
+        at_openai = self.address.hostname == "api.openai.com"
+        body = to_openai(request, max_tokens_field="max_completion_tokens" if at_openai else "max_tokens")
+        return Post("/chat/completions", body, OpenAIReply)

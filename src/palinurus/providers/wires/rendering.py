@@ -1,7 +1,7 @@
-"""What every wire renders alike: notes, call ids, tool names, results, and the bytes of a body.
+"""Rendering shared by all wires: notes, call ids, tool names, results, and the bytes of a body.
 
-Pure and deterministic: the same messages give the same bytes, and a message is rendered from nothing but itself and
-the messages before it, so that a longer conversation starts with the very elements of the shorter one (promise 20).
+Pure and deterministic: the same messages give the same bytes, and a message is rendered only from itself and the
+messages before it, so that a longer conversation starts with the same elements as the shorter one (promise 20).
 """
 
 from __future__ import annotations
@@ -9,14 +9,24 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from palinurus.config.secrets import MARKER
-from palinurus.domain.messages import AssistantMessage, ContextNote, Image, Text, Thinking, ToolResult, UserMessage
+from palinurus.domain.messages import (
+    AssistantMessage,
+    ContextNote,
+    Image,
+    Text,
+    Thinking,
+    ToolResult,
+    UserMessage,
+    encodable,
+)
 
+Part = dict[str, Any]
 LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 NO_OUTPUT = "(no output)"
@@ -25,7 +35,7 @@ NOT_SHOWN = "(earlier messages are not shown)"
 
 
 def render_note(note: ContextNote) -> str:
-    """What rides beside the sender's words. A note cannot end its own fence."""
+    """Renders a note. A note cannot close its own fence."""
     if note.kind == "time":
         return f"[time: {note.text}]"
     name = f' name="{html.escape(note.name)}"' if note.name else ""
@@ -34,7 +44,7 @@ def render_note(note: ContextNote) -> str:
 
 
 def user_content(message: UserMessage) -> str | Sequence[Text | Image]:
-    """The notes before the sender's words: one text, or blocks where there is a picture."""
+    """The notes before the sender's text: one text, or blocks if there is an image."""
     notes = "\n".join(render_note(note) for note in message.context)
     if isinstance(message.content, str) or not any(isinstance(block, Image) for block in message.content):
         text = message.text
@@ -42,8 +52,25 @@ def user_content(message: UserMessage) -> str | Sequence[Text | Image]:
     return (*((Text(notes),) if notes else ()), *message.content)
 
 
+def merge_roles(rendered: Iterable[tuple[str, list[Part]]], field: str, text: Callable[[str], Part]) -> list[Part]:
+    """Merges consecutive messages of one role, by their `field` lists: two wires want all results of a reply in one
+    message.
+
+    The first message is the user's, as these wires require.
+    """
+    messages: list[Part] = []
+    for role, parts in rendered:
+        if not messages and role != "user":
+            messages.append({"role": "user", field: [text(NOT_SHOWN)]})
+        if messages and messages[-1]["role"] == role:
+            messages[-1][field].extend(parts)
+        else:
+            messages.append({"role": role, field: parts})
+    return messages or [{"role": "user", field: [text(NOTHING_SAID)]}]
+
+
 def result_text(result: ToolResult) -> str:
-    """A result in words, its images by name. Empty when the tool said nothing."""
+    """A result as text, with its images by name. Empty if the tool returned nothing."""
     if isinstance(result.content, str):
         return result.content
     return "\n".join(
@@ -52,26 +79,26 @@ def result_text(result: ToolResult) -> str:
 
 
 def tool_name(name: str) -> str:
-    """A name that every wire takes; a model may have called one that nobody has."""
+    """A name that every wire accepts; a model may have called a tool that does not exist."""
     return ILLEGAL_CHARACTER.sub("_", name)[:64] or "unknown"
 
 
 def written_by(message: AssistantMessage, *, wire: str, provider: str, model: str) -> bool:
-    """Whether this very model said it: signatures mean nothing to any other."""
+    """Whether this model wrote it: signatures are invalid for any other."""
     return (message.api, message.provider, message.model) == (wire, provider, model)
 
 
 def is_whole(thought: Thinking) -> bool:
-    """Whether a thought can go back to its writer. Where a secret was taken out, its signature no longer holds."""
+    """Whether thinking can be sent back to its model. If a secret was redacted, its signature is invalid."""
     return bool(thought.thinking_signature) and MARKER not in f"{thought.thinking}{thought.thinking_signature}"
 
 
 class CallIds:
-    """Legal ids for tool calls, no two alike in one request, and the same ones for their results."""
+    """Valid ids for tool calls, unique in one request, and the same ones for their results."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
-        self._open: dict[str, list[str]] = {}  # raw id -> legal ids whose result has not come yet
+        self._open: dict[str, list[str]] = {}  # raw id -> valid ids without a result yet
         self._last: dict[str, str] = {}
 
     def of_call(self, raw: str) -> str:
@@ -95,18 +122,8 @@ def _cleaned(raw: str, attempt: int) -> str:
 
 
 def as_json(value: Any) -> bytes:
-    """JSON of whatever a stored message can hold. Half a surrogate pair costs a character, not the session."""
+    """JSON of any stored message. A lone surrogate costs a character, not the session."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_encodable(value))
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_encodable(item) for item in value]
-    return value
+        return msgspec.json.encode(encodable(value))

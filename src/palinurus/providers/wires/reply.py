@@ -1,11 +1,14 @@
-"""A reply in the making, whatever the wire: what a gatherer owes, what all gatherers share, and how much is taken."""
+"""Builds a reply: what all wires share, and the limits on a reply."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, Usage
@@ -13,59 +16,99 @@ from palinurus.domain.tool import MALFORMED
 from palinurus.providers.provider import ReplyEvent
 from palinurus.providers.wires.failures import Call, failure
 
-Stop = Literal["stop", "length", "toolUse"]
-
-MAX_TEXT = 1_000_000  # characters of text, of thoughts, or of the arguments of one call
-MAX_HELD = 2 * MAX_TEXT  # of all of them together: whoever says more is not listened to any longer
+StopReason = Literal["stop", "length", "toolUse"]
+ContentBlock = Text | Thinking | ToolCall
+MAX_TEXT = 1_000_000  # characters of text, of thinking, or of the arguments of one call
+MAX_HELD = 2 * MAX_TEXT  # of all together: beyond that the reply is cut
 MAX_CALLS = 64
 MAX_DEPTH = 128  # of lists and objects in the arguments of a call
-SHOWN = 2_000  # characters of arguments that were not taken
+SHOWN = 2_000  # characters shown of refused arguments
 _NEST = re.compile(r"[\[{\]}]|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-
 _decode_any = msgspec.json.Decoder().decode
 
 
-class Gathered(msgspec.Struct, frozen=True):
-    """The whole reply, as far as the wire knows it."""
+class Gatherer(ABC):
+    """Takes payloads, returns their events, and finally the whole reply.
 
-    content: tuple[Text | Thinking | ToolCall, ...]
-    usage: Usage
-    stop: Stop
-
-
-class Gatherer(Protocol):
-    """Takes payloads as they come, gives the events they stand for, and in the end the whole reply.
-
-    `add` and `finish` raise ProviderError for whatever makes the reply no reply, and nothing else.
+    `add` and `finish` raise ProviderError for an invalid reply, and nothing else.
     """
 
+    done_ends = False  # whether `[DONE]` ends a reply; servers that speak several wires may send it on all of them
+
+    def __init__(self, call: Call) -> None:
+        self.held = 0  # characters of text, thinking and arguments so far
+        self.done = False  # the server sent its final event
+        self._call = call
+        self._usage = Usage()
+        self._stop = ""  # why the reply ended, in the wire's terms
+        self._understood = False  # a chunk of this wire has arrived
+
     @property
+    @abstractmethod
     def text(self) -> str:
-        """What has been said so far."""
+        """The text so far."""
 
     @property
-    def done(self) -> bool:
-        """Whether the server said that this was all."""
-
-    @property
-    def held(self) -> int:
-        """How many characters of text, thoughts and arguments have come."""
-
-    @property
+    @abstractmethod
     def calls(self) -> int:
-        """How many calls have begun."""
+        """The number of calls so far."""
 
-    def add(self, payload: bytes) -> list[ReplyEvent]: ...
-
+    @abstractmethod
     def cut(self) -> None:
-        """No more is wanted: what has come is a reply that ran into a limit of length."""
+        """Whether a limit is reached: the content so far is a reply cut by length."""
 
-    def finish(self, *, now_ms: int) -> Gathered:
-        """Called once the body has ended cleanly. `now_ms` starts the ids of calls that came without one."""
+    @abstractmethod
+    def decode(self, payload: bytes) -> Any:
+        """Raises what msgspec raises."""
+
+    @abstractmethod
+    def take(self, chunk: Any) -> list[ReplyEvent]:
+        """The events of a decoded chunk."""
+
+    @abstractmethod
+    def check_end(self) -> bool:
+        """Whether the reply reached its length limit. Raises ProviderError if it did not end properly."""
+
+    @abstractmethod
+    def blocks(self, *, cut: bool) -> Iterable[ContentBlock]:
+        """The content, its calls with the server's ids, if any."""
+
+    def add(self, payload: bytes) -> list[ReplyEvent]:
+        try:
+            chunk = self.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if not payload.startswith(b"[DONE]"):
+                start = payload[:80].decode("utf-8", "replace")
+                raise failure(self._call, Failure.MALFORMED, f"not a chunk of this wire: {start!r}") from None
+            self.done = self.done or self.done_ends
+            return []
+        return self.take(chunk)
+
+    def finish(self, *, now_ms: int) -> AssistantMessage:
+        """Called after a clean end of the body. `now_ms` is part of the ids of calls that came without one."""
+        if not self._understood:
+            raise failure(self._call, Failure.MALFORMED, "the answer held no chunk of this wire")
+        cut = self.check_end()
+        content: list[ContentBlock] = []
+        taken: set[str] = set()
+        for block in self.blocks(cut=cut):
+            if isinstance(block, ToolCall):
+                known = block.id and block.id not in taken
+                call_id = block.id if known else f"{block.id or f'call_{now_ms:x}'}_{len(taken)}"
+                taken.add(call_id)
+                content.append(structs.replace(block, id=call_id))
+            else:
+                content.append(block)
+        stop_reason: StopReason = "length" if cut else "toolUse" if taken else "stop"
+        return AssistantMessage(tuple(content), usage=self._usage, stop_reason=stop_reason, timestamp=now_ms)
+
+    def never_ended(self) -> ProviderError:
+        remark = "the stream ended without saying that it was finished"
+        return failure(self._call, Failure.NETWORK, remark, hint="try again")
 
 
 def read_json(text: str) -> Any:
-    """The value, or None for what is no JSON."""
+    """The value, or None if it is not JSON."""
     try:
         return _decode_any(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -73,8 +116,9 @@ def read_json(text: str) -> Any:
 
 
 def read_arguments(raw: str, *, cut: bool) -> dict[str, Any]:
-    """What the model sent, or the text of it under MALFORMED. `cut`: the reply ran into its length limit,
-    so that even no arguments at all may be half of something."""
+    """The parsed arguments, or the raw text under MALFORMED. `cut`: the reply reached its length limit, so that even
+    empty arguments may be incomplete.
+    """
     if not raw.strip() and not cut:
         return {}
     if why := _refused(raw):
@@ -86,7 +130,7 @@ def read_arguments(raw: str, *, cut: bool) -> dict[str, Any]:
 
 
 def _refused(raw: str) -> str:
-    """Why arguments are not taken; empty when they may be."""
+    """Why arguments are refused; empty if they are accepted."""
     if len(raw) > MAX_TEXT:
         return f"not taken: {len(raw):,} characters, at most {MAX_TEXT:,} are"
     depth = 0
@@ -97,11 +141,11 @@ def _refused(raw: str) -> str:
     return ""
 
 
-def bounded(reply: Gathered) -> tuple[Gathered, str]:
-    """The reply as far as it is taken, and what was left out, for a person; the model reads it in the reply."""
-    content: list[Text | Thinking | ToolCall] = []
+def bounded(reply: AssistantMessage) -> tuple[AssistantMessage, str]:
+    """The reply within the limits, and what was left out, for a person; the model reads it in the reply."""
+    content: list[ContentBlock] = []
     text_room, thinking_room = MAX_TEXT, MAX_TEXT
-    calls, told = 0, ""
+    calls, remark = 0, ""
     for block in reply.content:
         match block:
             case ToolCall():
@@ -110,55 +154,17 @@ def bounded(reply: Gathered) -> tuple[Gathered, str]:
                     content.append(block)
             case Text():
                 if len(block.text) > text_room:
-                    told = f"the reply was cut at {MAX_TEXT:,} characters"
-                    block = Text(f"{block.text[:text_room]}\n[{told}]")  # noqa: PLW2901  # a signature is of the whole
+                    remark = f"the reply was cut at {MAX_TEXT:,} characters"
+                    block = Text(f"{block.text[:text_room]}\n[{remark}]")  # noqa: PLW2901  # a signature is of the whole
                 text_room = max(text_room - len(block.text), 0)
                 content.append(block)
             case Thinking():
                 if len(block.thinking) <= thinking_room:
                     content.append(block)
                 else:
-                    told = told or f"thoughts of more than {MAX_TEXT:,} characters were left out"
+                    remark = remark or f"thoughts of more than {MAX_TEXT:,} characters were left out"
                 thinking_room = max(thinking_room - len(block.thinking), 0)
     if calls > MAX_CALLS:
-        told = f"the reply asked for {calls:,} tool calls or more; the first {MAX_CALLS} were taken"
-        content.insert(0, Text(f"[{told}]"))
-    return (msgspec.structs.replace(reply, content=tuple(content)), told) if told else (reply, "")
-
-
-def own_id(wanted: str, taken: set[str], fresh: str) -> str:
-    """An id that no call of this reply has yet: the wanted one if it is free. `fresh` is free for sure."""
-    found = wanted if wanted and wanted not in taken else fresh
-    taken.add(found)
-    return found
-
-
-def stop_of(content: tuple[Text | Thinking | ToolCall, ...], *, cut: bool) -> Stop:
-    if cut:
-        return "length"
-    return "toolUse" if any(isinstance(block, ToolCall) for block in content) else "stop"
-
-
-def not_this_wire(call: Call, payload: bytes) -> ProviderError:
-    start = payload[:80].decode("utf-8", "replace")
-    return failure(call, Failure.MALFORMED, f"not a chunk of this wire: {start!r}")
-
-
-def nothing_came(call: Call) -> ProviderError:
-    return failure(call, Failure.MALFORMED, "the answer held no chunk of this wire")
-
-
-def never_ended(call: Call) -> ProviderError:
-    return failure(call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again")
-
-
-def as_message(reply: Gathered, *, provider: str, model: str, wire: str, now_ms: int) -> AssistantMessage:
-    return AssistantMessage(
-        content=reply.content,
-        provider=provider,
-        model=model,
-        api=wire,
-        usage=reply.usage,
-        stop_reason=reply.stop,
-        timestamp=now_ms,
-    )
+        remark = f"the reply asked for {calls:,} tool calls or more; the first {MAX_CALLS} were taken"
+        content.insert(0, Text(f"[{remark}]"))
+    return (structs.replace(reply, content=tuple(content)), remark) if remark else (reply, "")

@@ -1,8 +1,8 @@
-"""Python runs this as it starts in a process that a test has started: its event loops are watched, too."""
+"""Python runs this at start in a process that a test has started, to watch its event loops too."""
 
 from contextlib import suppress
 
-with suppress(ImportError):  # a Python without our package may be given the same variables
+with suppress(ImportError):  # a Python without our package may get the same variables
     from palinurus.testing.loop_time import watch_child
 
     watch_child()

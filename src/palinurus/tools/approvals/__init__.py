@@ -1,1 +1,1 @@
-"""Asking a person: the exact plan, their answer, and what "always" would mean."""
+"""Approvals: shows a person the exact plan, stores their decision, and makes grants for "always"."""

@@ -1,26 +1,121 @@
-"""Before "always": what a rule would have let through so far, and the narrowest rule for what a person chose. Pure.
+"""Before "always": what a rule would have allowed so far, and the narrowest rule for the chosen commands. Pure.
 
-A proposal generalises as little as it can. Arguments that are equal stay as they are; where they differ, what they
-begin and end with stays. Flags, sub-commands and programs that run other programs are never generalised.
+A proposal generalises as little as possible. Equal arguments stay as they are; where they differ, the common start and
+end stay. Flags, sub-commands and programs that run other programs are never generalised.
+
+A table with reasons marks commands that need a second look before a rule allows them. It is an aid for the reader, not
+a security check: a command that is not in the table can still be harmful.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from palinurus.domain.plan import Invocation
+from palinurus.domain.events import Invocation, Plan
 from palinurus.ledger.audit import PastCommand
-from palinurus.tools.approvals.sensitive import sensitive
-from palinurus.tools.commands.hazards import allows, runs_other_programs
-from palinurus.tools.grants.grants import EXEC, Grant, GrantDraft, covers, exactly
-from palinurus.tools.grants.patterns import REST, Patterns, escape, matches
+from palinurus.tools.commands.hazards import covers_by_name, runs_other_programs
+from palinurus.tools.grants import (
+    EXEC,
+    REST,
+    Grant,
+    GrantDraft,
+    Patterns,
+    covers,
+    escape,
+    exact_draft,
+    matches,
+    rule_text,
+)
 
+# searched in each argument and in the folder
+_PLACES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (reason, re.compile(pattern, re.IGNORECASE))
+    for reason, pattern in (
+        ("touches ~/.ssh", r"(?:^|[/=:@,~])\.ssh(?:/|$)"),
+        ("touches ~/.gnupg", r"(?:^|[/=:@,~])\.gnupg(?:/|$)"),
+        ("touches cloud credentials", r"(?:^|[/=:@,~])(?:\.aws|\.azure|\.kube|\.config/gcloud)(?:/|$)"),
+        ("touches credentials", r"credential|passw|\.netrc|\.pgpass|\.npmrc|\.pypirc|\.docker/config|\.htpasswd"),
+        ("touches an .env file", r"(?:^|[/=:@,])\.env(?:\.|$)"),
+        ("touches keys", r"(?:^|[/=:@,])id_(?:rsa|dsa|ecdsa|ed25519)|\.(?:pem|p12|pfx|key|keystore|kdbx)$"),
+        ("touches tokens or secrets", r"token(?!iz)|secret|api[-_]?key"),
+        ("touches the home of pal", r"(?:^|[/=:@,~])\.(?:palinurus|openclaw)(?:-[\w-]+)?(?:/|$)"),
+        ("touches /etc", r"(?:^|[=:@,])/etc(?:/|$)"),
+        ("touches the system", r"(?:^|[=:@,])/(?:boot|dev(?!/(?:null|stdin|stdout|stderr)$)|sys|proc|root)(?:/|$)"),
+        ("touches shell startup files", r"\.(?:bashrc|bash_profile|profile|zshrc|zshenv|xinitrc)$"),
+        ("touches git hooks or cron jobs", r"\.git/(?:hooks|config)|\bcron"),
+        ("touches a browser's data", r"\.mozilla|google-chrome|\.config/chromium|Cookies$"),
+    )
+)
+# A program, groups of words of which one each must be among its arguments, and the reason.
+_ACTIONS: tuple[tuple[re.Pattern[str], tuple[str, ...], str], ...] = tuple(
+    (re.compile(program), tuple(needed.split()), reason)
+    for program, needed, reason in (
+        (r"rm|rmdir|unlink|shred|truncate", "", "removes files"),
+        (r"dd|mkfs(\..*)?|mkswap|wipefs|fdisk|sfdisk|parted", "", "writes to disks"),
+        (r"chmod|chown|chgrp", "-R|--recursive", "changes permissions of a whole tree"),
+        (r"find", "-delete|-exec|-execdir|-ok|-okdir", "removes files or runs programs"),
+        (r"git", "push --force|-f|--force-with-lease|--mirror|--delete|-d", "overwrites what others have"),
+        (r"git", "push", "sends commits to another repository"),
+        (r"git", "reset --hard", "discards changes"),
+        (r"git", "clean", "removes files"),
+        (r"sudo|su|doas|pkexec|runuser", "", "acts as another user"),
+        (r"kill|pkill|killall|shutdown|reboot|poweroff|halt", "", "stops programs or the machine"),
+        (r"systemctl|service|launchctl|crontab|at", "", "changes what starts automatically"),
+        (r"ssh|scp|sftp|rsync|nc|ncat|socat|telnet|ftp", "", "reaches other machines"),
+        (r"curl|wget|http|https|aria2c", "", "reaches the network"),
+        (r"docker|podman|kubectl|nsenter|chroot|unshare", "", "acts in other systems"),
+        (r"apt|apt-get|dpkg|yum|dnf|pacman|brew|snap", "", "changes installed programs"),
+        (r"pip\d?|uv|npm|pnpm|yarn|gem|cargo", "install|add|publish|i", "installs or publishes packages"),
+        (r"mount|umount|modprobe|insmod|iptables|nft|ip", "", "changes the system"),
+    )
+)
 _SUBCOMMAND = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_ROOTED = re.compile(r"(?:.*[=:@,])?[/~][^/]*", re.DOTALL)  # an absolute path of which no whole part is known
+_ROOTED = re.compile(r"(?:.*[=:@,])?[/~][^/]*", re.DOTALL)  # an absolute path with no complete literal component
 Rules = Sequence[GrantDraft | Grant]
+
+
+def sensitive_reasons(plan: Plan) -> tuple[str, ...]:
+    """Returns why a person should check the command, each reason once; empty if there is no reason."""
+    found = [reason for each in plan.invocations for reason in _reasons(each)]
+    return tuple(dict.fromkeys([*found, *_places(plan.cwd)]))
+
+
+def warnings(rules: Sequence[GrantDraft], *, programs: bool = True) -> tuple[str, ...]:
+    """Returns the warnings to show before these rules are granted: sensitive rules, and `programs` that run others."""
+    found: list[str] = []
+    for rule in rules:
+        if rule.tool != EXEC:
+            continue
+        reasons = dict.fromkeys(_reasons(Invocation(rule.binary, rule.binary, rule.resolved, rule.args)))
+        found += [f"`{rule_text(rule)}` {', '.join(reasons)}"] if reasons else []
+        name = rule.binary.rpartition("/")[2]
+        found += [f"{name}: {remark}"] if programs and (remark := runs_other_programs(name)) else []
+    return tuple(dict.fromkeys(found))
+
+
+def _reasons(invocation: Invocation) -> Iterator[str]:
+    names = {path.rpartition("/")[2] for path in (invocation.name, invocation.binary, invocation.resolved)}
+    for program, needed, reason in _ACTIONS:
+        if any(map(program.fullmatch, names)) and all(_has(invocation.args, word) for word in needed):
+            yield reason
+    for argument in invocation.args:
+        yield from _places(argument)
+
+
+def _places(text: str) -> Iterator[str]:
+    return (reason for reason, pattern in _PLACES if pattern.search(text))
+
+
+def _has(args: tuple[str, ...], words: str) -> bool:
+    """Whether one of the words is an argument or part of combined short flags: `-Rf` contains `-R`."""
+    return any(arg == word or _holds(arg, word) for word in words.split("|") for arg in args)
+
+
+def _holds(arg: str, word: str) -> bool:
+    return len(word) == 2 and word[0] == "-" and bool(re.fullmatch(r"-\w+", arg)) and word[1] in arg
 
 
 class Sensitive(Struct, frozen=True, rename="camel"):
@@ -29,7 +124,7 @@ class Sensitive(Struct, frozen=True, rename="camel"):
 
 
 class Replay(Struct, frozen=True, rename="camel"):
-    """What rules would have let through."""
+    """What rules would have allowed."""
 
     total: int
     covered: tuple[PastCommand, ...]
@@ -38,40 +133,42 @@ class Replay(Struct, frozen=True, rename="camel"):
 
 class Proposal(Struct, frozen=True, rename="camel"):
     draft: GrantDraft
-    examples: int  # how many of the chosen it covers
+    examples: int  # how many of the chosen commands it covers
     remark: str = ""
 
 
-def replay(rules: Rules, past: Iterable[PastCommand], known: Callable[[Invocation], bool] = lambda _: False) -> Replay:
-    """Try rules on what was asked for before. `known`: what may run without them. A pipeline may need both."""
+def replay_rules(
+    rules: Rules, past: Iterable[PastCommand], known: Callable[[Invocation], bool] = lambda _: False
+) -> Replay:
+    """Tries rules on earlier requests. `known`: grants that exist already. A pipeline may need both."""
     total, covered = 0, []
     for command in past:
         total += 1
         programs = command.plan.invocations
-        ours = [any(allows(rule, each) for rule in rules) for each in programs]
+        ours = [any(covers_by_name(rule, each) for rule in rules) for each in programs]
         if any(ours) and all(own or known(each) for own, each in zip(ours, programs, strict=True)):
             covered.append(command)
-    marked = [Sensitive(each, reasons) for each in covered if (reasons := sensitive(each.plan))]
+    marked = [Sensitive(each, reasons) for each in covered if (reasons := sensitive_reasons(each.plan))]
     return Replay(total, tuple(covered), tuple(marked))
 
 
-def narrowest(examples: Iterable[Invocation]) -> tuple[Proposal, ...]:
-    """The narrowest rules that cover all of the examples."""
+def narrowest_rules(examples: Iterable[Invocation]) -> tuple[Proposal, ...]:
+    """Returns the narrowest rules that cover all examples."""
     kinds: dict[object, list[Invocation]] = {}
     for each in dict.fromkeys(examples):
         kinds.setdefault(_kind(each), []).append(each)
     return tuple(proposal for group in kinds.values() for proposal in _proposed(group))
 
 
-def alike(invocation: Invocation, past: Iterable[PastCommand]) -> tuple[Invocation, ...]:
-    """What was allowed before of the same program with the same sub-command and flags, newest first."""
+def similar_invocations(invocation: Invocation, past: Iterable[PastCommand]) -> tuple[Invocation, ...]:
+    """Returns earlier allowed calls of the same program with the same sub-command and flags, newest first."""
     kind = _kind(invocation)
     done = (each for command in past if command.outcome.startswith("allowed") for each in command.plan.invocations)
     return tuple(dict.fromkeys(each for each in done if _kind(each) == kind))
 
 
 def _kind(each: Invocation) -> object:
-    """Only what is equal in this is ever joined into one rule."""
+    """Returns the part that must be equal for two calls to be joined into one rule."""
     flags = tuple((index, arg) for index, arg in enumerate(each.args) if arg[:1] == "-")
     first = each.args[0] if each.args and _SUBCOMMAND.fullmatch(each.args[0]) else ""
     return each.binary, each.resolved, first, flags
@@ -85,11 +182,11 @@ def _proposed(group: list[Invocation]) -> list[Proposal]:
         if all(covers(draft, each) for each in group):
             return [Proposal(draft, len(group))]
         remark = "these have too little in common for one rule"
-    return [Proposal(exactly(each), 1, remark) for each in group]
+    return [Proposal(exact_draft(each), 1, remark) for each in group]
 
 
 def _joined(rows: Sequence[tuple[str, ...]]) -> Patterns:
-    """One pattern for each place; `**` for what only some have."""
+    """Returns one pattern per argument position; `**` for positions that only some examples have."""
     shortest = min(map(len, rows))
     patterns = [
         _tightest([row[place] for row in rows], behind_flag=place > 0 and rows[0][place - 1][:1] == "-")
@@ -97,18 +194,18 @@ def _joined(rows: Sequence[tuple[str, ...]]) -> Patterns:
     ]
     if max(map(len, rows)) > shortest:
         return (*patterns, REST)
-    # Written by hand, a last `*` means all that follows; this one argument is said in a way that reads the same.
+    # At the end of a rule `*` means all further arguments, so a single last argument is written differently.
     return (*patterns[:-1], "?*") if patterns[-1:] == ["*"] else tuple(patterns)
 
 
 def _tightest(column: Sequence[str], *, behind_flag: bool) -> str:
-    """What all begin and end with, and a `*` between; the first one alone where that would say too little."""
+    """Returns the common start and end with a `*` between; the first value alone where that would be too general."""
     first = column[0]
     prefix = _common_start(column)
     suffix = _common_start([each[len(prefix) :][::-1] for each in column])[::-1]
     if len(set(column)) == 1:
         return escape(first)
-    # The value of a flag may be anything, a program to run included; an absolute path needs a folder at least.
+    # A flag's value may be anything, including a program to run; an absolute path needs at least one folder.
     if (behind_flag and not prefix + suffix) or _ROOTED.fullmatch(prefix):
         return escape(first)
     pattern = f"{escape(prefix)}*{escape(suffix)}"
@@ -116,7 +213,7 @@ def _tightest(column: Sequence[str], *, behind_flag: bool) -> str:
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    """What stands at the beginning of all: of the least and the greatest is enough."""
+    """Returns the common start of all texts: comparing the smallest and the largest is enough."""
     least, greatest = min(texts), max(texts)
     same = next((at for at, char in enumerate(least) if char != greatest[at]), len(least))
     return least[:same]

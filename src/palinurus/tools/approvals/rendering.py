@@ -1,7 +1,7 @@
-"""A plan as a person reads it, line by line, the same at every door.
+"""Renders a plan for a person, line by line, the same on every surface.
 
-Who decides must see what will happen: nothing is left out in silence, and characters that cannot be seen, or that turn
-the text around them, are written as escapes.
+The person must see everything that will happen: omissions are marked, and characters that are invisible or change the
+text direction are written as escapes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from palinurus.domain.plan import Invocation, Plan
+from palinurus.domain.events import Invocation, Plan
 
 MOST_SHOWN = 20_000  # characters of one command or argument
-MOST_BLANKS = 16  # a longer run of spaces could push the rest out of sight
+MOST_BLANKS = 16  # more consecutive spaces could push the rest out of sight
 
-# Blank or without width although their category does not say so: fillers, joiners, selectors of variants.
+# Blank or zero-width although their category does not say so: fillers, joiners, variation selectors.
 _BLANKS = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _RUN = re.compile(f" {{{MOST_BLANKS + 1},}}")
@@ -28,15 +28,15 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 
 
 def visible(text: str) -> str:
-    """One line in which everything can be seen."""
+    """Returns the text as one line in which every character is visible."""
     if not (text.isascii() and text.isprintable()):
         text = "".join(char if _is_seen(char) else _escaped(char) for char in text)
     return _RUN.sub(lambda found: f" [{len(found[0])} spaces] ", text)
 
 
 def render_plan(plan: Plan) -> list[str]:
-    """What will be done, where and with what, one label at the beginning of each line."""
-    lines = list(_deed(plan))
+    """Describes what will be done, where and with which programs, one label per line."""
+    lines = list(_render_action(plan))
     where = [part for part in (_PLACES[plan.where], "with the network" if plan.network else "") if part]
     if where:
         lines.append(f"where     {', '.join(where)}")
@@ -52,7 +52,7 @@ def render_plan(plan: Plan) -> list[str]:
 
 
 def without_secrets(plan: Plan, redact: Callable[[str], str]) -> Plan:
-    """The plan as it may be kept and shown. Its digest is another one when something was taken out."""
+    """Returns the plan without secrets, as it is stored and shown. Its digest differs if something was removed."""
     return msgspec.convert(_cleaned(msgspec.to_builtins(plan), redact), Plan)
 
 
@@ -64,7 +64,7 @@ def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
     return [_cleaned(item, redact) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _deed(plan: Plan) -> Iterator[str]:
+def _render_action(plan: Plan) -> Iterator[str]:
     argv = plan.argv
     if len(argv) == 3 and argv[1] in ("-c", "-lc", "-ec") and argv[0].rpartition("/")[2] in _SHELLS:
         yield from _lines("command", argv[2])
@@ -79,7 +79,7 @@ def _deed(plan: Plan) -> Iterator[str]:
 
 
 def _says(summary: str, argv: tuple[str, ...]) -> bool:
-    """Whether the summary is all of it. In a pipeline the operators are words as well."""
+    """Whether the summary shows the complete command. In a pipeline the operators count as words."""
     try:
         return tuple(shlex.split(summary)) == argv
     except ValueError:
@@ -87,7 +87,7 @@ def _says(summary: str, argv: tuple[str, ...]) -> bool:
 
 
 def _lines(label: str, text: str) -> Iterator[str]:
-    """A text of several lines gets a bar before each: one that looks like the end of the plan is still inside."""
+    """Puts a bar before each line of a multi-line text, so that no line can look like the end of the plan."""
     left_out = len(text) - MOST_SHOWN
     if left_out > 0:
         yield f"{label:<9} ATTENTION: {left_out:,} characters in the middle are not shown; --json shows all"

@@ -1,5 +1,5 @@
-"""Understands commands: what a shell string would start, and whether somebody has allowed all of it.
+"""Analyses commands: which programs a shell string would start, and whether all of them are allowed.
 
-Nothing here runs anything. A command is understood only if we can run it ourselves, without a shell, with the very
-meaning that a POSIX shell gives it; whatever else is Opaque, and then a person is asked. Read judge.py first.
+Nothing here runs anything. A command is understood only if we can run it ourselves, without a shell, exactly as a POSIX
+shell would. Every other command is Opaque and needs approval. Read judge.py first.
 """

@@ -1,9 +1,9 @@
-"""Whether git may be run here because of a grant: is the repository one that the agent cannot have written?
+"""Decides whether a grant applies to git here: only in a repository that the agent cannot have written.
 
-git takes programs from the repository it is started in, hooks and a dozen settings, and in one that the agent has made
-`git status` is whatever the agent wants. So a grant counts where there is no repository, in one out of the agent's
-reach, and in the workspace's own, as long as that names no program: the sandbox shows its `.git` read-only, and the
-file tools do not write there. Everywhere else git asks, whatever is allowed.
+git runs programs named by the repository it is started in (hooks and a dozen settings), so in a repository made by the
+agent `git status` may run anything. A grant applies where there is no repository, in a repository that the agent cannot
+write, and in the workspace's own as long as that names no program: the sandbox shows its `.git` read-only, and the file
+tools do not write there. Everywhere else git needs approval, whatever is granted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from palinurus.domain.plan import Invocation
-from palinurus.tools.commands.script import base_name, names
+from palinurus.domain.events import Invocation
+from palinurus.tools.commands.shell import base_name, name_set
 
-_GIT = names("git gh glab hub tig lazygit git-lfs")  # the others start git in the same place
-_OTHERS = {"hg": ".hg", "jj": ".jj"}  # these we do not read: theirs is always asked about
-_PLAIN_OPTIONS = names("--no-pager -P --version -v")  # before a sub-command; others name a place or a setting
+_GIT = name_set("git gh glab hub tig lazygit git-lfs")  # the others start git in the same directory
+_OTHERS = {"hg": ".hg", "jj": ".jj"}  # we do not read their settings: they always need approval
+_PLAIN_OPTIONS = name_set(
+    "--no-pager -P --version -v"
+)  # allowed before a sub-command; other options name a directory or a setting
 
 _HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]\s*(.*)')
 _SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?")
@@ -38,7 +40,7 @@ _HARMLESS = re.compile(
 )
 _FAR = re.compile(r"(?:https?|ssh|git)://[^-]|(?:[\w.-]+@)?[\w][\w.-]*:(?!:|//)[^-]")  # a path here may be a repository
 _MOST_CONFIG, _MOST_INDEX = 256 * 1024, 32 * 1024 * 1024
-_PLAIN_FILES = (0o100000, 0o120000)  # files and links; the rest is somebody's repository, or a folder left out
+_PLAIN_FILES = (0o100000, 0o120000)  # modes of files and links; other modes mean a submodule or a sparse folder
 
 
 _SETTINGS = {
@@ -55,10 +57,11 @@ _SETTINGS = {
 
 
 def git_variables(home: str, workspace: str) -> dict[str, str]:
-    """What git is given where a grant lets it run: our settings go before those of any repository, submodules included.
+    """Returns the environment for git when a grant lets it run: our settings override those of any repository and
+    submodule.
 
-    No pager and no editor: on a terminal both would run what is typed. The config of `home` counts, unless the agent
-    can write it.
+    No pager and no editor: on a terminal both would run commands that are typed. The config of `home` applies unless
+    the agent can write it.
     """
     own = {"GIT_PAGER": "cat", "PAGER": "cat", "GIT_EDITOR": "false", "GIT_SEQUENCE_EDITOR": "false"}
     for place, (key, value) in enumerate(_SETTINGS.items()):
@@ -70,16 +73,17 @@ def git_variables(home: str, workspace: str) -> dict[str, str]:
 
 
 def uses_repository(found: Invocation) -> bool:
-    """Whether what it does depends on the repository that it is started in."""
+    """Returns whether its effect depends on the repository that it is started in."""
     return bool({base_name(found.binary), base_name(found.resolved)} & (_GIT | _OTHERS.keys()))
 
 
-def distrust(found: Invocation, *, cwd: str, workspace: str, writable: Sequence[str]) -> str:
-    """Why no grant counts for this program in this place; empty when one may, and for most programs."""
+def why_repository_distrusted(found: Invocation, *, cwd: str, workspace: str, writable: Sequence[str]) -> str:
+    """Returns why no grant applies to this program in this directory; empty if one may, and for most programs."""
     kinds = {base_name(found.binary), base_name(found.resolved)}
     reach = [os.path.realpath(root) for root in (workspace, *writable) if root]
     for kind, mark in _OTHERS.items():
-        folder = next(_above(Path(cwd), mark), None) if kind in kinds else None
+        above = (folder for folder in (Path(cwd), *Path(cwd).parents) if _there(folder / mark))
+        folder = next(above, None) if kind in kinds else None
         if folder and _within(folder, reach):
             return _writable(folder / mark)
     return _git(found, cwd, workspace, reach) if kinds & _GIT else ""
@@ -88,7 +92,7 @@ def distrust(found: Invocation, *, cwd: str, workspace: str, writable: Sequence[
 def _git(found: Invocation, cwd: str, workspace: str, reach: Sequence[str]) -> str:
     before = takewhile(lambda arg: arg.startswith("-"), found.args)
     if option := next((arg for arg in before if arg not in _PLAIN_OPTIONS), ""):
-        return f"{found.name} is told of another place or setting ({option})"
+        return f"{found.name} has an option for another directory or setting ({option})"
     place = _repository(Path(cwd))
     if place is None or not _within(place, reach):
         return ""
@@ -100,11 +104,12 @@ def _git(found: Invocation, cwd: str, workspace: str, reach: Sequence[str]) -> s
 
 
 def _writable(place: Path) -> str:
-    return f"{place} lies where the agent can write, and may name any program"
+    return f"{place} is writable by the agent, so it may name any program"
 
 
 def _repository(cwd: Path) -> Path | None:
-    """What git would take, or something that is in its way. A folder may be one without being called so."""
+    """Returns the repository that git would use, or a path that prevents the search. A folder of any name may be
+    one."""
     for folder in (cwd, *cwd.parents):
         if _there(folder / "HEAD") and (_there(folder / "objects") or _there(folder / "commondir")):
             return folder
@@ -113,12 +118,8 @@ def _repository(cwd: Path) -> Path | None:
     return None
 
 
-def _above(cwd: Path, mark: str) -> Iterator[Path]:
-    return (folder for folder in (cwd, *cwd.parents) if _there(folder / mark))
-
-
 def _programs(place: Path) -> Iterator[str]:
-    """What in a repository makes git start something, or reach into another repository."""
+    """Returns what in a repository makes git start a program or enter another repository; empty if nothing does."""
     try:
         yield from _settings(place / "config")
         hooks = place / "hooks"
@@ -129,11 +130,11 @@ def _programs(place: Path) -> Iterator[str]:
         if _there(place / "index") and _has_repositories(_read(place / "index", _MOST_INDEX)):
             yield "a repository inside it"
     except (OSError, ValueError) as error:
-        yield f"it cannot be looked at: {error}"
+        yield f"it cannot be read: {error}"
 
 
 def _settings(config: Path) -> Iterator[str]:
-    """Those that are not known to be harmless. What this does not understand is one of them."""
+    """Returns the settings that are not known to be harmless, including those that cannot be parsed."""
     section = ""
     for line in _read(config, _MOST_CONFIG).decode().splitlines() if _there(config) else ():
         text = line.strip()
@@ -157,7 +158,7 @@ def _is_hook(path: Path) -> bool:
 
 
 def _has_repositories(index: bytes) -> bool:
-    """Whether an index holds more than files: git goes into a submodule with the submodule's own settings."""
+    """Returns whether the index contains submodules: git enters a submodule with the submodule's own settings."""
     signature, version, count = struct.unpack(">4sLL", index[:12]) if len(index) > 32 else (b"", 0, 0)
     if signature != b"DIRC" or version not in (2, 3):
         return True
@@ -169,7 +170,7 @@ def _has_repositories(index: bytes) -> bool:
             return True
         at += ((end - at) // 8 + 1) * 8
     while at + 8 <= len(index) - 20:
-        if index[at : at + 4] == b"link":  # the rest of it stands in another file
+        if index[at : at + 4] == b"link":  # a split index keeps the rest in another file
             return True
         at += 8 + int.from_bytes(index[at + 4 : at + 8])
     return False
@@ -177,7 +178,7 @@ def _has_repositories(index: bytes) -> bool:
 
 def _read(path: Path, most: int) -> bytes:
     if not stat.S_ISREG(path.lstat().st_mode):
-        raise ValueError(f"{path.name} is no plain file")
+        raise ValueError(f"{path.name} is not a regular file")
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -1,30 +1,25 @@
-"""Reads a shell string, as far as we can run it without a shell.
+"""Parses a shell string, as far as it can be run without a shell.
 
-A command is accepted if each of its words is a constant and nothing but `|`, `&&`, `||`, `;` and line ends joins its
-programs: then starting them ourselves does exactly what sh would do. Whatever needs a shell to know what it means, or
-means different things to different shells, is Opaque. One pass, no way back: the patterns below are possessive.
+A command is accepted if each of its words is a constant and its programs are joined only by `|`, `&&`, `||`, `;` and
+line ends: then starting them directly does exactly what sh would do. Everything that needs a shell to be understood, or
+means different things in different shells, is Opaque. One pass without backtracking: the patterns below are possessive.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-from palinurus.tools.commands.script import (
-    MAX_CHARACTERS,
-    MAX_PROGRAMS,
-    Connector,
-    Opaque,
-    Pipeline,
-    Script,
-    Segment,
-    names,
-    too_long,
-    too_many,
-)
+from msgspec import Struct
 
+Argv: TypeAlias = tuple[str, ...]
+Connector = Literal["", "&&", "||", ";"]
+MAX_CHARACTERS = 65_536  # in one command
+MAX_PROGRAMS = 100  # in one command
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _PIECE = re.compile(
     r"""
       (?P<blank> [ \t]++ )
@@ -38,12 +33,14 @@ _PIECE = re.compile(
     """,
     re.VERBOSE,
 )
-_INSIDE = re.compile(r'(?:[^"\\$`]|\\[^\n])*+')  # of double quotes, to find what stands in the way
-_HOME_INSIDE = re.compile(r"[=:]~")  # after these some shells look for a home, too
+
+_INSIDE = re.compile(
+    r'(?:[^"\\$`]|\\[^\n])*+'
+)  # the part within double quotes, to find the character that prevents parsing
+_HOME_INSIDE = re.compile(r"[=:]~")  # after these characters some shells also expand ~
 _MARK = re.compile(r"[*?\[]")
 _MAGIC = re.compile(r"(?<!\[)\*")
-_ESCAPE = re.compile(r'\\([$`"\\])')  # before anything else a backslash between double quotes is just itself
-
+_ESCAPE = re.compile(r'\\([$`"\\])')  # before any other character, a backslash within double quotes is literal
 _CONNECTORS: dict[str, Connector] = {"&&": "&&", "||": "||", ";": ";"}
 _BECAUSE = {
     "$": "it has a variable or a substitution in it ($)",
@@ -66,44 +63,133 @@ _BECAUSE = {
     '"': 'a quote in it (") is not closed',
     "\\": "it ends a line with a backslash",
 }
+Expand = Callable[[str], Sequence[str]]
+"""Returns the file names that a pattern matches, in the order in which a program gets them; `[*]` is a literal
+asterisk. Empty for a pattern that cannot be expanded here."""
 
-RESERVED = names(
+
+class Opaque(Struct, frozen=True):
+    """A command that is not understood. The reason is a clause for a person, such as `it redirects (>)`."""
+
+    reason: str
+
+
+class Segment(Struct, frozen=True):
+    """One program of a pipeline, as written: it may be a wrapper around another."""
+
+    argv: Argv
+
+
+class Pipeline(Struct, frozen=True):
+    """Programs connected by pipes. The connector says when it runs: `&&` and `||` depend on the exit code before it."""
+
+    segments: tuple[Segment, ...]
+    connector: Connector = ""
+
+
+class Script(Struct, frozen=True):
+    """A command that is understood: programs with their arguments, joined by pipes and by `&&`, `||` and `;`."""
+
+    pipelines: tuple[Pipeline, ...]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(segment for pipeline in self.pipelines for segment in pipeline.segments)
+
+
+def parse_argv(argv: Sequence[str]) -> Script | Opaque:
+    """Returns the script of a command given as argv. Every text is allowed that can be passed to a program."""
+    if not argv or not argv[0]:
+        return Opaque("it names no program")
+    if sum(map(len, argv)) + len(argv) > MAX_CHARACTERS:
+        return too_long()
+    if any("\0" in word or _SURROGATE.search(word) for word in argv):
+        return Opaque("it contains a NUL or half a character, which cannot be passed to a program")
+    return Script((Pipeline((Segment(tuple(argv)),)),))
+
+
+def base_name(name: str) -> str:
+    """Returns the last part of a program's path."""
+    return name.rpartition("/")[2]
+
+
+def name_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def too_long() -> Opaque:
+    return Opaque(f"it is longer than {MAX_CHARACTERS} characters")
+
+
+def too_many() -> Opaque:
+    return Opaque(f"it starts more than {MAX_PROGRAMS} programs")
+
+
+def render_script(script: Script) -> str:
+    r"""Renders the script as one line for a person. Invisible characters are escaped, as in `$'a\nb'`."""
+    words: list[str] = []
+    for pipeline in script.pipelines:
+        if pipeline.connector == ";":
+            words[-1] += ";"
+        elif pipeline.connector:
+            words.append(pipeline.connector)
+        words.append(" | ".join(" ".join(map(quote_word, segment.argv)) for segment in pipeline.segments))
+    return " ".join(words)
+
+
+def quote_word(word: str) -> str:
+    """Quotes one word for a shell; invisible characters are escaped in the way bash and zsh understand."""
+    if word.isprintable():  # also false for every blank except the ASCII space
+        return (
+            f"'{word}'" if word.startswith("=") and shlex.quote(word) == word else shlex.quote(word)
+        )  # zsh expands it
+    return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def _escaped(char: str) -> str:
+    if char in "\\'":
+        return "\\" + char
+    if char.isprintable():
+        return char
+    if char in "\n\t":
+        return {"\n": "\\n", "\t": "\\t"}[char]
+    code = ord(char)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+RESERVED = name_set(
     """! { } [[ ]] case coproc do done elif else end esac fi for foreach function if in nocorrect noglob repeat select
     then time until while"""
 )
-BUILTINS = names(
+
+BUILTINS = name_set(
     """. : alias bg bind break builtin caller cd chdir command compgen complete compopt continue declare dirs disown
     enable eval exec exit export fc fg getopts hash help history jobs let local logout mapfile popd print pushd read
     readarray readonly return set shift shopt source suspend times trap type typeset ulimit umask unalias unset wait"""
 )
-"""Only a shell has these, or acts differently on them. Those that are also programs that do the same are not here."""
+"""Only a shell has these, or handles them differently. Builtins with an equivalent program are not listed."""
 
 
 class Joint(NamedTuple):
     mark: str  # a connector, a pipe, or the end of a line
 
 
-class Word(NamedTuple):
+class ShellWord(NamedTuple):
     text: str
-    pattern: str = ""  # that it was found by
+    pattern: str = ""  # the token's group name
 
 
 class _Refused(Exception):
-    """Why the text is Opaque; never leaves this module."""
+    """Why the text is Opaque. Used only inside this module."""
 
 
-Expand = Callable[[str], Sequence[str]]
-"""The names of files that a pattern stands for, in the order in which a program gets them; `[*]` is a mere asterisk.
-Nothing for a pattern that cannot be expanded here."""
-
-
-def parse(text: str, expand: Expand | None = None) -> Script | Opaque:
-    """Linear in the length of the text. Without `expand` a word with `*` is Opaque; one with `?` always is, because
-    shells do not agree on what a character is."""
+def parse_shell(text: str, expand: Expand | None = None) -> Script | Opaque:
+    """Parses a text in linear time. Without `expand` a word with `*` is Opaque; one with `?` always is, because shells
+    disagree on what a character is."""
     if len(text) > MAX_CHARACTERS:
         return too_long()
     if text[:1] in ("-", "+"):
-        return Opaque(f"it begins with {text[0]}, which a shell takes for options")
+        return Opaque(f"it begins with {text[0]}, which a shell reads as options")
     try:
         _refuse_unseen(text)
         return _script(_tokens(text, expand))
@@ -112,13 +198,14 @@ def parse(text: str, expand: Expand | None = None) -> Script | Opaque:
 
 
 def _refuse_unseen(text: str) -> None:
-    """Blanks that are not ASCII stay: a shell does not split there. `render` shows them."""
+    """Refuses invisible characters. Non-ASCII blanks stay: a shell does not split there, and `render_script` shows
+    them."""
     for char in text:
         if not char.isprintable() and char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cf", "Cs"):
-            raise _Refused(f"it has a character in it that cannot be seen (U+{ord(char):04X})")
+            raise _Refused(f"it contains an invisible character (U+{ord(char):04X})")
 
 
-def _tokens(text: str, expand: Expand | None) -> Iterator[Word | Joint]:
+def _tokens(text: str, expand: Expand | None) -> Iterator[ShellWord | Joint]:
     at, parts, pattern, last = 0, list[str](), list[str](), ""
     while at < len(text):
         piece = _PIECE.match(text, at)
@@ -140,19 +227,19 @@ def _tokens(text: str, expand: Expand | None) -> Iterator[Word | Joint]:
         yield from _found("".join(parts), "".join(pattern), expand)
 
 
-def _found(text: str, pattern: str, expand: Expand | None) -> Iterator[Word]:
-    """The word, or what stands in its place."""
+def _found(text: str, pattern: str, expand: Expand | None) -> Iterator[ShellWord]:
+    """Returns the next token, or the reason why there is none."""
     if expand is None or not _MAGIC.search(pattern):
-        yield Word(text)
+        yield ShellWord(text)
         return
     names = expand(pattern)
     if not names:
         raise _Refused(_BECAUSE["*"])
-    yield from (Word(name, text) for name in names)
+    yield from (ShellWord(name, text) for name in names)
 
 
 def _value(kind: str, text: str, last: str) -> str:
-    """What a part of a word stands for. `last` is the character before it in the same word."""
+    """Returns the value of a part of a word. `last` is the character before it in the same word."""
     if kind == "double":
         return _ESCAPE.sub(r"\1", text)
     if kind == "plain":
@@ -170,10 +257,10 @@ def _why(text: str, at: int) -> str:
     return _BECAUSE.get(text[stopped.end() : stopped.end() + 1] if stopped else "", _BECAUSE['"'])
 
 
-def _script(tokens: Iterator[Word | Joint]) -> Script:
+def _script(tokens: Iterator[ShellWord | Joint]) -> Script:
     builder = _Builder()
     for token in tokens:
-        if isinstance(token, Word):
+        if isinstance(token, ShellWord):
             if token.pattern and not builder.takes_pattern:
                 raise _Refused(_BECAUSE["*"])
             builder.words.append(token.text)
@@ -185,7 +272,7 @@ def _script(tokens: Iterator[Word | Joint]) -> Script:
 
 
 class _Builder:
-    """Puts words together. `awaited` is the joint after which another program has to come."""
+    """Puts words together. `awaited` is the connector that must be followed by another program."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -197,7 +284,8 @@ class _Builder:
 
     @property
     def takes_pattern(self) -> bool:
-        """What is run is not to be looked for, and what is there after a first step cannot be known before it."""
+        """Whether a pattern may be expanded here: not in a program name, and not after a first step, which may change
+        files."""
         return bool(self.words) and not self._pipelines
 
     def join(self, mark: str) -> None:
@@ -210,7 +298,7 @@ class _Builder:
         self._awaited = "" if mark == ";" else mark
 
     def end_line(self) -> None:
-        """As `;`, but there may be any number of them, also behind an operator that waits for its other side."""
+        """Ends a line. Like `;`, but may be repeated and may follow an operator that waits for its right side."""
         if self.words:
             self.join(";")
 
@@ -223,7 +311,7 @@ class _Builder:
 
     def _end_program(self, mark: str) -> None:
         if not self.words:
-            raise _Refused(f"there is no program beside an operator ({self._awaited or mark})")
+            raise _Refused(f"a program is missing next to an operator ({self._awaited or mark})")
         if reason := _needs_a_shell(self.words[0]):
             raise _Refused(reason)
         self._programs += 1
@@ -238,7 +326,7 @@ class _Builder:
 
 
 def _needs_a_shell(name: str) -> str:
-    """Whether quoted or not: nobody who means well quotes these."""
+    """Refuses names that only a shell understands, quoted or not."""
     if not name:
         return "it has a program without a name in it"
     if name in RESERVED or name in BUILTINS:

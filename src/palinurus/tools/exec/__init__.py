@@ -1,1 +1,1 @@
-"""The hands that run commands: where, by whose leave, and what becomes of what they start."""
+"""The tools that run commands: where a command runs, what permits it, and what happens to its processes."""

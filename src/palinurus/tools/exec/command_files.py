@@ -1,9 +1,9 @@
-"""Whether a command has read files that hold text from outside, and which files it has changed after that.
+"""Finds out whether a command has read files with text from outside, and which files it changed after that.
 
-A command reads what it likes, so there are two looks. Before it starts: do its words name such a file, a folder that
-holds one, or a glob that matches one? And at what it wrote: is a whole line of it in such a file of the workspace?
-What an untrusted run's command has changed is found by a walk over the workspace and entered: see file_origins.py.
-All of it is bounded, happens in threads, and the second walk only when there is something to enter.
+A command can read any file, so there are two checks. Before the start: do its words name such a file, a folder with
+one, or a glob that matches one? After the end: is a complete line of its output in such a file of the workspace? Files
+changed by a command of an untrusted run are found by a walk over the workspace and recorded: see file_origins.py. All
+of it is bounded and runs in threads; the second walk happens only if there is something to record.
 """
 
 from __future__ import annotations
@@ -16,78 +16,106 @@ import shlex
 import stat
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
 
-from msgspec import Struct
-
 from palinurus.domain.clock import Clock
 from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.domain.tool import ToolRun
-from palinurus.tools.exec.call import Call
-from palinurus.tools.exec.walk import Walk
-from palinurus.tools.files.ledger import is_note
+from palinurus.tools.files.reach import is_note
 from palinurus.workspace.file_origins import MAX_SOURCES, FileOrigin, FileOrigins, looked_at_all, named
 from palinurus.workspace.instructions import INSTRUCTIONS
 
+SECONDS = 5.0
+_CLOSED = frozenset({".git", ".pal"})  # folders of ours and of git
 MAX_WORDS = 200
-SHORTEST_LINE = 20  # characters: shorter ones are in many files by chance
+SHORTEST_LINE = 20  # characters: shorter lines occur in many files by chance
 MAX_COMPARED = 64  # files, the newest ones
 MAX_READ = 256 * 1024  # bytes of each
 MAX_NOTE = 2 * 1024 * 1024
 MAX_READ_TOGETHER = 4 * 1024 * 1024
-MAX_LOOKED_AT = 5_000  # entries of the workspace, for files to compare with
-MAX_WALKED = 200_000  # the same for files that were changed
-MAX_CHANGED = 1_000  # files that are entered one by one
+MAX_LOOKED_AT = 5_000  # entries of the workspace that are searched for files to compare
+MAX_WALKED = 200_000  # the same limit for changed files
+MAX_CHANGED = 1_000  # files that are recorded one by one
 MAX_FOLDERS = 200
 NOTES = "file:memory/"
-COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, which the module time does not name
+COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, which the time module does not define
 TICK_NS = 50_000_000
-
 _HISTORY = frozenset(
     ("log", "show", "diff", "blame", "annotate", "cat-file", "grep", "whatchanged", "format-patch", "archive", "stash")
-)  # what git prints old content with
+)  # git commands that print old content
 _WORD = re.compile(r"[^\s|&;<>()$`\"'=:,]+")
-_PREFIX = re.compile(r"^[^:\t]{0,300}[:\t]")  # as grep and cat -n put them before a line
+_PREFIX = re.compile(r"^[^:\t]{0,300}[:\t]")  # prefixes that grep and cat -n put before a line
 
 
-class Surroundings(Struct, frozen=True):
-    """Where a command runs."""
+class FileWalk:
+    """A bounded walk over the files of a folder, upper levels first. It does not follow links or enter `.git`."""
 
-    workspace: str  # links followed
-    cwd: str
+    def __init__(self, root: str, most: int, *, hidden: bool) -> None:
+        self._most = most
+        self._hidden = hidden
+        self.left: deque[str] = deque([root])  # folders that were not walked completely
+
+    def files(self) -> Iterator[os.DirEntry[str]]:
+        until = time.monotonic() + SECONDS
+        while self.left:
+            folder = self.left[0]
+            try:
+                with os.scandir(folder) as scan:
+                    for entry in scan:
+                        self._most -= 1
+                        if self._most < 0 or time.monotonic() > until:
+                            return
+                        if entry.is_symlink():
+                            continue
+                        if not entry.is_dir():
+                            yield entry
+                        elif entry.name not in _CLOSED and (self._hidden or not entry.name.startswith(".")):
+                            self.left.append(entry.path)
+            except OSError:  # it was removed or cannot be read: nothing can be found there
+                pass
+            self.left.popleft()
 
 
 class CommandFiles:
-    """Of one command."""
+    """The files of one command. `words` are the words that may name a file."""
 
     def __init__(
-        self, origins: FileOrigins, run: ToolRun, call: Call, around: Surroundings, clock: Clock, *, fetches: bool
+        self,
+        origins: FileOrigins,
+        run: ToolRun,
+        words: tuple[str, ...],
+        clock: Clock,
+        workspace: str,
+        cwd: str,
+        *,
+        fetches: bool,
     ) -> None:
         self._origins = origins
         self._run = run
-        self._words = _words(call)
-        self._root = around.workspace
-        self._cwd = around.cwd
+        self._words = words
+        self._root = os.path.realpath(workspace)
+        self._cwd = os.path.realpath(cwd)
         self._clock = clock
         self._since = _file_time()
         self._named: tuple[str, ...] = ()
-        self._entered: set[tuple[str, int]] = set()  # paths with their times of change
-        self.tainted = run.untrusted or fetches  # whether what it writes may be text from outside
-        self.heard = run.untrusted, named(run.suspects)  # what the run that started it had read
+        self._entered: set[tuple[str, int]] = set()  # paths with their modification times
+        self.tainted = run.untrusted or fetches  # whether its output may contain text from outside
+        self.run_sources = run.untrusted, named(run.suspects)  # what the run had read when it started the command
 
     async def look(self) -> None:
-        """Before it starts."""
+        """Looks for named files before the start."""
         self._named = await asyncio.to_thread(lambda: tuple(dict.fromkeys(self._names())))
         self.tainted = self.tainted or bool(self._named)
         self._since = _file_time()
         self._watch()
 
     async def sources(self, text: str) -> tuple[str, ...]:
-        """Where what it wrote comes from, as far as that is outside and the files of the workspace tell."""
+        """Returns the outside sources of its output, as far as the files of the workspace show them."""
         if not text.strip():
             return ()
         found = self._named or await asyncio.to_thread(lambda: tuple(dict.fromkeys(self._shared(text))))
@@ -102,15 +130,15 @@ class CommandFiles:
             self._origins.watch(self, self._root, self._since)
 
     async def end(self) -> None:
-        """It has ended, and what it has changed is entered before anybody hears so."""
+        """Records what the ended command has changed, before its end is reported."""
         await self.enter()
-        self.leave()  # what could not be entered is watched as long as this process lives
+        self.leave()  # changes that could not be recorded are watched while this process runs
 
     def leave(self) -> None:
         self._origins.unwatch(self)
 
     async def enter(self) -> None:
-        """Enter what it has changed since it started, when that may be text from outside."""
+        """Records what it has changed since its start, if that may be text from outside."""
         if self.tainted:
             await self._origins.enter(await asyncio.to_thread(self._changed))
 
@@ -132,7 +160,7 @@ class CommandFiles:
             yield from self._in_repository()
 
     def _in_repository(self) -> Iterator[str]:
-        """A history holds what files held, also of those that are gone."""
+        """Whether it prints repository history, which contains earlier content, also of deleted files."""
         folder = self._cwd
         while folder != self._root and not os.path.lexists(f"{folder}/.git") and len(folder) > len(self._root):
             folder = os.path.dirname(folder)  # noqa: PTH120
@@ -140,7 +168,9 @@ class CommandFiles:
             yield self._source(each.path)
 
     def _path(self, word: str) -> str:
-        if word.startswith("~/") and os.path.lexists(home := f"{self._root}{word[1:]}"):  # in a sandbox it is home
+        if word.startswith("~/") and os.path.lexists(
+            home := f"{self._root}{word[1:]}"
+        ):  # in a sandbox this is the home directory
             return os.path.realpath(home)
         return os.path.realpath(os.path.join(self._cwd, os.path.expanduser(word)))  # noqa: PTH111, PTH118
 
@@ -152,17 +182,18 @@ class CommandFiles:
         return self._origins.kinds.has(place) or self._origins.is_held_at(path) or self._is_marked(path)
 
     def _is_marked(self, path: str) -> bool:
-        """A note with lines that say they are from outside: a command may show them without their ends."""
+        """Whether a note has lines marked as from outside: a command may print them without their marks."""
         return is_note(self._place(path)) and OUTSIDE_MARK.encode() in _beginning(path, MAX_NOTE)
 
     def _notes(self) -> list[str]:
-        """The newest notes that are so marked."""
-        walk = Walk(os.path.join(self._root, "memory"), MAX_LOOKED_AT, hidden=False)  # noqa: PTH118
+        """Returns the newest notes that have such marks."""
+        walk = FileWalk(os.path.join(self._root, "memory"), MAX_LOOKED_AT, hidden=False)  # noqa: PTH118
         newest = sorted((each.path for each in walk.files()), key=_newest)[:MAX_COMPARED]
         return [path for path in newest if self._is_marked(path)]
 
     def _in_folder(self, path: str) -> Iterator[str]:
-        """What such a folder holds. The whole workspace does not count: there the lines are compared."""
+        """Returns the marked files in a named folder. The workspace itself does not count: there the lines are
+        compared."""
         if path == self._root or self._root.startswith(f"{path.rstrip('/')}/"):
             return
         if self._origins.kinds.has_folder(place := self._place(path)) or self._origins.is_entered(path):
@@ -173,7 +204,7 @@ class CommandFiles:
             yield from (f"file:{self._place(each)}" for each in self._notes())
 
     def _matching(self, word: str) -> Iterator[str]:
-        """A glob; its `*` stands for slashes as well here, which is the safe side."""
+        """Returns the files that a glob matches; its `*` also matches slashes here, which is the safe side."""
         base = f"{self._place(self._cwd)}/" if self._cwd != self._root else ""
         wanted = word.removeprefix("./")
         for path in (*self.suspects, *self._notes()):
@@ -183,7 +214,8 @@ class CommandFiles:
                 yield self._source(path)
 
     def _elsewhere(self, word: str) -> Iterator[str]:
-        """A name that is not here may be one in a folder that the command goes to first, or behind a variable."""
+        """Resolves a name that does not exist here: it may be in a folder that the command enters, or behind a
+        variable."""
         name = os.path.basename(word)  # noqa: PTH119
         notes = self._notes() if name.casefold().endswith(".md") else ()
         for path in (*self.suspects, *notes) if name else ():
@@ -192,7 +224,7 @@ class CommandFiles:
 
     @cached_property
     def suspects(self) -> tuple[str, ...]:
-        """Files of the workspace that hold text from outside, as they were before it started."""
+        """Returns the workspace files with text from outside, as they were before the start."""
         return tuple(self._suspects())
 
     def _shared(self, text: str) -> Iterator[str]:
@@ -201,12 +233,12 @@ class CommandFiles:
         lines = set(_comparable(text))
         if not lines:
             return
-        room = MAX_READ_TOGETHER
+        left = MAX_READ_TOGETHER
         for path in sorted(self._suspects(), key=_newest)[:MAX_COMPARED]:
-            if room <= 0:
+            if left <= 0:
                 return
-            data = _beginning(path, min(MAX_READ, room))
-            room -= len(data)
+            data = _beginning(path, min(MAX_READ, left))
+            left -= len(data)
             held = (line.strip() for line in data.decode("utf-8", "replace").splitlines())
             if not lines.isdisjoint(line for line in held if len(line) >= SHORTEST_LINE):
                 yield self._source(path)
@@ -223,14 +255,14 @@ class CommandFiles:
         found = dict.fromkeys(self._origins.kind_files.below(self._root, MAX_LOOKED_AT))
         if self._origins.is_empty:
             return found
-        held = (each.path for each in Walk(self._root, MAX_LOOKED_AT, hidden=False).files())
+        held = (each.path for each in FileWalk(self._root, MAX_LOOKED_AT, hidden=False).files())
         found |= {path: None for path in held if self._origins.is_held_at(path)}
         return found | {each.path: None for each in self._origins.below(self._root) if not each.is_folder}
 
     # -- what it changed ----------------------------------------------------------------------------------------------
 
     def _changed(self) -> list[FileOrigin]:
-        walk = Walk(self._root, MAX_WALKED, hidden=True)
+        walk = FileWalk(self._root, MAX_WALKED, hidden=True)
         changed = [path for path, at in self._new_files(walk) if not INSTRUCTIONS.hold(self._place(path))]
         folders = list(walk.left)
         if len(changed) > MAX_CHANGED:
@@ -246,8 +278,8 @@ class CommandFiles:
             *(FileOrigin(path, self._root, sources=sources, at=now, is_folder=True) for path in folders),
         ]
 
-    def _new_files(self, walk: Walk) -> Iterator[tuple[str, int]]:
-        """Those that changed and were not entered as they are now."""
+    def _new_files(self, walk: FileWalk) -> Iterator[tuple[str, int]]:
+        """Returns changed files that are not recorded with their current content."""
         for entry in walk.files():
             with suppress(OSError):
                 seen = entry.stat(follow_symlinks=False)
@@ -256,7 +288,7 @@ class CommandFiles:
                     yield key
 
     def _top(self, path: str) -> str:
-        """The folder directly in the workspace that holds it; a file that lies there is itself."""
+        """Returns the top-level folder of the workspace that contains it; a top-level file is itself."""
         return os.path.join(self._root, self._place(path).split("/", 1)[0])  # noqa: PTH118
 
     def _place(self, path: str) -> str:
@@ -264,14 +296,14 @@ class CommandFiles:
 
 
 def _file_time() -> int:
-    """Now, by the clock that file systems take the times of files from: it is up to a tick behind the other."""
+    """Returns the time by the clock that file systems use: it is up to one tick behind the normal clock."""
     return time.clock_gettime_ns(COARSE) if sys.platform == "linux" else time.time_ns() - TICK_NS
 
 
-def _words(call: Call) -> tuple[str, ...]:
-    """What may be a name: the words as a shell has them, and the same without quotes and signs."""
-    text = " ".join(call.argv) if call.argv else call.command
-    found = dict.fromkeys(call.argv)
+def command_words(command: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the words that may be names: as a shell splits them, and without quotes and punctuation."""
+    text = " ".join(argv) if argv else command
+    found = dict.fromkeys(argv)
     with suppress(ValueError):
         found |= dict.fromkeys(shlex.split(text))
     found |= dict.fromkeys(word.replace("\\", "") for word in _WORD.findall(text))
@@ -279,7 +311,7 @@ def _words(call: Call) -> tuple[str, ...]:
 
 
 def _comparable(text: str) -> Iterable[str]:
-    """The lines of an output, also without what grep, cat -n or diff put before them."""
+    """Returns the lines of an output, also without the prefixes of grep, cat -n and diff."""
     for line in text.splitlines():
         yield from (each for each in _variants(line) if len(each) >= SHORTEST_LINE)
 

@@ -1,356 +1,328 @@
-"""The tool `exec`: one command, looked at first and run as it was looked at.
+"""The tool `exec`: inspects one command, then runs exactly what was inspected.
 
-`prepare` finds the place (place.py), makes the plan and says whether somebody must be asked; it starts nothing. Inside
-the sandbox a shell string goes to a shell. Outside, a command that was understood (outside.py) is started by ourselves,
-program by program, without a shell, whether a grant covers it or a person has said yes to it; only what needs a shell
-gets one, and then it is exactly the string that the person was shown.
+`prepare` chooses where it runs (permission.py), makes the plan and says whether an approval is needed; it starts
+nothing. Inside the sandbox a shell string goes to a shell. Outside, a command that was understood (host_command.py) is
+started program by program without a shell, whether a grant covers it or a person approved it. Only a command that needs
+a shell gets one, and then the shell runs exactly the string that the person was shown.
+
+A command line that runs by grants is checked before each step, because earlier steps may have changed what it means:
+`git add sub` can make `git status` run what `sub` names. So each step is judged just before it starts, not all of them
+before the first. pipelines.py asks over a socket pair that the programs do not inherit.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Annotated
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from palinurus.config.handling import ElevatedSettings, ExecSettings
-from palinurus.domain.clock import Clock
-from palinurus.domain.errors import SandboxError
-from palinurus.domain.events import Notice
-from palinurus.domain.function_tool import failed, prepared_tool
-from palinurus.domain.keys import SessionKey
+from palinurus.domain.errors import PalinurusError, SandboxError
+from palinurus.domain.events import Notice, Plan
 from palinurus.domain.messages import Origin
-from palinurus.domain.plan import Plan
-from palinurus.domain.tool import Prepared, Tool, ToolOutput, ToolRun
-from palinurus.sandbox.quarters import Quarters, clean_env, command_in
-from palinurus.sandbox.sandbox import Command, Limits, Process, Sandbox
-from palinurus.tools.commands.allowlist import CONFIG
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun, failed
+from palinurus.sandbox.environment import ExecEnvironment, clean_env, command_in
+from palinurus.sandbox.sandbox import CommandLimits, Process, Sandbox, SandboxCommand
+from palinurus.tools.commands.judge import CONFIG, Allowances
 from palinurus.tools.commands.repositories import git_variables, uses_repository
-from palinurus.tools.exec.call import Call, fault, working_directory
-from palinurus.tools.exec.command_files import CommandFiles, Surroundings
-from palinurus.tools.exec.fetchers import fetches
-from palinurus.tools.exec.outside import Grounds, Outside, look_outside
-from palinurus.tools.exec.place import Leave, Place, find_leave, find_place
-from palinurus.tools.exec.process import process_tool
-from palinurus.tools.exec.processes import About, Job, Processes
-from palinurus.tools.exec.reaching_out import NO_NETWORK, Outlet, find_outlet
-from palinurus.tools.exec.running import helper_argv
+from palinurus.tools.exec.command_files import CommandFiles, command_words
+from palinurus.tools.exec.context import ExecCall, ExecContext
+from palinurus.tools.exec.host_command import InspectedCommand, host_location, inspect_command
+from palinurus.tools.exec.permission import (
+    NO_NETWORK,
+    ExecTarget,
+    HostPermission,
+    NetworkPermission,
+    choose_target,
+    fetches,
+    host_permission,
+    network_permission,
+    refuse_variables,
+    working_directory,
+)
+from palinurus.tools.exec.pipelines import helper_argv
+from palinurus.tools.exec.processes import CommandInfo, RunningCommand
 from palinurus.tools.exec.snapshot import Snapshot
-from palinurus.tools.exec.steps import Queue, StepChecks
-from palinurus.tools.exec.variables import refused
-from palinurus.tools.grants.grants import GrantStore
 from palinurus.tools.web.addresses import is_held
-from palinurus.workspace.file_origins import FileOrigins
+
+LONGEST_ANSWER = 2_000  # characters
+REPOSITORY_SECONDS = 20.0  # how long a granted command waits for another one
+JudgeStep = Callable[[int], Awaitable[str]]
+"""Returns why the step with this number may not start; empty if it may."""
 
 RAN_OUTSIDE = "a command outside the sandbox, asked for in a turn that has read text from outside"
 NO_ROOM = "exec: too many commands of this agent are in the background already. End one with process."
-LOOSE = "{}, which later conversations begin with, is a link or has another name: walls do not keep a command from it"
+LOOSE = "{}, which later sessions start with, is a link or has another name: the sandbox does not protect it"
 GOES_ON = "(goes on in the background: see the tool process)"
-NO_LIMITS = Limits(0, 0, 0, 0)  # a command on the host may use what its user may
-
-Start = Callable[[Command], Awaitable[Process]]
-
-
-class Given(Struct, frozen=True):
-    """What a command gets besides what its call names. Values of variables are secrets: no plan shows them."""
-
-    env: Mapping[str, str] = {}
-    folders: tuple[str, ...] = ()  # shown in the sandbox, to read only
+NO_LIMITS = CommandLimits(0, 0, 0, 0)  # a command on the host may use the network
+Start = Callable[[SandboxCommand], Awaitable[Process]]
 
 
-class ExecDesk(Struct, frozen=True):
-    """What the commands of one agent are run with."""
+class ExecPreparer:
+    """Prepares the exec calls of one agent."""
 
-    quarters: Callable[[SessionKey], Quarters]
-    sandbox: Sandbox
-    host: Sandbox
-    grants: GrantStore
-    settings: ExecSettings
-    elevated: ElevatedSettings
-    clock: Clock
-    processes: Processes  # one for the whole house
-    path: str  # where programs are looked for outside the sandbox
-    home: str = ""  # what commands outside the sandbox call HOME; empty: the workspace
-    furnish: Callable[[Quarters], object] = lambda _: None
-    """Called in a thread before a command runs in the sandbox: makes a private workspace that is not there yet. May
-    raise SandboxError."""
-    heeds_outside: bool = True  # whether a turn that has read text from outside is held to more
-    given: Callable[[ToolRun, bool], Given] = lambda run, sandboxed: Given()
-    """What the skills in use have for a command, inside the sandbox or outside. May raise a PalinurusError."""
-    origins: FileOrigins = msgspec.field(default_factory=FileOrigins)
+    def __init__(self, context: ExecContext) -> None:
+        self.context = context
+        self.processes = context.processes()
+        self._checks: set[asyncio.Task[None]] = set()  # locks of running commands; each ends with its command
+        self._repositories = asyncio.Lock()
 
-
-def exec_tools(desk: ExecDesk) -> tuple[Tool, Tool]:
-    """exec and process."""
-    office = _Office(desk)
-
-    @prepared_tool(
-        "exec", "Run a shell command, or a program by argv, sandboxed if possible, in the workspace or in workdir."
-    )
-    async def exec_(
-        run: ToolRun,
-        command: str = "",
-        argv: tuple[str, ...] = (),
-        workdir: str = "",
-        env: dict[str, str] = {},  # noqa: B006  never changed
-        timeout: Annotated[float, Meta(ge=0), "seconds"] = 0,
-        background: bool = False,
-        yield_ms: Annotated[int, Meta(ge=0), "then background"] = 0,
-        pty: bool = False,
-        elevated: Annotated[bool, "outside the sandbox; may ask"] = False,
-    ) -> Prepared | ToolOutput:
-        call = Call(command, argv, workdir, env, timeout, background, yield_ms, pty, elevated)
-        wrong = fault(call)
-        return failed(wrong) if wrong else await office.prepare(run, call)
-
-    return exec_, process_tool(desk.processes, desk.settings)
-
-
-def _do_nothing() -> None:
-    """For whom nobody waits."""
-
-
-class _Office:
-    """Where calls of exec are made ready."""
-
-    def __init__(self, desk: ExecDesk) -> None:
-        self.desk = desk
-        self.checks = StepChecks()
-        self.repositories = Queue()
-
-    async def prepare(self, run: ToolRun, call: Call) -> Prepared | ToolOutput:
-        desk = self.desk
-        quarters = desk.quarters(run.key)
-        walls = await desk.sandbox.check()
-        place = find_place(run, quarters, walls, desk.settings, desk.elevated, leave=call.elevated)
-        if place.refusal:
-            plan = Plan("exec", call.shown, place.where, call.started, env=tuple(sorted(call.env)))
-            return Prepared(plan, _never, refusal=place.refusal)
-        if wrong := refused(call.env, host=place.where == "host"):
+    async def prepare(self, run: ToolRun, call: ExecCall) -> PreparedCall | ToolOutput:
+        context = self.context
+        environment = context.environment(run.key)
+        status = await context.sandbox.check()
+        target = choose_target(run, environment, status, context.settings, context.elevated, leave=call.elevated)
+        if target.refusal:
+            plan = Plan("exec", call.shown, target.where, call.started, env=tuple(sorted(call.env)))
+            return PreparedCall(plan, _never, refusal=target.refusal)
+        if wrong := refuse_variables(call.env, host=target.where == "host"):
             return failed(f"exec: {wrong}.")
-        if call.background and not desk.processes.has_room(run.key.agent):
+        if call.background and not self.processes.has_room(run.key.agent):
             return failed(NO_ROOM)
-        inside = place.where == "sandbox"
-        cwd = await asyncio.to_thread(working_directory, call.workdir, quarters.workspace, within=inside)
+        inside = target.where == "sandbox"
+        cwd = await asyncio.to_thread(working_directory, call.workdir, environment.workspace, within=inside)
         if inside:
-            if quarters.sandboxed == "no":  # only a restriction has put it there; what holds outside does not hold here
-                quarters = replace(quarters, network=False)
-            return await self._inside(run, call, quarters, cwd)
-        return await self._outside(run, call, place, quarters, cwd)
+            if environment.sandboxed == "no":  # only a restriction put it in the sandbox: host permissions do not apply
+                environment = replace(environment, network=False)
+            return await self._inside(run, call, environment, cwd)
+        return await self._outside(run, call, target, environment, cwd)
 
-    async def _inside(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str) -> Prepared:
-        given = self.desk.given(run, True)
-        held = quarters.network and is_held(run) and self.desk.heeds_outside
-        outlet = await find_outlet(run, call) if held else Outlet(quarters.network)
-        quarters = replace(quarters, network=outlet.network)
-        argv, env = call.started, {**given.env, **call.env, **outlet.env}
-        names = tuple(sorted(env))
-        plan = Plan("exec", call.shown, "sandbox", argv, cwd, names, network=quarters.network)
-        origin = Origin.OUTSIDE if quarters.network else Origin.AGENT
-        guarded = run.untrusted or quarters.network  # what it fetches may not become what conversations begin with
-        about = About(run.key, run.run_id, call.shown, "sandbox", origin, guarded=guarded, network=outlet.network)
-        command = command_in(
-            quarters,
-            argv,
-            cwd,
-            env,
-            pty=call.pty,
-            private=run.private,
-            guarded=guarded,
-            folders=given.folders,
-        )
+    async def _inside(self, run: ToolRun, call: ExecCall, environment: ExecEnvironment, cwd: str) -> PreparedCall:
+        extras = self.context.extras(run, True)
+        held = environment.network and is_held(run) and self.context.heeds_outside
+        allowed = await network_permission(run, call) if held else NetworkPermission(environment.network)
+        environment, network = replace(environment, network=allowed.network), allowed.network
+        argv, env = call.started, {**extras.env, **call.env, **allowed.env}
+        plan = Plan("exec", call.shown, "sandbox", argv, cwd, tuple(sorted(env)), network=network)
+        origin = Origin.OUTSIDE if network else Origin.AGENT
+        guarded = run.untrusted or network  # fetched text must not reach files that later sessions start with
+        info = CommandInfo(run.key, run.run_id, call.shown, "sandbox", origin, guarded=guarded, network=network)
+        place = replace(environment, env={**environment.env, **env})
+        kind = {"pty": call.pty, "private": run.private, "guarded": guarded}
+        command = command_in(place, argv, cwd, **kind, folders=extras.folders)
 
         async def go() -> ToolOutput:
-            await asyncio.to_thread(self.desk.furnish, quarters)
-            files = self._files(run, call, quarters, cwd, origin)
-            told = await self.go(call, replace(about, files=files), self.desk.sandbox.start, command)
-            return replace(told, content=f"{NO_NETWORK}{told.content}") if held and not outlet.network else told
+            await asyncio.to_thread(self.context.make_workspace, environment)
+            files = self.command_files(run, call, environment, cwd, origin)
+            output = await self.go(call, replace(info, files=files), self.context.sandbox.start, command)
+            return replace(output, content=f"{NO_NETWORK}{output.content}") if held and not network else output
 
-        loose = await asyncio.to_thread(_find_loose, quarters) if run.untrusted else ""
-        return Prepared(plan, go, when_untrusted=" and ".join(filter(None, (outlet.ask, loose))))
+        loose = await asyncio.to_thread(_find_loose, environment) if run.untrusted else ""
+        return PreparedCall(plan, go, when_untrusted=" and ".join(filter(None, (allowed.ask, loose))))
 
     async def _outside(
-        self, run: ToolRun, call: Call, place: Place, quarters: Quarters, cwd: str
-    ) -> Prepared | ToolOutput:
-        desk = self.desk
-        grants = await desk.grants.active(agent=run.key.agent, session_key=str(run.key), now=desk.clock.now_ms())
-        grounds = Grounds(cwd, str(quarters.workspace), desk.path, desk.settings, grants)
-        found = await asyncio.to_thread(look_outside, call, grounds, shell=place.security == "full")
-        leave = find_leave(place, desk.settings.ask_fallback, found.judgement)
-        home = desk.home or grounds.workspace
-        asked = bool(leave.ask or run.untrusted or run.restrictions)
-        snapshot = await asyncio.to_thread(found.take_snapshot, call, grounds, home, asked=asked)
-        given = desk.given(run, False)
-        names, programs = tuple(sorted({**given.env, **call.env})), found.judgement.invocations
+        self, run: ToolRun, call: ExecCall, target: ExecTarget, environment: ExecEnvironment, cwd: str
+    ) -> PreparedCall | ToolOutput:
+        context, settings = self.context, self.context.settings
+        grants = await context.grants.active(agent=run.key.agent, session_key=str(run.key), now=context.clock.now_ms())
+        workspace = str(environment.workspace)
+        where = host_location(call, cwd, workspace, context.path)
+        allowed = Allowances(grants, settings.allowlist, settings.safe_bins)
+        found = await asyncio.to_thread(inspect_command, call, where, allowed, shell=target.security == "full")
+        permission = host_permission(target, settings.ask_fallback, found.judgement)
+        home = context.home or workspace
+        asked = bool(permission.ask or run.untrusted or run.restrictions)
+        snapshot = await asyncio.to_thread(found.take_snapshot, call, home, asked=asked)
+        extras, programs = context.extras(run, False), found.judgement.invocations
         plan = Plan(
             "exec",
             found.summary,
             "host",
             found.argv,
             cwd,
-            names,
+            tuple(sorted({**extras.env, **call.env})),
             network=True,
             invocations=programs,
-            patterns=snapshot.told(cwd),
+            patterns=snapshot.shown_patterns(cwd),
         )
-        free = place.security == "full" and place.ask != "always"
-        about = About(run.key, run.run_id, found.summary, "host", _origin(found), free=free)
-        by_grants = place.security == "allowlist" and found.judgement.covered
+        by_grants = target.security == "allowlist" and found.judgement.covered
         in_repository = by_grants and any(map(uses_repository, programs))
         env = {
-            **clean_env(desk.path, home, pty=call.pty),
-            **quarters.env,
-            **given.env,
+            **clean_env(context.path, home, pty=call.pty),
+            **environment.env,
+            **extras.env,
             **call.env,
-            **(git_variables(home, grounds.workspace) if in_repository else {}),
-            "PATH": desk.path,
+            **(git_variables(home, workspace) if in_repository else {}),
+            "PATH": context.path,
         }
-        command = Command(found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS, folder=found.folder)
-        remark = partial(self._remark, run, place)
-        files = partial(self._files, run, call, quarters, cwd, about.origin)
-        errand = _Errand(
-            self, run, call, found, snapshot, leave, about, command, remark, files, by_grants, in_repository
+        command = SandboxCommand(
+            found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS, folder=found.folder
         )
-        return Prepared(
+        host_command = _HostCommand(
+            self, run, call, target, environment, found, snapshot, permission, command, by_grants, in_repository
+        )
+        return PreparedCall(
             plan,
-            errand.go,
-            leave.refusal,
-            leave.ask,
+            host_command.go,
+            permission.refusal,
+            permission.ask,
             RAN_OUTSIDE,
-            leave.unanswered,
-            leave.granted,
+            permission.unanswered,
+            permission.granted,
             release=snapshot.release,
         )
 
-    def _remark(self, run: ToolRun, place: Place) -> str:
-        """Said once: that there is no sandbox, and what to do about it."""
-        if not place.unwalled or self.desk.processes.walls_missed:
+    def missing_sandbox_remark(self, run: ToolRun, target: ExecTarget) -> str:
+        """Returns a remark, once, that there is no sandbox and what to do about it."""
+        if not target.no_sandbox or self.processes.sandbox_notice_given:
             return ""
-        self.desk.processes.walls_missed = True
-        remark = f"commands run without a sandbox, and so they ask: {place.unwalled}"
+        self.processes.sandbox_notice_given = True
+        remark = f"commands run without a sandbox, and so they ask: {target.no_sandbox}"
         run.emit(Notice(remark))
         return f"[{remark}]\n"
 
-    def _files(self, run: ToolRun, call: Call, quarters: Quarters, cwd: str, origin: Origin) -> CommandFiles:
-        around = Surroundings(os.path.realpath(quarters.workspace), os.path.realpath(cwd))
-        fetches = origin == Origin.OUTSIDE
-        return CommandFiles(self.desk.origins, run, call, around, self.desk.clock, fetches=fetches)
+    def command_files(
+        self, run: ToolRun, call: ExecCall, environment: ExecEnvironment, cwd: str, origin: Origin
+    ) -> CommandFiles:
+        workspace, fetched = str(environment.workspace), origin == Origin.OUTSIDE
+        words = command_words(call.command, call.argv)
+        return CommandFiles(self.context.origins, run, words, self.context.clock, workspace, cwd, fetches=fetched)
+
+    async def enter_repository(self) -> ExitStack:
+        """Lets granted commands that use a repository run one after the other. As with steps, one may change what the
+        next one means, so the next is judged after this one has ended.
+
+        Closing the returned object lets the next one start. Raises SandboxError if the wait is too long.
+        """
+        try:
+            async with asyncio.timeout(REPOSITORY_SECONDS):
+                await self._repositories.acquire()
+        except TimeoutError:
+            hint = "wait until it ends, or end it with process"
+            raise SandboxError("another granted command is still using a repository", hint=hint) from None
+        entered = ExitStack()
+        entered.callback(self._repositories.release)
+        return entered
+
+    @contextmanager
+    def check_steps(self, judge: JudgeStep) -> Iterator[int]:
+        """Returns a descriptor for pipelines.py that is valid inside the block."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        task = asyncio.create_task(_answer_checks(ours, judge))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+        with theirs:
+            yield theirs.fileno()
 
     async def go(
-        self, call: Call, about: About, start: Start, command: Command, when_ended: Callable[[], None] = _do_nothing
+        self, call: ExecCall, info: CommandInfo, start: Start, command: SandboxCommand, entered: ExitStack | None = None
     ) -> ToolOutput:
-        if call.background and not self.desk.processes.has_room(
-            about.key.agent
-        ):  # it may have been asked about for long
-            when_ended()
+        """Runs the prepared command. `entered` is closed when the command has ended."""
+        entered = entered or ExitStack()
+        if call.background and not self.processes.has_room(info.key.agent):  # the approval may have taken long
+            entered.close()
             return failed(NO_ROOM)
-        about = replace(about, terminal=call.pty, listens=call.pty or call.background)
+        info = replace(info, terminal=call.pty, listens=call.pty or call.background)
         command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
-        if about.files is not None:
-            await about.files.look()
+        if info.files is not None:
+            await info.files.look()
         try:
-            job = await self.desk.processes.start(about, lambda: start(command))
+            running = await self.processes.start(info, lambda: start(command))
         except BaseException:
-            if about.files is not None:
-                about.files.leave()
+            if info.files is not None:
+                info.files.leave()
             raise
-        job.tell_end(when_ended)
+        running.call_when_ended(entered.close)
         try:
-            return await self._attend(job, call)
+            return await self._attend(running, call)
         except asyncio.CancelledError:
-            await job.end()
+            await running.end()
             raise
 
-    async def _attend(self, job: Job, call: Call) -> ToolOutput:
-        if not job.about.listens:
-            await job.end_input()
-        if not call.background and await self._ends(job, call.yield_ms or self.desk.settings.background_ms):
-            self.desk.processes.drop(job)
-            return await job.tell(job.news(), or_else="(no output)")
-        job.background = True
-        return await job.tell(job.news(), then=GOES_ON)
+    async def _attend(self, running: RunningCommand, call: ExecCall) -> ToolOutput:
+        if not running.info.listens:
+            await running.end_input()
+        if not call.background and await self._ends(running, call.yield_ms or self.context.settings.background_ms):
+            self.processes.drop(running)
+            return await running.output_result(running.news(), or_else="(no output)")
+        running.background = True
+        return await running.output_result(running.news(), then=GOES_ON)
 
-    async def _ends(self, job: Job, patience_ms: int) -> bool:
-        """Whether it ends before we lose patience. While the background is full, we do not."""
-        while not await job.wait(max(patience_ms, 1) / 1000):
-            if self.desk.processes.has_room(job.about.key.agent):
+    async def _ends(self, running: RunningCommand, wait_ms: int) -> bool:
+        """Returns whether it ends within that time. While the background is full, it waits without a limit."""
+        while not await running.wait(max(wait_ms, 1) / 1000):
+            if self.processes.has_room(running.info.key.agent):
                 return False
         return True
 
-    def _seconds(self, call: Call) -> float:
-        """The settings' limit is the most that a model can have."""
-        most = self.desk.settings.timeout_sec
+    def _seconds(self, call: ExecCall) -> float:
+        """Returns the time limit. The configured limit is the maximum for a model."""
+        most = self.context.settings.timeout_sec
         return min(call.timeout or most, most)
 
 
-class _Errand(Struct, frozen=True):
-    """One command for the host, between the look at it and its start."""
+class _HostCommand(Struct, frozen=True):
+    """One command for the host, between inspection and start."""
 
-    office: _Office
+    preparer: ExecPreparer
     run: ToolRun
-    call: Call
-    found: Outside
+    call: ExecCall
+    target: ExecTarget
+    environment: ExecEnvironment
+    found: InspectedCommand
     snapshot: Snapshot
-    leave: Leave
-    about: About
-    command: Command
-    remark: Callable[[], str]
-    files: Callable[[], CommandFiles]
+    permission: HostPermission
+    command: SandboxCommand
     by_grants: bool
-    in_repository: bool  # and by grants
+    in_repository: bool  # and a grant permits it
 
     async def go(self) -> ToolOutput:
-        leave_queue = await self.office.repositories.enter() if self.in_repository else _do_nothing
-        try:
-            await asyncio.to_thread(self.found.still_holds, self.snapshot)
-            await self._judge_again()
-            remark = self.remark()
-            about = replace(self.about, files=self.files())
-            told = await self.office.go(self.call, about, self._start, self.command, leave_queue)
-        except BaseException:
-            leave_queue()
-            raise
-        return replace(told, content=f"{remark}{told.content}")
+        preparer, run, summary = self.preparer, self.run, self.found.summary
+        with ExitStack() as undo:
+            entered = undo.enter_context(await preparer.enter_repository() if self.in_repository else ExitStack())
+            await asyncio.to_thread(self.found.check_unchanged, self.snapshot)
+            if self.by_grants and (why := await self._refuse_step(0)):
+                raise SandboxError(f"it is no longer allowed: {why}", hint="send the call again")
+            remark = preparer.missing_sandbox_remark(run, self.target)
+            origin = Origin.OUTSIDE if fetches(summary) else Origin.AGENT
+            files = preparer.command_files(run, self.call, self.environment, self.command.cwd, origin)
+            free = self.target.security == "full" and self.target.ask != "always"
+            info = CommandInfo(run.key, run.run_id, summary, "host", origin, free=free, files=files)
+            output = await preparer.go(self.call, info, self._start, self.command, entered)
+            undo.pop_all()  # from here on the end of the command closes it
+        return replace(output, content=f"{remark}{output.content}")
 
-    async def _judge_again(self) -> None:
-        if self.by_grants and (why := await self._refuse_step(0)):
-            raise SandboxError(f"it is no longer allowed: {why}", hint="ask again")
-
-    async def _start(self, limited: Command) -> Process:
-        """Looks once more: whatever was waited for since was time for a change."""
-        desk = self.office.desk
-        for grant in self.leave.granted:
-            if not grant.startswith(CONFIG):  # of lines of the config the audit log knows when they were used
-                await desk.grants.used(grant, desk.clock.now_ms(), self.found.summary)
-        await asyncio.to_thread(self.found.still_holds, self.snapshot)
-        process = await self._start_now(desk.host, limited)
+    async def _start(self, limited: SandboxCommand) -> Process:
+        """Checks again just before the start, because things may have changed while the command waited."""
+        context = self.preparer.context
+        for grant in self.permission.granted:
+            if not grant.startswith(CONFIG):  # the audit log records when a line of the config was used
+                await context.grants.used(grant, context.clock.now_ms(), self.found.summary)
+        await asyncio.to_thread(self.found.check_unchanged, self.snapshot)
+        process = await self._start_now(context.host, limited)
         self.snapshot.release()
         return process
 
-    async def _start_now(self, host: Sandbox, limited: Command) -> Process:
+    async def _start_now(self, host: Sandbox, limited: SandboxCommand) -> Process:
         if not self.by_grants or len(self.found.steps) < 2:
             return await host.start(limited)
-        with self.office.checks.opened(self._refuse_step) as fd:
+        with self.preparer.check_steps(self._refuse_step) as fd:
             return await host.start(replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,)))
 
     async def _refuse_step(self, number: int) -> str:
-        desk, key = self.office.desk, self.run.key
-        held = await desk.grants.active(agent=key.agent, session_key=str(key), now=desk.clock.now_ms())
-        return await asyncio.to_thread(self.found.refuse_step, number, self.call, held)
+        context, key = self.preparer.context, self.run.key
+        grants = await context.grants.active(agent=key.agent, session_key=str(key), now=context.clock.now_ms())
+        return await asyncio.to_thread(self.found.refuse_step, number, grants)
 
 
-def _origin(found: Outside) -> Origin:
-    return Origin.OUTSIDE if fetches(found.summary) else Origin.AGENT
+async def _answer_checks(ours: socket.socket, judge: JudgeStep) -> None:
+    loop = asyncio.get_running_loop()
+    with ours, suppress(ConnectionError):  # the command ended while the step was judged
+        while asked := await loop.sock_recv(ours, 64):
+            try:
+                why = await judge(int(asked))
+            except (PalinurusError, OSError, ValueError) as error:
+                why = f"it could not be judged: {error}"
+            await loop.sock_sendall(ours, f"{' '.join(why.split())[:LONGEST_ANSWER]}\n".encode(errors="replace"))
 
 
-def _find_loose(quarters: Quarters) -> str:
-    """Why even walls do not keep a command from what conversations begin with; empty when they do."""
-    loose = quarters.instructions.find_loose(quarters.workspace) if quarters.writable else ""
+def _find_loose(environment: ExecEnvironment) -> str:
+    """Returns why the sandbox does not protect a file that later sessions start with; empty if it protects all."""
+    loose = environment.instructions.find_loose(environment.workspace) if environment.writable else ""
     return LOOSE.format(loose) if loose else ""
 
 

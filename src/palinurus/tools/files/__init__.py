@@ -1,1 +1,1 @@
-"""The hands for files: reading, searching, writing and patching, inside the walls of a session."""
+"""The tools for files: reading, searching, writing and patching, inside the workspace of a session."""

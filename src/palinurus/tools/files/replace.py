@@ -1,7 +1,7 @@
-"""Exact replacements in a text, what to say when there is nothing to replace, and the difference they made. Pure.
+"""Exact replacements in a text, the message when nothing matches, and the resulting diff. Pure.
 
-Line endings are not the model's business: it writes `\\n` and sees none, so a line break in `old` matches either kind,
-and one in `new` becomes the kind that the file uses.
+The model need not care about line endings: a line break in `old` matches either kind, and one in `new` becomes the kind
+that the file uses.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from itertools import islice
 
-from msgspec import Struct
-
 from palinurus.domain.errors import BadRequest, WorkspaceError
+from palinurus.tools.files.reach import Edit
 from palinurus.workspace.boundary import MAX_BYTES
 
 MAX_EDITS = 1_000  # each reads the whole text
 MAX_OCCURRENCES = 1_000
-MAX_COMPARED = 10_000  # lines looked at for the nearest one
+MAX_COMPARED = 10_000  # lines compared to find the nearest one
 MAX_CLOSE_LOOKS = 150
-MAX_DIFFERENT = 1_000  # lines; more than that are counted, not compared
+MAX_DIFFERENT = 1_000  # lines; a larger change is counted, not compared
 MAX_DIFF_LINES = 80
 _SHOWN = 160  # characters of a line
 
@@ -32,15 +31,8 @@ _NUMBERED = re.compile(r"\d+\| ?")
 _HUNK = re.compile(r"\A@@ -(\d+)(.*) \+(\d+)(.*) @@")
 
 
-class Edit(Struct, frozen=True, forbid_unknown_fields=True):
-    # A docstring here would be sent to the model with every request.
-    old: str
-    new: str
-    all: bool = False  # everywhere, else where it is the only one
-
-
 def decode(path: str, data: bytes) -> str:
-    """The text of a file whose every byte can be written back; a byte order mark stays its first character."""
+    """Returns the text of a file if every byte can be written back; a byte order mark stays its first character."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -59,13 +51,18 @@ def encode(what: str, text: str) -> bytes:
         raise BadRequest(f"{what} holds half a character at {error.start}", hint="send whole ones") from error
 
 
+def check_edits(edits: Sequence[Edit]) -> None:
+    for each in edits:
+        encode("old", each.old), encode("new", each.new)
+
+
 def line_break(text: str) -> str:
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def apply_edits(path: str, text: str, edits: Sequence[Edit]) -> str:
-    """All edits, each on what the one before has left. Raises BadRequest, which says what to mend, and then none;
-    WorkspaceError before a text is made that no file may hold."""
+    """Applies all edits in order. Raises BadRequest, which says what to correct, and then applies none; raises
+    WorkspaceError if the result would be too large for a file."""
     if len(edits) > MAX_EDITS:
         raise BadRequest(f"{len(edits):,} edits are too many: {MAX_EDITS:,} are allowed", hint="send them in parts")
     for number, edit in enumerate(edits):
@@ -81,7 +78,7 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
         raise BadRequest(f"{which}old and new are the same", hint="nothing would change")
     spots = list(islice(_occurrences(text, old, overlapping=not edit.all), MAX_OCCURRENCES + 1))
     if not spots:
-        raise BadRequest(f"{which}old is not in {path}. {nearest(text, old)}")
+        raise BadRequest(f"{which}old is not in {path}. {describe_nearest(text, old)}")
     if len(spots) > 1 and not edit.all:
         raise BadRequest(
             f"{which}old is in {path} {_times(len(spots))}, on {_line_numbers(text, spots)}",
@@ -91,7 +88,7 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
     parts, done, size = [], 0, len(text)
     for start, end in spots if not edit.all else _occurrences(text, old, overlapping=False):
         size += len(new) - (end - start)
-        if size > MAX_BYTES:  # characters, of which none is less than a byte
+        if size > MAX_BYTES:  # characters, each at least one byte
             raise WorkspaceError(f"{which}{path} would have more than {MAX_BYTES:,} bytes", hint="split it")
         parts += [text[done:start], new]
         done = end
@@ -99,9 +96,9 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
 
 
 def _occurrences(text: str, old: str, *, overlapping: bool) -> Iterator[tuple[int, int]]:
-    """Where it is. Overlapping ones count when one must be meant: `aa` is twice in `aaa`."""
+    """Returns the positions. Overlapping ones count if exactly one must match: `aa` is twice in `aaa`."""
     plain = text.replace("\r\n", "\n")
-    breaks = [found.start() - number for number, found in enumerate(_CRLF.finditer(text))]  # as they stand in `plain`
+    breaks = [found.start() - number for number, found in enumerate(_CRLF.finditer(text))]  # as positions in `plain`
     at = plain.find(old)
     while at >= 0:
         start, end = at, at + len(old)
@@ -118,8 +115,8 @@ def _line_numbers(text: str, spots: list[tuple[int, int]]) -> str:
     return f"lines {', '.join(numbers)}{', …' if len(spots) > 10 else ''}"
 
 
-def nearest(text: str, old: str) -> str:
-    """What in the text `old` may have meant, and where the two part."""
+def describe_nearest(text: str, old: str) -> str:
+    """Describes the part of the text that `old` may mean, and where the two differ."""
     wanted = old.split("\n")
     if all(_NUMBERED.match(line) for line in wanted if line):
         return "Leave out the line numbers that read puts before each line."
@@ -136,7 +133,7 @@ def nearest(text: str, old: str) -> str:
 
 
 def _anchor(lines: list[str], wanted: list[str]) -> int | None:
-    """The line where most of the wanted lines would follow."""
+    """Returns the line after which most of the wanted lines follow."""
     first = wanted[0].strip()[:_SHOWN]
     stripped = [line.strip()[:_SHOWN] for line in lines[:MAX_COMPARED]]
     if first not in stripped:
@@ -147,7 +144,7 @@ def _anchor(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _candidates(first: str, lines: list[str]) -> list[str]:
-    """The few lines that are worth a close look, which is slow: those that share most words with it."""
+    """Returns the few lines with most words in common, because comparing closely is slow."""
     words = set(_WORD.findall(first))
     return nlargest(MAX_CLOSE_LOOKS, dict.fromkeys(lines), key=lambda line: len(words & set(_WORD.findall(line))))
 
@@ -161,12 +158,11 @@ def _quoted(line: str) -> str:
 
 
 def difference(before: str, after: str, *, context: int = 2) -> str:
-    """A unified diff of what changed, as short as can be; of a great change only its size."""
-    if before.endswith("\n") and after.endswith("\n"):  # neither has a last line without an end
+    """Returns a unified diff, as short as possible; for a large change only its size."""
+    if before.endswith("\n") and after.endswith("\n"):  # both end with a line break
         before, after = before[:-1], after[:-1]
     old, new = before.split("\n"), after.split("\n")
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
+    head, tail = _common_ends(old, new)
     gone, come = len(old) - head - tail, len(new) - head - tail
     if max(gone, come) > MAX_DIFFERENT:
         return f"@@ from line {head + 1} @@\n[{gone:,} lines became {come:,}]"
@@ -180,12 +176,17 @@ def difference(before: str, after: str, *, context: int = 2) -> str:
 
 
 def changed_lines(before: str, after: str, *, context: int = 2) -> list[str]:
-    """Every line that a difference of the two could show, whole."""
+    """Returns every line that a diff of the two could show, complete."""
     old, new = before.split("\n"), after.split("\n")
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
-    start, left = max(head - context, 0), max(tail - context - 1, 0)  # an empty last line may count as one of them
+    head, tail = _common_ends(old, new)
+    start, left = max(head - context, 0), max(tail - context - 1, 0)  # an empty last line may be one of them
     return old[start : len(old) - left] + new[start : len(new) - left]
+
+
+def _common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Returns how many lines are equal at the start, and after them at the end."""
+    head = _common(old, new)
+    return head, _common(old[head:][::-1], new[head:][::-1])
 
 
 def _common(one: list[str], other: list[str]) -> int:

@@ -1,1 +1,1 @@
-"""The web, read with tongs: web_fetch and web_search. No address is reached that was not checked."""
+"""The web tools, web_fetch and web_search. Every address is checked before it is reached."""

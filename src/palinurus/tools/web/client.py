@@ -1,31 +1,161 @@
-"""One GET at a time through the guard: no cookies, no credentials, no proxy, no redirect followed on its own."""
+"""Sends single GET requests through the guard: no cookies, no credentials, no proxy, no automatic redirects.
+
+The HTTP library asks its network backend for a connection to a name. Our backend lets the guard resolve the name and
+connects to the addresses that the guard returns, counting incoming bytes; there is no other way out. TLS still verifies
+the name, and the Host header contains it. Compression is undone in bounded pieces: a few kilobytes can expand to
+gigabytes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Generator, Mapping
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from palinurus.domain.errors import WebError
-from palinurus.tools.web.connection import Connector, GuardedBackend, Meter, as_backend, connect
-from palinurus.tools.web.guard import Guard
-from palinurus.tools.web.inflate import ACCEPTED, Inflater
-from palinurus.tools.web.target import Target
+from palinurus.tools.web.guard import AddressGuard, WebAddress
 
 if TYPE_CHECKING:
     import httpcore2
 
+ACCEPTED = "gzip, deflate"
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+_MAGIC = b"\x1f\x8b"
+CONNECT_SECONDS = 10.0
+MAX_TRIED = 4  # addresses of one host
+READ_BYTES = 4096  # at a time: small enough that parsing never blocks the event loop for long
+Connector = Callable[[str, int, float], Awaitable["httpcore2.AsyncNetworkStream"]]
+"""Connects to an address (never a name) and a port, within seconds. Raises OSError or the library's ConnectError."""
+
 AGENT = "Palinurus (personal agent)"
 SMALL = 512  # bytes of a chunk
-HEADER_BYTES = 32 * 1024  # what may come before the body: headers are parsed in one go, 5 ms for a thousand of them
+HEADER_BYTES = 32 * 1024  # what may precede the body: headers are parsed at once, 5 ms for a thousand of them
 
 
-class Reply:
-    """An answer whose headers have come; the body is read when it is asked for."""
+class Inflater:
+    """Decompresses the bytes of one response in order. Raises WebError for an encoding that was not requested."""
 
-    def __init__(self, target: Target, response: httpcore2.Response) -> None:
+    def __init__(self, encoding: str) -> None:
+        self._named = encoding.strip().lower()
+        if self._named not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise WebError(f"the server sends its answer as {self._named[:40]!r}, which was not requested")
+        self._stream: zlib._Decompress | None = None
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        """Returns what the data contains, at most `most` bytes. Raises WebError for broken data."""
+        if self._named in ("", "identity"):
+            return data[:most]
+        try:
+            if self._stream is None:
+                self._stream = zlib.decompressobj(self._format(data))
+            found = self._stream.decompress(data, most)
+            # a gzip body may consist of several members
+            while self._stream.eof and len(found) < most and (rest := self._stream.unused_data).startswith(_MAGIC):
+                self._stream = zlib.decompressobj(_GZIP)
+                found += self._stream.decompress(rest, most - len(found))
+        except zlib.error as error:
+            raise WebError(f"the server's compressed answer is broken: {error}") from None
+        return found
+
+    def end(self) -> None:
+        """Raises WebError if the data is incomplete."""
+        if self._stream is not None and not self._stream.eof:
+            raise WebError("the server's compressed answer is incomplete")
+
+    def _format(self, data: bytes) -> int:
+        """Servers use the name deflate for two formats; the first bytes show which."""
+        if self._named != "deflate":
+            return _GZIP
+        try:
+            zlib.decompressobj(_ZLIB).decompress(data[:64], 1)
+        except zlib.error:
+            return _RAW
+        return _ZLIB
+
+
+async def connect(address: str, port: int, seconds: float) -> httpcore2.AsyncNetworkStream:
+    import httpcore2
+
+    return await httpcore2.AnyIOBackend().connect_tcp(address, port, timeout=seconds)
+
+
+class ByteMeter:
+    """Counts how many bytes one request may still receive, including headers and framing."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def count(self, data: bytes) -> None:
+        self.left -= len(data)
+        if self.left < 0:
+            raise WebError("the server sends more bytes than allowed, including headers and framing")
+
+
+class GuardedBackend:
+    """The network as one request sees it."""
+
+    def __init__(self, guard: AddressGuard, connector: Connector, meter: ByteMeter) -> None:
+        self._guard = guard
+        self._connect = connector
+        self._meter = meter
+
+    async def connect_tcp(self, host: str, port: int, **_: Any) -> httpcore2.AsyncNetworkStream:
+        import httpcore2
+
+        failure: Exception | None = None
+        for address in (await self._guard.addresses(host, port))[:MAX_TRIED]:
+            try:
+                return metered(await self._connect(address, port, CONNECT_SECONDS), self._meter)
+            except (OSError, httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        reason = str(failure) or type(failure).__name__
+        raise WebError(f"{host} cannot be reached on port {port}: {reason}", hint="try later, or another source")
+
+    async def connect_unix_socket(self, path: str, **_: Any) -> httpcore2.AsyncNetworkStream:
+        raise WebError("web addresses cannot name unix sockets")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def metered(stream: httpcore2.AsyncNetworkStream, meter: ByteMeter) -> httpcore2.AsyncNetworkStream:
+    # The library's base classes are imported only when needed; it calls methods and does not check the class.
+    return cast("httpcore2.AsyncNetworkStream", _MeteredStream(stream, meter))
+
+
+class _MeteredStream:
+    def __init__(self, stream: httpcore2.AsyncNetworkStream, meter: ByteMeter) -> None:
+        self._stream = stream
+        self._meter = meter
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = await self._stream.read(min(max_bytes, READ_BYTES), timeout)
+        self._meter.count(data)
+        await asyncio.sleep(0)  # TLS returns buffered data without waiting
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        return metered(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._meter)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class HttpReply:
+    """A response whose headers have arrived; the body is read on request."""
+
+    def __init__(self, target: WebAddress, response: httpcore2.Response) -> None:
         self._target = target
         self._response = response
         self.status = response.status
@@ -38,28 +168,26 @@ class Reply:
 
     @property
     def length(self) -> int | None:
-        """What the server says about the size, as it is sent."""
+        """Returns the size that the server declares, before decompression."""
         said = self.header("content-length")
         return int(said) if said.isdecimal() and len(said) < 20 else None
 
     async def body(self, most: int) -> bytes:
-        """All of it. Raises WebError when it is longer than `most` bytes, uncompressed."""
+        """Returns the whole body. Raises WebError if it is longer than `most` bytes, uncompressed."""
         if (self.length or 0) > most:
             raise _too_large(most, self.length)
-        data = await self._read(most + 1)
+        data = await self.beginning(most + 1)
         if len(data) > most:
             raise _too_large(most)
         return data
 
     async def beginning(self, most: int) -> bytes:
-        return (await self._read(most))[:most]
-
-    async def _read(self, most: int) -> bytes:
+        """Returns at most this many bytes of the body, uncompressed."""
         inflater = Inflater(self.header("content-encoding"))
         data = bytearray()
         with _mapped(self._target):
             async for chunk in self._response.aiter_stream():
-                if len(chunk) < SMALL:  # a server may send a thousand of them where one would do
+                if len(chunk) < SMALL:  # a server may send a thousand tiny chunks instead of one
                     await asyncio.sleep(0)
                 data += inflater.feed(chunk, most - len(data))
                 if len(data) >= most:
@@ -69,23 +197,25 @@ class Reply:
 
 
 class Client:
-    """Sends requests where the guard lets it. `tls` says whose certificates count; the machine's, if unset."""
+    """Sends requests where the guard permits. `tls` says which certificates are trusted; the machine's, if unset."""
 
-    def __init__(self, guard: Guard, *, connector: Connector = connect, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, guard: AddressGuard, *, connector: Connector = connect, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._guard = guard
         self._connector = connector
         self._tls = tls
 
     @asynccontextmanager
-    async def get(self, target: Target, headers: Mapping[str, str], *, most: int) -> AsyncGenerator[Reply]:
-        """The answer to one GET; `most` bytes of body are expected. Raises WebError; a time limit is the caller's.
+    async def get(self, target: WebAddress, headers: Mapping[str, str], *, most: int) -> AsyncGenerator[HttpReply]:
+        """Sends one GET; `most` bytes of body are expected. Raises WebError; the caller sets a time limit.
 
-        Each request has a connection of its own: what a server does to one is not felt by the next.
+        Each request has its own connection, so that a server cannot affect the next request.
         """
         import httpcore2
 
-        meter = Meter(HEADER_BYTES)
-        backend = as_backend(GuardedBackend(self._guard, self._connector, meter))
+        meter = ByteMeter(HEADER_BYTES)
+        backend = cast("httpcore2.AsyncNetworkBackend", GuardedBackend(self._guard, self._connector, meter))
         tls = await self._tls_context() if target.scheme == "https" else None
         url = httpcore2.URL(
             scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
@@ -99,7 +229,7 @@ class Client:
                 pool.stream("GET", url, headers=sent) as response,
             ):
                 meter.left += 2 * most  # twice, because chunks have frames
-                yield Reply(target, response)
+                yield HttpReply(target, response)
 
     async def _tls_context(self) -> ssl.SSLContext:
         import httpcore2
@@ -110,15 +240,15 @@ class Client:
 
 
 @contextmanager
-def _mapped(target: Target) -> Generator[None]:
-    """Failures of the library, as ours."""
+def _mapped(target: WebAddress) -> Generator[None]:
+    """Maps errors of the library to ours."""
     import httpcore2
 
     try:
         yield
     except httpcore2.RemoteProtocolError as error:
-        what = str(error).partition(":")[0][:80]  # behind the colon the server's own words are quoted
-        raise WebError(f"{target.host} does not speak proper HTTP: {what}") from None
+        what = str(error).partition(":")[0][:80]  # after the colon the library quotes the server
+        raise WebError(f"{target.host} sends invalid HTTP: {what}") from None
     except httpcore2.TimeoutException as error:
         raise WebError(f"{target.host} is too slow: {_short(error)}", hint="try later, or another source") from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError) as error:

@@ -1,24 +1,47 @@
-"""Fetch one web page and make text of it: redirects by hand, each through the guard, everything within limits.
+"""Fetches one web page as text: redirects are followed one by one through the guard, everything within limits.
 
-Who asks may be held to certain hosts. Then each address on the way is one of these, or nothing is sent there.
+A run may be restricted to certain hosts. Then every address on the way must be one of them, or no request is sent. HTML
+is converted to markdown in a process that is killed if it takes too long: see worker.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
+import importlib.util
+import json
 import re
 from collections.abc import Callable
+from functools import cache
 from http import HTTPStatus
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from palinurus.config.handling import FetchSettings
 from palinurus.domain.errors import AddressRefused, WebError
-from palinurus.tools.web.charset import decode
-from palinurus.tools.web.client import Client, Reply
-from palinurus.tools.web.reader import Page, PageReader
-from palinurus.tools.web.target import Target, parse_target
+from palinurus.domain.events import Plan
+from palinurus.domain.messages import harmless, wrapped
+from palinurus.domain.restrictions import beyond
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
+from palinurus.tools.settings import FetchSettings
+from palinurus.tools.web.addresses import addresses_of, is_held, not_named
+from palinurus.tools.web.client import Client, HttpReply
+from palinurus.tools.web.guard import WebAddress, outside_output, parse_address
+from palinurus.tools.worker import run_worker
 
+_KNOWN = re.compile(
+    r"utf-?8|utf-?16([lb]e)?|(windows|cp)-?(125[0-8]|874|932|949)|iso-?8859-?\d{1,2}|latin-?1|(us-)?ascii|koi8-[ru]"
+    r"|gbk|gb2312|gb18030|big5(-hkscs)?|euc-(jp|kr)|iso-2022-jp|shift[_-]?jis|sjis|ibm866|macintosh|mac-?roman|tis-620",
+    re.IGNORECASE,
+)
+"""Charsets used on the web. Python knows more, and some of those take forever."""
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_DECLARED = re.compile(rb"<\?xml[^>]{0,80}encoding=[\"']([A-Za-z0-9_-]{1,30})[\"']")
+_WIDER = {"iso8859-1": "cp1252", "ascii": "cp1252"}  # what servers mean by these names
+SECONDS = 10.0
+AT_ONCE = 2
 HEADERS = {"Accept": "text/markdown, text/html;q=0.9, application/json;q=0.8, text/*;q=0.8, */*;q=0.5"}
 REDIRECTS = (301, 302, 303, 307, 308)
 HTML = ("text/html", "application/xhtml+xml")
@@ -30,69 +53,127 @@ _TYPE = re.compile(r"\s*([a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60})\s*(?:;|,|$)", re.I
 _CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([a-z0-9_.:-]{1,40})", re.IGNORECASE)
 MAX_ERROR_BYTES = 64 * 1024
 MAX_ERROR_CHARACTERS = 1_000
-
-Beyond = Callable[[str], str]
-"""Why an address may not be asked on somebody's behalf, and who says so; empty when it may."""
-
-
-def anywhere(_: str) -> str:
-    return ""
+RefuseAddress = Callable[[str], str]
+"""Returns why an address may not be fetched for this run, and which rule says so; empty if it may."""
 
 
-class Fetched(Struct, frozen=True):
-    """What a server answered, as text."""
+def decode(data: bytes, declared: str = "") -> str:
+    """Decodes a body. What cannot be decoded becomes the replacement character; raises nothing."""
+    for mark, name in _BOMS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(name, "replace")
+    if name := _codec(declared) or _codec(_own_words(data)):
+        return data.decode(name, "replace")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        cut_short = error.start > len(data) - 4  # the bytes end inside a character
+        return data.decode("utf-8" if cut_short else "cp1252", "replace")
 
-    url: str  # where the answer came from in the end
+
+def _own_words(data: bytes) -> str:
+    found = _DECLARED.match(data[:200])
+    return found[1].decode("ascii") if found else ""
+
+
+def _codec(name: str) -> str:
+    if not _KNOWN.fullmatch(name):
+        return ""
+    try:
+        found = codecs.lookup({"macintosh": "mac-roman", "windows-874": "cp874"}.get(name.lower(), name)).name
+    except LookupError:
+        return ""
+    return _WIDER.get(found, found)
+
+
+class PageText(Struct, frozen=True):
+    title: str
+    text: str
+    total: int  # characters in all; `text` has the first of them
+
+
+class PageReader:
+    """Converts pages, a few at the same time."""
+
+    def __init__(self, *, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, html: bytes, *, url: str, charset: str, most: int) -> PageText:
+        """Returns the page as markdown. Raises WebError if it exceeds the time or memory limit."""
+        request = json.dumps({"url": url, "charset": charset, "most": most}).encode() + b"\n" + html
+        try:
+            async with self._room:
+                answer = await run_worker("page", _library(), request, self._seconds)
+        except TimeoutError:
+            raise _unreadable(f"it takes longer than {self._seconds:g} seconds") from None
+        try:
+            return msgspec.json.decode(answer, type=PageText)
+        except msgspec.DecodeError:
+            raise _unreadable("its reader process failed") from None
+
+
+@cache
+def _library() -> str:
+    found = importlib.util.find_spec("turbohtml")
+    if found is None or found.origin is None:
+        raise WebError("the package turbohtml is not installed", hint="install palinurus again, or ask with raw=true")
+    return str(Path(found.origin).parent.parent)
+
+
+def _unreadable(why: str) -> WebError:
+    return WebError(f"the page's HTML cannot be read: {why}", hint="ask with raw=true for the source")
+
+
+class FetchedPage(Struct, frozen=True):
+    """A server's response as text."""
+
+    url: str  # the final address after redirects
     host: str
     status: int
-    kind: str  # the content type
-    page: Page
-
-    @property
-    def failure(self) -> str:
-        """The status in words, if it is not that of a success. The server's own words for it are not repeated."""
-        if 200 <= self.status < 300:
-            return ""
-        known = {each.value: each.phrase for each in HTTPStatus}
-        return f"{self.status} {known.get(self.status, '')}".rstrip()
+    page: PageText
 
 
 class Fetcher:
-    """Fetches pages. The client holds the guard; the reader makes markdown of HTML."""
+    """Fetches pages. The client contains the guard; the reader converts HTML to markdown."""
 
     def __init__(self, settings: FetchSettings, client: Client, reader: PageReader) -> None:
         self._settings = settings
         self._client = client
         self._reader = reader
 
-    async def fetch(self, url: str, *, most: int, raw: bool = False, beyond: Beyond = anywhere) -> Fetched:
-        """At most `most` characters of a page, as markdown, or as they are. Raises WebError."""
+    async def fetch(
+        self, url: str, *, most: int, raw: bool = False, refuse: RefuseAddress = lambda _: ""
+    ) -> FetchedPage:
+        """Returns at most `most` characters of a page, as markdown or as the source. Raises WebError."""
         seconds = self._settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._follow(parse_target(url), most, raw, beyond)
+                return await self._follow(parse_address(url), most, raw, refuse)
         except TimeoutError:
             raise WebError(
                 f"{url[:200]} took longer than {seconds:g} seconds", hint="try later, or another source"
             ) from None
 
-    async def _follow(self, target: Target, most: int, raw: bool, beyond: Beyond) -> Fetched:
-        if why := beyond(target.url):
-            raise AddressRefused(f"{target.host} may not be asked here: {why}")
+    async def _follow(self, target: WebAddress, most: int, raw: bool, refuse: RefuseAddress) -> FetchedPage:
+        if why := refuse(target.url):
+            raise AddressRefused(f"{target.host} may not be reached here: {why}")
         for _ in range(self._settings.max_redirects + 1):
             answer = await self._request(target, most, raw)
-            if isinstance(answer, Fetched):
+            if isinstance(answer, FetchedPage):
                 return answer
-            _check_downgrade(target, answer)
-            if why := beyond(answer.url):
-                raise AddressRefused(f"{target.host} redirects to {answer.host}, which may not be asked here: {why}")
+            if target.scheme == "https" and answer.scheme == "http":
+                where = f"{target.host} redirects from https to plain http, to {answer.url[:200]}"
+                raise AddressRefused(where, hint="fetch that address directly")
+            if why := refuse(answer.url):
+                raise AddressRefused(f"{target.host} redirects to {answer.host}, which may not be reached here: {why}")
             target = answer
         raise WebError(
-            f"{target.host} redirects again and again; {self._settings.max_redirects} redirects are followed",
-            hint="ask for the page that you want in the end",
+            f"{target.host} redirects too often; at most {self._settings.max_redirects} redirects are followed",
+            hint="fetch the final page directly",
         )
 
-    async def _request(self, target: Target, most: int, raw: bool) -> Fetched | Target:
+    async def _request(self, target: WebAddress, most: int, raw: bool) -> FetchedPage | WebAddress:
         async with self._client.get(target, HEADERS, most=self._settings.max_response_bytes) as reply:
             location = reply.header("location")
             if reply.status in REDIRECTS and location:
@@ -100,33 +181,33 @@ class Fetcher:
             kind, charset = content_type(reply.header("content-type"))
             if not 200 <= reply.status < 300:
                 page = await self._excerpt(target, reply, kind, charset)
-                return Fetched(target.url, target.host, reply.status, kind, page)
+                return FetchedPage(target.url, target.host, reply.status, page)
             _check_kind(target, reply, kind)
             body = await reply.body(self._settings.max_response_bytes)
         kind = kind or _guessed(target, body)
         page = await self._page(body, target, kind, charset, most, raw)
-        return Fetched(target.url, target.host, reply.status, kind, page)
+        return FetchedPage(target.url, target.host, reply.status, page)
 
-    async def _excerpt(self, target: Target, reply: Reply, kind: str, charset: str) -> Page:
-        """What a server says beside a status that is no success; the status counts even if this cannot be read."""
+    async def _excerpt(self, target: WebAddress, reply: HttpReply, kind: str, charset: str) -> PageText:
+        """Returns the start of a body with an error status; the status counts even if the body cannot be read."""
         try:
             body = await reply.beginning(MAX_ERROR_BYTES)
             return await self._page(body, target, kind or _guessed(target, body), charset, MAX_ERROR_CHARACTERS, False)
         except WebError as error:
-            return Page("", f"[{error.message}]", 0)
+            return PageText("", f"[{error.message}]", 0)
 
-    async def _page(self, body: bytes, target: Target, kind: str, charset: str, most: int, raw: bool) -> Page:
+    async def _page(self, body: bytes, target: WebAddress, kind: str, charset: str, most: int, raw: bool) -> PageText:
         if kind in HTML and not raw:
             return await self._reader.read(body, url=target.url, charset=charset, most=most)
         if not _is_text(kind):
-            return Page("", f"[{kind}, not shown]", 0)
-        text = decode(body[: most * 4 + 4], charset)  # no charset takes more than four bytes for a character
+            return PageText("", f"[{kind}, not shown]", 0)
+        text = decode(body[: most * 4 + 4], charset)  # no charset needs more than four bytes per character
         rest = len(body) - (most * 4 + 4)
-        return Page("", text[:most], len(text) + max(rest, 0))
+        return PageText("", text[:most], len(text) + max(rest, 0))
 
 
 def content_type(header: str) -> tuple[str, str]:
-    """The type, and the charset or nothing; nothing for what is no type."""
+    """Returns the type and the charset; empty for an invalid type."""
     kind, charset = _TYPE.match(header[:500]), _CHARSET.search(header[:500])
     return kind[1].lower() if kind else "", charset[1].lower() if charset else ""
 
@@ -135,7 +216,7 @@ def _is_text(kind: str) -> bool:
     return kind.startswith("text/") or kind in TEXTS or kind in HTML or kind.endswith(("+json", "+xml"))
 
 
-def _check_kind(target: Target, reply: Reply, kind: str) -> None:
+def _check_kind(target: WebAddress, reply: HttpReply, kind: str) -> None:
     if not kind or _is_text(kind):
         return
     size = f"{reply.length:,} bytes" if reply.length is not None else "of unknown size"
@@ -143,16 +224,47 @@ def _check_kind(target: Target, reply: Reply, kind: str) -> None:
     raise WebError(f"{target.url[:200]} is {what} ({kind}, {size}): web_fetch reads text", hint="find a page about it")
 
 
-def _guessed(target: Target, body: bytes) -> str:
-    """What a body is of which the server does not say it."""
+def _guessed(target: WebAddress, body: bytes) -> str:
+    """Guesses the type of a body for which the server declares none."""
     start = body[:1024].lstrip().lower()
     if b"\0" in start:
         raise WebError(f"{target.url[:200]} is a file of unknown type ({len(body):,} bytes): web_fetch reads text")
     return "text/html" if start.startswith((b"<!doctype html", b"<html")) else "text/plain"
 
 
-def _check_downgrade(old: Target, new: Target) -> None:
-    if old.scheme == "https" and new.scheme == "http":
-        raise AddressRefused(
-            f"{old.host} redirects from https to plain http, to {new.url[:200]}", hint="ask for that address yourself"
-        )
+async def prepare_fetch(run: ToolRun, fetcher: Fetcher, url: str, most: int, *, raw: bool) -> PreparedCall:
+    known = await addresses_of(run) if is_held(run) else None
+    standing = known.standing(url) if known else "exact"
+    try:
+        target = parse_address(url)
+        address, host = target.url, target.host
+    except AddressRefused:  # the fetch itself reports the reason
+        address, host = url, ""
+
+    def refuse(address: str) -> str:
+        # The gate has seen the requested address; redirect targets are known only here.
+        why = beyond(run.restrictions, "web_fetch", {"url": address})
+        astray = known is not None and standing == "host" and not known.standing(address)
+        return why or (not_named(address) if astray else "")
+
+    async def fetch() -> ToolOutput:
+        try:
+            return _render(await fetcher.fetch(url, most=most, raw=raw, refuse=refuse))
+        except WebError as error:
+            return outside_output(harmless(f"web_fetch: {error}"), host, is_error=True)
+
+    plan = Plan("web_fetch", f"read {address}", arguments={"url": address}, network=True)
+    return PreparedCall(plan, fetch, when_untrusted="" if standing else not_named(address), lasting=True)
+
+
+def _render(found: FetchedPage) -> ToolOutput:
+    page = found.page
+    lines = [f"Title: {page.title}"] if page.title else []
+    text = wrapped(found.host, "\n".join([*lines, f"URL: {found.url}", "", page.text or "[no text]"]))
+    if not 200 <= found.status < 300:  # the server's own words for the status are not repeated
+        known = {each.value: each.phrase for each in HTTPStatus}
+        status = f"{found.status} {known.get(found.status, '')}".rstrip()
+        return outside_output(f"web_fetch: the server answered {status}\n{text}", found.host, is_error=True)
+    if page.total > len(page.text):
+        text += f"\n[the first {len(page.text):,} characters of about {page.total:,}]"
+    return outside_output(text, found.host)

@@ -1,7 +1,7 @@
-"""Ask a search engine that the owner has named: SearXNG, or anything that speaks Brave's format.
+"""Queries the search engine that the owner has configured: SearXNG, or one with Brave's format.
 
-The endpoint is the owner's choice and may be private, so it alone is exempt from the guard. Redirects are not
-followed, because the key would travel with them. The key is in a header and in no text that this room writes.
+The endpoint is the owner's choice and may be private, so it alone is exempt from the guard. Redirects are not followed,
+because the key would be sent along. The key is sent in a header and never appears in a message.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from palinurus.config.handling import SearchSettings
 from palinurus.domain.errors import AddressRefused, WebError
-from palinurus.tools.web.client import Client, Reply
-from palinurus.tools.web.connection import Connector, connect
-from palinurus.tools.web.guard import Guard, Resolver
-from palinurus.tools.web.target import Target, parse_target
+from palinurus.domain.messages import harmless, wrapped
+from palinurus.domain.tool import ToolOutput
+from palinurus.tools.settings import SearchSettings
+from palinurus.tools.web.client import Client, Connector, HttpReply, connect
+from palinurus.tools.web.guard import AddressGuard, Resolver, WebAddress, outside_output, parse_address
 
 MAX_BYTES = 2_000_000
 MAX_QUERY = 400
-MAX_COUNT = 20
 BRAVE = "https://api.search.brave.com"
 UNSET = (
     "no search engine is set; the owner can set one: `pal config set tools.web.search.baseUrl"
@@ -34,76 +33,56 @@ UNSET = (
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
-class Hit(Struct, frozen=True):
+class WebResult(Struct, frozen=True):
     title: str
     url: str
     text: str
 
 
-class _SearxngResult(Struct, frozen=True):
+class _Result(Struct, frozen=True):
     url: str = ""
     title: str | None = ""
-    content: str | None = ""
+    content: str | None = ""  # SearXNG's name for the snippet
+    description: str | None = ""  # Brave's
 
 
-class _Searxng(Struct, frozen=True):
-    results: list[_SearxngResult] = []
+class _Results(Struct, frozen=True):
+    results: list[_Result] = []
 
 
-class _BraveResult(Struct, frozen=True):
-    url: str = ""
-    title: str | None = ""
-    description: str | None = ""
+class _Reply(_Results, frozen=True):
+    """SearXNG has its results at the top level, Brave under `web`."""
+
+    web: _Results | None = None
 
 
-class _BraveResults(Struct, frozen=True):
-    results: list[_BraveResult] = []
+class SearchFormat(Struct, frozen=True):
+    """How one kind of engine is called."""
 
-
-class _Brave(Struct, frozen=True):
-    web: _BraveResults | None = None
-
-
-class Format(Struct, frozen=True):
-    """How one kind of engine is asked and understood."""
-
-    path: str  # where the endpoint lies when the base URL does not say
+    path: str  # default path of the endpoint
     query: Callable[[str, int], Mapping[str, str]]
     headers: Callable[[str], Mapping[str, str]]
-    hits: Callable[[bytes], list[Hit]]
-    refused: str  # what to do when it says 401 or 403
-
-
-def _searxng_hits(body: bytes) -> list[Hit]:
-    found = msgspec.json.decode(body, type=_Searxng).results
-    return [Hit(each.title or "", each.url, each.content or "") for each in found]
-
-
-def _brave_hits(body: bytes) -> list[Hit]:
-    web = msgspec.json.decode(body, type=_Brave).web
-    return [Hit(each.title or "", each.url, each.description or "") for each in (web.results if web else [])]
+    refused: str  # hint for status 401 or 403
 
 
 FORMATS = {
-    "searxng": Format(
+    "searxng": SearchFormat(
         "/search",
         lambda words, _: {"q": words, "format": "json"},
-        lambda key: {"Authorization": f"Bearer {key}"} if key else {},
-        _searxng_hits,
+        lambda key: {"Authorization": f"Bearer {key}"},
         "its settings.yml must list json under search.formats",
     ),
-    "brave": Format(
+    "brave": SearchFormat(
         "/res/v1/web/search",
         lambda words, count: {"q": words, "count": str(count)},
-        lambda key: {"X-Subscription-Token": key} if key else {},
-        _brave_hits,
+        lambda key: {"X-Subscription-Token": key},
         "check tools.web.search.apiKey",
     ),
 }
 
 
 class Searcher:
-    """Searches with what the settings name. Settings that make no sense are told at the first search."""
+    """Searches with the configured engine. Invalid settings fail at the first search."""
 
     def __init__(
         self,
@@ -118,8 +97,18 @@ class Searcher:
         self._resolver = resolver
         self._connector = connector
 
-    async def search(self, words: str, count: int) -> tuple[str, list[Hit]]:
-        """The host that was asked and what it found. Raises WebError."""
+    async def answer(self, query: str, count: int) -> ToolOutput:
+        """Returns the result of one web_search call. A failure is a result."""
+        try:
+            host, found = await self.search(query, count)
+        except WebError as error:
+            return outside_output(harmless(f"web_search: {error}"), "web_search", is_error=True)
+        lines = [f"{number}. {each.title}\n   {each.url}\n   {each.text}" for number, each in enumerate(found, start=1)]
+        text = wrapped(host, "\n".join(lines)) if found else f"nothing was found for {query!r}"
+        return outside_output(text, "web_search")
+
+    async def search(self, words: str, count: int) -> tuple[str, list[WebResult]]:
+        """Returns the queried host and its results. Raises WebError."""
         chosen, target = self._endpoint()
         words = " ".join(words.split())
         if not words or len(words) > MAX_QUERY:
@@ -130,9 +119,9 @@ class Searcher:
                 body = await self._ask(chosen, target, chosen.query(words, count))
         except TimeoutError:
             raise WebError(f"the search engine {target.host} took longer than {seconds:g} seconds") from None
-        return target.host, _readable(chosen, target, body)[:count]
+        return target.host, _results(target, body)[:count]
 
-    def _endpoint(self) -> tuple[Format, Target]:
+    def _endpoint(self) -> tuple[SearchFormat, WebAddress]:
         settings = self._settings
         if not (settings.base_url or self._key):
             raise WebError(UNSET)
@@ -143,25 +132,27 @@ class Searcher:
         if not settings.base_url and name != "brave":
             raise WebError(UNSET)
         try:
-            target = parse_target(settings.base_url or BRAVE)
+            target = parse_address(settings.base_url or BRAVE)
         except AddressRefused as error:
-            raise WebError(f"tools.web.search.baseUrl cannot be used: {error.message}", hint=error.hint) from None
+            raise WebError(f"tools.web.search.baseUrl is invalid: {error.message}", hint=error.hint) from None
         return chosen, target if target.path != "/" else msgspec.structs.replace(target, path=chosen.path)
 
-    async def _ask(self, chosen: Format, target: Target, query: Mapping[str, str]) -> bytes:
+    async def _ask(self, chosen: SearchFormat, target: WebAddress, query: Mapping[str, str]) -> bytes:
         if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
-            raise WebError("tools.web.search.apiKey holds characters that no key has", hint="paste the key again")
+            raise WebError(
+                "tools.web.search.apiKey contains characters that are not allowed in a key", hint="paste the key again"
+            )
         mark = "&" if "?" in target.path else "?"
         asked = msgspec.structs.replace(target, path=f"{target.path}{mark}{urlencode(query, quote_via=quote)}")
-        client = Client(Guard((target.authority,), resolver=self._resolver), connector=self._connector)
-        headers = {"Accept": "application/json", **chosen.headers(self._key)}
+        client = Client(AddressGuard((target.authority,), resolver=self._resolver), connector=self._connector)
+        headers = {"Accept": "application/json", **(chosen.headers(self._key) if self._key else {})}
         async with client.get(asked, headers, most=MAX_BYTES) as reply:
             if reply.status != 200:
                 raise _refusal(chosen, target, reply)
             return await reply.body(MAX_BYTES)
 
 
-def _refusal(chosen: Format, target: Target, reply: Reply) -> WebError:
+def _refusal(chosen: SearchFormat, target: WebAddress, reply: HttpReply) -> WebError:
     hint = ""
     if reply.status in (401, 403):
         hint = chosen.refused
@@ -175,22 +166,23 @@ def _refusal(chosen: Format, target: Target, reply: Reply) -> WebError:
     return WebError(f"the search engine {target.host} answered {reply.status} instead of results", hint=hint)
 
 
-def _readable(chosen: Format, target: Target, body: bytes) -> list[Hit]:
+def _results(target: WebAddress, body: bytes) -> list[WebResult]:
     try:
-        hits = chosen.hits(body)
+        reply = msgspec.json.decode(body, type=_Reply)
     except msgspec.MsgspecError:
         raise WebError(
-            f"the search engine {target.host} answered something else than results",
+            f"the search engine {target.host} did not answer with results",
             hint="check tools.web.search.provider and baseUrl",
         ) from None
+    found = reply.web.results if reply.web else reply.results
     return [
-        Hit(_plain(each.title, 200), each.url[:2_000], _plain(each.text, 600))
-        for each in hits
+        WebResult(_plain(each.title or "", 200), each.url[:2_000], _plain(each.content or each.description or "", 600))
+        for each in found
         if each.url.startswith(("http://", "https://"))
     ]
 
 
 def _plain(text: str, most: int) -> str:
-    """Snippets come with markup around the words that matched."""
+    """Removes markup: snippets mark the matched words."""
     words = " ".join(html.unescape(_TAG.sub("", text[: most * 10])).split())
     return words if len(words) <= most else f"{words[:most]}…"

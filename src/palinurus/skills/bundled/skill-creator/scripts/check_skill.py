@@ -40,7 +40,7 @@ def head(fields, folder):
     if not about:
         yield "description is missing: nobody could tell when to use the skill"
     elif len(about) > 200:
-        yield f"description has {len(about)} characters; every conversation reads it, so keep it below 200"
+        yield f"description has {len(about)} characters; every session reads it, so keep it below 200"
     if ": " in about and fields.get("description", "")[:1] not in "\"'|>":
         yield "description holds a colon: put it in quotation marks"
 

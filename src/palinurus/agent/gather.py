@@ -1,0 +1,191 @@
+"""Collects what a turn needs besides the transcript: files, notes, skills, and the context of its tools.
+
+Most skills are instructions: they are added to the message, and a model follows them. A skill with `command-dispatch:
+tool` names a tool instead, and its command is one call of that tool without a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from palinurus.agent.agent import Agent, TurnContext
+from palinurus.agent.resume import CLIENT_SOURCE, calls_so_far, results_so_far, waiting_turn
+from palinurus.context.assemble import RequestParts, TurnInput, TurnOpening, sender_source
+from palinurus.context.daily_notes import needs_startup_notes, startup_notes
+from palinurus.context.epoch import Route
+from palinurus.context.view import View
+from palinurus.domain.clock import Clock, local_time
+from palinurus.domain.errors import NotFound
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import (
+    AssistantMessage,
+    ContextNote,
+    Origin,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    outside_texts,
+    texts_beside,
+)
+from palinurus.domain.tool import ToolRun, ToolSpec
+from palinurus.sessions.transcript import messages_of
+from palinurus.skills.offer import SkillCall, SkillOffer
+from palinurus.skills.skills import Skills, called_note
+from palinurus.workspace.files import HEARTBEAT, BootstrapFile, Mode
+
+
+def request_parts(
+    agent: Agent, key: SessionKey, tools: tuple[ToolSpec, ...], route: Route, clock: Clock, *, heartbeat: bool = False
+) -> RequestParts:
+    """What the next request is made of besides the transcript. The agent is the one in the session's workspace."""
+    mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
+    prompt = agent.context.prompt
+    files = agent.files.bootstrap_files(mode, private=key.is_private, extra=prompt.extra_files)
+    always = tuple(file for file in files if file.name != HEARTBEAT)
+    now_only = next((file for file in files if file.name == HEARTBEAT), None)
+    skills = None
+    if agent.skills is not None and prompt.mode == "full" and any(tool.name == "read" for tool in tools):
+        skills = skill_list(agent.skills.offer())
+    return RequestParts(always, tools, route, local_time(clock), now_only, skills, agent.runtime)
+
+
+async def add_notes(turn: TurnContext, message: TurnInput, view: View, parts: RequestParts) -> TurnInput:
+    """The message with its notes: daily notes, recalled memory, the instructions of a skill that it calls.
+
+    A message that is already in the transcript has its notes there.
+    """
+    if message.run_id in view.stored_ids:
+        return message
+    agent, inbound = turn.agent, message.inbound
+    private = turn.key.is_private and inbound.channel != "heartbeat"
+    notes = list(message.notes)
+    if private and needs_startup_notes(view, agent.startup) and not inbound.results:
+        notes = [*startup_notes(agent.files, parts.now.date(), agent.startup), *notes]
+    if private and agent.recall is not None and inbound.text:
+        from palinurus.context.recall import news_of  # loaded with recall; most turns need neither
+
+        found = await agent.recall(turn.key, inbound.text)
+        whole = [file.name for file in parts.files if file.raw_chars <= agent.context.prompt.file_limit]
+        notes += news_of(found, view, whole if agent.context.prompt.inject else ())
+    if (note := _skill_note(agent, message)) is not None:
+        notes.append(note)
+    return msgspec.structs.replace(message, notes=tuple(notes))
+
+
+def tool_run(turn: TurnContext, message: TurnInput, view: View, opening: TurnOpening) -> ToolRun:
+    """The context in which the tools of this turn run, and what its model reads.
+
+    Tools use it to know which texts are from outside, and to tell messages from the model's inventions.
+    """
+    inbound, key = message.inbound, turn.key
+    run = ToolRun(
+        key,
+        message.run_id,
+        key.is_private,
+        owner=inbound.origin == Origin.OWNER,
+        channel=inbound.channel,
+        sender=inbound.sender,
+        provider=turn.route.provider,
+        model=turn.route.model,
+        origin=inbound.origin,
+        attended=inbound.attended,
+        elevated=turn.journal.session.preferences.elevated_level,
+        emit=turn.emit,
+        head=opening.request.head.system,
+        request=(*(line.message for line in view.lines), *messages_of(opening.entries)),
+        conversation=f"{turn.journal.session.id}/{view.begun}",
+    )
+    own = outside_texts(inbound.text, inbound.origin, (sender_source(inbound),))
+    results = (outside_texts(each.text, Origin.OUTSIDE, (CLIENT_SOURCE,)) for each in inbound.results)
+    notes = texts_beside((*inbound.notes, *message.notes))
+    outside = (*view.outside_texts, *own, *notes, *chain.from_iterable(results))
+    return with_skills(turn.agent, run.having_read(outside), message, view)
+
+
+# -- skills -----------------------------------------------------------------------------------------------------------
+
+
+def _skill_note(agent: Agent, message: TurnInput) -> ContextNote | None:
+    """The instructions of the skill that the message calls, so that the model need not read them."""
+    try:
+        invoked = _invoked(agent, message)
+        return called_note(invoked) if invoked and not invoked.skill.about.dispatch_tool else None
+    except NotFound as error:
+        return ContextNote("notice", str(error), "skill")
+
+
+def with_skills(agent: Agent, run: ToolRun, message: TurnInput, view: View) -> ToolRun:
+    """Narrowed by the called skill, by those in use when the turn was interrupted, and by registry skills whose text is
+    still in the session.
+    """
+    if agent.skills is None:
+        return run
+    run = agent.skills.lasting(run)
+    with suppress(NotFound):  # a note tells the model
+        if invoked := _invoked(agent, message):
+            run = agent.skills.called(run, invoked)
+    for call in calls_so_far(view, message.run_id):
+        run = agent.skills.after(run, call)
+    for text in (*results_so_far(view, message.run_id), *(result.text for result in message.inbound.results)):
+        run = agent.skills.shown(run, text)
+    return _with_skills_of_waiting(agent.skills, run, message, view) if message.inbound.results else run
+
+
+def _with_skills_of_waiting(skills: Skills, run: ToolRun, message: TurnInput, view: View) -> ToolRun:
+    """With the skills of the turn that waited for its client: for the model it is one turn."""
+    for earlier in waiting_turn(view):
+        match earlier:
+            case UserMessage() if not message.inbound.plain:
+                with suppress(NotFound):
+                    run = skills.called(run, invoked) if (invoked := skills.invoked(earlier.text)) else run
+            case AssistantMessage():
+                for call in earlier.calls:
+                    run = skills.after(run, call)
+            case ToolResult():
+                run = skills.shown(run, earlier.text)
+    return run
+
+
+def direct_call(agent: Agent, message: TurnInput, specs: Sequence[ToolSpec]) -> ToolCall | None:
+    """The one tool call of a message that calls a skill with a tool dispatch."""
+    with suppress(NotFound):
+        invoked = _invoked(agent, message)
+        if invoked and (name := invoked.skill.about.dispatch_tool):
+            spec = next((each for each in specs if each.name == name), None)
+            return ToolCall(f"direct-{message.run_id}"[:64], name, fitting_arguments(invoked, spec))
+    return None
+
+
+def fitting_arguments(invoked: SkillCall, spec: ToolSpec | None) -> dict[str, Any]:
+    """OpenClaw's arguments as far as the tool has them; for a tool without `command`, the text as its one argument.
+
+    A missing tool is called all the same: the gate returns the reason.
+    """
+    given: dict[str, Any] = dict(invoked.arguments)
+    if spec is None:
+        return given
+    known = spec.parameters.get("properties", {})
+    required = spec.parameters.get("required", [])
+    if "command" not in known and len(required) == 1:
+        given[required[0]] = given.pop("command")
+    closed = spec.parameters.get("additionalProperties") is False
+    return {name: value for name, value in given.items() if name in known or not closed}
+
+
+def _invoked(agent: Agent, message: TurnInput) -> SkillCall | None:
+    """Raises NotFound for `/skill` with a wrong name. Messages of programs contain no commands."""
+    if agent.skills is None or message.inbound.plain:
+        return None
+    return agent.skills.invoked(message.inbound.text)
+
+
+def skill_list(offered: SkillOffer) -> BootstrapFile | None:
+    """The list of skills for the prompt: a change of it is added to the newest message, as for workspace files."""
+    if not offered.text:
+        return None
+    return BootstrapFile("Skills", "present", offered.text, offered.digest, len(offered.text))

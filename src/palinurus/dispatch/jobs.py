@@ -1,0 +1,304 @@
+"""Runs jobs: one at a time per lane, lanes in parallel, up to a limit per kind.
+
+A job and its outcome are committed before they are announced (storage/jobs.py). A job of a kind without a handler waits
+until there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from palinurus.domain.clock import Clock, NewId
+from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound, StorageError
+from palinurus.storage.jobs import (
+    MOST_WAITING,
+    Job,
+    JobKind,
+    JobQueue,
+    RetryPolicy,
+    State,
+    complete,
+    drop,
+    give_up,
+    mark_ambiguous,
+    mark_doubtful,
+    postpone,
+    request_retry,
+)
+
+T = TypeVar("T")
+Lane = tuple[str, str]
+"""Kind and lane."""
+FindKind = Callable[[str], JobKind | None]
+KEPT_MS = 30 * 24 * 3600 * 1000  # how long finished jobs are stored
+LOOK_MS = 60_000  # seconds; the clock may be changed, so no sleep is longer
+DISK = RetryPolicy()
+
+log = logging.getLogger(__name__)
+
+
+class Jobs:
+    """`services` is passed to handlers; `find_kind` finds the kinds that were not added by `offer`; `dice` gives
+    numbers from 0 to 1.
+    """
+
+    grace_seconds = 10.0  # seconds for running jobs at shutdown
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        clock: Clock,
+        new_id: NewId,
+        dice: Callable[[], float],
+        find_kind: FindKind,
+        services: Any = None,
+        *,
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._new_id = new_id
+        self._dice = dice
+        self._find_kind = find_kind
+        self._services = services
+        self._redact = redact
+        self._kinds: dict[str, JobKind] = {}  # added at run time
+        self._free: dict[str, asyncio.Semaphore] = {}  # by kind
+        self._lanes: dict[Lane, bool] = {}  # lanes with a worker; whether there is news
+        self._tasks: dict[asyncio.Task[None], str] = {}  # and the kind of job of each worker
+        self._alarm: asyncio.TimerHandle | None = None
+        self._open = False
+        self._only = ""  # prefixes of the kinds that may still start
+
+    def open(self) -> None:
+        """From now on added jobs are run, unless an earlier process left some."""
+        self._open = True
+
+    async def start(self) -> None:
+        """Continues what another process left, then runs what is due. Called before anything runs here."""
+        now = self._clock.now_ms()
+        await self._queue.release(now)
+        await self._queue.forget(now - KEPT_MS)
+        self._open = True
+        await self.look()
+
+    async def close(self, *, but: str = "") -> None:
+        """Starts nothing more. Running jobs may end within a grace period; the next start finds the rest.
+
+        `but`: kinds with this prefix continue, until `close` is called without it.
+        """
+        self._open, self._only = bool(but), but
+        if not but:
+            self._silence()
+        ending = {task for task, kind in self._tasks.items() if not self._begins(kind)}
+        if ending:
+            await asyncio.wait(ending, timeout=self.grace_seconds)
+        while ending := ending & self._tasks.keys():  # a handler may swallow a cancellation and wait again
+            for task in ending:
+                task.cancel()
+            await asyncio.wait(ending, timeout=1)
+
+    async def idle(self) -> None:
+        """Waits until nothing is due that has a handler."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def offer(self, kind: JobKind) -> None:
+        """From now on jobs of this kind are run, also waiting ones. It replaces an earlier handler."""
+        self._kinds[kind.name] = kind
+        if self._open:
+            self._spawn(self.look(), kind.name)
+
+    def withdraw(self, name: str) -> None:
+        """Removes a kind: its jobs wait."""
+        self._kinds.pop(name, None)
+
+    async def add(self, kind: str, payload: Any, idempotency_key: str, *, lane: str = "", due_at: int = 0) -> Job:
+        """Adds a job. When this returns it is on the disk; the same key again returns the same job.
+
+        Jobs of a lane run one after the other; without a lane it waits for none. Raises NotFound for a kind without a
+        handler, BadRequest for a payload of another type, and QueueFull.
+        """
+        if (known := self._kinds.get(kind) or self._find_kind(kind)) is None:
+            raise NotFound(f"there is no handler for jobs of the kind {kind!r}")
+        job = self.make(kind, payload, idempotency_key, lane=lane, due_at=due_at)
+        _read(known, job.payload)
+        return await self.put(job)
+
+    async def put(self, job: Job, most: int = MOST_WAITING) -> Job:
+        """As `add`, for a finished job object whose kind need not be offered. `most` may be open in its lane."""
+        stored = await self._queue.add(job, most)
+        self.expect(stored)
+        return stored
+
+    def make(self, kind: str, payload: Any, idempotency_key: str, *, lane: str = "", due_at: int = 0) -> Job:
+        """A job to be added inside a transaction (`storage.jobs.add_job`), followed by `expect` after the commit."""
+        if not idempotency_key:
+            raise BadRequest("a job needs an idempotency key")
+        made, now = self._new_id(), self._clock.now_ms()
+        text = Raw(msgspec.json.encode(payload))
+        return Job(made, kind, lane or made, idempotency_key, text, added_at=now, due_at=due_at or now)
+
+    def expect(self, job: Job) -> None:
+        """Called after a job was added together with something else."""
+        if job.due_at <= self._clock.now_ms():
+            self._wake((job.kind, job.lane))
+        elif self._open:
+            self._spawn(self.look(), job.kind)
+
+    async def retry(self, beginning: str, idempotency_key: str = "", kind: str = "*") -> Job:
+        """Runs it now at a person's request, even if it may have happened before."""
+        now = self._clock.now_ms()
+        job = await self._queue.decide(beginning, lambda job: request_retry(job, now, idempotency_key), kind)
+        self.expect(job)
+        return job
+
+    async def drop(self, beginning: str, kind: str = "*") -> Job:
+        """Drops it at a person's request."""
+        job = await self._queue.decide(beginning, drop, kind)
+        self._wake((job.kind, job.lane))
+        return job
+
+    async def recent(
+        self, *, kinds: Collection[str] = (), states: Collection[State] = (), limit: int = 50
+    ) -> list[Job]:
+        return await self._queue.recent(kinds=kinds, states=states, limit=limit)
+
+    async def counts(self) -> dict[tuple[str, State], int]:
+        return await self._queue.counts()
+
+    async def look(self) -> None:
+        """Runs what is due, and schedules the next check."""
+        now = self._clock.now_ms()
+        lanes, next_at = await self._insist(lambda: self._queue.due(now))
+        for lane in lanes:
+            self._wake(lane)
+        if self._open and next_at is not None:
+            self._silence()
+            pause = min(next_at - now, LOOK_MS) / 1000
+            self._alarm = asyncio.get_running_loop().call_later(pause, lambda: self._spawn(self.look(), self._only))
+
+    def _silence(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _wake(self, lane: Lane) -> None:
+        """Reports that there may be work in a lane."""
+        if lane in self._lanes:
+            self._lanes[lane] = True
+        elif self._begins(lane[0]) and self._kind(lane[0]) is not None:
+            self._lanes[lane] = True
+            self._spawn(self._serve(lane), lane[0])
+
+    def _begins(self, kind: str) -> bool:
+        return self._open and kind.startswith(self._only)
+
+    def _kind(self, name: str) -> JobKind | None:
+        try:
+            return self._kinds.get(name) or self._find_kind(name)
+        except Exception:  # code of an extension failed: its jobs wait, and the home opens
+            log.exception("jobs of the kind %s wait: their handler cannot be loaded", name)
+            return None
+
+    async def _serve(self, lane: Lane) -> None:
+        """Runs jobs of a lane until none is due, or there is no handler."""
+        is_postponed = False
+        try:
+            while self._begins(lane[0]) and self._lanes[lane] and (kind := self._kind(lane[0])) is not None:
+                self._lanes[lane] = False
+                async with self._free.setdefault(kind.name, asyncio.Semaphore(kind.at_once)):
+                    job = await self._claim(kind, lane) if self._begins(kind.name) else None
+                    if job is not None:
+                        self._lanes[lane] = True  # the next one, after others had their turn
+                        is_postponed |= await self._run(kind, job)
+        finally:
+            del self._lanes[lane]
+        if is_postponed and self._open:
+            await self.look()
+
+    async def _claim(self, kind: JobKind, lane: Lane) -> Job | None:
+        return await self._insist(lambda: self._queue.claim(kind, lane[1], self._clock.now_ms()))
+
+    async def _run(self, kind: JobKind, job: Job) -> bool:
+        """Runs a job. Returns whether to retry it."""
+        extending = asyncio.create_task(self._extend(kind, job), name="job lease")
+        try:
+            after = await self._fate(kind, job)
+        finally:
+            extending.cancel()
+        kept = await self._insist(lambda: self._queue.change(job, after))
+        if kept is not None and kept.state in ("ambiguous", "failed"):
+            log.warning("job %s (%s %s) is %s: %s", kept.id, kept.kind, kept.lane, kept.state, kept.trouble)
+        return after.state == "retry"
+
+    async def _extend(self, kind: JobKind, job: Job) -> None:
+        """Extends the lease while the job runs. If the disk is full meanwhile, the lease expires."""
+        while True:
+            await asyncio.sleep(kind.lease_ms / 3000)
+            await self._insist(partial(self._queue.extend, job, self._clock.now_ms() + kind.lease_ms))
+
+    async def _fate(self, kind: JobKind, job: Job) -> Job:
+        try:
+            payload = _read(kind, job.payload)
+        except BadRequest as error:  # perhaps of another release
+            return give_up(job, str(error))
+        try:
+            async with asyncio.timeout(kind.seconds):
+                return complete(job, await kind.handler(self._services, payload, job))
+        except JobFailed as error:
+            return self._postpone(kind, job, str(error), error.retry_after or 0)
+        except JobRefused as error:
+            return give_up(job, self._redact(str(error)))
+        except asyncio.CancelledError as error:
+            if _is_cancelled():  # shutdown; the row says "running", and the next reader knows what that means
+                raise
+            return self._doubt(kind, job, repr(error))
+        except TimeoutError:
+            return self._doubt(kind, job, f"not done within {kind.seconds:g} s")
+        except Exception as error:  # noqa: BLE001  # the edge of an extension: whatever it was, the fate is unknown
+            return self._doubt(kind, job, repr(error))
+
+    def _doubt(self, kind: JobKind, job: Job, why: str) -> Job:
+        doubtful = mark_doubtful(job, self._redact(why), self._clock.now_ms())
+        return self._postpone(kind, doubtful, why) if kind.on_crash == "retry" else mark_ambiguous(doubtful)
+
+    def _postpone(self, kind: JobKind, job: Job, why: str, retry_after: float = 0) -> Job:
+        asked = min(round(retry_after * 1000), kind.retry.longest_ms)
+        pause = max(asked, kind.retry.pause(job.attempts, self._dice()))
+        return postpone(job, self._redact(why), self._clock.now_ms(), kind.retry, pause)
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        for tried in count(1):
+            try:
+                return await ask()
+            except StorageError as error:
+                if tried == 1:
+                    log.warning("jobs wait for the disk: %s", error)
+                await asyncio.sleep(DISK.pause(tried, self._dice()) / 1000)
+        raise AssertionError  # count() does not end
+
+    def _spawn(self, work: Coroutine[Any, Any, None], kind: str) -> None:
+        task = asyncio.create_task(work, name="jobs")
+        self._tasks[task] = kind
+        task.add_done_callback(self._tasks.pop)
+
+
+def _read(kind: JobKind, payload: Raw) -> Any:
+    try:
+        return msgspec.json.decode(payload, type=kind.payload)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the payload of a job of the kind {kind.name} is invalid: {error}") from None
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

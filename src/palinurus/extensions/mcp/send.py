@@ -1,0 +1,147 @@
+"""Send a message to an agent on behalf of another one, and wait for the reply for a limited time.
+
+A message is accepted once, by a key made of its text and the sender's idempotency key, so that a repeated call after an
+interrupted wait sends nothing twice. Ending the wait does not stop the run: run_stop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from palinurus.domain import events
+from palinurus.domain.clock import NewId
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import HolderLost, PalinurusError
+from palinurus.domain.messages import Origin
+from palinurus.operations.runs import FollowRun, WaitForRun, follow_run, submit_message, wait_for_run
+from palinurus.operations.table import OperationClient
+
+CHANNEL = "mcp"
+TELL_SECONDS = 5.0  # at least this often a waiting client gets a progress message
+
+
+class ServeOptions(Struct, frozen=True):
+    """What the owner permits to other agents."""
+
+    read_only: bool = False
+    approvals: bool = False  # other agents may answer approvals for the owner
+    guest: bool = False  # messages of other agents count as text from outside, not as the owner's
+
+
+class McpCall(Struct, frozen=True):
+    """One tool call by another agent."""
+
+    client: OperationClient
+    options: ServeOptions
+    new_id: NewId
+    tell: Callable[[int, str], Awaitable[None]]
+    """Reports progress to a waiting client: a growing number, and a line. Costs nothing if the client wants none."""
+
+
+async def send_message(call: McpCall, arguments: Any) -> dict[str, Any]:
+    message = Inbound(
+        arguments.message,
+        _key(arguments, call.new_id()),
+        session_key=arguments.session_key,
+        agent=arguments.agent,
+        channel=CHANNEL,
+        sender=CHANNEL,
+        origin=Origin.OUTSIDE if call.options.guest else Origin.OWNER,
+        attended=call.options.approvals,
+        plain=True,
+    )
+    accepted = await call.client.call(submit_message, message)
+    return await _follow(call, accepted.run_id, arguments.wait_seconds, accepted.session_key)
+
+
+async def run_wait(call: McpCall, arguments: Any) -> dict[str, Any]:
+    return await _follow(call, arguments.run_id, arguments.wait_seconds)
+
+
+def _key(arguments: Any, fresh: str) -> str:
+    """Returns the idempotency key. It contains the text, so that a key reused for another text does not drop it."""
+    if not arguments.idempotency_key:
+        return f"{CHANNEL}:{fresh}"
+    parts = (arguments.idempotency_key, arguments.agent, arguments.session_key, arguments.message)
+    return f"{CHANNEL}:{hashlib.sha256(chr(0).join(parts).encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+async def _follow(call: McpCall, run_id: str, seconds: float, session_key: str = "") -> dict[str, Any]:
+    progress = _Progress(call.tell)
+    telling = asyncio.create_task(progress.tell())
+    try:
+        async with asyncio.timeout(seconds):
+            return _reply(await _result(call.client, run_id, progress.note))
+    except TimeoutError:
+        answer = {"runId": run_id, "status": "running", "sessionKey": session_key, "doing": progress.line}
+        return {name: value for name, value in answer.items() if value}
+    finally:
+        telling.cancel()
+        with suppress(asyncio.CancelledError):
+            await telling
+
+
+async def _result(client: OperationClient, run_id: str, note: Callable[[events.RunEvent], None]) -> events.RunResult:
+    while True:
+        try:
+            async for event in client.follow(follow_run, FollowRun(run_id)):
+                note(event)
+            return await client.call(wait_for_run, WaitForRun(run_id))
+        except HolderLost:
+            continue  # the next process that holds the home continues the run; wait until there is one
+
+
+def _reply(result: events.RunResult) -> dict[str, Any]:
+    if result.status == "error":
+        raise PalinurusError(f"the run {result.run_id} in {result.session_key} failed: {result.error}")
+    answer = {"runId": result.run_id, "status": result.status, "sessionKey": result.session_key}
+    return answer | {name: value for name, value in (("reply", result.text), ("model", result.model)) if value}
+
+
+class _Progress:
+    """The progress of a run, sent when it changes and every few seconds: some clients give up after silence."""
+
+    def __init__(self, tell: Callable[[int, str], Awaitable[None]]) -> None:
+        self.line = "waits its turn"
+        self._tell = tell
+        self._changed = asyncio.Event()
+
+    def note(self, event: events.RunEvent) -> None:
+        line = _line(event)
+        if line and line != self.line:
+            self.line = line
+            self._changed.set()
+
+    async def tell(self) -> None:
+        count = 0
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TELL_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+            count += 1
+            await self._tell(count, self.line)
+
+
+def _line(event: events.RunEvent) -> str:
+    match event:
+        case events.Lifecycle(phase="start") | events.ThinkingDelta():
+            return "thinks"
+        case events.AssistantDelta():
+            return "writes"
+        case events.ToolStarted():
+            return f"uses {event.name}"
+        case events.ApprovalAsked():
+            return f"waits for approval {event.id}: {event.reason}"
+        case events.ApprovalSettled():
+            return f"approval {event.id}: {event.status}"
+        case events.Notice():
+            return event.text
+        case _:
+            return ""

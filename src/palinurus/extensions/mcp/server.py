@@ -1,0 +1,286 @@
+"""One configured server while the process runs: which tools it has, whether it can be reached, and how it is called.
+
+The first call starts it, and it keeps running. If it crashes the next call starts it again, at once the first time and
+then after growing pauses. Its answer becomes a tool result: text between markers, small pictures, and a note about the
+rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.domain.clock import Clock
+from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.domain.messages import Image, Origin, Text, harmless, wrapped
+from palinurus.domain.tool import MALFORMED, ToolOutput, failed
+from palinurus.extensions.mcp.connection import ServerConnection, ServerGone
+from palinurus.extensions.mcp.listing import ListingCache, ToolListing, read_listing
+from palinurus.extensions.mcp.settings import ServerSettings
+from palinurus.workspace.pictures import fit_image
+
+MAX_TEXT = 1024 * 1024  # characters; the registry decides how much of them a model sees
+MAX_PICTURES = 8
+MAX_PICTURE = 5 * 1024 * 1024  # characters of base64
+FIRST_SECONDS = 10.0  # how long a turn waits for a server that was never reached
+AGAIN_SECONDS = 2.0  # how long a turn waits for a server that reports changed tools
+OLD_MS = 24 * 3600 * 1000  # an older listing is refreshed in the background
+LONGEST_PAUSE = 60.0
+log = logging.getLogger(__name__)
+
+
+async def read_result(server: str, sent: Any) -> ToolOutput:
+    """Converts a server's answer. Never raises for JSON: unknown content is named."""
+    if not isinstance(sent, Mapping):
+        return outside(server, f"{server} sent an invalid result", is_error=True)
+    blocks = sent.get("content")
+    texts: list[str] = []
+    pictures: list[Image] = []
+    for block in blocks if isinstance(blocks, list) else []:
+        shown = await _shown(block, room=MAX_PICTURES - len(pictures))
+        if isinstance(shown, Image):
+            pictures.append(shown)
+        else:
+            texts.append(shown)
+    structured = sent.get("structuredContent")
+    if structured is not None and not _is_in_text(structured, texts):
+        texts.append(_json(structured))
+    text = "\n".join(texts)
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} more characters were discarded]"
+    words = wrapped(server, text or "[no text]")
+    failed = sent.get("isError") is True
+    content: str | tuple[Text | Image, ...] = (Text(words), *pictures) if pictures else words
+    return ToolOutput(content, is_error=failed, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
+
+
+def outside(server: str, text: str, *, is_error: bool = False) -> ToolOutput:
+    return ToolOutput(harmless(text), is_error=is_error, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
+
+
+async def _shown(block: Any, *, room: int) -> str | Image:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case {"type": "image", "data": str(data)}:
+            return await _picture(data, room)
+        case {"type": "resource_link", "uri": str(uri)}:
+            return f"[a resource: {uri}]"
+        case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
+            return f"[{uri}]\n{text}"
+        case {"type": str(kind)}:
+            return f"[{kind[:40]}: cannot be shown]"
+    return "[a part of unknown form]"
+
+
+async def _picture(data: str, room: int) -> str | Image:
+    if len(data) > MAX_PICTURE or room <= 0:
+        return f"[a picture of about {len(data) * 3 // 4:,} bytes: too large to show]"
+    try:
+        return await asyncio.to_thread(fit_image, base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return "[a picture that is damaged]"
+    except BadRequest as error:
+        return f"[a picture that cannot be shown: {error}]"
+
+
+def _is_in_text(structured: Any, texts: list[str]) -> bool:
+    """Returns whether the text already has the same content: servers send both, for clients that read only text."""
+    alone = structured["result"] if isinstance(structured, Mapping) and set(structured) == {"result"} else structured
+    parsed = [_parsed(text) for text in texts]
+    return any(same in (*parsed, *texts, parsed) for same in (structured, alone))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        return text
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (OverflowError, UnicodeError, RecursionError, msgspec.MsgspecError):
+        return "[structured content that is not JSON]"
+
+
+class ServerStatus(Struct, frozen=True, rename="camel"):
+    """The state of a server, for people."""
+
+    name: str
+    transport: str  # stdio | http
+    where: str
+    state: str  # connected | starting | idle | failed | unknown
+    about: str = ""  # the name it reports, while connected
+    trouble: str = ""
+    listed_at: int = 0  # milliseconds; 0: never
+    tools: tuple[str, ...] = ()  # as models call them
+    left_out: int = 0
+
+
+class McpClient:
+    def __init__(
+        self, settings: ServerSettings, cache: ListingCache, clock: Clock, *, first_seconds: float = FIRST_SECONDS
+    ) -> None:
+        self.settings = settings
+        self.listing: ToolListing | None = None
+        self.trouble = ""  # why it could not be reached the last time
+        self._cache = cache
+        self._clock = clock
+        self._first_seconds = first_seconds
+        self._connection: ServerConnection | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._failures = 0
+        self._not_before = 0
+        self._waited = False
+        self._closed = False
+
+    async def load(self) -> None:
+        """Loads its stored listing."""
+        self.listing = await asyncio.to_thread(self._cache.load, self.settings.fingerprint)
+
+    async def refresh(self) -> None:
+        """Before a turn: gets listings that are missing, and starts refreshing old ones. Waits for a bounded time."""
+        live = self._connection if self._connection and self._connection.is_alive else None
+        if live and live.started.is_set() and live.is_stale:
+            await self._within(AGAIN_SECONDS, live.relist())
+        elif self.listing is None and not self._waited:
+            self._waited = True
+            await self._within(self._first_seconds, self._connected())
+        elif live is None and self._is_due() and self._clock.now_ms() >= self._not_before:
+            self._keep(self._connected())  # in the background: this turn uses the known listing
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
+        """Calls a tool; every failure is a result. If cancelled, it tells the server and returns at once."""
+        if MALFORMED in arguments:
+            return failed(f"the arguments were not JSON: {str(arguments[MALFORMED])[:200]!r}")
+        limit, name = self.settings.timeout_seconds, self.settings.name
+        work = self._keep(self._called(tool, arguments))
+        try:
+            done, _ = await asyncio.wait({work}, timeout=limit)
+        finally:
+            work.cancel()  # has no effect if it is done
+        if not done:
+            return outside(name, f"{name} did not answer within {limit:g} s; the call was cancelled", is_error=True)
+        try:
+            return await read_result(name, work.result())
+        except PalinurusError as error:
+            return outside(name, f"{name}: {self._cache.redact(str(error))}", is_error=True)
+
+    async def test(self) -> None:
+        """Connects now, whatever happened before, and requests its tools. Raises PalinurusError."""
+        self._not_before = 0
+        connection = await self._connected()
+        await connection.relist()
+        self._failures, self.trouble = 0, ""
+
+    def status(self, names: tuple[str, ...]) -> ServerStatus:
+        listing, live = self.listing, self._connection if self._connection and self._connection.is_alive else None
+        state = "failed" if self.trouble else "idle" if listing else "unknown"
+        if live is not None:
+            state = "connected" if live.started.is_set() else "starting"
+        return ServerStatus(
+            name=self.settings.name,
+            transport=self.settings.transport,
+            where=self._cache.redact(self.settings.where),
+            state=state,
+            about=live.about if live else "",
+            trouble=self.trouble,
+            listed_at=listing.at if listing else 0,
+            tools=names,
+            left_out=listing.left_out if listing else 0,
+        )
+
+    async def close(self) -> None:
+        self._closed = True
+        for task in self._calls:
+            task.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=0.5)
+
+    def _is_due(self) -> bool:
+        return self.listing is None or self._clock.now_ms() - self.listing.at > OLD_MS
+
+    async def _called(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        connection = await self._connected()
+        try:
+            answer = await connection.call(tool, _as_json(arguments))
+        except ServerGone as error:
+            self._failed(connection)
+            raise ServerGone(
+                f"the call was interrupted: {error}", hint="it is started again for the next call"
+            ) from error
+        self._failures, self.trouble = 0, ""
+        return answer
+
+    async def _connected(self) -> ServerConnection:
+        """Returns the connection, creating it if needed. Raises PalinurusError if it is not available now."""
+        connection = self._connection
+        if connection is not None and not connection.is_alive and not self._closed:
+            self._failed(connection)  # the connection ended meanwhile
+            connection = None
+        if self._closed:
+            raise ServerGone("this process is shutting down")
+        if connection is None:
+            wait = self._not_before - self._clock.now_ms()
+            if wait > 0:
+                raise ServerGone(f"it cannot be reached: {self.trouble}", hint=f"tried again in {wait / 1000:.0f} s")
+            connection = self._connection = ServerConnection(self.settings, self._listed)
+        await connection.started.wait()
+        if connection.reason:
+            self._failed(connection)
+            raise ServerGone(f"it cannot be reached: {self.trouble}")
+        return connection
+
+    def _failed(self, connection: ServerConnection) -> None:
+        """Counts a failure once, however many calls wait for it."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self._failures += 1
+        pause = min(LONGEST_PAUSE, 2.0 ** (self._failures - 2)) if self._failures > 1 else 0.0
+        self._not_before = self._clock.now_ms() + int(pause * 1000)
+        self.trouble = self._cache.redact(connection.reason or "the connection ended")
+        self._keep(connection.close())
+
+    async def _listed(self, named: list[Any]) -> None:
+        found = read_listing(named, at=self._clock.now_ms())
+        self.listing = await asyncio.to_thread(self._cache.keep, self.settings.fingerprint, found)
+        self.trouble = ""
+
+    async def _within(self, seconds: float, work: Any) -> None:
+        """Waits this long; the work continues without us."""
+        task = self._keep(work)
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            self.trouble = self.trouble or f"it did not answer within {seconds:g} s"
+
+    def _keep(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("MCP server %s: %s", self.settings.name, error)
+
+
+def _as_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns JSON. Raises PalinurusError for values that JSON cannot represent."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(arguments), type=dict[str, Any])
+    except (OverflowError, UnicodeError, RecursionError, msgspec.MsgspecError) as error:
+        raise PalinurusError(f"the arguments cannot be sent: {error}") from error

@@ -1,0 +1,230 @@
+"""All MCP servers of an agent, as tools.
+
+`tools` is called before every turn, because the tools are part of the start of a request. It answers from stored
+listings: a server that was reached once need not run. Only for servers that were never reached a turn waits, at most
+ten seconds for all of them together. What a server reports later counts from the next turn on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from palinurus.config.agents import agent_settings
+from palinurus.config.load import LoadedConfig
+from palinurus.domain.clock import Clock
+from palinurus.domain.errors import NotFound
+from palinurus.domain.events import Plan
+from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec
+from palinurus.extensions.mcp.connection import INSTALL_HINT, NOT_INSTALLED, is_package_installed
+from palinurus.extensions.mcp.listing import ListingCache, NamedTool, RemoteTool, ToolListing, name_tools
+from palinurus.extensions.mcp.server import FIRST_SECONDS, McpClient, ServerStatus
+from palinurus.extensions.mcp.settings import ServerSettings, server_settings
+from palinurus.operations.operation import operation
+from palinurus.operations.services import Services
+from palinurus.runtime.tool_sources import SourceContext
+from palinurus.tools.web.addresses import urls_among, why_ask_for
+
+OfAgent = Annotated[str, "Of this agent."]
+CHANGES = "a tool of a server that may change or send something, in a turn that has read text from outside"
+
+
+class McpServers:
+    """The servers by name; names are keys of the config, so they are unique. Costs nothing while there are none."""
+
+    def __init__(
+        self,
+        servers: Sequence[ServerSettings],
+        listings: Path,
+        clock: Clock,
+        *,
+        redact: Callable[[str], str] = lambda text: text,
+        first_seconds: float = FIRST_SECONDS,
+    ) -> None:
+        cache = ListingCache(listings, redact)
+        self._servers = {each.name: McpClient(each, cache, clock, first_seconds=first_seconds) for each in servers}
+        self._loading: asyncio.Lock | None = asyncio.Lock()
+        self._made_of: tuple[ToolListing | None, ...] = ()
+        self._named: list[tuple[NamedTool, RemoteTool]] = []
+        self._remarks: tuple[str, ...] = ()
+        self._tools: tuple[Tool, ...] = ()
+
+    @property
+    def listed(self) -> tuple[Tool, ...]:
+        """Returns the tools of the last listing; no server is queried."""
+        return self._tools
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """Returns the tools sorted by name; the same tuple as long as nothing has changed. Does not raise."""
+        if not self._servers:
+            return ()
+        await self._load()
+        if is_package_installed():
+            await asyncio.gather(*(server.refresh() for server in self._servers.values()))
+        self._make()
+        return self._tools
+
+    def warnings(self) -> tuple[str, ...]:
+        """Returns warnings for people, one line each."""
+        if not self._servers:
+            return ()
+        if not is_package_installed():
+            return (f"{NOT_INSTALLED} ({INSTALL_HINT})",)
+        troubles = [f"mcp: {name}: {each.trouble}" for name, each in self._servers.items() if each.trouble]
+        return (*troubles, *self._remarks)
+
+    async def statuses(self) -> tuple[ServerStatus, ...]:
+        """Returns the known state of the servers: none is started."""
+        await self._load()
+        self._make()
+        return tuple(self._status(server) for server in self._servers.values())
+
+    async def test(self, name: str) -> ServerStatus:
+        """Connects to a server now and requests its tools. Raises NotFound for one that is not configured, and
+        PalinurusError if it cannot be reached."""
+        server = self._servers.get(name)
+        if server is None:
+            known = ", ".join(self._servers) or "none"
+            raise NotFound(f"there is no MCP server {name!r}", hint=f"configured under mcp.servers: {known}")
+        await self._load()
+        await server.test()
+        self._make()
+        return self._status(server)
+
+    async def close(self) -> None:
+        """Ends all child processes and connections, within two seconds."""
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+    async def _load(self) -> None:
+        if self._loading is None:
+            return
+        async with self._loading:
+            if self._loading is not None:
+                await asyncio.gather(*(server.load() for server in self._servers.values()))
+                self._loading = None
+
+    def _make(self) -> None:
+        """Rebuilds the tools if the listings changed. While they are equal, the old tuple stays."""
+        made_of = tuple(server.listing for server in self._servers.values())
+        if made_of == self._made_of:
+            return
+        self._made_of = made_of
+        listed = {
+            (name, tool.name): tool
+            for name, server in self._servers.items()
+            for tool in (server.listing.tools if server.listing else ())
+        }
+        named, renamed = name_tools(listed)
+        made = [(each, listed[each.server, each.tool]) for each in named]
+        counts = {name: server.listing.left_out for name, server in self._servers.items() if server.listing}
+        left_out = (f"mcp: {name}: {count} of its tools are left out" for name, count in counts.items() if count)
+        self._remarks = (*renamed, *left_out)
+        if made != self._named:
+            self._named, self._tools = made, tuple(self._tool(*pair) for pair in made)
+
+    def _tool(self, named: NamedTool, listed: RemoteTool) -> Tool:
+        server = self._servers[named.server]
+
+        async def run(run: ToolRun, sent: Mapping[str, Any]) -> ToolOutput:
+            return await server.call(named.tool, sent)
+
+        async def prepare(on: ToolRun, sent: Mapping[str, Any]) -> PreparedCall:
+            plan = Plan(named.name, named.name, arguments=dict(sent))
+            ask = await why_ask_for(on, urls_among(sent)) if listed.read_only else CHANGES
+            return PreparedCall(plan, lambda: run(on, sent), when_untrusted=ask, lasting=True)
+
+        spec = ToolSpec(named.name, listed.description, listed.parameters)
+        return Tool(spec, run, prepare, outside=True)
+
+    def _status(self, server: McpClient) -> ServerStatus:
+        return server.status(tuple(each.name for each, _ in self._named if each.server == server.settings.name))
+
+
+class _AgentServers(Struct, frozen=True):
+    loaded: LoadedConfig  # the config that they were built from
+    settings: tuple[ServerSettings, ...]
+    troubles: tuple[str, ...]
+    servers: McpServers
+
+
+class McpSource:
+    """Implements runtime.ToolSource: the servers of each agent. They survive a config change that does not affect
+    them."""
+
+    def __init__(self, context: SourceContext) -> None:
+        self._context = context
+        self._made: dict[str, _AgentServers] = {}
+        self._retired: list[McpServers] = []  # a turn may still be calling their tools
+
+    def of(self, agent_id: str) -> McpServers:
+        """Returns the servers of an agent under the current config. Raises NotFound for an unknown agent."""
+        home, loaded, known = self._context.home, self._context.config(), self._made.get(agent_id)
+        if known is not None and known.loaded is loaded:
+            return known.servers
+        settings, troubles = server_settings(loaded, home, agent_settings(loaded.config, home, agent_id))
+        if known is not None and known.settings == settings:
+            servers = known.servers
+        else:
+            self._retired += [known.servers] if known else []
+            listings = home.root / "derived" / "mcp"
+            servers = McpServers(settings, listings, self._context.clock, redact=self._context.redact)
+        self._made[agent_id] = _AgentServers(loaded, settings, troubles, servers)
+        return servers
+
+    async def tools(self, agent_id: str) -> tuple[Tool, ...]:
+        return await self.of(agent_id).tools()
+
+    def listed(self, agent_id: str) -> tuple[Tool, ...]:
+        return self.of(agent_id).listed
+
+    def warnings(self) -> tuple[str, ...]:
+        troubles = [line for each in self._made.values() for line in each.troubles]
+        lines = [line for each in self._made.values() for line in each.servers.warnings()]
+        return tuple(dict.fromkeys((*troubles, *lines)))  # agents share servers, and their errors
+
+    async def close(self) -> None:
+        for servers in (*self._retired, *(each.servers for each in self._made.values())):
+            await servers.close()
+
+
+class McpServerList(Struct, frozen=True):
+    servers: tuple[ServerStatus, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class McpTestResult(Struct, frozen=True):
+    server: ServerStatus
+    seconds: float
+
+
+@operation("mcp.list", scope="read")
+async def list_mcp_servers(services: Services, agent: OfAgent = "") -> McpServerList:
+    """List the servers and their known state; none is started.
+
+    Examples:
+      pal mcp list
+      pal mcp list --json
+    """
+    servers = _servers(services, agent)
+    return McpServerList(await servers.statuses(), servers.warnings())
+
+
+@operation("mcp.test", scope="write")  # it starts a program
+async def check_mcp_server(services: Services, name: str, agent: OfAgent = "") -> McpTestResult:
+    """Connect to a server now and list its tools.
+
+    Examples:
+      pal mcp test files
+    """
+    began = services.clock.now_ms()
+    status = await _servers(services, agent).test(name)
+    return McpTestResult(status, (services.clock.now_ms() - began) / 1000)
+
+
+def _servers(services: Services, agent: str) -> McpServers:
+    source: McpSource = services.get(McpSource)
+    return source.of(agent or services.agents.default)

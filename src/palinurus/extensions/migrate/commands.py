@@ -1,0 +1,352 @@
+"""`pal migrate` imports the home of another program; `pal export` writes this home to files; `pal sessions export` and
+`pal sessions import` do the same with one session.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from msgspec.structs import replace
+
+from palinurus.cli.command import call_operation, make_on_first_run, open_home
+from palinurus.cli.progress import follow_to_report
+from palinurus.cli.shell import Shell, echo, run_async, with_json
+from palinurus.domain.errors import BadRequest, StorageError
+from palinurus.extensions.migrate.export_tree import ENDING, ExportReport
+from palinurus.extensions.migrate.files import find_openclaw, is_export_file, new_file
+from palinurus.extensions.migrate.operations import (
+    ImportedSession,
+    MigrateHome,
+    export_home,
+    import_session,
+    migrate_home,
+    write_lines,
+)
+from palinurus.extensions.migrate.others import Program, find_other
+from palinurus.extensions.migrate.report import FoundSession, MigrationReport
+from palinurus.operations.sessions import Format, export_session
+
+STAGES = {"sessions": "reading sessions", "files": "checking files"}
+INCOMPLETE = 4  # exit code: something could not be read and is missing
+MOST_SKIPPED = 20
+MOST_SETTINGS = 40
+
+SETTINGS = {
+    "taken": "taken",
+    "kept-yours": "kept as yours",
+    "secret": "secrets not copied",
+    "held": "not allowed yet",
+    "left": "left there",
+    "refused": "refused",
+}
+
+OTHERS = """Import the sessions of {program} for the default agent.
+
+{what} Without DIR they are read from {where}. Each line is stored unchanged; doing it twice changes nothing.
+
+\b
+Examples:
+  pal migrate {program}
+  pal migrate {program} --apply
+  pal migrate {program} DIR --dry-run --json
+"""
+
+
+@click.group()
+def migrate() -> None:
+    """Import the home of another program."""
+
+
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be imported. This is the default.")
+_APPLY = click.option("--apply", is_flag=True, help="Import it. The other home is not changed.")
+
+
+@migrate.command("openclaw")
+@click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[DIR|FILE.pal]")
+@_DRY_RUN
+@_APPLY
+@click.option("--keys", is_flag=True, help="With --apply: also stored keys and secrets of the config.")
+@click.option("--allow", metavar="KEY", multiple=True, help="Take a risky setting, or all below a key. Repeatable.")
+@with_json
+@click.pass_obj
+def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys: bool, allow: tuple[str, ...]) -> None:
+    """Import an OpenClaw home: agents, sessions, workspaces, skills and settings.
+
+    Without DIR the usual folder of OpenClaw is used; homes of clawdbot and moltbot work too. Nothing here is replaced,
+    and nothing there is changed. A second import adds only what is new there. The files of `pal export` are imported
+    in the same way.
+
+    Settings that can run a program, move a secret or loosen a rule are shown and not taken: at a terminal you are asked
+    about each one; in a script name them with --allow.
+
+    \b
+    Examples:
+      pal migrate openclaw                      what would be imported
+      pal migrate openclaw --apply
+      pal migrate openclaw --apply --keys       with keys and secrets
+      pal migrate openclaw --apply --allow mcp.servers.notes
+      pal migrate openclaw ~/old/.openclaw --dry-run --json
+    """
+    if dry_run and apply:
+        raise click.UsageError("Either --dry-run or --apply.")
+    if keys and not apply:
+        raise click.UsageError("--keys goes with --apply.")
+    given = folder.absolute() if folder else None
+    packed = given is not None and is_export_file(given)
+    root = given if given is not None and packed else find_openclaw(os.environ, shell.home.user_home, given)
+    if apply:
+        make_on_first_run(shell)
+    params = MigrateHome(str(root), apply, keys, allow=allow)
+    if apply and not shell.as_json and sys.stdin.isatty() and sys.stderr.isatty():
+        params = replace(params, allow=(*allow, *_choose(_migrated(shell, replace(params, settings=True)))))
+    report = _migrated(shell, params)
+    shell.show(report, lambda: report_text(report))
+    _fail_if_incomplete(report)
+
+
+def _migrated(shell: Shell, params: MigrateHome) -> MigrationReport:
+    again = "try again; it continues"
+    report: MigrationReport = follow_to_report(shell, migrate_home, params, lambda at: STAGES[at.stage], hint=again)
+    return report
+
+
+def _choose(report: MigrationReport) -> list[str]:
+    """The risky settings that the person at the terminal allows."""
+    held = [each for each in report.config if each.outcome == "held"]
+    allowed = []
+    for each in held[:MOST_SETTINGS]:
+        echo(f"{each.path} = {each.value}\n  {each.reason}", err=True)
+        if click.confirm("  Take it?", default=False, err=True):
+            allowed.append(each.path)
+    return allowed
+
+
+def _fail_if_incomplete(report: MigrationReport) -> None:
+    """Exits with an error code if something could not be read."""
+    if report.applied and report.skipped_total:
+        raise click.exceptions.Exit(INCOMPLETE)
+
+
+def _other(program: Program, where: str, what: str) -> click.Command:
+    """The command for one of the other programs."""
+
+    @click.command(program, help=OTHERS.format(program=program, where=where, what=what))
+    @click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[DIR]")
+    @_DRY_RUN
+    @_APPLY
+    @with_json
+    @click.pass_obj
+    def command(shell: Shell, folder: Path | None, dry_run: bool, apply: bool) -> None:
+        if dry_run and apply:
+            raise click.UsageError("Either --dry-run or --apply.")
+        root = find_other(program, os.environ, shell.home.user_home, folder)
+        if apply:
+            make_on_first_run(shell)
+        report = _migrated(shell, MigrateHome(str(root), apply, program=program))
+        shell.show(report, lambda: report_text(report, program))
+        _fail_if_incomplete(report)
+
+    return command
+
+
+for _command in (
+    _other("claude-code", "~/.claude", "Transcripts are imported, and can be read and searched."),
+    _other("codex", "~/.codex", "Transcripts are imported, and can be read and searched."),
+    _other("nanobot", "~/.nanobot", "Transcripts and the files of its workspace are imported."),
+    _other("hermes", "~/.hermes", "Transcripts in JSONL, SOUL.md and memories/ are imported; its database is not."),
+):
+    migrate.add_command(_command)
+
+
+def report_text(report: MigrationReport, program: str = "openclaw") -> str:
+    """The report as text."""
+    done = report.applied
+    lines = [f"{report.source}{f', last used by OpenClaw {report.version}' if report.version else ''}", ""]
+    lines += [_agent_line(report, agent.id, agent.name or agent.id) for agent in report.agents]
+    entries = sum(sum(session.entries.values()) for session in report.sessions if not session.same_as)
+    lines += ["", f"{len(report.sessions)} sessions with {entries:,} entries: {_outcomes(report.sessions, done)}"]
+    files = Counter(str(file.outcome) for file in report.workspace_files)
+    lines.append(f"{len(report.workspace_files)} files of workspaces: {_outcome_counts(files, done)}")
+    kept = "kept" if done else "to keep"
+    lines.append(
+        f"{len(report.skills)} skills, {len(report.cron_jobs)} cron jobs ({kept} word for word), "
+        f"{len(report.approvals)} allowed commands, {len(report.auth_profiles)} stored keys"
+    )
+    lines += _settings(report)
+    if report.secrets_total:
+        lines.append(f"{report.secrets_total} places look like secrets, the first in {_place(report.secrets[0])}")
+    lines += ["", *(f"note: {note}" for note in report.notes)] if report.notes else []
+    lines += [f"note: {session.key}: {session.note}" for session in report.sessions if session.note]
+    lines += _skipped(report)
+    if not done:
+        lines += ["", f"Nothing was changed. `pal migrate {program} --apply` imports it."]
+    return "\n".join(lines)
+
+
+def _agent_line(report: MigrationReport, agent: str, name: str) -> str:
+    sessions = sum(session.agent == agent for session in report.sessions)
+    files = sum(file.agent == agent for file in report.workspace_files)
+    into = next(found.into for found in report.agents if found.id == agent)
+    return f"  {agent:<16} {name:<20} {sessions:>5} sessions  {files:>5} files  to {into}"
+
+
+def _outcomes(sessions: Iterable[FoundSession], done: bool) -> str:
+    found = list(sessions)
+    told = _outcome_counts(Counter(str(session.outcome) for session in found if not session.same_as), done)
+    again = sum(bool(session.same_as) for session in found)
+    return f"{told}, {again:,} by a second key" if again else told
+
+
+def _outcome_counts(counts: Counter[str], done: bool) -> str:
+    words = {
+        "new": "brought over" if done else "to bring over",
+        "grown": "grown here" if done else "to grow here",
+        "same": "here already",
+        "left": "left there",
+    }
+    return ", ".join(f"{counts[name]:,} {word}" for name, word in words.items() if counts[name]) or "none"
+
+
+def _settings(report: MigrationReport) -> list[str]:
+    """The number of each outcome, and each setting that was not taken, with the reason."""
+    if not report.config:
+        return []
+    counts = Counter(str(each.outcome) for each in report.config)
+    told = ", ".join(f"{counts[name]} {word}" for name, word in SETTINGS.items() if counts[name])
+    others = [each for each in report.config if each.outcome != "taken"]
+    lines = [f"{len(report.config)} settings of the config: {told}"]
+    lines += [
+        f"  {each.path}{f' = {each.value}' if each.value else ''} ({each.outcome}): {each.reason}"
+        for each in sorted(others, key=lambda each: each.outcome != "held")[:MOST_SETTINGS]
+    ]
+    return [*lines, "  … (--json lists more)"] if len(others) > MOST_SETTINGS else lines
+
+
+def _skipped(report: MigrationReport) -> list[str]:
+    if not report.skipped_total:
+        return []
+    lines = ["", f"{report.skipped_total:,} things were skipped:"]
+    lines += [f"  {_place(skipped)}: {skipped.reason}" for skipped in report.skipped[:MOST_SKIPPED]]
+    if report.skipped_total > MOST_SKIPPED:
+        lines.append("  … (--json lists more)")
+    return lines
+
+
+def _place(found: object) -> str:
+    file, line = getattr(found, "file", ""), getattr(found, "line", 0)
+    return f"{file}:{line}" if line else str(file)
+
+
+@click.command("export")
+@click.argument("key", metavar="KEY|ID")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="A new file.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "json", "markdown"]),
+    default="jsonl",
+    show_default=True,
+    help="jsonl is what `import` and OpenClaw read.",
+)
+@click.pass_obj
+def export_command(shell: Shell, key: str, out: Path | None, form: Format) -> None:
+    """Write a session to standard output or a file.
+
+    \b
+    Examples:
+      pal sessions export agent:main:main --out main.jsonl
+      pal sessions export agent:main:main --format markdown | less
+    """
+    if out is not None and os.path.lexists(out):
+        raise BadRequest(f"{out} already exists", hint="name another file, or move it away")
+    if out is None:
+        if not sys.stdout.isatty():
+            run_async(_write(shell, key, form, sys.stdout.buffer))
+            return
+        shown = io.BytesIO()
+        run_async(_write(shell, key, form, shown))
+        echo(shown.getvalue().decode(errors="replace"), nl=False)
+        return
+    try:
+        with new_file(out, replace=True) as file:
+            run_async(_write(shell, key, form, file))
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+async def _write(shell: Shell, key: str, form: Format, file: BinaryIO) -> None:
+    async with open_home(shell) as home:
+        if form == "jsonl":
+            async for lines in home.follow(write_lines, write_lines.params(key)):
+                file.write(lines.text.encode())
+        else:
+            file.write((await home.call(export_session, export_session.params(key, form))).content.encode())
+    file.flush()
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--key", default="", help="The key here. Default: the key it had.")
+@click.option("--agent", default="", help="The agent here. Default: the agent it had.")
+@with_json
+@click.pass_obj
+def import_command(shell: Shell, file: Path, key: str, agent: str) -> None:
+    """Import an exported session or a transcript of OpenClaw. Importing twice changes nothing.
+
+    \b
+    Examples:
+      pal sessions import main.jsonl
+      pal sessions import old.jsonl --key agent:main:explicit:old
+    """
+    make_on_first_run(shell)
+    done = call_operation(shell, import_session, import_session.params(str(file.absolute()), key, agent))
+    shell.show(done, lambda: _text(done))
+
+
+def _text(done: ImportedSession) -> str:
+    found = done.session
+    what = {"new": "is here now", "grown": "has grown here", "same": "is here already", "left": "was left"}
+    lines = [f"{found.key} {what[found.outcome]}: {sum(found.entries.values()):,} entries."]
+    lines += [f"note: {found.note}"] if found.note else []
+    lines += [f"skipped: line {each.line}: {each.reason}" for each in done.skipped[:20]]
+    return "\n".join(lines)
+
+
+@click.command("export")
+@click.argument("into", type=click.Path(path_type=Path), metavar="DIR|FILE.pal")
+@with_json
+@click.pass_obj
+def export(shell: Shell, into: Path) -> None:
+    """Write the home in OpenClaw's layout to a new folder, or to one file that ends in .pal.
+
+    It has the sessions, workspaces and skills of all agents; keys, models and channels are left out. `pal migrate
+    openclaw` imports either form into another home without a difference.
+
+    \b
+    Examples:
+      pal export ~/for-openclaw
+      pal export ~/home.pal              then: pal migrate openclaw ~/home.pal --apply
+    """
+    if not (shell.home.root / "home.sqlite").exists():
+        raise BadRequest(f"there is no home in {shell.home.root} yet", hint="`pal chat` makes one")
+    params = export_home.params(str(into.absolute()))
+    report: ExportReport = follow_to_report(shell, export_home, params, lambda _: "writing sessions")
+    shell.show(report, lambda: _export_text(report))
+
+
+def _export_text(report: ExportReport) -> str:
+    counts = f"{report.sessions} sessions with {report.entries:,} entries and {report.files:,} files"
+    lines = [
+        f"{counts} of {len(report.agents)} agents are in {report.into}.",
+        *(f"left out: {skipped.file}: {skipped.reason}" for skipped in report.skipped),
+    ]
+    if report.into.endswith(ENDING):
+        lines.append(f"`pal migrate openclaw {report.into} --apply` brings them into another home.")
+    return "\n".join(lines)

@@ -1,0 +1,381 @@
+"""Import transcripts: read in a thread, stored in batches, published at the end all at once.
+
+A transcript is identified by its agent, its id and its first line, wherever the home lies. What was imported before is
+read again and compared by a running digest. So a second import changes nothing, an interrupted one continues, and a
+session that has grown in the other home grows here, unless it was continued in both.
+
+While entries pass they are counted (by type, by role) and searched for secrets, many lines at a time: line by line that
+would cost more than reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from msgspec.structs import replace
+
+from palinurus.config.secrets import Redactor
+from palinurus.domain.keys import SessionKey
+from palinurus.extensions.migrate.foreign import (
+    ForeignEntry,
+    ForeignSession,
+    as_object,
+    load_json,
+    replace_surrogates,
+    time_ms,
+)
+from palinurus.extensions.migrate.import_store import IMPORT_MARK, SEPARATOR, ImportState, ImportStore
+from palinurus.extensions.migrate.report import FoundSession, LossCount, Losses, Outcome, SecretFindings
+from palinurus.sessions.session import Preferences, Session
+
+BATCH_ENTRIES, BATCH_CHARACTERS = 8_000, 6 * 1024 * 1024  # that are stored together: a fraction of a second
+COUNTED_ENTRIES, COUNTED_CHARACTERS = 2_000, 1024 * 1024  # that are only counted
+PARALLEL = 3  # transcripts at a time: while one waits for the disk, another is read
+RESET_MARK = f"{IMPORT_MARK}:reset"  # of a session that a reset archived in the other home
+SPOKEN = ("user", "assistant")
+_SEPARATOR = SEPARATOR.decode()
+_EMPTY = hashlib.sha256().hexdigest()
+
+# What every secret of a known shape has in it (see config/secrets.py). Each pattern begins with its rarest letter,
+# which is found far faster than a word; the letters before it are checked then.
+_HINTS = tuple(re.compile(hint).search for hint in (
+    b"-(?:(?<=sk-)|(?<=xapp-)|----(?<=PRIVATE KEY-----))", b"_(?:(?<=gh[pousr]_)|(?<=github_pat_)|(?<=pal_))",
+    b"A(?:KIA|SIA|Iza|A(?<=:AA))", b"J(?<=eyJ)", b"xox", b"earer ",
+))  # fmt: skip
+_shapes = Redactor()
+
+OnBytes = Callable[[int], None]
+"""Called with how many bytes of transcripts were read. Must not raise."""
+
+
+class SessionImporter:
+    """Reads sessions and, with `apply`, stores them."""
+
+    def __init__(
+        self,
+        store: ImportStore,
+        losses: Losses,
+        findings: SecretFindings,
+        on_bytes: OnBytes = lambda _: None,
+        *,
+        apply: bool,
+        now: int,
+    ) -> None:
+        self.store = store
+        self.losses = losses
+        self.findings = findings
+        self.apply = apply
+        self.now = now
+        self.imported: set[str] = set()  # sources that this importer has stored
+        self._on_bytes = on_bytes
+        self._results: dict[tuple[str, str], FoundSession] = {}  # by agent and file
+
+    async def import_all(self, sessions: Sequence[ForeignSession]) -> list[FoundSession]:
+        """A few at a time; results in the order of the sessions."""
+        slots, same_id = asyncio.Semaphore(PARALLEL), defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
+
+        async def import_in_turn(session: ForeignSession) -> FoundSession:
+            async with same_id[session.agent, session.session_id], slots:  # an archive may begin like its session
+                return await self.import_session(session)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(import_in_turn(each)) for each in sessions if not each.same_as]
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        found = iter([task.result() for task in tasks])
+        return [await self.import_session(each) if each.same_as else next(found) for each in sessions]
+
+    async def import_session(self, session: ForeignSession) -> FoundSession:
+        earlier = self._results.get((session.agent, session.file))
+        if session.same_as and earlier is not None:
+            return replace(earlier, key=session.key, label=session.label, same_as=session.same_as)
+        with self.losses.counted() as losses:
+            found = replace(await _TranscriptImport(self, session, losses).run(), skipped=losses.count)
+        self._results[session.agent, session.file] = found
+        self._on_bytes(session.size)
+        return found
+
+
+class _TranscriptImport:
+    """The import of one transcript."""
+
+    def __init__(self, importer: SessionImporter, session: ForeignSession, losses: LossCount) -> None:
+        self._importer = importer
+        self._store = importer.store
+        self._session = session
+        self._tally = Tally(session, importer.findings)
+        self._losses = losses
+        self._source = ""
+
+    async def run(self) -> FoundSession:
+        entries = self._session.read()
+        first = await asyncio.to_thread(next, entries, None)
+        if first is None:
+            return self._result("left", "", "it has no messages")
+        begins = hashlib.sha256(first.row.payload.encode()).hexdigest()[:16]
+        self._source = f"openclaw:{self._session.agent}:{self._session.session_id}:{begins}"
+        known = await self._store.state(self._source)
+        entries = chain((first,), entries)
+        if known is None and self._session.own is not None:
+            return await self._import_own(entries)
+        if known is not None:
+            await self._count(entries, known.entries)
+            if (self._tally.count, self._tally.digest) != (known.entries, known.digest or _EMPTY):
+                return await self._import_changed(entries, known)
+        return await self._import_rest(entries, known)
+
+    async def _import_own(self, entries: Iterator[ForeignEntry]) -> FoundSession:
+        """A session that a Palinurus exported; perhaps this one, which still has it."""
+        await self._count(entries)
+        if await self._store.digest_of(self._session.session_id, self._tally.count) == self._tally.digest:
+            return self._result("same", self._session.session_id)
+        return await self._import_rest(self._reread(), None)
+
+    async def _import_rest(self, entries: Iterator[ForeignEntry], known: ImportState | None) -> FoundSession:
+        """Go on behind the entries that are stored already."""
+        start = self._tally.count
+        if known is not None and known.continued and known.visible:
+            await self._count(entries)
+            more = self._tally.count - start
+            note = f"it was continued in both homes; {more} entries of the other one were not taken" if more else ""
+            return self._result("left" if more else "same", known.session_id, note)
+        if not self._importer.apply:
+            await self._count(entries)
+            return self._result(_outcome(known, self._tally.count - start), known.session_id if known else "")
+        into = known or await self._store.begin(self._source, self._row())
+        await self._store_batches(_batches(entries, self._tally))
+        more = self._tally.count - start
+        if more or not into.finished:
+            await self._store.finish(self._source, self._row(), _unknown_fields(self._session))
+        self._importer.imported.add(self._source)
+        return self._result(_outcome(known, more), into.session_id)
+
+    async def _store_batches(self, batches: Iterator[tuple[list[ForeignEntry], str]]) -> None:
+        """The next batch is read while one is stored."""
+        coming = asyncio.create_task(asyncio.to_thread(next, batches, None))
+        try:
+            while (batch := await coming) is not None:
+                coming = asyncio.create_task(asyncio.to_thread(next, batches, None))
+                await self._store.add(self._source, *batch)
+        finally:
+            await asyncio.wait([coming])
+
+    async def _import_changed(self, entries: Iterator[ForeignEntry], known: ImportState) -> FoundSession:
+        """The stored entries are not the beginning of the transcript."""
+        if not known.visible and self._source not in self._importer.imported:
+            if self._importer.apply:
+                await self._store.discard(self._source)
+            return await self._import_rest(self._reread(), None)
+        await self._count(entries)
+        if self._tally.count < known.entries:
+            note = "it is shorter than the imported session, which stays"
+            return self._result("left", known.session_id, note)
+        self._source += f":{self._tally.digest[:16]}"
+        return await self._import_rewritten()
+
+    async def _import_rewritten(self) -> FoundSession:
+        """The transcript was rewritten since it was imported: store it as a second, archived session."""
+        entries = self._reread()
+        known = await self._store.state(self._source)
+        if known is not None and known.visible:
+            await self._count(entries)
+            return self._result("same", known.session_id)
+        if known is not None and self._importer.apply:
+            await self._store.discard(self._source)
+        self._session = replace(self._session, origin="earlier")
+        found = await self._import_rest(entries, None)
+        return replace(found, note="it was rewritten since it was imported; both are stored")
+
+    def _reread(self) -> Iterator[ForeignEntry]:
+        """From the start, without counting losses and secrets a second time."""
+        self._tally = Tally(self._session, SecretFindings())
+        self._losses.again = True
+        return self._session.read()
+
+    async def _count(self, entries: Iterator[ForeignEntry], limit: int | None = None) -> None:
+        def count() -> None:
+            for some in _batched(islice(entries, limit), COUNTED_ENTRIES, COUNTED_CHARACTERS):
+                self._tally.add(some)
+
+        await asyncio.to_thread(count)
+
+    def _row(self) -> Session:
+        return _session_row(self._session, self._tally, self._importer.now)
+
+    def _result(self, outcome: Outcome, into: str, note: str = "") -> FoundSession:
+        return replace(self._tally.found(), outcome=outcome, into=into, note=note)
+
+
+def _outcome(known: ImportState | None, more: int) -> Outcome:
+    if known is None or not known.visible:
+        return "new"
+    return "grown" if more else "same"
+
+
+def _batches(entries: Iterator[ForeignEntry], tally: Tally) -> Iterator[tuple[list[ForeignEntry], str]]:
+    """Entries, and the digest of all up to their end."""
+    for some in _batched(entries, BATCH_ENTRIES, BATCH_CHARACTERS):
+        tally.add(some)
+        yield some, tally.digest
+
+
+def _batched(entries: Iterator[ForeignEntry], count: int, characters: int) -> Iterator[list[ForeignEntry]]:
+    batch: list[ForeignEntry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.row.payload)
+        if size >= characters or len(batch) >= count:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class Tally:
+    """Counts of one transcript, the digest of its entries and of what was said."""
+
+    def __init__(self, session: ForeignSession, findings: SecretFindings) -> None:
+        self._session = session
+        self._findings = findings
+        self._said = hashlib.sha256()
+        self._digest = hashlib.sha256()
+        self.entries: Counter[str] = Counter()
+        self.messages: Counter[str] = Counter()
+        self.texts = 0
+        self.count = 0
+        self._first: str | float | None = None
+        self._last: str | float | None = None
+
+    def add(self, entries: Sequence[ForeignEntry]) -> None:
+        self.count += len(entries)
+        self.entries.update([entry.kind for entry in entries])
+        self.messages.update([entry.role for entry in entries if entry.role])
+        if texts := [entry.text for entry in entries if entry.text and entry.role in SPOKEN]:
+            more = ("", *texts) if self.texts else texts
+            self._said.update(_SEPARATOR.join(more).encode(errors="surrogatepass"))
+            self.texts += len(texts)
+        if stamps := [entry.stamp for entry in entries if entry.stamp]:
+            self._first = stamps[0] if self._first is None else self._first
+            self._last = stamps[-1]
+        whole = _SEPARATOR.join([*(entry.row.payload for entry in entries), ""]).encode()
+        self._digest.update(whole)
+        self._find_secrets(entries, whole)
+
+    @property
+    def digest(self) -> str:
+        """Of all entries so far."""
+        return self._digest.hexdigest()
+
+    @property
+    def first_at(self) -> int:
+        """Milliseconds; 0 when the transcript has no times."""
+        return time_ms(self._first) or 0
+
+    @property
+    def last_at(self) -> int:
+        return time_ms(self._last) or self.first_at
+
+    def found(self) -> FoundSession:
+        session = self._session
+        return FoundSession(
+            agent=session.agent,
+            key=session.key,
+            session_id=session.session_id,
+            entries=dict(sorted(self.entries.items())),
+            messages=dict(sorted(self.messages.items())),
+            archived=session.origin != "live",
+            origin=session.origin,
+            file=session.file,
+            label=session.label,
+            texts=self.texts,
+            texts_sha256=self._said.hexdigest() if self.texts else "",
+            same_as=session.same_as,
+        )
+
+    def _find_secrets(self, entries: Sequence[ForeignEntry], whole: bytes) -> None:
+        hints = [hint for hint in _HINTS if hint(whole)]
+        for entry in entries if hints else ():
+            data = entry.row.payload.encode()
+            if any(hint(data) for hint in hints) and looks_secret(entry.row.payload):
+                self._findings.add(self._session.file, entry.number)
+
+
+def looks_secret(text: str) -> bool:
+    """Whether something in it has the shape of a key or token."""
+    return _shapes.redact(text) != text
+
+
+def _session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
+    """Where replies go is not imported, because the channels of the other home are not ours. Nor is what was allowed
+    there."""
+    if session.own is not None:
+        preferences = replace(session.own.preferences, elevated_level="")
+        return replace(session.own, key=session.key, agent=session.agent, delivery=None, preferences=preferences)
+    known = as_object(load_json(session.details))
+    key = SessionKey.parse(session.key)
+    created = tally.first_at or session.updated_at or now
+    updated = max(session.updated_at, tally.last_at) or now
+    return Session(
+        id=session.session_id,
+        key=str(key),
+        agent=key.agent,
+        chat_type=key.chat_type,
+        created_at=created,
+        updated_at=updated,
+        started_at=_number(known, "sessionStartedAt") or created,
+        last_interaction_at=_number(known, "lastInteractionAt") or updated,
+        label=session.label,
+        provider=_text(known, "modelProvider"),
+        model=_text(known, "model"),
+        input_tokens=_number(known, "inputTokens"),
+        output_tokens=_number(known, "outputTokens"),
+        total_tokens=_number(known, "totalTokens"),
+        compaction_count=_number(known, "compactionCount") or tally.entries["compaction"],
+        memory_flush_at=_number(known, "memoryFlushAt"),
+        memory_flush_compaction_count=_number(known, "memoryFlushCompactionCount"),
+        entry_count=tally.count,
+        preferences=Preferences(
+            verbose_level=_text(known, "verboseLevel"),
+            response_usage=_text(known, "responseUsage"),
+            reasoning_level=_text(known, "reasoningLevel"),
+            queue_mode=_text(known, "queueMode"),
+            model_override=_model_override(known),
+            thinking_level=_text(known, "thinkingLevel"),
+        ),
+        archived_at=None if session.origin == "live" else updated,
+        archive_mark={"live": "", "reset": RESET_MARK}.get(session.origin, IMPORT_MARK),
+    )
+
+
+def _unknown_fields(session: ForeignSession) -> str:
+    """What is stored without being understood: the row as the other home wrote it."""
+    if session.own is not None:
+        return session.extra
+    return f'{{"openclaw":{session.details}}}' if session.details else ""
+
+
+def _model_override(known: dict[str, Any]) -> str:
+    """What a user chose. `model` and `modelProvider` only say what was used last; so does an override that the
+    program set by itself because a model failed."""
+    provider, model = _text(known, "providerOverride").strip(), _text(known, "modelOverride").strip()
+    if not model or _text(known, "modelOverrideSource") not in ("", "user"):
+        return ""
+    return f"{provider or _text(known, 'modelProvider')}/{model}".strip("/")
+
+
+def _number(known: dict[str, Any], name: str) -> int:
+    value = known.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+
+
+def _text(known: dict[str, Any], name: str) -> str:
+    value = known.get(name)
+    return replace_surrogates(value)[:200] if isinstance(value, str) else ""

@@ -1,0 +1,234 @@
+"""The sessions of one agent that are rows: `openclaw-agent.sqlite`, from 2026.8 on.
+
+`session_nodes` has the keys, `session_windows` all sessions that a key has had, `transcript_events` the entries: as
+JSON, or as zstd when they are long. A deleted or reset session is a compressed file in a row of its own.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palinurus.domain.errors import BadRequest
+from palinurus.extensions.migrate.files import MAX_LINE, Line, file_lines, stream_lines, zstd_lines
+from palinurus.extensions.migrate.foreign import ForeignEntry, ForeignSession
+from palinurus.extensions.migrate.openclaw.database import Damage, ForeignDatabase, report_damage, text_of
+from palinurus.extensions.migrate.openclaw.entries import is_colophon, read_entry
+from palinurus.extensions.migrate.openclaw.transcripts import SESSION_ID, StoredRow, agent_key, entries_of, read_row
+from palinurus.extensions.migrate.report import Losses, Origin
+
+FILE = "agent/openclaw-agent.sqlite"
+COLD = "cold"
+_NODES = """SELECT CAST(session_key AS BLOB), CAST(entry_json AS BLOB), CAST(current_session_id AS BLOB)
+FROM session_nodes ORDER BY rowid"""
+_WINDOWS = "SELECT CAST(session_id AS BLOB), CAST(session_key AS BLOB) FROM session_windows ORDER BY rowid"
+_IDS = "SELECT DISTINCT session_id FROM transcript_events"
+_SIZES = "SELECT session_id, sum(length(event_json)) FROM transcript_events GROUP BY session_id"
+_SIZES_PACKED = _SIZES.replace("length(event_json)", "coalesce(length(event_json), event_utf8_bytes)")
+_EVENTS = "SELECT seq, CAST(event_json AS BLOB), NULL FROM transcript_events WHERE session_id = ? ORDER BY seq"
+_EVENTS_PACKED = _EVENTS.replace("NULL", "event_zstd")
+_ARCHIVES = """SELECT rowid, CAST(session_id AS BLOB), CAST(session_key AS BLOB), reason, CAST(archive_name AS BLOB),
+length(archive_blob) FROM session_transcript_archives ORDER BY rowid"""
+_ARCHIVE_COLUMNS = ("session_id", "session_key", "reason", "archive_name", "encoding", "archive_blob")
+_ARCHIVE = "SELECT encoding, archive_blob FROM session_transcript_archives WHERE rowid = ?"
+_COLD = "SELECT CAST(session_id AS BLOB), CAST(archive_name AS BLOB) FROM session_transcript_cold_archives"
+_COLD_BLOB = "SELECT archive_blob FROM session_transcript_cold_archives WHERE session_id = ?"
+
+
+class AgentDatabase:
+    """Reads one agent's database; `folder` has its session files, and a folder with cold archives."""
+
+    def __init__(self, database: ForeignDatabase, folder: Path, agent: str, losses: Losses) -> None:
+        self._database = database
+        self._folder = folder
+        self._agent = agent
+        self._losses = losses
+        self._packed = database.has("transcript_events", "event_zstd", "event_utf8_bytes")
+        self._shown = database.shown
+        self._folder_shown = f"{database.shown.removesuffix(FILE)}sessions"
+        self._cold = self._cold_archives()
+        self._sizes: dict[str, int] = {}
+        self.known: set[str] = set()  # ids of sessions and names of archives that were returned
+
+    @property
+    def holds_sessions(self) -> bool:
+        return self._database.has("transcript_events", "session_id", "seq", "event_json")
+
+    def sessions(self) -> Iterator[ForeignSession]:
+        """The current session of each key, earlier ones, those without a key, and archives."""
+        self._check_tables()
+        self._sizes = self._read_sizes()
+        first_keys: dict[str, str] = {}
+        for row in self._nodes():
+            first = first_keys.setdefault(row.session_id, row.key)
+            session = self._session(row, "live" if row.archived_at is None else "earlier")
+            yield replace(session, same_as="" if first == row.key else first)
+        for row in self._windows():
+            if row.session_id not in self.known:
+                yield self._session(row, "earlier")
+        for session_id in self._event_ids():
+            if session_id not in self.known and SESSION_ID.fullmatch(session_id):
+                row = StoredRow(agent_key(self._agent, f"explicit:{session_id}"), session_id)
+                yield self._session(row, "unreferenced")
+        yield from self._archives()
+
+    def _session(self, row: StoredRow, origin: Origin) -> ForeignSession:
+        self.known.add(row.session_id)
+        file = f"{self._shown}#{row.session_id}"
+        session = row.session(self._agent, origin, file, lambda: self._entries(row.session_id))
+        return replace(session, size=self._sizes.get(row.session_id, 0))
+
+    def _check_tables(self) -> None:
+        """Report a damaged file: nothing else would notice rows that SQLite can no longer reach."""
+        for table in ("session_nodes", "session_windows", "transcript_events"):
+            with report_damage(self._shown, self._losses, f"the table {table}"):
+                if table in self._database.tables:
+                    for (answer,) in self._database.rows(f"PRAGMA quick_check({table})"):
+                        if answer != "ok":
+                            self._losses.add(self._shown, 0, f"the table {table} is damaged: {answer}"[:300])
+                            break
+
+    def _nodes(self) -> Iterator[StoredRow]:
+        with report_damage(self._shown, self._losses, "the table of sessions"):
+            if self._database.has("session_nodes", "session_key", "entry_json", "current_session_id"):
+                for key, entry, current in self._database.rows(_NODES):
+                    where = f"{self._shown}#{text_of(key)}"
+                    row = read_row(self._agent, text_of(key), text_of(entry), where, self._losses)
+                    row = row or self._row(key, current)  # the details are damaged; the session need not be
+                    if row is not None:
+                        yield row
+
+    def _row(self, key: Any, session_id: Any) -> StoredRow | None:
+        """A row without details; None when it names no session."""
+        try:
+            full_key = agent_key(self._agent, text_of(key))
+        except BadRequest:
+            return None
+        return StoredRow(full_key, text_of(session_id)) if SESSION_ID.fullmatch(text_of(session_id)) else None
+
+    def _windows(self) -> Iterator[StoredRow]:
+        with report_damage(self._shown, self._losses, "the table of earlier sessions"):
+            if self._database.has("session_windows", "session_id", "session_key"):
+                for session_id, key in self._database.rows(_WINDOWS):
+                    if row := self._row(key, session_id):
+                        yield row
+
+    def _event_ids(self) -> list[str]:
+        ids: list[str] = []
+        with report_damage(self._shown, self._losses, "the index of what was said"):
+            ids += [found for (found,) in self._database.rows(_IDS) if isinstance(found, str)]
+        return ids
+
+    def _read_sizes(self) -> dict[str, int]:
+        """Bytes by session id."""
+        sizes: dict[str, int] = {}
+        with report_damage(self._shown, self._losses, "the size of the sessions"):
+            for session_id, size in self._database.rows(_SIZES_PACKED if self._packed else _SIZES):
+                if isinstance(session_id, str):
+                    sizes[session_id] = size if isinstance(size, int) else 0
+        return sizes
+
+    def _entries(self, session_id: str) -> Iterator[ForeignEntry]:
+        if session_id in self._cold:
+            yield from self._cold_entries(session_id)
+        shown, seq = f"{self._shown}#{session_id}", -1
+        try:
+            for seq, text, packed in self._database.rows(_EVENTS_PACKED if self._packed else _EVENTS, (session_id,)):
+                number = seq + 1 if isinstance(seq, int) else 0
+                data = text if isinstance(text, bytes) else _unpack(packed)
+                entry = read_entry(data, number) if isinstance(data, bytes) else data
+                if isinstance(entry, str):
+                    self._losses.add(shown, number, entry)
+                elif not is_colophon(entry):  # which OpenClaw imported with an export of ours
+                    yield entry
+        except Damage as error:
+            self._losses.add(shown, (seq if isinstance(seq, int) else 0) + 2, f"from here on it is damaged: {error}")
+
+    def _archives(self) -> Iterator[ForeignSession]:
+        with report_damage(self._shown, self._losses, "the table of archives"):
+            if not self._database.has("session_transcript_archives", *_ARCHIVE_COLUMNS):
+                return
+            for number, session_id, key, reason, name, size in self._database.rows(_ARCHIVES):
+                row = self._row(key, session_id)
+                if row is None:
+                    self._losses.add(f"{self._shown}#archive-{number}", 0, "it names no session")
+                    continue
+                self.known.add(text_of(name))
+                yield self._archive(row, "reset" if reason == "reset" else "deleted", number, text_of(name), size or 0)
+
+    def _archive(self, row: StoredRow, origin: Origin, number: int, name: str, size: int) -> ForeignSession:
+        shown = f"{self._folder_shown}/{name}"
+
+        def read() -> Iterator[ForeignEntry]:
+            with report_damage(shown, self._losses, "the archive"):
+                for encoding, blob in self._database.rows(_ARCHIVE, (number,)):
+                    if not isinstance(blob, bytes):
+                        self._losses.add(shown, 0, "the archive is empty")
+                        continue
+                    stream = io.BytesIO(blob)
+                    packed = zstd_lines(stream, len(blob), shown, self._losses) if encoding == "zstd" else None
+                    yield from entries_of(packed or stream_lines(stream, shown, self._losses), shown, self._losses)
+
+        return ForeignSession(self._agent, row.key, row.session_id, origin, shown, read, size)
+
+    def _cold_archives(self) -> dict[str, str]:
+        """The file in `sessions/cold` of each archived session."""
+        with report_damage(self._shown, self._losses, "the table of cold archives"):
+            if self._database.has("session_transcript_cold_archives", "session_id", "archive_name", "archive_blob"):
+                return {text_of(session_id): text_of(name) for session_id, name in self._database.rows(_COLD)}
+        return {}
+
+    def _cold_entries(self, session_id: str) -> Iterator[ForeignEntry]:
+        name = self._cold[session_id]
+        shown = f"{self._folder_shown}/{COLD}/{name}"
+        with report_damage(shown, self._losses, "the cold archive"):
+            for (blob,) in self._database.rows(_COLD_BLOB, (session_id,)):
+                if isinstance(blob, bytes):
+                    lines = zstd_lines(io.BytesIO(blob), len(blob), shown, self._losses)
+                elif "/" in name or name in (".", ".."):
+                    return
+                else:
+                    lines = file_lines(self._folder / COLD / name, shown, self._losses)
+                yield from entries_of(_unwrap(lines), shown, self._losses)
+
+
+class _ColdRecord(Struct):
+    kind: str = ""
+    event: msgspec.Raw = msgspec.Raw(b"")
+
+
+_cold_records = msgspec.json.Decoder(_ColdRecord)
+
+
+def _unwrap(lines: Iterator[Line]) -> Iterator[Line]:
+    """The events of a cold archive, whose lines may be records that hold them."""
+    for number, data in lines:
+        try:
+            record = _cold_records.decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            yield number, data
+            continue
+        if record.kind == "event" and bytes(record.event):
+            yield number, bytes(record.event)
+        elif record.kind not in ("header", "identity"):
+            yield number, data
+
+
+def _unpack(packed: Any) -> bytes | str:
+    """The text of a compressed row, or what is wrong with it."""
+    import zstandard
+
+    if not isinstance(packed, bytes):
+        return "the row is empty"
+    try:
+        if zstandard.frame_content_size(packed) > MAX_LINE:
+            return f"the row is larger than {MAX_LINE >> 20} MB"
+        return zstandard.ZstdDecompressor(max_window_size=MAX_LINE).decompress(packed, max_output_size=MAX_LINE)
+    except zstandard.ZstdError as error:
+        return f"the compressed row is damaged: {error}"

@@ -1,0 +1,276 @@
+"""One OpenClaw home, open for reading: its agents, sessions, documents, skills and files.
+
+Agents are those of its config, in either form, and those that have only a folder. A home may have been copied from
+another machine: a workspace that the config places below the old state folder is searched in the given folder first.
+Skills are listed with the origin that their lock files name.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from palinurus.config.config import normal_agent_id
+from palinurus.config.home import expand_user
+from palinurus.config.include import assemble, read_text
+from palinurus.domain.errors import ConfigError
+from palinurus.domain.keys import DEFAULT_AGENT
+from palinurus.extensions.migrate.files import config_of, folders, is_state_folder, read_whole, shown_path
+from palinurus.extensions.migrate.foreign import (
+    ForeignAgent,
+    ForeignConfig,
+    ForeignHome,
+    ForeignSecrets,
+    ForeignSession,
+    as_object,
+    as_text,
+    load_json,
+)
+from palinurus.extensions.migrate.openclaw.agent_database import FILE, AgentDatabase
+from palinurus.extensions.migrate.openclaw.database import ForeignDatabase, open_database
+from palinurus.extensions.migrate.openclaw.documents import STATE, read_documents, read_keys, read_order
+from palinurus.extensions.migrate.openclaw.transcripts import SessionFolder
+from palinurus.extensions.migrate.report import FoundSkill, Losses
+
+DEPTH = 6  # as OpenClaw looks
+MAX_BYTES = 1024 * 1024
+_NAME = re.compile(rb"^name:[ \t]*[\"']?([^\"'\r\n#]{1,100})", re.MULTILINE)
+_LOCKS = (".clawhub", ".clawdhub")
+
+
+def find_skills(root: Path, agents: list[ForeignAgent], losses: Losses) -> list[FoundSkill]:
+    found: list[FoundSkill] = []
+    for agent in agents:
+        if agent.workspace is not None:
+            lock = _lock(agent.workspace, losses)
+            for place in ("skills", ".agents/skills"):
+                found += _skills(root, agent.workspace / place, agent.id, lock, losses)
+    found += _skills(root, root / "skills", "", {**_lock(root, losses), **_lock(root / "skills", losses)}, losses)
+    unique = {skill.path: skill for skill in reversed(found)}  # two agents may share a workspace
+    return sorted(unique.values(), key=lambda skill: skill.path)
+
+
+def _skills(root: Path, folder: Path, agent: str, lock: dict[str, Any], losses: Losses) -> Iterator[FoundSkill]:
+    waiting = [(folder, 0)]
+    while waiting:
+        place, depth = waiting.pop()
+        shown = shown_path(place, root)
+        text = read_whole(place / "SKILL.md", f"{shown}/SKILL.md", losses, MAX_BYTES)
+        if text is not None:
+            yield _skill(place, f"{shown}/SKILL.md", text, agent, lock, losses)
+        elif depth < DEPTH:
+            waiting += [(place / name, depth + 1) for name in folders(place, shown, losses)]
+
+
+def _skill(place: Path, shown: str, text: bytes, agent: str, lock: dict[str, Any], losses: Losses) -> FoundSkill:
+    match = _NAME.search(text[:16_384])
+    name = match[1].decode(errors="replace").strip() if match else place.name
+    origin = _first(place, "origin.json", losses)
+    slug = str(origin.get("slug") or place.name)
+    locked = lock.get(slug)
+    version = origin.get("installedVersion") or (locked.get("version") if isinstance(locked, dict) else "")
+    known = bool(origin or locked)
+    registry = str(origin.get("registry") or "")
+    return FoundSkill(name, shown, agent, str(version or ""), registry, slug if known else "")
+
+
+def _lock(folder: Path, losses: Losses) -> dict[str, Any]:
+    skills = _first(folder, "lock.json", losses).get("skills")
+    return skills if isinstance(skills, dict) else {}
+
+
+def _first(folder: Path, name: str, losses: Losses) -> dict[str, Any]:
+    for lock in _LOCKS:
+        shown = f"{folder.name}/{lock}/{name}"
+        data = read_whole(folder / lock / name, shown, losses, MAX_BYTES)
+        value = load_json(data) if data is not None else None
+        if isinstance(value, dict):
+            return value
+        if data is not None and value is None:
+            losses.add(shown, 0, "it is not JSON")
+    return {}
+
+
+CALLED_DEFAULT = "default"
+_SIGNS = ("AGENTS.md", "SOUL.md", "IDENTITY.md")  # files of a workspace
+
+
+def read_config(root: Path, losses: Losses) -> ForeignConfig:
+    path = config_of(root)
+    if path is None:
+        return ForeignConfig()
+    try:
+        text = read_text(path)
+        value = assemble(path, text, ()).value if text is not None else {}
+    except (ConfigError, RecursionError) as error:
+        losses.add(path.name, 0, f"the config cannot be read: {error}")
+        value = {}
+    if not isinstance(value, dict):
+        losses.add(path.name, 0, "the config is no object")
+        value = {}
+    return ForeignConfig(path.name, value)
+
+
+def read_agents(root: Path, config: ForeignConfig, user_home: Path, losses: Losses) -> list[ForeignAgent]:
+    """In the order of the config, then those on disk. A home without any agent has `main`."""
+    settings = _configured(as_object(config.data.get("agents")), config.file, losses)
+    on_disk = _on_disk(root, losses)
+    ids = list(dict.fromkeys([*settings, *sorted(on_disk)])) or [DEFAULT_AGENT]
+    default = _default(ids, settings)
+    finder = _WorkspaceFinder(root, user_home, config, losses)
+    agents = []
+    for agent_id in ids:
+        own, is_default = settings.get(agent_id, {}), agent_id == default
+        written = as_text(own.get("workspace"))
+        agents.append(
+            ForeignAgent(
+                id=agent_id,
+                folder=on_disk.get(agent_id),
+                workspace=finder.find(agent_id, written, is_default=is_default, is_only=len(ids) == 1),
+                name=as_text(own.get("name")) or as_text(as_object(own.get("identity")).get("name")),
+                configured=agent_id in settings,
+                is_default=is_default,
+                marked=is_default and (own.get("default") is True or agent_id == CALLED_DEFAULT),
+            )
+        )
+    return agents
+
+
+class _WorkspaceFinder:
+    """Finds workspaces as OpenClaw does, in the folder where the home is now."""
+
+    def __init__(self, root: Path, user_home: Path, config: ForeignConfig, losses: Losses) -> None:
+        self._root = root
+        self._user_home = user_home
+        self._file = config.file
+        self._losses = losses
+        defaults = as_object(as_object(config.data.get("agents")).get("defaults"))
+        oldest = as_object(config.data.get("agent"))
+        self._base = as_text(defaults.get("workspace")) or as_text(oldest.get("workspace"))
+
+    def find(self, agent_id: str, written: str, *, is_default: bool, is_only: bool) -> Path | None:
+        """A folder that is there, or None. `written` is what the config says of this agent."""
+        candidates = []
+        if written:
+            candidates += self._paths(written)
+        elif self._base and (is_default or is_only):
+            candidates += self._paths(self._base)
+        elif self._base:
+            candidates += [path / agent_id for path in self._paths(self._base)]
+        candidates.append(self._root / f"workspace-{agent_id}")
+        if is_default:
+            candidates.append(self._root / "workspace")
+        there = (path for path in candidates if path.is_dir() and not path.is_symlink())
+        return next((path for path in there if self._may_be_copied(path)), None)
+
+    def _may_be_copied(self, path: Path) -> bool:
+        """A foreign config may name any folder of this machine, and an agent can read all that is copied."""
+        if path.resolve().is_relative_to(self._root.resolve()) or any((path / name).is_file() for name in _SIGNS):
+            return True
+        self._losses.add(
+            self._file, 0, f"the workspace {path} is outside this home and has no {', '.join(_SIGNS)}: copy it by hand"
+        )
+        return False
+
+    def _paths(self, written: str) -> list[Path]:
+        path = self._root / expand_user(written, self._user_home)
+        for index, part in enumerate(path.parts):
+            if is_state_folder(part):
+                inside = self._root.joinpath(*path.parts[index + 1 :])
+                return [inside, path] if ".." not in path.parts else [path]
+        return [path]
+
+
+def _configured(section: dict[str, Any], file: str, losses: Losses) -> dict[str, dict[str, Any]]:
+    listed = section.get("list")
+    found: dict[str, dict[str, Any]] = {}
+    for entry in listed if isinstance(listed, list) else []:
+        if agent_id := _agent_id(as_object(entry).get("id"), f"{file}: agents.list", losses):
+            found.setdefault(agent_id, as_object(entry))
+    for name, entry in as_object(section.get("entries")).items():
+        if agent_id := _agent_id(name, f"{file}: agents.entries", losses):
+            found.setdefault(agent_id, as_object(entry))
+    return found
+
+
+def _on_disk(root: Path, losses: Losses) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for name in folders(root / "agents", "agents", losses):
+        if agent_id := _agent_id(name, f"agents/{name}", losses):
+            found.setdefault(agent_id, root / "agents" / name)
+    if (root / "sessions").is_dir():  # the oldest homes had one agent, and no folder for it
+        found.setdefault(DEFAULT_AGENT, root)
+    return found
+
+
+def _default(ids: list[str], settings: dict[str, dict[str, Any]]) -> str:
+    marked = [agent_id for agent_id, own in settings.items() if own.get("default") is True]
+    named = [agent_id for agent_id in (DEFAULT_AGENT, CALLED_DEFAULT) if agent_id in ids]
+    return (*marked, *named, *settings, *ids)[0]
+
+
+def _agent_id(value: Any, where: str, losses: Losses) -> str:
+    try:
+        return normal_agent_id(value) if isinstance(value, str) else ""
+    except ValueError:
+        losses.add(where, 0, f"{value[:40]!r} can be no agent's id")
+        return ""
+
+
+class OpenClawHome(ForeignHome):
+    """Close it, for the copies it made."""
+
+    def __init__(self, root: Path, user_home: Path, scratch: Path | None = None) -> None:
+        super().__init__(root)
+        self._scratch = Path(tempfile.mkdtemp(prefix="pal-migrate-", dir=scratch))
+        self._databases: dict[str, ForeignDatabase | None] = {}
+        self.config = read_config(root, self.losses)
+        self.agents = read_agents(root, self.config, user_home, self.losses)
+        self.documents = read_documents(root, self._database(root / STATE, STATE), self.losses)
+
+    def close(self) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def sessions(self) -> Iterator[ForeignSession]:
+        """Every transcript, agent by agent. The database wins where files have the same session."""
+        for agent in self.agents:
+            if agent.folder is not None:
+                yield from self._sessions_of(agent, agent.folder)
+
+    def skills(self) -> list[FoundSkill]:
+        return find_skills(self.root, self.agents, self.losses)
+
+    def stored_keys(self) -> list[ForeignSecrets]:
+        own = {agent.id: database for agent in self.agents if (database := self._agent_database(agent)) is not None}
+        state = self._database(self.root / STATE, STATE)
+        found = list(read_keys(self.root, self.agents, own, state, self.losses))
+        if order := read_order(self.config.data.get("auth")):
+            found.append(ForeignSecrets("", f"{self.config.file}: auth", {}, order))
+        return found
+
+    def _sessions_of(self, agent: ForeignAgent, folder: Path) -> Iterator[ForeignSession]:
+        shown = str(folder.relative_to(self.root))
+        shown = "sessions" if shown == "." else f"{shown}/sessions"
+        known: frozenset[str] = frozenset()
+        database = self._agent_database(agent)
+        if database is not None:
+            rows = AgentDatabase(database, folder / "sessions", agent.id, self.losses)
+            if rows.holds_sessions:
+                yield from rows.sessions()
+                known = frozenset(rows.known)
+        yield from SessionFolder(folder / "sessions", shown, agent.id, self.losses).sessions(known)
+
+    def _agent_database(self, agent: ForeignAgent) -> ForeignDatabase | None:
+        if agent.folder is None:
+            return None
+        return self._database(agent.folder / FILE, str((agent.folder / FILE).relative_to(self.root)))
+
+    def _database(self, path: Path, shown: str) -> ForeignDatabase | None:
+        """Examined once."""
+        if shown not in self._databases:
+            self._databases[shown] = open_database(path, shown, self._scratch, self.losses)
+        return self._databases[shown]

@@ -1,0 +1,325 @@
+"""The sessions of one agent that are files: `sessions.json`, the JSONL beside it, and archives.
+
+<id>.jsonl                      a session
+<id>-topic-<thread>.jsonl       a topic of a forum
+<id>.jsonl.reset.<time>         archived by a reset; also .deleted., and either as .zst
+
+`sessions.json` is an object of rows by key, or a list of rows. Each row is stored unchanged beside the few fields that
+we read. A single transcript outside a home can be read as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePath
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palinurus.domain.errors import BadRequest
+from palinurus.domain.keys import SessionKey
+from palinurus.extensions.migrate.files import Line, file_lines, listing, read_whole
+from palinurus.extensions.migrate.foreign import (
+    FLAT,
+    ForeignEntry,
+    ForeignSession,
+    as_object,
+    as_stamp,
+    load_json,
+    replace_surrogates,
+    time_ms,
+)
+from palinurus.extensions.migrate.import_store import SEPARATOR
+from palinurus.extensions.migrate.openclaw.entries import Colophon, Restorer, is_colophon, read_colophon, read_entry
+from palinurus.extensions.migrate.report import Losses, Origin
+from palinurus.sessions.older import ANSWERS, CALLS_IN_A_ROW, call_named
+
+STORE_FILE = "sessions.json"
+MAX_STORE_BYTES = 128 * 1024 * 1024
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}")
+OWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,249}")
+_NAME = re.compile(
+    r"(?P<id>.+?)(?P<topic>-topic-[^.]+)?\.jsonl(?:\.(?P<what>reset|deleted|migrated)\.[^/]+?)?(?:\.zst)?"
+)
+_NO_TRANSCRIPT = re.compile(r"\.trajectory\.jsonl|\.jsonl\.lock|\.checkpoint\.|\.tmp$")
+_COPY = re.compile(r"\.jsonl\.(?:corrupt-|bak)")
+
+Reader = Callable[[], Iterator[ForeignEntry]]
+Known = frozenset[str]
+"""Ids of sessions that are in the agent's database, and names of files whose content is."""
+
+ChooseKey = Callable[[str], SessionKey]
+"""The key for a session, given the key it had or a short one. Raises BadRequest."""
+
+
+class StoredRow(Struct, frozen=True):
+    key: str  # as we write it
+    session_id: str
+    details: str = ""  # the row as it was written
+    label: str = ""
+    updated_at: int = 0
+    file: str = ""  # the name of its transcript, if the row has one
+    archived_at: int | None = None
+
+    def session(self, agent: str, origin: Origin, file: str, read: Reader) -> ForeignSession:
+        """Without its size."""
+        about = (agent, self.key, self.session_id, origin, file, read)
+        return ForeignSession(*about, details=self.details, label=self.label, updated_at=self.updated_at)
+
+
+def read_store(folder: Path, shown: str, agent: str, losses: Losses) -> list[StoredRow]:
+    """The usable rows, in order."""
+    name = f"{shown}/{STORE_FILE}"
+    data = read_whole(folder / STORE_FILE, name, losses, MAX_STORE_BYTES)
+    if data is None:
+        return []
+    pairs = _store_rows(data)
+    if isinstance(pairs, str):
+        losses.add(name, 0, f"{pairs}; its transcripts are taken without it")
+        return []
+    rows = (read_row(agent, key, details, name, losses) for key, details in pairs)
+    return [row for row in rows if row is not None]
+
+
+def _store_rows(data: bytes) -> list[tuple[str, str]] | str:
+    """Key and text of each row, or what is wrong. A row of a list has no key."""
+    try:
+        rows = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+        texts = rows.items() if isinstance(rows, dict) else (("", row) for row in rows)
+        return [(key, bytes(row).decode()) for key, row in texts]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value = json.loads(data)  # which accepts halves of surrogate pairs
+    except (ValueError, RecursionError) as error:
+        return f"it is not JSON: {str(error)[:120]}"
+    if not isinstance(value, dict | list):
+        return "it is neither an object nor a list"
+    items = value.items() if isinstance(value, dict) else (("", row) for row in value)
+    return [(replace_surrogates(key), json.dumps(row)) for key, row in items]
+
+
+def read_row(agent: str, key: str, details: str, where: str, losses: Losses) -> StoredRow | None:
+    """One row under its key, which may be empty."""
+    value = load_json(details)
+    if not isinstance(value, dict):
+        losses.add(where, 0, f"the row {key[:80]!r} is no object")
+        return None
+    session_id = value.get("sessionId") or value.get("id")
+    if not isinstance(session_id, str) or not SESSION_ID.fullmatch(session_id):
+        losses.add(where, 0, f"the row {key[:80]!r} names no session")
+        return None
+    try:
+        full_key = agent_key(agent, key or f"explicit:{session_id}")
+    except BadRequest as error:
+        losses.add(where, 0, f"{error.message}; its transcript is taken without it")
+        return None
+    labels = (value.get(name) for name in ("label", "name", "displayName", "subject", "groupChannel"))
+    file = value.get("sessionFile")
+    return StoredRow(
+        key=full_key,
+        session_id=session_id,
+        details=details,
+        label=next((replace_surrogates(text)[:500] for text in labels if isinstance(text, str) and text.strip()), ""),
+        updated_at=time_ms(as_stamp(value.get("updatedAt", value.get("updated_at")))) or 0,
+        # Only the name: the folder that the home was in then says nothing about where it is now.
+        file=PurePath(file.replace("\\", "/")).name if isinstance(file, str) and "\0" not in file else "",
+        archived_at=time_ms(as_stamp(value.get("archivedAt"))) or None,
+    )
+
+
+def agent_key(agent: str, key: str) -> str:
+    """A key as we write it; one without `agent:` belongs to the agent whose store it is in. Raises BadRequest."""
+    return str(SessionKey.parse(key if key.lower().startswith("agent:") else f"agent:{agent}:{key}"))
+
+
+class SessionFolder:
+    """Reads a folder of sessions. What it cannot read is a loss."""
+
+    def __init__(self, folder: Path, shown: str, agent: str, losses: Losses) -> None:
+        self._folder = folder
+        self._shown = shown
+        self._agent = agent
+        self._losses = losses
+        self._files = self._plain_files()
+        self._taken: dict[str, str] = {}  # file -> the first key with this transcript
+
+    def sessions(self, known: Known = frozenset()) -> Iterator[ForeignSession]:
+        """Those that a Palinurus exported, then those of the store, then transcripts that the store does not name."""
+        for session in list(self._own(known)):
+            known |= {session.session_id, session.file.rpartition("/")[2]}
+            yield session
+        for row in read_store(self._folder, self._shown, self._agent, self._losses):
+            if row.session_id not in known:
+                yield self._stored(row)
+        for name in sorted(self._files.keys() - self._taken.keys() - known):
+            if unlisted := self._unlisted(name, known):
+                yield unlisted
+
+    def _own(self, known: Known) -> Iterator[ForeignSession]:
+        for name in sorted(self._files):
+            if ".jsonl" in name and name not in known and not name.endswith(".zst"):
+                session = own_session(self._folder / name, f"{self._shown}/{name}", self._agent, self._losses)
+                if session is not None:
+                    yield session
+
+    def _plain_files(self) -> dict[str, os.DirEntry[str]]:
+        found = {}
+        for entry in listing(self._folder, self._shown, self._losses):
+            if entry.is_symlink():
+                self._losses.add(f"{self._shown}/{entry.name}", 0, "it is a link, which is not followed")
+            elif entry.is_file(follow_symlinks=False):
+                found[entry.name] = entry
+        return found
+
+    def _stored(self, row: StoredRow) -> ForeignSession:
+        if name := self._transcript_of(row):
+            return self._session(row, name, "live" if row.archived_at is None else "earlier")
+        missing = f"{self._shown}/{row.session_id}.jsonl"
+        self._losses.add(missing, 0, f"the transcript of {row.key} is not there")
+        return row.session(self._agent, "live", missing, lambda: iter(()))
+
+    def _unlisted(self, name: str, known: Known) -> ForeignSession | None:
+        match = _NAME.fullmatch(name)
+        if match is None or _NO_TRANSCRIPT.search(name):
+            return None
+        if _COPY.search(name) or not SESSION_ID.fullmatch(match["id"]):
+            self._losses.add(f"{self._shown}/{name}", 0, "it is a copy that OpenClaw made, or no session's name")
+            return None
+        if not match["what"] and match["id"] in known:
+            self._losses.add(f"{self._shown}/{name}", 0, "this session is in the agent's database")
+            return None
+        if match["what"] == "migrated" and match["id"] in known:
+            return None
+        key = agent_key(self._agent, f"explicit:{match['id']}{match['topic'] or ''}")
+        archives: dict[str | None, Origin] = {"reset": "reset", "deleted": "deleted"}
+        return self._session(StoredRow(key, match["id"]), name, archives.get(match["what"], "unreferenced"))
+
+    def _session(self, row: StoredRow, name: str, origin: Origin) -> ForeignSession:
+        first = self._taken.setdefault(name, row.key)
+        shown = f"{self._shown}/{name}"
+        session = row.session(self._agent, origin, shown, file_reader(self._folder / name, shown, self._losses))
+        size = self._files[name].stat(follow_symlinks=False).st_size
+        return replace(session, size=size, same_as="" if first == row.key else first)
+
+    def _transcript_of(self, row: StoredRow) -> str:
+        """The name of its file: from the row, or as OpenClaw would have named it."""
+        for name in (row.file, f"{row.session_id}.jsonl", f"{row.session_id}.jsonl.zst"):
+            if name in self._files:
+                return name
+        topics = [name for name in sorted(self._files) if name.startswith(f"{row.session_id}-topic-")]
+        return next((name for name in topics if name.endswith(".jsonl") and name not in self._taken), "")
+
+
+def own_session(path: Path, shown: str, agent: str, losses: Losses) -> ForeignSession | None:
+    """A transcript that a Palinurus exported; None when it is none, or when another program has added to it."""
+    colophon = read_colophon(path)
+    if colophon is None:
+        return None
+    try:
+        key = agent_key(agent, colophon.key)
+    except BadRequest:
+        return None
+    if SessionKey.parse(key).agent != agent or not OWN_ID.fullmatch(colophon.session.id):
+        return None
+    return ForeignSession(
+        agent=agent,
+        key=key,
+        session_id=colophon.session.id,
+        origin="live" if colophon.session.archived_at is None else "earlier",
+        file=shown,
+        read=lambda: _own_entries(path, shown, losses, colophon),
+        size=path.stat().st_size,
+        label=colophon.session.label,
+        updated_at=colophon.session.updated_at,
+        own=colophon.session,
+        extra=colophon.extra,
+    )
+
+
+def _own_entries(path: Path, shown: str, losses: Losses, colophon: Colophon) -> Iterator[ForeignEntry]:
+    """Its entries as they were stored. A difference to the colophon is a loss."""
+    digest, count = hashlib.sha256(), 0
+    for entry in entries_of(file_lines(path, shown, losses), shown, losses, Restorer(colophon)):
+        digest.update(entry.row.payload.encode() + SEPARATOR)
+        count += 1
+        yield entry
+    if (count, digest.hexdigest()) != (colophon.entries, colophon.digest):
+        losses.add(shown, 0, f"it was changed since it was written: {count} of {colophon.entries} entries are there")
+
+
+def file_reader(path: Path, shown: str, losses: Losses) -> Reader:
+    return lambda: entries_of(file_lines(path, shown, losses), shown, losses)
+
+
+def entries_of(
+    lines: Iterable[Line], shown: str, losses: Losses, restorer: Restorer | None = None
+) -> Iterator[ForeignEntry]:
+    """A bad line is a loss of that line only. A bare message is linked to the line before it."""
+    before = None
+    open_calls: list[tuple[str, str]] = []  # id and tool of bare calls that have no result yet
+    for line, data in lines:
+        number = restorer.number(line) if restorer is not None else line
+        entry = read_entry(data, number)
+        if not isinstance(entry, str) and entry.kind == "custom" and is_colophon(entry):
+            continue
+        restored = restorer.entry(entry, number) if restorer is not None else entry
+        if restored is not entry and not isinstance(restored, str):
+            before = restored.row.id
+            yield restored
+            continue
+        if isinstance(entry, str):
+            losses.add(shown, line, entry)
+            continue
+        if entry.kind.startswith(FLAT):
+            if before is not None and entry.row.parent_id is None:
+                entry = replace(entry, row=replace(entry.row, parent_id=before))
+            entry = _match_call(entry, open_calls)
+        before = entry.row.id
+        yield entry
+
+
+def _match_call(entry: ForeignEntry, open_calls: list[tuple[str, str]]) -> ForeignEntry:
+    """A bare result names its tool at most. So it answers the first open call of that tool, or else the first open
+    call. Its id says which one, unless that is the line before it."""
+    if entry.kind == f"{FLAT}tool":
+        open_calls.append((entry.row.id, _tool(entry)))
+        del open_calls[:-CALLS_IN_A_ROW]
+    elif entry.kind not in (f"{FLAT}tool_result", f"{FLAT}toolResult"):
+        open_calls.clear()
+    elif open_calls:
+        tool = _tool(entry)
+        call = next((call for call in open_calls if call[1] == tool), open_calls[0])
+        open_calls.remove(call)
+        data = as_object(load_json(entry.row.payload))
+        if call[0] != entry.row.parent_id and entry.row.id == f"line-{entry.number}" and not call_named(data):
+            return replace(entry, row=replace(entry.row, id=f"{entry.row.id}{ANSWERS}{call[0]}"))
+    return entry
+
+
+def _tool(entry: ForeignEntry) -> str:
+    return str(as_object(load_json(entry.row.payload)).get("name") or "tool")
+
+
+def single_session(path: Path, losses: Losses, choose_key: ChooseKey) -> ForeignSession:
+    """Raises BadRequest for a file without a session."""
+    colophon = read_colophon(path)
+    if colophon is not None:
+        key = choose_key(colophon.key)
+        session = own_session(path, path.name, SessionKey.parse(colophon.key).agent, losses)
+        if session is not None:
+            return replace(session, key=str(key), agent=key.agent)
+    read = file_reader(path, path.name, losses)
+    first = next(read(), None)
+    losses.clear()  # it will be read again
+    if first is None:
+        raise BadRequest(f"no line of {path} is an entry of a session", hint="`pal sessions export` writes one")
+    named = first.row.id if first.kind == "session" else path.name.partition(".jsonl")[0]
+    session_id = named if SESSION_ID.fullmatch(named) else "imported"
+    key = choose_key(f"explicit:{session_id}")
+    return ForeignSession(key.agent, str(key), session_id, "live", path.name, read, path.stat().st_size)

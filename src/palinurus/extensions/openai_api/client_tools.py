@@ -1,0 +1,128 @@
+"""Tools that the client runs itself: which it offers, the ids of their calls, and the calls that wait for results.
+
+The id of a call contains the run and a number (`call_<run>_0`), so a result leads to the session in which the call is
+open, even after a restart and when the client does not name the session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.agent.resume import CLIENTS
+from palinurus.context.assemble import unanswered
+from palinurus.dispatch.runs import Run
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.events import RunResult
+from palinurus.domain.messages import Image, Origin, Text, ToolCall, ToolResult
+from palinurus.domain.tool import MALFORMED, ToolSpec
+from palinurus.extensions.openai_api.messages import ChatTool, ClientMessage, ResponseTool, decode_pictures
+from palinurus.operations.services import Services
+
+MOST_TOOLS = 128
+MAX_DEPTH = 64
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CALL = re.compile(r"call_([0-9a-f]{16})_(\d{1,4})")
+
+
+class ToolAnswers(Struct, frozen=True):
+    """Results of open tool calls."""
+
+    run: Run  # which made the calls
+    results: tuple[ToolResult, ...]
+
+
+def named_calls(result: RunResult) -> Iterator[tuple[str, ToolCall]]:
+    """The calls for the client, with the ids that it sees."""
+    return ((f"call_{result.run_id}_{number}", call) for number, call in enumerate(result.calls))
+
+
+def arguments_of(call: ToolCall) -> str:
+    """The arguments as JSON, or what the model sent instead of JSON."""
+    if MALFORMED in call.arguments:
+        return str(call.arguments[MALFORMED])
+    return msgspec.json.encode(call.arguments).decode()
+
+
+async def find_answers(services: Services, messages: Sequence[ClientMessage]) -> ToolAnswers | None:
+    """The results of the open calls, if the messages end with them. Raises BadRequest when some are missing."""
+    sent = {message.call_id: message for message in messages if message.role == "tool"}
+    found = _CALL.fullmatch(_last_call(messages))
+    run = await find_run(services, found[1]) if found else None
+    if run is None or run.result is None or not run.result.calls:
+        return None
+    view = await services.turns.history.view_of(run.key)
+    open_calls = {call.id for call in unanswered([line.message for line in view.lines])}
+    if open_calls != {call.id for call in run.result.calls}:
+        return None  # there was another message since
+    results = []
+    for call_id, call in named_calls(run.result):
+        if call_id not in sent:
+            raise BadRequest(f"the call {call_id} of {call.name} has no result", hint="send one for each call")
+        results.append(await _result(call, sent[call_id]))
+    return ToolAnswers(run, tuple(results))
+
+
+def _last_call(messages: Sequence[ClientMessage]) -> str:
+    """The call with the last result, unless a reply follows it."""
+    return next((message.call_id for message in reversed(messages) if message.role != "user"), "")
+
+
+async def find_run(services: Services, run_id: str) -> Run | None:
+    try:
+        return await services.dispatcher.find(run_id)
+    except NotFound:
+        return None
+
+
+async def _result(call: ToolCall, message: ClientMessage) -> ToolResult:
+    images = await decode_pictures(message.pictures)
+    content: str | tuple[Text | Image, ...] = (Text(message.text), *images) if images else message.text
+    return ToolResult(call.id, call.name, content, origin=Origin.OUTSIDE, details=dict(CLIENTS))
+
+
+def read_tools(tools: Iterable[ChatTool | ResponseTool]) -> Iterator[ToolSpec]:
+    """Raises BadRequest for a tool that is not a function, or that a model cannot use."""
+    for tool in tools:
+        function = tool.function if isinstance(tool, ChatTool) else tool
+        if tool.type != "function" or function is None:
+            raise BadRequest(f"tools of the type {tool.type[:40]!r} are not supported", hint="use functions")
+        name, parameters = function.name, function.parameters
+        if not _NAME.fullmatch(name):
+            raise BadRequest(f"not a tool name: {name[:80]!r}", hint="up to 64 letters, digits, - and _")
+        if _is_deep(parameters):
+            raise BadRequest(
+                f"the parameters of {name} are nested more than {MAX_DEPTH} deep", hint="use a simpler schema"
+            )
+        schema = {"type": "object", "properties": {}} | (parameters or {})
+        yield ToolSpec(name, function.description or "", schema)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        inner = [each for each in level if isinstance(each, dict | list)]
+        level = [item for each in inner for item in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
+
+
+async def check_tools(services: Services, agent: str, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """The client's tools. Raises BadRequest when two have one name, or one has the name of an agent's tool."""
+    found = tuple(specs)
+    if not found:
+        return ()
+    if len(found) > MOST_TOOLS:
+        raise BadRequest(f"{len(found)} tools in one request; the limit is {MOST_TOOLS}", hint="send fewer")
+    names = [spec.name for spec in found]
+    if doubled := next((name for name in names if names.count(name) > 1), ""):
+        raise BadRequest(f"two tools have the name {doubled}", hint="rename one of them")
+    ours = {tool.spec.name for tool in await services.toolsets.tools(agent)}
+    if taken := next((name for name in names if name in ours), ""):
+        raise BadRequest(f"the agent has a tool {taken} of its own", hint="give yours another name")
+    return found

@@ -1,0 +1,323 @@
+"""The requests of the endpoints, and their messages as one history.
+
+Clients of OpenAI keep the history themselves and send all of it each time. A session here has its own, so only the
+messages after the last reply are new; a request without a session brings everything. Earlier messages are passed on as
+labelled text (`User:`, `Assistant:`, `Tool:<name>:`), as OpenClaw does: they are the client's claim and not part of a
+transcript. Unknown fields are ignored; pictures are never fetched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from palinurus.domain.errors import BadRequest
+from palinurus.domain.messages import Image, Origin
+from palinurus.workspace.pictures import fit_image
+
+MOST_MESSAGES = 4_096
+MOST_PICTURES = 8
+MOST_CHARACTERS = 1_000_000
+GO_ON = "(The results are above. Go on.)"
+Role = Literal["user", "assistant", "tool"]
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool", "function": "tool"}
+SYSTEM = ("system", "developer")
+_TEXTS = ("text", "input_text", "output_text")
+_PICTURES = ("image_url", "input_image")
+
+
+class ImageUrl(Struct, frozen=True):
+    url: str
+    detail: str | None = None
+
+
+class ContentPart(Struct, frozen=True):
+    """A part of a message. `type` says which other field is used."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: ImageUrl | str | None = None
+
+
+Content = str | list[ContentPart] | None
+
+
+class ChatFunction(Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class ChatToolCall(Struct, frozen=True):
+    """A call that an assistant's message made."""
+
+    id: str = ""
+    type: str = "function"
+    function: ChatFunction | None = None
+
+
+class ChatMessage(Struct, frozen=True):
+    role: str
+    content: Content = None
+    name: str | None = None
+    tool_calls: list[ChatToolCall] | None = None
+    tool_call_id: str | None = None
+
+
+class FunctionSpec(Struct, frozen=True):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(Struct, frozen=True):
+    type: str
+    function: FunctionSpec | None = None
+
+
+class StreamOptions(Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+class ChatRequest(Struct, frozen=True):
+    """POST /v1/chat/completions."""
+
+    messages: list[ChatMessage]
+    model: str = ""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[ChatTool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    user: str | None = None
+    n: int | None = None
+
+
+class InputItem(Struct, frozen=True):
+    """A message, a call, or the result of a call."""
+
+    type: str = "message"
+    role: str = "user"
+    content: Content = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    output: Content = None
+
+
+class ResponseTool(Struct, frozen=True):
+    type: str
+    name: str = ""
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ResponseText(Struct, frozen=True):
+    format: dict[str, Any] | None = None
+
+
+class ResponsesRequest(Struct, frozen=True):
+    """POST /v1/responses."""
+
+    input: str | list[InputItem]
+    model: str = ""
+    instructions: str | None = None
+    stream: bool | None = None
+    tools: list[ResponseTool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: ResponseText | None = None
+    user: str | None = None
+    previous_response_id: str | None = None
+    metadata: dict[str, str] | None = None
+    background: bool | None = None
+    conversation: str | dict[str, Any] | None = None
+
+
+class EmbeddingsRequest(Struct, frozen=True):
+    """POST /v1/embeddings."""
+
+    input: str | list[Any]
+    model: str = ""
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    user: str | None = None
+
+
+class ClientMessage(Struct, frozen=True):
+    """One message. Pictures are data URLs that are not decoded yet."""
+
+    role: Role
+    text: str = ""
+    pictures: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()  # of an assistant: its tool calls as text
+    call_id: str = ""  # of a tool
+    name: str = ""  # of a tool
+
+
+class ClientHistory(Struct, frozen=True):
+    """The messages of a request."""
+
+    messages: tuple[ClientMessage, ...]
+    instructions: str = ""  # of system and developer, in their order
+
+    @property
+    def new(self) -> tuple[ClientMessage, ...]:
+        """The messages after the last reply."""
+        replies = [index for index, message in enumerate(self.messages) if message.role == "assistant"]
+        return self.messages[replies[-1] + 1 :] if replies else self.messages
+
+
+class NewMessage(Struct, frozen=True):
+    """The message to answer, with the history before it."""
+
+    text: str
+    pictures: tuple[str, ...] = ()
+    history: str = ""
+    origin: Origin = Origin.OWNER  # of the history: outside, if it holds a tool result
+
+
+def read_messages(messages: Sequence[ChatMessage]) -> ClientHistory:
+    """Messages of a chat. Raises BadRequest for what cannot be read."""
+    names = {call.id: call.function.name for message in messages for call in message.tool_calls or () if call.function}
+    return _history([_chat_message(each, names, f"messages[{index}]") for index, each in enumerate(messages)])
+
+
+def _chat_message(message: ChatMessage, names: dict[str, str], where: str) -> ClientMessage | str:
+    """The message, or the text of a system message."""
+    text, pictures = _content(message.content, where)
+    if message.role in SYSTEM:
+        return text
+    match _ROLES.get(message.role):
+        case "tool":
+            name = names.get(message.tool_call_id or "") or message.name or "tool"
+            return ClientMessage("tool", text, pictures, (), message.tool_call_id or "", name)
+        case "assistant":
+            calls = tuple(map(_call_text, message.tool_calls or ()))
+            return ClientMessage("assistant", text, pictures, calls, message.tool_call_id or "")
+        case "user":
+            return ClientMessage("user", text, pictures, (), message.tool_call_id or "")
+    raise BadRequest(f"{where}.role: {message.role[:40]!r} is an unknown role", hint="user, or tool")
+
+
+def read_items(items: str | Sequence[InputItem]) -> ClientHistory:
+    """The input of a response. Raises BadRequest for what cannot be read."""
+    if isinstance(items, str):
+        return ClientHistory((ClientMessage("user", items),))
+    names = {item.call_id: item.name for item in items if item.type == "function_call"}
+    return _history([_item_message(item, names, f"input[{index}]") for index, item in enumerate(items)])
+
+
+def _item_message(item: InputItem, names: dict[str, str], where: str) -> ClientMessage | str:
+    """The message, or the text of a system message, which is empty for an item to ignore."""
+    match item.type:
+        case "message":
+            text, pictures = _content(item.content, where)
+            if item.role in SYSTEM:
+                return text
+            role = _ROLES.get(item.role)
+            if role not in ("user", "assistant"):
+                raise BadRequest(f"{where}.role: {item.role[:40]!r} is an unknown role", hint="user")
+            return ClientMessage(role, text, pictures)
+        case "function_call":
+            return ClientMessage("assistant", calls=(f"{item.name}({item.arguments})",))
+        case "function_call_output":
+            text, pictures = _content(item.output, where)
+            return ClientMessage("tool", text, pictures, (), item.call_id, names.get(item.call_id) or "tool")
+        case "reasoning":
+            return ""
+    raise BadRequest(f"{where}.type: {item.type[:40]!r} is not supported", hint="message, or function_call_output")
+
+
+def _history(parts: Sequence[ClientMessage | str]) -> ClientHistory:
+    """Without messages that are empty, except tool results. Text belongs to the instructions."""
+    if len(parts) > MOST_MESSAGES:
+        raise BadRequest(f"{len(parts):,} messages in one request; the limit is {MOST_MESSAGES:,}", hint="send fewer")
+    messages = tuple(
+        each
+        for each in parts
+        if isinstance(each, ClientMessage) and (each.text.strip() or each.pictures or each.calls or each.role == "tool")
+    )
+    if sum(len(each.pictures) for each in messages) > MOST_PICTURES:
+        raise BadRequest(f"more than {MOST_PICTURES} pictures in one request", hint="send fewer")
+    return ClientHistory(messages, "\n\n".join(each for each in parts if isinstance(each, str) and each.strip()))
+
+
+def new_message(messages: Sequence[ClientMessage]) -> NewMessage:
+    """The last message to answer, and the others as history. Raises BadRequest when there is none."""
+    last = messages[-1] if messages else None
+    if last is None or last.role == "assistant":
+        raise BadRequest("the last message must be from a user or a tool", hint="add the message to answer")
+    is_user = last.role == "user"
+    earlier = messages[:-1] if is_user else messages
+    pictures = tuple(picture for message in messages for picture in message.pictures)
+    history = label_messages(earlier)
+    if len(history) > MOST_CHARACTERS:
+        raise BadRequest(f"the history has {len(history):,} characters; the limit is {MOST_CHARACTERS:,}")
+    origin = Origin.OUTSIDE if any(message.role == "tool" for message in earlier) else Origin.OWNER
+    return NewMessage(last.text if is_user else GO_ON, pictures, history, origin)
+
+
+def label_messages(messages: Iterable[ClientMessage]) -> str:
+    """Messages as text, each with its role. Pictures are numbered in their order."""
+    number = count(1)
+    labelled: list[str] = []
+    for each in messages:
+        label = f"Tool:{each.name}" if each.role == "tool" else each.role.capitalize()
+        calls = [f"[called {call}]" for call in each.calls]
+        parts = (each.text, *calls, *(f"[picture {next(number)}]" for _ in each.pictures))
+        labelled.append(f"{label}: {' '.join(part for part in parts if part)}")
+    return "\n\n".join(labelled)
+
+
+def _content(content: Content, where: str) -> tuple[str, tuple[str, ...]]:
+    """Text, and pictures as URLs."""
+    if content is None or isinstance(content, str):
+        return content or "", ()
+    texts: list[str] = []
+    pictures: list[str] = []
+    for index, part in enumerate(content):
+        if part.type in _TEXTS:
+            texts.append(part.text or "")
+        elif part.type == "refusal":
+            texts.append(part.refusal or "")
+        elif part.type in _PICTURES:
+            pictures.append(_address(part, f"{where}.content[{index}]"))
+        else:
+            raise BadRequest(
+                f"{where}.content[{index}]: {part.type[:40]!r} is not supported", hint="text, or image_url"
+            )
+    return "\n".join(text for text in texts if text), tuple(pictures)
+
+
+def _address(part: ContentPart, where: str) -> str:
+    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+    if not url:
+        raise BadRequest(f"{where}: a picture without image_url", hint="send it as a data: URL")
+    return url
+
+
+def _call_text(call: ChatToolCall) -> str:
+    return f"{call.function.name}({call.function.arguments})" if call.function else call.type
+
+
+async def decode_pictures(urls: Sequence[str]) -> tuple[Image, ...]:
+    """Raises BadRequest for what is not a picture, and for one that would have to be fetched."""
+    return tuple([await asyncio.to_thread(_picture, url) for url in urls])
+
+
+def _picture(url: str) -> Image:
+    kind, comma, data = url.partition(",")
+    if not kind.lower().startswith("data:"):
+        raise BadRequest(f"the picture {url[:80]!r} is not fetched", hint="send it as a data: URL")
+    if not comma or not kind.lower().endswith(";base64"):
+        raise BadRequest("a data: URL without base64", hint="data:image/png;base64,…")
+    try:
+        return fit_image(base64.b64decode(data, validate=True))
+    except binascii.Error:
+        raise BadRequest("the data: URL of a picture is not base64", hint="data:image/png;base64,…") from None

@@ -1,0 +1,230 @@
+"""Turns a request of either endpoint into one message to an agent, and starts the run that answers it.
+
+The name of a model is that of an agent. A request without `user` and without a session gets a session of its own that
+nothing else uses, and brings its history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+
+from palinurus.dispatch.agents import Agents
+from palinurus.dispatch.runs import Run
+from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import ContextNote, ToolResult
+from palinurus.domain.tool import ToolSpec
+from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
+from palinurus.extensions.openai_api.errors import ApiError
+from palinurus.extensions.openai_api.messages import (
+    MOST_CHARACTERS,
+    ClientHistory,
+    ClientMessage,
+    NewMessage,
+    decode_pictures,
+    new_message,
+)
+from palinurus.gateway.websocket.methods import GatewayContext
+
+CHANNEL = "openai"
+LONGEST_KEY = 256
+INSTRUCTIONS = "instructions of the client"
+HISTORY = "the conversation so far"
+PRODUCTS = ("palinurus", "openclaw")
+RESERVED = ("subagent", "cron", "acp")  # sessions that belong to runs of their own
+_NAMED = re.compile(r"(?:(?:palinurus|openclaw)[/:]|agent:)(.+)")
+_BACKEND = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}/[\w.:+@/-]{1,200}")
+ToolChoice = str | dict[str, Any] | None
+
+
+class SessionTarget(Struct, frozen=True):
+    """The session in which a request is answered."""
+
+    key: SessionKey
+    lasting: bool  # whether later requests may use it
+
+
+def header(headers: Mapping[str, str], name: str) -> str:
+    """A header of ours under either product's name."""
+    return (headers.get(f"x-palinurus-{name}") or headers.get(f"x-openclaw-{name}") or "").strip()
+
+
+def model_names(agents: Collection[str]) -> list[str]:
+    """The names under which agents are listed. Other spellings are accepted too."""
+    return ["palinurus", *(f"palinurus/{agent}" for agent in sorted(agents))]
+
+
+def agent_named(model: str, agents: Agents) -> str:
+    """The agent with this model name. Raises ApiError."""
+    name = model.strip().lower()
+    found = _NAMED.fullmatch(name)
+    agent = found[1] if found else ""
+    if agent in agents.ids:
+        return agent
+    if not name or name in PRODUCTS or agent == "default":
+        return agents.default
+    message = f"the model {model[:80]!r} does not exist (there are {', '.join(model_names(agents.ids))})"
+    raise ApiError(404, message, code="model_not_found", param="model")
+
+
+def choose_target(model: str, user: str, headers: Mapping[str, str], agents: Agents, fresh: str) -> SessionTarget:
+    """`fresh` names the session of a request without one. Raises NotFound, BadRequest and ApiError."""
+    named = header(headers, "agent-id").lower()
+    if named:
+        _check_agent(named, agents)
+    agent = named or agent_named(model, agents)
+    if wanted := header(headers, "session-key"):
+        key = _named_session(wanted, agent)
+        _check_agent(key.agent, agents)
+        if named and key.agent != named:
+            raise BadRequest(f"the session {str(key)[:80]!r} does not belong to {named!r}", hint="send one of the two")
+        return SessionTarget(key, lasting=True)
+    if user:
+        digest = hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()[:32]
+        return SessionTarget(SessionKey.parse(f"agent:{agent}:openai-user:{digest}"), lasting=True)
+    return SessionTarget(SessionKey.parse(f"agent:{agent}:openai:{fresh}"), lasting=False)
+
+
+def target_of_session(key: SessionKey) -> SessionTarget:
+    """The target of an earlier request, by its session."""
+    return SessionTarget(key, lasting=not (key.kind == "named" and key.peer.startswith("openai:")))
+
+
+def _check_agent(agent: str, agents: Agents) -> None:
+    if agent not in agents.ids:
+        raise NotFound(f"there is no agent {agent[:80]!r}", hint=f"configured: {', '.join(sorted(agents.ids))}")
+
+
+def _named_session(wanted: str, agent: str) -> SessionKey:
+    if wanted.lower().startswith("agent:"):
+        key = SessionKey.parse(wanted)
+    elif ":" in wanted or wanted.lower() == "main":
+        key = SessionKey.parse(f"agent:{agent}:{wanted}")
+    else:
+        key = SessionKey.parse(f"agent:{agent}:explicit:{wanted}")
+    if key.kind in RESERVED:
+        raise BadRequest(f"sessions of the kind {key.kind} accept no messages here", hint="name another session key")
+    return key
+
+
+def requested_model(headers: Mapping[str, str]) -> str:
+    """The model that a header requests, as provider/model; empty: that of the session. Raises BadRequest."""
+    model = header(headers, "model")
+    if model and not _BACKEND.fullmatch(model):
+        raise BadRequest(f"not a model: {model[:80]!r}", hint="for example x-openclaw-model: anthropic/claude-opus-5")
+    return model
+
+
+class RunRequest(Struct, frozen=True):
+    """A request of either endpoint."""
+
+    model: str
+    history: ClientHistory
+    tools: Iterable[ToolSpec] = ()
+    user: str = ""
+    continues: SessionKey | None = None  # the session of a previous response
+
+
+class StartedRun(Struct, frozen=True):
+    """A run, and whether it is stopped when its client disconnects, because nobody else can read its answer."""
+
+    run: Run
+    stops_with_client: bool
+
+
+async def start_run(gateway: GatewayContext, request: Request, wanted: RunRequest) -> StartedRun:
+    """When this returns, the message is stored. Raises PalinurusErrors."""
+    target = _target(gateway, request, wanted)
+    answers = await find_answers(gateway.services, wanted.history.messages)
+    if answers and (target.lasting or wanted.continues) and answers.run.key != target.key:
+        answers = None  # it names another session, where no call is open
+    if answers:
+        target = target_of_session(answers.run.key)
+        texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
+        message = await _message(new_message(texts) if texts else NewMessage(""), answers.results)
+    else:
+        message = await _message(new_message(await _unknown_messages(gateway, target, wanted)))
+    key = _idempotency_key(request)
+    message = msgspec.structs.replace(
+        message,
+        idempotency_key=f"{CHANNEL}:{key or gateway.new_id()}",
+        session_key=str(target.key),
+        attended=target.lasting,
+        notes=(*_instructions(wanted.history.instructions), *message.notes),
+        model=requested_model(request.headers),
+        client_tools=await check_tools(gateway.services, target.key.agent, wanted.tools),
+    )
+    run = await gateway.services.dispatcher.submit(message)
+    return StartedRun(run, stops_with_client=not target.lasting and not key)
+
+
+def _target(gateway: GatewayContext, request: Request, wanted: RunRequest) -> SessionTarget:
+    if wanted.continues:
+        return target_of_session(wanted.continues)
+    return choose_target(wanted.model, wanted.user, request.headers, gateway.services.agents, gateway.new_id())
+
+
+async def _unknown_messages(
+    gateway: GatewayContext, target: SessionTarget, wanted: RunRequest
+) -> tuple[ClientMessage, ...]:
+    """The messages that the session does not have: all, when it is new or the client sends only new ones."""
+    if not target.lasting or wanted.continues or await gateway.services.sessions.find(target.key) is None:
+        return wanted.history.messages
+    return wanted.history.new
+
+
+async def _message(new: NewMessage, results: tuple[ToolResult, ...] = ()) -> Inbound:
+    notes = (ContextNote("history", new.history, HISTORY, origin=new.origin),) if new.history else ()
+    images = await decode_pictures(new.pictures) if new.pictures else ()
+    return Inbound(new.text, "", images, channel=CHANNEL, notes=notes, plain=True, results=results)
+
+
+def _instructions(text: str) -> tuple[ContextNote, ...]:
+    """Clients send them with every request; the model gets them, outside the head, only when they have changed."""
+    if not text:
+        return ()
+    if len(text) > MOST_CHARACTERS:
+        raise BadRequest(f"the instructions have {len(text):,} characters; the limit is {MOST_CHARACTERS:,}")
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+    return (ContextNote("notice", text, INSTRUCTIONS, digest),)
+
+
+def _idempotency_key(request: Request) -> str:
+    key: str = request.headers.get("idempotency-key", "").strip()
+    if len(key) > LONGEST_KEY:
+        raise BadRequest(f"the Idempotency-Key has {len(key)} characters; the limit is {LONGEST_KEY}")
+    return key
+
+
+def add_requests(instructions: str, choice: ToolChoice, form: dict[str, Any] | None) -> str:
+    """The instructions of a client, with those that follow from its parameters."""
+    return "\n\n".join(part for part in (instructions, _tool_choice_text(choice), _format_text(form)) if part)
+
+
+def _tool_choice_text(choice: ToolChoice) -> str:
+    if choice == "required":
+        return "Call at least one tool before you answer."
+    if not isinstance(choice, dict):
+        return ""
+    function = choice.get("function")
+    name = choice.get("name") or (function.get("name") if isinstance(function, dict) else "")
+    return f"Call the tool {str(name)[:64]} before you answer." if name else ""
+
+
+def _format_text(form: dict[str, Any] | None) -> str:
+    kind = (form or {}).get("type")
+    if kind == "json_object":
+        return "Answer with one JSON object and nothing else."
+    if form is None or kind != "json_schema":
+        return ""
+    wrapper = form.get("json_schema") if isinstance(form.get("json_schema"), dict) else form
+    schema = msgspec.json.encode((wrapper or {}).get("schema") or {}).decode()
+    return f"Answer with one JSON value and nothing else. It must match this JSON Schema:\n{schema}"

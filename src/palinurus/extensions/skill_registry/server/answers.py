@@ -1,0 +1,140 @@
+"""The answers of a registry over the ClawHub HTTP API as plain data, and its search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from palinurus.extensions.skill_registry.server.store import SkillRecord, VersionRecord
+
+MAX_WORDS = 12
+_WORD = re.compile(r"\w+")
+Json = dict[str, Any]
+
+
+def find(records: Iterable[SkillRecord], text: str, limit: int) -> list[Json]:
+    return [
+        {
+            "score": score,
+            "slug": record.slug,
+            "displayName": record.display_name,
+            "summary": record.summary,
+            "version": record.latest.version,
+            "updatedAt": record.updated_at,
+            "ownerHandle": record.owner,
+            "owner": owner(record.owner),
+        }
+        for score, record in rank(records, text)[:limit]
+    ]
+
+
+def owner(handle: str) -> Json:
+    return {"handle": handle, "displayName": handle, "image": None}
+
+
+def skill(record: SkillRecord) -> Json:
+    return {
+        "slug": record.slug,
+        "displayName": record.display_name,
+        "summary": record.summary,
+        "tags": record.tags,
+        "stats": {"versions": len(record.versions)},
+        "createdAt": record.created_at,
+        "updatedAt": record.updated_at,
+    }
+
+
+def latest(record: SkillRecord) -> Json:
+    made = record.latest
+    return {"version": made.version, "createdAt": made.created_at, "changelog": made.changelog, "license": None}
+
+
+def moderation(record: SkillRecord, **more: Any) -> Json | None:
+    if not record.blocked:
+        return None
+    return {
+        "isSuspicious": True,
+        "isMalwareBlocked": True,
+        "verdict": "malicious",
+        "reasonCodes": ("blocked_by_registry",),
+        "summary": record.blocked,
+        **more,
+    }
+
+
+def version(made: VersionRecord) -> Json:
+    return {
+        "version": made.version,
+        "createdAt": made.created_at,
+        "changelog": made.changelog,
+        "changelogSource": "user",
+    }
+
+
+def verification(record: SkillRecord, made: VersionRecord, base: str, by: str, tag: str) -> Json:
+    """`clawhub.skill.verify.v1`: what we know, which is what was published, by whom, and whether it was blocked."""
+    return {
+        "schema": "clawhub.skill.verify.v1",
+        "ok": not record.blocked,
+        "decision": "fail" if record.blocked else "pass",
+        "reasons": [record.blocked] if record.blocked else [],
+        "slug": record.slug,
+        "displayName": record.display_name,
+        "pageUrl": f"{base}/api/v1/skills/{record.slug}",
+        "publisherHandle": record.owner,
+        "publisherDisplayName": record.owner,
+        "publisherProfileUrl": None,
+        "version": made.version,
+        "resolvedFrom": by,
+        "tag": tag or None,
+        "createdAt": made.created_at,
+        "card": {"available": True, "url": f"{base}/api/v1/skills/{record.slug}/card?version={made.version}"},
+        "artifact": {
+            "sha256": made.archive_sha256,
+            "bytes": made.archive_bytes,
+            "digest": made.digest,
+            "fingerprint": made.fingerprint,
+            "files": made.files,
+        },
+        "provenance": {"source": "upload", "publisher": made.publisher},
+        "security": {"status": "blocked" if record.blocked else "unscanned"},
+        "signature": {"status": "unsigned"},
+    }
+
+
+def card(record: SkillRecord, made: VersionRecord) -> str:
+    rows = "\n".join(f"- `{each.sha256}` {each.path} ({each.size:,} bytes)" for each in made.files)
+    return (
+        f"# {record.display_name}\n\n{record.summary}\n\n- slug: {record.slug}\n- version: {made.version}\n"
+        f"- owner: {record.owner}\n- digest: {made.digest}\n\n## Files\n\n{rows}\n"
+    )
+
+
+def rank(records: Iterable[SkillRecord], text: str) -> list[tuple[float, SkillRecord]]:
+    """The best first; a score of 1 is a skill of exactly that name. Small enough to look at each. Pure."""
+    words = list(dict.fromkeys(_WORD.findall(text.lower())))[:MAX_WORDS]
+    if not words:
+        return []
+    scored = [(_score(record, words, text.strip().lower()), record) for record in records]
+    found = [pair for pair in scored if pair[0] > 0]
+    return sorted(found, key=lambda pair: (-pair[0], -pair[1].updated_at, pair[1].slug))
+
+
+def _score(record: SkillRecord, words: list[str], whole: str) -> float:
+    if record.slug == whole:
+        return 1.0
+    parts = set(_WORD.findall(record.slug))
+    title, summary = record.display_name.lower(), record.summary.lower()
+    described = set(_WORD.findall(f"{title} {summary}"))
+    total = 0.0
+    for word in words:
+        if word in parts:
+            total += 0.9
+        elif word in title or word in record.slug:
+            total += 0.7
+        elif word in described:
+            total += 0.5
+        elif word in summary or word == record.owner:
+            total += 0.3
+    return round(total / len(words), 4)

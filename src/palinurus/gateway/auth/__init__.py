@@ -1,0 +1,1 @@
+"""Authentication: credentials, scopes, protected config, and refusals."""

@@ -1,0 +1,146 @@
+"""Events for connected clients. An event is encoded once, and only if a client listens.
+
+Publisher turns the events of runs into client events: `agent` has every event of a run, including tool calls and
+approvals; `chat` has the reply in pieces (`delta`) and once as a whole (`final`). Tool calls have OpenClaw's names: the
+stream `tool` with the phases `start` and `result`. Events are not repeated: a client that sees a gap in `seq` requests
+the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from palinurus.dispatch.runs import Run
+from palinurus.domain.clock import Clock
+from palinurus.domain.events import (
+    ApprovalAsked,
+    ApprovalSettled,
+    AssistantDelta,
+    Lifecycle,
+    RunEvent,
+    ToolFinished,
+    ToolStarted,
+)
+
+EVERYTHING = "*"
+MOST_SESSIONS = 1_000  # of one listener
+BREAK = "\n\n"  # between the text before a tool call and after it
+ENDS = {"end": "final", "error": "error", "aborted": "aborted"}
+
+
+class Listener(Protocol):
+    """One connected client. Must neither block nor raise, even when the client cannot keep up."""
+
+    def send_event(self, event: str, payload: msgspec.Raw) -> None: ...
+
+
+NOBODY: frozenset[Listener] = frozenset()
+
+
+class Hub:
+    """Which clients listen to which session; `*` is all sessions."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, set[Listener]] = {}
+        self._sessions: dict[Listener, dict[str, None]] = {}  # of each listener, in the order of subscription
+
+    def listen(self, listener: Listener, session_key: str = EVERYTHING) -> None:
+        """A client with too many sessions stops listening to the first one it named."""
+        own = self._sessions.setdefault(listener, {})
+        own.pop(session_key, None)
+        own[session_key] = None
+        self._listeners.setdefault(session_key, set()).add(listener)
+        if len(own) > MOST_SESSIONS:
+            self.leave(listener, next(key for key in own if key != EVERYTHING))
+
+    def leave(self, listener: Listener, session_key: str | None = None) -> None:
+        """Stop listening to one session, or to all."""
+        own = self._sessions.get(listener, {})
+        for key in [session_key] if session_key is not None else list(own):
+            own.pop(key, None)
+            listeners = self._listeners.get(key, set())
+            listeners.discard(listener)
+            if not listeners:
+                self._listeners.pop(key, None)
+        if not own:
+            self._sessions.pop(listener, None)
+
+    def publish(self, event: str, session_key: str, payload: Callable[[], Any]) -> None:
+        """Send an event to those who listen to this session. The payload is made only when there is a listener."""
+        listeners = self._listeners.get(session_key, NOBODY) | self._listeners.get(EVERYTHING, NOBODY)
+        if not listeners:
+            return
+        encoded = msgspec.Raw(msgspec.json.encode(payload()))
+        for listener in listeners:
+            listener.send_event(event, encoded)
+
+    @property
+    def listeners(self) -> int:
+        return len(self._sessions)
+
+
+class Publisher:
+    """Listens to the events of all runs (dispatch.Runs.listen) and publishes them."""
+
+    def __init__(self, hub: Hub, clock: Clock) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._has_text: dict[str, bool] = {}  # runs with text so far -> whether a tool was called since
+
+    def __call__(self, run: Run, event: RunEvent) -> None:
+        key = str(run.key)
+        self._hub.publish("agent", key, lambda: self._agent(run, event))
+        match event:
+            case AssistantDelta():
+                text = f"{BREAK}{event.text}" if self._has_text.get(run.id) else event.text
+                self._has_text[run.id] = False
+                self._hub.publish("chat", key, lambda: {**_chat(run, "delta"), "deltaText": text})
+            case ToolStarted() if run.id in self._has_text:
+                self._has_text[run.id] = True
+            case Lifecycle(phase="end" | "error" | "aborted"):
+                self._has_text.pop(run.id, None)
+                self._hub.publish("chat", key, lambda: self._ended(run, event))
+                self._hub.publish("sessions.changed", key, lambda: {"sessionKey": key, "reason": "run"})
+            case ApprovalAsked() | ApprovalSettled():
+                self._hub.publish("approval", key, lambda: {"sessionKey": key, **msgspec.to_builtins(event)})
+            case _:
+                pass
+
+    def _agent(self, run: Run, event: RunEvent) -> dict[str, Any]:
+        data = _tool(event) if isinstance(event, ToolStarted | ToolFinished) else msgspec.to_builtins(event)
+        stream = data.pop("stream")
+        return {
+            "runId": run.id,
+            "sessionKey": str(run.key),
+            "stream": stream,
+            "ts": self._clock.now_ms(),
+            "data": data,
+        }
+
+    def _ended(self, run: Run, event: Lifecycle) -> dict[str, Any]:
+        payload = _chat(run, ENDS[event.phase])
+        result = run.result
+        if result is None:
+            return payload
+        if result.text:
+            content = [{"type": "text", "text": result.text}]
+            payload["message"] = {"role": "assistant", "content": content, "timestamp": self._clock.now_ms()}
+        if result.error:
+            payload |= {"errorMessage": result.error, "errorKind": result.error_kind}
+        return {**payload, "usage": msgspec.to_builtins(result.usage), "joined": result.joined or None}
+
+
+def _tool(event: ToolStarted | ToolFinished) -> dict[str, Any]:
+    about = {"stream": "tool", "name": event.name, "toolCallId": event.id}
+    if isinstance(event, ToolStarted):
+        return {**about, "phase": "start", "args": msgspec.to_builtins(event.arguments)}
+    result = {"content": [{"type": "text", "text": event.text}]}
+    data = {**about, "phase": "result", "isError": event.is_error, "result": result, "seconds": event.seconds}
+    return {**data, "where": event.where} if event.where else data
+
+
+def _chat(run: Run, state: str) -> dict[str, Any]:
+    return {"runId": run.id, "sessionKey": str(run.key), "state": state}

@@ -1,1 +1,0 @@
-"""Tools for programs: one call over HTTP, without a model."""

@@ -1,1 +1,0 @@
-"""An MCP server: other agents read conversations here and talk to the agents of this home."""

@@ -1,0 +1,1 @@
+"""The WebSocket: its methods, its clients and their requests."""

@@ -1,1 +1,0 @@
-"""Moving house: read the homes of other systems whole, show what would come over, and carry it."""

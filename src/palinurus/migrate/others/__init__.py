@@ -1,1 +1,0 @@
-"""Readers of agents whose transcripts are plain lines: Claude Code, Codex, nanobot, Hermes."""

@@ -1,0 +1,223 @@
+"""Everything that is imported by name when it is first used: commands, operations, wires, config sections, extensions.
+
+This is the only table of its kind. It is data: reading it imports nothing, so help, schema and config checks know
+what there is, and a command pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from msgspec import Struct
+
+COMMANDS: dict[str, tuple[str, str]] = {  # name -> where it is, and its line in `pal --help`
+    "chat": ("palinurus.cli.chat:chat", "Talk with the agent in this terminal."),
+    "agent": ("palinurus.cli.agent:agent", "Send one message and print the reply."),
+    "sessions": ("palinurus.cli.sessions:sessions", "List, show and search sessions."),
+    "memory": ("palinurus.cli.memory:memory", "Search the agent's memory; manage its index."),
+    "workspace": (
+        "palinurus.cli.workspace:workspace",
+        "Show changes to the agent's files; restore old versions.",
+    ),
+    "context": ("palinurus.cli.status:context", "Show the parts of the prompt and their cost."),
+    "status": ("palinurus.cli.status:status", "Show home, workspace, model and sessions at a glance."),
+    "models": ("palinurus.cli.models:models", "Choose models, store keys, test them."),
+    "tools": ("palinurus.cli.tools:tools", "List tools and who may use them."),
+    "skills": ("palinurus.cli.skills:skills", "List, install and publish skills."),
+    "gateway": ("palinurus.cli.gateway:gateway", "Serve the home over HTTP and WebSocket; manage access tokens."),
+    "devices": ("palinurus.cli.gateway:devices", "Approve and revoke devices that connect to the gateway."),
+    "approvals": ("palinurus.cli.approvals:approvals", "Answer waiting approvals; manage grants."),
+    "sandbox": ("palinurus.cli.tools:sandbox", "Show where commands run; test the sandbox."),
+    "audit": ("palinurus.cli.ledger:audit", "Show the audit log of tool calls; verify it."),
+    "delivery": ("palinurus.cli.jobs:delivery", "List outgoing messages; retry or drop them."),
+    "jobs": ("palinurus.cli.jobs:jobs", "List durable jobs; retry or drop them."),
+    "runs": ("palinurus.cli.runs:runs", "Show what runs did and how long it took."),
+    "usage": ("palinurus.cli.ledger:usage", "Show what models used and cost."),
+    "logs": ("palinurus.cli.logs:logs", "Show the log."),
+    "doctor": ("palinurus.cli.status:doctor", "Check for problems and say how to fix them."),
+    "onboard": ("palinurus.cli.onboard:onboard", "Set up a model: paste a key or use a local server."),
+    "configure": ("palinurus.cli.onboard:onboard", "Same as onboard (OpenClaw's name for it)."),
+    "config": ("palinurus.cli.config:config", "Read and change the config."),
+    "setup": ("palinurus.cli.onboard:setup", "Create a home and a workspace."),
+    "completion": ("palinurus.cli.completion:completion", "Print the completion script for a shell."),
+}
+SUBCOMMANDS: dict[str, dict[str, str]] = {  # of groups that are imported without them
+    "sessions": {
+        name: f"palinurus.cli.session_changes:{name}" for name in ("rename", "delete", "reset", "cleanup", "compact")
+    },
+    "memory": {
+        "collections": "palinurus.cli.memory_collections:collections",
+        "eval": "palinurus.cli.memory_eval:evaluate",
+    },
+    "gateway": {"run": "palinurus.cli.gateway_run:run", "call": "palinurus.cli.gateway_call:call"},
+}
+OPERATIONS: dict[str, list[str]] = {
+    family: [f"palinurus.operations.{name}" for name in names.split()]
+    for family, names in {
+        "agent": "runs",
+        "agents": "agents workspace",
+        "approvals": "approvals trust",
+        "audit": "ledger",
+        "chat": "session_changes",
+        "config": "config",
+        "context": "status",
+        "credentials": "credentials",
+        "delivery": "jobs",
+        "devices": "gateway",
+        "exec": "exec_approvals",
+        "gateway": "gateway",
+        "house": "gateway",
+        "jobs": "jobs",
+        "memory": "memory memory_collections",
+        "models": "models",
+        "onboarding": "models",
+        "page": "gateway",
+        "runs": "runs",
+        "sandbox": "tools",
+        "sessions": "session_changes session_maintenance sessions",
+        "skills": "skills",
+        "status": "status",
+        "tools": "tools",
+        "usage": "ledger",
+        "workspace": "workspace",
+    }.items()
+}  # family -> the modules that hold its operations
+WIRES = {  # protocols of models
+    "openai-completions": "palinurus.providers.wires.openai:OpenAIProvider",
+    "ollama": "palinurus.providers.wires.openai:OpenAIProvider",  # it speaks the OpenAI format under /v1
+    "anthropic-messages": "palinurus.providers.wires.anthropic:AnthropicProvider",
+    "google-generative-ai": "palinurus.providers.wires.google:GoogleProvider",
+}
+SMALL_MODEL = "palinurus.providers.smollm.smollm:SmolLM"
+_AGENT = "agents.defaults"  # what stands there may stand in every agent's own entry too
+_SEARCH = (f"{_AGENT}.memory.search", f"{_AGENT}.memorySearch", "memory.search")
+SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they stand, the nearest place first
+    "palinurus.config.agents:AgentSettings": (_AGENT,),
+    "palinurus.config.agents:AgentEntry": (_AGENT,),
+    "palinurus.config.agents:ListedAgent": ("agents.list[]",),
+    "palinurus.config.agents:SessionSettings": ("session",),
+    "palinurus.config.agents:QueueOptions": ("messages.queue",),
+    "palinurus.config.agents:EnvOptions": ("env",),
+    "palinurus.context.settings:CompactionSettings": (f"{_AGENT}.compaction",),
+    "palinurus.context.settings:PruneSettings": (f"{_AGENT}.contextPruning",),
+    "palinurus.context.settings:StartupSettings": (f"{_AGENT}.startupContext",),
+    "palinurus.sessions.settings:MaintenanceSettings": ("session.maintenance",),
+    "palinurus.gateway.settings:GatewaySettings": ("gateway",),
+    "palinurus.gateway.settings:GatewaySecrets": ("gateway.auth",),
+    "palinurus.gateway.settings:OtelOptions": ("diagnostics.otel",),
+    "palinurus.memory.settings:MemoryEngine": ("memory",),
+    "palinurus.providers.settings:ModelsOptions": ("models",),
+    "palinurus.skills.settings:SkillsOptions": ("skills",),
+    "palinurus.tools.settings:AllTools": ("tools",),
+    "palinurus.tools.settings:AgentToolOptions": (f"{_AGENT}.tools", "tools"),
+    "palinurus.tools.settings:ElevatedSettings": (f"{_AGENT}.tools.elevated", "tools.elevated"),
+    "palinurus.tools.settings:ExecSettings": (f"{_AGENT}.tools.exec", "tools.exec"),
+    "palinurus.tools.settings:FetchSettings": ("tools.web.fetch",),
+    "palinurus.tools.settings:SearchSettings": ("tools.web.search",),
+    "palinurus.sandbox.settings:SandboxSettings": (f"{_AGENT}.sandbox",),
+    "palinurus.tools.settings:McpOptions": ("mcp",),
+    "palinurus.memory.settings:MemoryChoices": _SEARCH,
+    "palinurus.memory.settings:MemorySettings": _SEARCH,
+    "palinurus.skills.settings:SkillLimit": ("skills.limits",),
+}
+PARTS_OF_SECTIONS: dict[str, dict[str, str]] = {  # section -> older places of a part of it, and which part
+    "palinurus.memory.settings:MemoryChoices": {"memory.qmd.scope": "scope"},
+    "palinurus.memory.settings:MemorySettings": {
+        "memory.qmd.limits": "limits",
+        "memory.qmd.sessions.retentionDays": "sync.sessions.retentionDays",
+        "memory.qmd.update.debounceMs": "sync.settleMs",
+    },
+    "palinurus.skills.settings:SkillLimit": {f"{_AGENT}.skillsLimits.maxSkillsPromptChars": "maxSkillsPromptChars"},
+}
+
+
+class Extension(Struct, frozen=True):
+    """What is known of an extension before it is imported."""
+
+    name: str
+    module: str  # that has `register`
+    commands: dict[str, str] = {}  # "backup", or "skills install" of a group -> its line in the help
+    operations: tuple[str, ...] = ()  # names, or whole families: "backup" is also "backup.copy"; a gateway loads these
+    routes: bool = False  # whether a gateway has to load it
+    tools: str = ""  # the part of the config without which it brings none: "mcp.servers"; "*": it brings some anyway
+    config: dict[str, tuple[str, ...]] = {}  # sections of the config, "module:Section" -> where they stand in the file
+    before: str = ""  # the command of the core before which its own stand in the help; else they stand last
+    local: bool = False  # its operations are only for those on the machine: a gateway need not load it
+    jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
+    text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
+
+
+def _in_group(group: str, names: str) -> dict[str, str]:
+    """A group shows the line that a command itself has."""
+    return {f"{group} {name}": "" for name in names.split()}
+
+
+EXTENSIONS = (
+    Extension("openai_api", "palinurus.extensions.openai_api", routes=True),
+    Extension(
+        "dashboard",
+        "palinurus.extensions.dashboard",
+        commands={
+            "up": "Start the gateway, open the dashboard, and chat in this terminal.",
+            "dashboard": "Open the dashboard in a browser.",
+        },
+        routes=True,
+        before="agent",
+    ),
+    Extension(
+        "mcp",
+        "palinurus.extensions.mcp",
+        commands={"mcp": "Test MCP servers that provide tools; serve sessions over MCP."},
+        operations=("mcp.list", "mcp.test"),
+        tools="mcp.servers",
+        before="approvals",
+    ),
+    Extension(
+        "migrate",
+        "palinurus.extensions.migrate",
+        commands={
+            "migrate": "Import the home of another program, such as OpenClaw.",
+            "export": "Export the home: as a folder for OpenClaw, or as one file.",
+            "ingest": "Build a wiki from a home: people, projects, decisions.",
+            **_in_group("sessions", "export import"),
+        },
+        operations=("migrate", "home.export", "ingest", "sessions.import", "sessions.lines"),
+        local=True,
+        before="doctor",
+        text_places=("palinurus.extensions.migrate.text_places:PLACES",),
+    ),
+    Extension(
+        "backup",
+        "palinurus.extensions.backup",
+        commands={"backup": "Make, verify and restore backups of the home."},
+        operations=("backup",),
+        local=True,
+        before="doctor",
+        text_places=("palinurus.extensions.backup.text_places:PLACES",),
+    ),
+    Extension(
+        "forget",
+        "palinurus.extensions.forget",
+        commands={"forget": "Remove words or a whole session from everything stored."},
+        operations=("forget",),
+        local=True,
+        before="doctor",
+    ),
+    Extension(
+        "skill_registry",
+        "palinurus.extensions.skill_registry",
+        commands={
+            "registry": "Host a registry of skills; manage its tokens.",
+            **_in_group("skills", "search install update verify publish draft drafts accept"),
+        },
+        operations=("skills.draft",),
+        before="gateway",
+    ),
+)
+
+
+def resolve(where: str) -> Any:
+    """What stands at "module:name"."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)

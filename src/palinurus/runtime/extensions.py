@@ -1,0 +1,155 @@
+"""Extensions: what each offers is declared as data (parts.py), and it is imported when something of it is used.
+
+`register(app)` of its module is then called once, and `app` is all that it is given. Nothing else in the core names an
+extension. `validate`, `doctor`, docs and schema load all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from palinurus.config.section import REGISTRY, config_section, dig
+from palinurus.parts import EXTENSIONS, Extension, resolve
+
+if TYPE_CHECKING:
+    import click
+
+    from palinurus.config.config import Config
+    from palinurus.domain.tool import Tool
+    from palinurus.operations.table import Row
+    from palinurus.storage.jobs import JobKind
+
+T = TypeVar("T")
+
+
+class App:
+    """What an extension may add. Whatever is given as "module:name" is imported when it is used."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, Row | str] = {}
+        self.commands: dict[str, click.Command | str] = {}
+        self.routes: list[Any] = []
+        self.checks: list[Any] = []
+        self.sources: list[Any] = []
+        self.jobs: dict[str, JobKind | str] = {}
+        self.tools: list[Tool | str] = []
+
+    def operation(self, operation: Row | str, name: str = "") -> None:
+        """Made by `@operation`: also a method of the gateway and a row of the schema. One that is far has a `name`."""
+        self.operations[operation.name if not isinstance(operation, str) else name] = operation
+
+    def command(self, name: str, command: click.Command | str) -> None:
+        """`pal NAME`; with "GROUP NAME" a command of a group that is there already."""
+        self.commands[name] = command
+
+    def http_routes(self, provider: Any) -> None:
+        """A RouteProvider of the gateway, or where one is."""
+        self.routes.append(provider)
+
+    def tool(self, tool: Tool | str) -> None:
+        """For every agent, under the policy like any other."""
+        self.tools.append(tool)
+
+    def tool_source(self, source: Any) -> None:
+        """A class that is a runtime.ToolSource, or where one is: tools that come and go while the program runs."""
+        self.sources.append(source)
+
+    def job(self, kind: JobKind | str, name: str = "") -> None:
+        """Work that survives a restart: `services.jobs.add(NAME, payload, key)` has it done. One that is far has a
+        `name`. The extension declares its names (`Extension.jobs`)."""
+        self.jobs[kind.name if not isinstance(kind, str) else name] = kind
+
+    def doctor_check(self, check: Any) -> None:
+        """`check(home, loaded)` gives Checks, or where it is; `loaded` is None when the config cannot be read."""
+        self.checks.append(check)
+
+
+class Extensions:
+    """Those of this process. Each is loaded at most once."""
+
+    def __init__(self, known: Sequence[Extension]) -> None:
+        self._waiting = list(known)
+        self.known = tuple(known)
+        self.app = App()
+        self._declare_sections(known)
+
+    def load(self, wanted: Callable[[Extension], bool] = lambda _: True) -> App:
+        """With all that match. Those that wait are few: they are looked through each time."""
+        for extension in [each for each in self._waiting if wanted(each)]:
+            self._waiting.remove(extension)
+            import_module(extension.module).register(self.app)
+            if undeclared := set(self.app.jobs) - {name for each in self.known for name in each.jobs}:
+                raise TypeError(f"the extension {extension.name} does not declare its jobs {sorted(undeclared)}")
+        return self.app
+
+    def find_operation(self, name: str) -> Row | None:
+        app = self.load(lambda each: any(name == own or name.startswith(f"{own}.") for own in each.operations))
+        found = app.operations.get(name)
+        return resolve(found) if isinstance(found, str) else found
+
+    def all_operations(self, wanted: Callable[[Extension], bool] = lambda _: True) -> list[Row]:
+        """Of those that match, and of those that were loaded before."""
+        found = self.load(wanted).operations.values()
+        return [resolve(each) if isinstance(each, str) else each for each in found]
+
+    def find_job(self, name: str) -> JobKind | None:
+        """Who does jobs of this kind; None when nobody does."""
+        found = self.load(lambda each: name in each.jobs).jobs.get(name)
+        return resolve(found) if isinstance(found, str) else found
+
+    def find_command(self, name: str) -> click.Command | None:
+        command = self.load(lambda each: name in each.commands).commands.get(name)
+        return resolve(command) if isinstance(command, str) else command
+
+    def waiting_operations(self) -> list[str]:
+        """Names of operations whose extension is not loaded. One that names only families is loaded for it."""
+        self.load(lambda each: not each.local and any("." not in name for name in each.operations))
+        return [name for each in self._waiting if not each.local for name in each.operations]
+
+    def command_lines(self, group: str = "", before: str | None = None) -> dict[str, str]:
+        """Commands of extensions and their lines: of `pal` itself, perhaps only those that stand before one of the
+        core's, or of one of its groups."""
+        known = [each for each in self.known if before is None or each.before == before]
+        lines = {name: line for each in known for name, line in each.commands.items()}
+        if not group:
+            return {name: line for name, line in lines.items() if " " not in name}
+        return {name.partition(" ")[2]: line for name, line in lines.items() if name.startswith(f"{group} ")}
+
+    def find_routes(self) -> list[Any]:
+        routes = self.load(lambda each: each.routes).routes
+        return [resolve(each) if isinstance(each, str) else each for each in routes]
+
+    def find_sources(self, config: Config) -> list[Any]:
+        """The classes of tool sources of those that the config has something for."""
+        sources = self._with_tools(config).sources
+        return [resolve(each) if isinstance(each, str) else each for each in sources]
+
+    def find_tools(self, config: Config) -> list[Tool]:
+        return [resolve(each) if isinstance(each, str) else each for each in self._with_tools(config).tools]
+
+    def _with_tools(self, config: Config) -> App:
+        return self.load(lambda each: each.tools == "*" or bool(each.tools and dig(config.data, each.tools.split("."))))
+
+    def _declare_sections(self, known: Sequence[Extension]) -> None:
+        for section, places in ((name, at) for each in known for name, at in each.config.items()):
+            config_section(section, places)
+
+    @contextmanager
+    def added(self, *more: Extension) -> Iterator[None]:
+        """With further ones for a while, for tests."""
+        before = self._waiting, self.known, self.app
+        self._waiting, self.known, self.app = [*self._waiting, *more], (*self.known, *more), App()
+        vars(self.app).update({name: value.copy() for name, value in vars(before[2]).items()})
+        self._declare_sections(more)
+        try:
+            yield
+        finally:
+            self._waiting, self.known, self.app = before
+            for section in (name for each in more for name in each.config):
+                REGISTRY.remove(section)
+
+
+LOADED = Extensions(EXTENSIONS)

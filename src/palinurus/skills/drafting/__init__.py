@@ -1,1 +1,0 @@
-"""A past session turned into a skill that waits for review."""

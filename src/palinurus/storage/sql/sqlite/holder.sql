@@ -1,0 +1,15 @@
+-- next_epoch --
+-- Whoever had the file before can no longer commit.
+UPDATE holder SET epoch = epoch + 1 RETURNING epoch;
+
+-- current_epoch --
+-- Asked inside every transaction, so the answer cannot change before it ends.
+SELECT epoch FROM holder;
+
+-- unfinished_runs --
+-- Whether a process that died has left a run or a question.
+SELECT EXISTS (SELECT 1 FROM jobs WHERE kind = 'run' AND state IN ('waiting', 'running', 'retry'))
+    OR EXISTS (SELECT 1 FROM approvals WHERE status = 'pending');
+
+-- open_jobs --
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run');

@@ -1,0 +1,105 @@
+-- add_job --
+-- The first under an idempotency key of its kind stays. `most` is how many may be open in a lane; 0: any number.
+INSERT INTO jobs (id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence,
+  outcome, trouble, doubtful_at, retried_at, retry_key)
+SELECT :id, :kind, :lane, :idempotency_key, :payload, :added_at, :due_at, :state, :attempts, :lease_until, :fence,
+  :outcome, :trouble, :doubtful_at, :retried_at, :retry_key
+WHERE :most = 0 OR :most > (
+  SELECT count(*) FROM jobs WHERE kind = :kind AND lane = :lane AND state IN ('waiting', 'running', 'retry')
+)
+ON CONFLICT (kind, idempotency_key) DO NOTHING;
+
+-- job_by_key --
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs WHERE kind = :kind AND idempotency_key = :idempotency_key;
+
+-- job_by_id --
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs WHERE id = :id;
+
+-- open_jobs --
+-- Those of a kind that have not ended, in the order in which they were added.
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry') ORDER BY queued;
+
+-- open_count --
+-- How many of a kind have not ended, and since when.
+SELECT count(*), min(added_at) FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry');
+
+-- change_job --
+-- Whoever holds an older fencing token, or saw another state, changes nothing. What a job is about never changes.
+UPDATE jobs SET due_at = :due_at, state = :state, attempts = :attempts, lease_until = :lease_until, fence = :fence,
+  outcome = :outcome, trouble = :trouble, doubtful_at = :doubtful_at, retried_at = :retried_at, retry_key = :retry_key
+WHERE id = :id AND fence = :seen_fence AND state = :seen_state;
+
+-- end_job --
+-- As change_job, for one that is done.
+UPDATE jobs SET state = 'done', lease_until = 0, outcome = :outcome, trouble = ''
+WHERE id = :id AND fence = :fence AND state = 'running';
+
+-- next_job --
+-- The one at the head of a lane. Nobody overtakes what is being done or tried again; then comes what is due, in the
+-- order in which it was added, and then what will be due first.
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs WHERE kind = :kind AND lane = :lane AND state IN ('waiting', 'running', 'retry')
+ORDER BY state = 'running' DESC, state = 'retry' DESC, max(due_at, :now), queued LIMIT 1;
+
+-- due_lanes --
+-- Where something is due, or was left behind, or waits longer than anything should; the oldest first. Runs are not for
+-- the runner: dispatch/lanes.py has them.
+SELECT kind, lane FROM jobs
+WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run'
+  AND (iif(state = 'running', lease_until, due_at) <= :now OR (state = 'retry' AND due_at > :now + :longest))
+GROUP BY kind, lane ORDER BY min(queued);
+
+-- next_due --
+-- When there will be something to do that is not to be done yet.
+SELECT min(iif(state = 'running', lease_until, due_at)) FROM jobs
+WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run'
+  AND iif(state = 'running', lease_until, due_at) > :now;
+
+-- running_jobs --
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs WHERE state = 'running' AND kind <> 'run' ORDER BY queued;
+
+-- jobs_beginning --
+-- Of some kind, by the beginning of the id. The first two are enough. An id sorts before everything that is longer and
+-- begins with it.
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs WHERE id >= :beginning AND id < :beginning || char(1114111) AND kind <> 'run' AND kind GLOB :kind
+ORDER BY id LIMIT 2;
+
+-- recent_jobs --
+-- Newest first; of some kinds and states, given as JSON arrays of patterns and names, or of all.
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs INDEXED BY jobs_but_runs
+WHERE kind <> 'run' AND (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
+  AND (:kinds = '[]' OR EXISTS (SELECT 1 FROM json_each(:kinds) WHERE jobs.kind GLOB value))
+ORDER BY queued DESC LIMIT :limit;
+
+-- has_queue --
+-- A home of an older release has another table, or none.
+SELECT name FROM sqlite_schema WHERE name = 'jobs_but_runs';
+
+-- job_counts --
+SELECT kind, state, count(*) FROM jobs INDEXED BY jobs_but_runs WHERE kind <> 'run'
+GROUP BY kind, state ORDER BY kind, state;
+
+-- old_job --
+-- Whether there is anything to forget. What is known of runs is not forgotten.
+SELECT id FROM jobs INDEXED BY jobs_but_runs
+WHERE kind <> 'run' AND state IN ('done', 'dropped', 'missed') AND added_at < :before LIMIT 1;
+
+-- forget_jobs --
+DELETE FROM jobs WHERE kind <> 'run' AND state IN ('done', 'dropped', 'missed') AND added_at < :before;
+
+-- drop_waiting --
+-- Those of the rows, given as a JSON array, that nobody has begun.
+UPDATE jobs SET state = 'dropped' WHERE queued IN (SELECT value FROM json_each(:keys)) AND state IN ('waiting', 'retry');

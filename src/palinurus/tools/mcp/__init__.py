@@ -1,1 +1,0 @@
-"""Tools that servers bring which speak the Model Context Protocol: found, named, called, bounded."""

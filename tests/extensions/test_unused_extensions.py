@@ -1,0 +1,89 @@
+"""An extension that is neither configured nor used is not imported: neither by commands nor by a gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from palinurus.config.home import Home
+from palinurus.runtime.extensions import EXTENSIONS
+
+OURS = {each.name for each in EXTENSIONS}
+END = """
+print(json.dumps(sorted(name for name in sys.modules if name.startswith("palinurus.extensions."))))
+"""
+COMMAND = """
+import json, sys
+from palinurus.cli.main import run
+
+sys.argv = ["pal", *{words!r}]
+try:
+    run()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+GATEWAY = """
+import asyncio, json, os, sys
+from palinurus.config.home import find_home
+from palinurus.gateway.settings import gateway_settings
+from palinurus.config.load import load_config
+from palinurus.operations.services import Services
+from palinurus.runtime.gateway import Gateway
+from palinurus.runtime.runtime import Runtime
+
+async def serve(home, env):
+    runtime = Runtime(home, env)
+    gateway = Gateway(runtime, gateway_settings(load_config(home, env).config, port=0))
+    await gateway.start()
+    await gateway.close()
+    await runtime.close()
+
+asyncio.run(serve(find_home(os.environ), dict(os.environ)))
+"""
+
+
+def imported(home: Home, code: str) -> set[str]:
+    """The extensions that a process of its own has imported in the end."""
+    env = {"PALINURUS_HOME": str(home.root), "HOME": str(home.root.parent), "PATH": os.environ["PATH"]}
+    program = [sys.executable, "-c", code + END]
+    done = subprocess.run(program, env=env, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name.split(".")[2] for name in json.loads(done.stdout.splitlines()[-1])} & OURS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("agent", "-m", "hi"),
+        ("sessions", "list"),
+        ("status",),
+        ("tools", "list"),
+        ("models", "status"),
+        ("skills", "list"),
+        ("config", "get", "agents"),
+        ("memory", "search", "--keyword", "hi"),
+        ("usage",),
+        ("runs", "list"),
+        ("approvals", "list"),
+        ("audit", "show"),
+        ("--help",),
+    ],
+    ids=" ".join,
+)
+def test_a_command_imports_no_extension_that_it_does_not_need(home: Home, words: tuple[str, ...]) -> None:
+    assert imported(home, COMMAND.format(words=words)) == set()
+
+
+def test_a_gateway_imports_mcp_only_where_a_server_is_configured(home: Home) -> None:
+    assert imported(home, GATEWAY) == {"openai_api", "dashboard"}
+
+
+def test_a_turn_imports_mcp_where_a_server_is_configured(home: Home) -> None:
+    config = json.loads(home.config_path.read_text())
+    config["mcp"] = {"servers": {"gone": {"command": "/nowhere/at-all"}}}
+    home.config_path.write_text(json.dumps(config))
+    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp"}
