@@ -94,6 +94,7 @@ def tool_run(turn: TurnContext, message: TurnInput, view: View, opening: TurnOpe
         model=turn.route.model,
         origin=inbound.origin,
         attended=inbound.attended,
+        restrictions=inbound.restrictions,
         elevated=turn.journal.session.preferences.elevated_level,
         emit=turn.emit,
         head=opening.request.head.system,

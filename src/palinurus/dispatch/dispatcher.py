@@ -266,7 +266,9 @@ class Dispatcher:
         if command and command.name == "compact":
             return await self._compact(run, command.rest)
         directives, words = await self._find_directives(run.key, inbound)
-        turn = TurnInput(run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or "")
+        turn = TurnInput(
+            run.id, msgspec.structs.replace(inbound, text=words), thinking=directives.thinking or inbound.thinking
+        )
         try:
             agent = self._agents.get(run.key.agent)
             if directives.any and not words and not inbound.images:
@@ -323,7 +325,8 @@ class Dispatcher:
         is_read = bool(turn.inbound.text) and not run.stop.requested
         if is_read and (left_out := self._left_out.pop(str(run.key), None)):
             turn = msgspec.structs.replace(turn, notes=(ContextNote("notice", overflow_note(left_out)),))
-        with TimeLimit(run, agent.timeout_seconds) as limit:
+        seconds = turn.inbound.timeout_seconds
+        with TimeLimit(run, agent.timeout_seconds if seconds is None else seconds) as limit:
             result = await self._turns.run(agent, run.key, turn, run.stop, limit.emit, joining)
         if result.text.strip().upper() == SILENT:
             return msgspec.structs.replace(result, text="")

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from palinurus.domain.messages import ContextNote, Image, Origin, ToolResult
-from palinurus.domain.tool import ToolSpec
+from palinurus.domain.tool import Restriction, ToolSpec
+
+
+class Peer(Struct, frozen=True, omit_defaults=True):
+    """Where on a network a message was written: routing and admission read it. `id` is a person, group or channel."""
+
+    id: str
+    kind: Literal["direct", "group", "channel"] = "direct"
+    thread: str = ""
+    parent: str = ""  # of a thread: the peer in which it was opened
+    guild: str = ""
+    roles: tuple[str, ...] = ()  # of the sender, in the guild
+    team: str = ""
+    mentioned: bool = False  # whether the message names the agent, or replies to it
+    sender_name: str = ""  # as people see it; proves nothing
 
 
 class Inbound(Struct, frozen=True, omit_defaults=True):
@@ -17,11 +33,16 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     session_key: str = ""  # set if the sender names the agent; otherwise bindings decide
     agent: str = ""
     channel: str = "cli"
+    account: str = ""  # of the channel; empty: its default account
+    peer: Peer | None = None  # set by channels
     sender: str = "owner"
     origin: Origin = Origin.OWNER
     attended: bool = True  # whether a person may be present to answer an approval
     notes: tuple[ContextNote, ...] = ()  # extra context for the model besides the message
     model: str = ""  # provider/model, for this message only
+    thinking: str = ""  # for this message only
+    timeout_seconds: float | None = None  # for this run; 0: no limit; None: as the agent's settings say
+    restrictions: tuple[Restriction, ...] = ()  # narrow the tools of this run
     plain: bool = False  # sent by a program: commands in the text are ignored, and the run is not joined with others
     client_tools: tuple[ToolSpec, ...] = ()  # tools that the sender itself runs when the model calls them
     results: tuple[ToolResult, ...] = ()  # results of tool calls that the sender ran; the run continues with them
