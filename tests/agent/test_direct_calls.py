@@ -108,7 +108,7 @@ async def test_stop_ends_it() -> None:
     task = asyncio.create_task(said(make([], stop), ToolCall("1", "sail", {"to": "nowhere"})))
     await asyncio.sleep(0)
     stop.request()
-    *_, reply = await asyncio.wait_for(task, 5)
+    *_, reply = await asyncio.wait_for(task, 60)
     assert isinstance(reply, AssistantMessage)
     assert (reply.text, reply.stop_reason) == (STOPPED, "aborted")
 

@@ -51,7 +51,7 @@ def test_it_refuses_to_start_and_says_why_in_one_line(tmp_path: Path, case: str)
     config, options, said = REFUSED[case]
     set_up(tmp_path, "http://127.0.0.1:9/v1", config)
     words = [str(PAL), "gateway", "run", "--port", "0", *options]
-    ended = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(words, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode not in (0, None)
     told = [line for line in ended.stderr.splitlines() if not line.startswith("pal: listening on the network")]
     assert len(told) == 1, told

@@ -43,7 +43,7 @@ def workspace(tmp_path: Path) -> Path:
 def git(folder: Path, *words: str) -> None:
     call = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", *words]
     env = {"PATH": PATH, "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(call, cwd=folder, env=env, check=True, timeout=20, capture_output=True)
+    subprocess.run(call, cwd=folder, env=env, check=True, timeout=60, capture_output=True)
 
 
 def make_trap(workspace: Path) -> Path:
@@ -163,8 +163,8 @@ async def test_granted_git_takes_no_program_from_a_repository_even_if_nobody_saw
     (workspace / ".git" / "hooks" / "post-index-change").chmod(0o755)
     git(workspace, "config", "core.fsmonitor", f"touch {ran}; false")
     git(workspace, "config", "core.pager", f"touch {ran}; cat")
-    subprocess.run(["git", "add", "sub"], cwd=workspace, env=dict(bench.started[0].env), check=True, timeout=20)
-    subprocess.run(["git", "status"], cwd=workspace, env=dict(bench.started[0].env), check=True, timeout=20)
+    subprocess.run(["git", "add", "sub"], cwd=workspace, env=dict(bench.started[0].env), check=True, timeout=60)
+    subprocess.run(["git", "status"], cwd=workspace, env=dict(bench.started[0].env), check=True, timeout=60)
     assert not ran.exists()
 
 
@@ -218,7 +218,7 @@ async def test_a_step_that_makes_a_link_does_not_help_the_next_one(workspace: Pa
     (workspace / "way").mkdir()
     (workspace / "way" / "notes.md").symlink_to(workspace.parent / "id_rsa")
     packed = ["tar", "-C", str(workspace / "way"), "-cf", str(workspace / "a.tar"), "notes.md"]
-    subprocess.run(packed, check=True, timeout=20)
+    subprocess.run(packed, check=True, timeout=60)
     bench = bench_of(workspace, ("tar xf a.tar", "cat *"))
     text = await bench.runs("tar xf a.tar && cat notes.md")
     assert "not run from here on: notes.md leads out of the workspace through a link" in text

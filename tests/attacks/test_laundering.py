@@ -89,7 +89,7 @@ async def answered(pal: Harness, *steps: ToolCall, answer: str = "allow-once") -
     run = await pal.submits("go on")
     ending = asyncio.create_task(run.wait(30))
     asked: list[str] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not ending.done():
             for approval in await pal.approvals.pending():
                 asked.append(approval.plan.tool)
@@ -234,7 +234,7 @@ async def test_so_is_what_a_command_in_the_background_writes_after_it_was_last_l
     script = "until [ -e go ]; do sleep 0.01; done; echo figs > late.txt"
     await poisoned(pal, call("exec", command=script, background=True))
     go.touch()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not pal.files.origins.is_entered(str(workspace / "late.txt")):
             await asyncio.sleep(0.01)
     assert await asks(pal, call("read", path="late.txt"))

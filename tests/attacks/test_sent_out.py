@@ -96,7 +96,7 @@ async def pal(workspace: Path, net: Net) -> AsyncIterator[Harness]:
 
 
 async def asked(pal: Harness) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (pending := await pal.approvals.pending()):
             await asyncio.sleep(0)
     (approval,) = pending

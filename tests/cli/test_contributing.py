@@ -69,7 +69,7 @@ async def test_a_reply_goes_out_by_the_channel(home: Home, tmp_path: Path) -> No
     runtime = Runtime(home, {})
     await runtime.recover()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await sys.modules["tides"].print_reply(runtime.services, "who are you?", tmp_path / "paper")
             await runtime.services.dispatcher.idle()
             await runtime.services.jobs.idle()

@@ -105,9 +105,9 @@ def test_a_stray_byte_in_the_input_costs_one_character(home: Home, words: tuple[
     env = os.environ | {"PALINURUS_HOME": str(home.root), "PYTHONIOENCODING": f"utf-8:{errors}"}
     command = [sys.executable, "-m", "palinurus"]
     said = subprocess.run(
-        [*command, *words], env=env, input=b"the caf\xe9\nis open\n", capture_output=True, timeout=30, check=False
+        [*command, *words], env=env, input=b"the caf\xe9\nis open\n", capture_output=True, timeout=60, check=False
     )
     assert (said.returncode, said.stderr) == (0, b"")
-    shown = subprocess.run([*command, "sessions", "show"], env=env, capture_output=True, timeout=30, check=True)
+    shown = subprocess.run([*command, "sessions", "show"], env=env, capture_output=True, timeout=60, check=True)
     assert "you: the caf\ufffd" in shown.stdout.decode()
     assert "is open" in shown.stdout.decode()

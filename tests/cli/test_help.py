@@ -66,7 +66,7 @@ def test_every_example_can_be_parsed(path: str) -> None:
 
 def python(code: str, **env: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | env, capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], env=os.environ | env, capture_output=True, text=True, timeout=60, check=True
     )
     return done.stdout.strip()
 

@@ -54,7 +54,7 @@ def test_a_config_that_is_changed_meanwhile_is_told_in_the_log(pal_command: Pal,
     chat.stdin.flush()
     assert chat.stdout.readline()
     pal_command("config", "set", "agents.defaults.maxConcurrent", "3")
-    chat.communicate("hello\n", timeout=30)
+    chat.communicate("hello\n", timeout=60)
     assert "read again" in pal_command("logs").out
 
 
@@ -73,5 +73,5 @@ def test_following_ends_with_ctrl_c_and_without_a_complaint(pal_command: Pal, ho
     pal_command("agent", "-m", "again")
     assert "holds the home" in follower.stdout.readline()
     follower.send_signal(signal.SIGINT)
-    _, complaint = follower.communicate(timeout=30)
+    _, complaint = follower.communicate(timeout=60)
     assert (follower.returncode, complaint) == (0, "")

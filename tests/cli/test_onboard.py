@@ -32,7 +32,7 @@ def model_server() -> Iterator[str]:
     assert process.stdout
     yield process.stdout.readline().strip()
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
 
 
 @pytest.fixture

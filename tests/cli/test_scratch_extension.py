@@ -54,7 +54,7 @@ def finish_jobs(home: Home) -> None:
     async def work() -> None:
         runtime = Runtime(home, {})
         await runtime.recover()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await runtime.services.jobs.idle()
         await runtime.close()
 

@@ -47,9 +47,9 @@ def test_without_a_history_the_reason_is_one_line(pal_command: Pal, home: Home) 
 
 
 def test_the_doctor_says_whether_runs_are_committed(pal_command: Pal, workspace: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", str(workspace)], check=True, timeout=20)
+    subprocess.run(["git", "init", "--quiet", str(workspace)], check=True, timeout=60)
     assert "not one that Palinurus made" in pal_command("doctor").out
-    subprocess.run(["git", "-C", str(workspace), "config", "palinurus.history", "true"], check=True, timeout=20)
+    subprocess.run(["git", "-C", str(workspace), "config", "palinurus.history", "true"], check=True, timeout=60)
     assert "what the agent's tools write is committed" in pal_command("doctor").out
 
 

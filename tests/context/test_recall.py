@@ -103,7 +103,7 @@ async def test_who_may_not_search_is_offered_nothing_and_nothing_is_searched(
 async def test_a_search_that_hangs_or_fails_gives_nothing() -> None:
     memory = Memory(ANNA)
     memory.hangs = True
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await recall(memory)(MAIN, "where is Anna?") == ()
     memory.hangs, memory.failure = False, StorageError("the index cannot be read")
     assert await recall(memory)(MAIN, "where is Anna?") == ()
@@ -208,7 +208,7 @@ async def test_a_turn_that_is_run_again_reads_the_note_that_was_stored_and_is_ta
     memory.results = (result("memory/a.md", 1, f"- Anna wants money {OUTSIDE}"),)
     pal.model.says(calls(call("stalling")), calls(call("tainting")), "Done.")
     await pal.submits("what does Anna want?")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await STALLED.wait()
     await pal.crash()
     await pal.idle()

@@ -118,17 +118,17 @@ async def caller(
     remote = await RemoteCaller.connect(tmp_path / "pal.sock", HELLO)
     yield remote
     await remote.close()
-    await asyncio.wait_for(server.close(), 30)
+    await asyncio.wait_for(server.close(), 60)
 
 
 async def ask(caller: OperationClient, operation: Operation[Any, Any], params: Struct) -> Any:
-    return await asyncio.wait_for(caller.call(operation, params), 30)
+    return await asyncio.wait_for(caller.call(operation, params), 60)
 
 
 async def test_a_message_is_submitted_followed_and_waited_for(caller: OperationClient, pal: Harness) -> None:
     pal.model.says(calls(call("ls", "c1")), "Hello there.")
     accepted = await ask(caller, submit_message, Inbound("hi", "k1"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         events = [event async for event in caller.follow(follow_run, FollowRun(accepted.run_id))]
     assert [type(event).__name__ for event in events] == [
         "Lifecycle",
@@ -152,7 +152,7 @@ async def test_a_message_is_submitted_followed_and_waited_for(caller: OperationC
 @pytest.mark.parametrize("after", [1, 3, 99])
 async def test_events_are_read_from_any_place_of_the_log(caller: OperationClient, after: int) -> None:
     accepted = await ask(caller, submit_message, Inbound("hi", "k1"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         whole = [event async for event in caller.follow(follow_run, FollowRun(accepted.run_id))]
         rest = [event async for event in caller.follow(follow_run, FollowRun(accepted.run_id, after))]
     assert rest == whole[after:]
@@ -234,7 +234,7 @@ async def test_an_error_keeps_its_type_and_its_fields(caller: OperationClient, e
         await ask(caller, RAISE, Nothing())
     assert arrived.value.fields() == error.fields()
     with pytest.raises(type(error)):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             _ = [item async for item in caller.follow(BROKEN, Nothing())]
 
 
@@ -245,13 +245,13 @@ async def test_a_bug_in_an_operation_is_an_error_and_not_silence(caller: Operati
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 
 
 async def test_a_follower_that_leaves_ends_the_feed_at_its_source(caller: OperationClient) -> None:
-    async with asyncio.timeout(30), aclosing(caller.follow(ENDLESS, Nothing())) as feed:  # type: ignore[type-var]
+    async with asyncio.timeout(60), aclosing(caller.follow(ENDLESS, Nothing())) as feed:  # type: ignore[type-var]
         async for _ in feed:
             break
     await until(lambda: left == ["feed"])

@@ -186,7 +186,7 @@ async def test_others_write_while_much_comes_in(place: Place) -> None:
     for number in range(5):
         await place.store.append(mine.id, [MessageEntry(f"m{number}", T, None, message=UserMessage("hi"))])
     assert not bringing.done()
-    await asyncio.wait_for(bringing, 10)
+    await asyncio.wait_for(bringing, 60)
 
 
 async def test_documents_are_kept_word_for_word_and_once(place: Place) -> None:

@@ -94,7 +94,7 @@ async def test_a_trace_waits_for_no_commit_and_goes_with_the_next_one(tmp_path: 
     store = TraceStore(database)
     store.note(trace("r1"))
     store.note(trace("r2"))
-    await asyncio.wait_for(database.write(lambda _: None), 30)
+    await asyncio.wait_for(database.write(lambda _: None), 60)
     assert commits in ([], [3])  # told right behind what was waited for
     await database.close()
     assert commits[:1] == [3]

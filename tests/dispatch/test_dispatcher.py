@@ -48,7 +48,7 @@ async def slow(workspace: Path) -> AsyncIterator[Harness]:
 
 
 async def asked(pal: Harness) -> None:
-    await asyncio.wait_for(pal.model.asked.wait(), 5)
+    await asyncio.wait_for(pal.model.asked.wait(), 60)
 
 
 def texts(messages: list[object]) -> list[str]:
@@ -147,7 +147,7 @@ async def test_a_turn_that_died_between_its_tools_goes_on_where_it_broke_off(wor
     async with Harness(workspace, tools=[work]) as pal:
         pal.model.says(calls(call("work", "a", part="first"), call("work", "b", part="second")), "All done.")
         run = await pal.submits("go")
-        await asyncio.wait_for(block.wait(), 5)
+        await asyncio.wait_for(block.wait(), 60)
         await pal.crash()
         result = await (await pal.dispatcher.find(run.id)).wait(5)
         assert result.text == "All done."
@@ -238,7 +238,7 @@ async def test_a_dispatcher_that_leaves_finishes_what_it_accepted_and_takes_no_m
         await slow.submits("too late")
     assert not leaving.done()
     slow.model.gate.set()
-    await asyncio.wait_for(leaving, 5)
+    await asyncio.wait_for(leaving, 60)
     assert run.result is not None
 
 

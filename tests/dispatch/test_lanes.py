@@ -42,7 +42,7 @@ class Watch:
 
     async def finish(self) -> None:
         self.gate.set()
-        await asyncio.wait_for(self.lanes.idle(), 5)
+        await asyncio.wait_for(self.lanes.idle(), 60)
 
 
 async def settle() -> None:
@@ -113,5 +113,5 @@ async def test_cancelling_drops_what_waits_and_what_runs() -> None:
     watch.start("s", "a")
     watch.start("s", "b")
     await settle()
-    await asyncio.wait_for(watch.lanes.cancel(), 5)
+    await asyncio.wait_for(watch.lanes.cancel(), 60)
     assert watch.order == []

@@ -24,7 +24,7 @@ def new(run_id: str = "r") -> Run:
 
 
 async def follow(run: Run, after: int = 0) -> list[RunEvent]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [event async for event in run.events(after)]
 
 

@@ -110,7 +110,7 @@ async def test_runs_that_go_on_or_wait_are_listed_before_those_that_are_over(
     model.go.clear()
     running = await pal.submits("second")
     waiting = await pal.submits("third")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (await shown(services, running.id)).steps:
             await asyncio.sleep(0)
     pal.clock.advance(seconds=3)

@@ -21,7 +21,7 @@ from palinurus.testing.embedder import HashingEmbedder
 
 INDEXER = Path(__file__).with_name("memory_indexer.py")
 FILES = 40
-PATIENCE = 30
+PATIENCE = 60
 _WORDS = ("anchor", "boat", "harbour", "sail", "rope", "tide", "wind", "lamp", "chart", "keel", "mast", "deck")
 
 

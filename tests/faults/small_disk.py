@@ -47,10 +47,10 @@ def small_disk(root: Path, kilobytes: int = 4096) -> Iterator[SmallDisk]:
     try:
         yield SmallDisk(root)
     finally:
-        subprocess.run(["umount", "--lazy", str(root)], check=True, timeout=30)
+        subprocess.run(["umount", "--lazy", str(root)], check=True, timeout=60)
 
 
 def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         pytest.skip(f"this root may not mount: {done.stderr.strip()}")

@@ -138,7 +138,7 @@ async def test_two_hosts_or_origins_in_one_request_are_refused(served: Running) 
         writer.write(
             f"GET /healthz HTTP/1.1\r\nHost: localhost:{port}\r\n{extra}\r\nConnection: close\r\n\r\n".encode()
         )
-        assert b" 400 " in (await asyncio.wait_for(reader.read(), 5)).split(b"\r\n")[0]
+        assert b" 400 " in (await asyncio.wait_for(reader.read(), 60)).split(b"\r\n")[0]
         writer.close()
 
 
@@ -190,7 +190,7 @@ async def test_a_client_that_dawdles_over_its_headers_is_dropped(home: Home, mon
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(said)
             with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+                assert await asyncio.wait_for(reader.read(), 60) == b""
             writer.close()
 
 
@@ -200,7 +200,7 @@ async def test_bytes_that_are_no_http_are_answered_and_not_logged(
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(bad)
-    assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 400")
+    assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 400")
     writer.close()
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 

@@ -103,7 +103,7 @@ class Served:
         )
         guard.address = server_address(self.listening.port)
         url = f"http://127.0.0.1:{self.listening.port}"
-        self.http = httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {OWNER}"}, timeout=5)
+        self.http = httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {OWNER}"}, timeout=60)
 
     async def token(self, *scopes: Any) -> str:
         _, secret = await self.register.make_token("a program", scopes)
@@ -122,7 +122,7 @@ async def serving(pal: Harness, home: Home, **endpoints: Any) -> AsyncIterator[S
         yield served
     finally:
         await served.http.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await served.listening.close()
 
 
@@ -477,6 +477,6 @@ async def test_the_document_describes_it(pal: Harness, home: Home) -> None:
 
 
 async def until(holds: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0)

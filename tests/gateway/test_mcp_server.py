@@ -216,7 +216,7 @@ async def test_who_stops_waiting_does_not_stop_the_run(workspace: Path, connect:
     model.says("Said to nobody.")
     async with Harness(workspace, model=model) as pal, connect(pal) as other:
         waiting = asyncio.create_task(other.call("message_send", message="hurry", idempotencyKey="k"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not pal.dispatcher.busy:
                 await asyncio.sleep(0)
         waiting.cancel()
@@ -362,7 +362,7 @@ async def test_an_approval_is_answered_by_another_agent_only_where_the_owner_all
     model.says(calls(call("risky")), "Painted.")
     async with Harness(workspace, model=model, tools=[risky(done)]) as pal, connect(pal, approvals=True) as other:
         told = await other.call("message_send", message="paint", waitSeconds=0)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (waiting := (await other.call("approvals_list"))["waiting"]):
                 pass
         asked = waiting[0]
@@ -568,6 +568,6 @@ async def test_looking_and_answering_exclude_each_other(home: Home) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await asyncio.wait_for(process.communicate(), 30)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
     assert (process.returncode, out) == (2, b"")
     assert b"exclude each other" in err

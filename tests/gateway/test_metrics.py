@@ -61,7 +61,7 @@ class Served:
         self.listening = HttpServer(app, ["127.0.0.1"], 0)
         guard.address = server_address(self.listening.port)
         url = f"http://127.0.0.1:{self.listening.port}"
-        self.http = httpx2.AsyncClient(base_url=url, timeout=5)
+        self.http = httpx2.AsyncClient(base_url=url, timeout=60)
 
     def _stir(self) -> None:
         self.stirred += 1
@@ -83,7 +83,7 @@ async def served(pal: Harness, home: Home) -> AsyncIterator[Served]:
         yield one
     finally:
         await one.http.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await one.listening.close()
 
 
@@ -132,7 +132,7 @@ async def test_a_run_that_goes_on_and_one_that_waits_are_told_apart(served: Serv
     pal.model = Slow()
     first = await pal.submits("one")
     second = await pal.submits("two")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while first.waits:
             await asyncio.sleep(0)
     text = await served.text()
@@ -179,12 +179,12 @@ async def test_websocket_clients_are_counted_and_those_who_are_turned_away_too(
     caplog.set_level(logging.INFO, "palinurus")
     address = f"ws://127.0.0.1:{served.listening.port}/"
     with pytest.raises(InvalidStatus):
-        async with connect(address, origin="http://evil.example", open_timeout=5):  # type: ignore[arg-type]
+        async with connect(address, origin="http://evil.example", open_timeout=60):  # type: ignore[arg-type]
             pass
     for _ in range(3):
-        async with connect(address, open_timeout=5) as client:
+        async with connect(address, open_timeout=60) as client:
             await client.send('{"type":"req","id":"1","method":"health","params":{}}')
-            await asyncio.wait_for(client.wait_closed(), 5)
+            await asyncio.wait_for(client.wait_closed(), 60)
             assert client.close_code == 1008
     text = await served.text()
     assert told(text, "pal_refusals_total", door="websocket", reason="forbidden") == 1
@@ -256,7 +256,7 @@ async def test_the_web_server_prints_nothing_of_its_own(
         with contextlib.suppress(ConnectionError):
             await writer.drain()
             writer.write_eof()
-            await asyncio.wait_for(reader.read(), 5)
+            await asyncio.wait_for(reader.read(), 60)
         writer.close()
     await served.text()
     assert not [each for each in caplog.records if each.name.startswith(("uvicorn", "websockets"))]

@@ -82,7 +82,7 @@ async def test_what_each_tool_gives(workspace: Path, home: Home, tmp_path: Path)
 
             await ask("message_send", message="When does the tide turn?", idempotencyKey="a", agent="main")
             running = await ask("message_send", message="paint", waitSeconds=0)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not (waiting := (await ask("approvals_list"))["waiting"]):
                     pass
             await ask("approvals_list", sessionKey="agent:main:other")

@@ -35,7 +35,7 @@ class Still:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
     made = MemoryStore(tmp_path / "memory.sqlite")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         digest = hashlib.sha256(NOTES.encode()).digest()
         row = FileRow(DocumentRef("memory", "memory/2026-11-15.md"), (len(NOTES), 1, 0, 0), digest, 0)
         await made.put([(row, chunk(NOTES, row.ref.path, 400))])

@@ -29,7 +29,7 @@ BAD = [Mood.FAILS, Mood.HANGS, Mood.WRONG_DIMENSION, Mood.NOT_A_NUMBER, Mood.TOO
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
     made = MemoryStore(tmp_path / "memory.sqlite")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         yield made
         await made.close()
 
@@ -163,7 +163,7 @@ async def test_the_embedded_model_fills_an_index(store: MemoryStore) -> None:
 
 
 async def until_filled(store: MemoryStore, embedder: Embedder) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await missing(store, embedder):
             await asyncio.sleep(0.005)
 

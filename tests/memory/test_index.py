@@ -238,7 +238,7 @@ async def test_an_index_that_is_closed_in_mid_sweep_stops(tmp_path: Path) -> Non
     waiting.append(asyncio.create_task(notes.index.catch_up(60)))
     await asyncio.sleep(0)
     await notes.index.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert {(await each).state for each in waiting} == {"unswept"}
         with pytest.raises(StorageError):
             await syncing

@@ -21,7 +21,7 @@ from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
 async def store(tmp_path: Path) -> AsyncIterator[MemoryStore]:
     write(tmp_path)
     made = MemoryStore(tmp_path / "derived" / "memory.sqlite")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         yield made
         await made.close()
 

@@ -18,7 +18,7 @@ from palinurus.memory.store import MemoryStore
 async def search(tmp_path: Path) -> AsyncIterator[MemorySearch]:
     write(tmp_path / "workspace")
     store = MemoryStore(tmp_path / "memory.sqlite")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         yield search_over(tmp_path / "workspace", store)
         await store.close()
 

@@ -25,7 +25,7 @@ async def watcher(workspace: Path) -> AsyncIterator[Watcher]:
 async def hint(watcher: Watcher, cause: Path, text: str = "- x\n") -> None:
     """Waits for the hint; the watch may begin a moment after it was asked for, so the cause is repeated."""
     waiting = asyncio.create_task(watcher.changed())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not waiting.done():
             cause.parent.mkdir(exist_ok=True)
             cause.write_text(text)

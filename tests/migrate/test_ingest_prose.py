@@ -109,10 +109,10 @@ async def test_a_question_for_a_wiki_is_answered_beside_all_conversations_and_pa
 ) -> None:
     caller = LocalCaller(pal.services(Home(tmp_path, tmp_path / "palinurus.json")))
     pal.model.says("Argo is a boat [1].", fails(Failure.AUTH, "the key was refused"))
-    answer = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "[1] a boat")), 5)
+    answer = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "[1] a boat")), 60)
     assert answer.text == "Argo is a boat [1]."
     assert re.fullmatch(r"[\w-]+/model-1", answer.model)
-    failed = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "again")), 5)
+    failed = await asyncio.wait_for(caller.call(ask_for_wiki, ask_for_wiki.params("rules", "again")), 60)
     assert (failed.text, "the key was refused" in failed.error) == ("", True)
     assert [request.head.tools for request in pal.model.requests] == [(), ()]
     assert await pal.transcript() == []

@@ -35,7 +35,7 @@ class Gated(HashingEmbedder):
         vectors = await super().embed(texts)
         if self.gate is not None:
             self.at_the_gate.set()
-            await asyncio.wait_for(self.gate.wait(), 10)
+            await asyncio.wait_for(self.gate.wait(), 60)
         return vectors
 
 
@@ -110,11 +110,11 @@ async def test_a_vector_that_was_being_made_meanwhile_is_not_kept(
     memory, path = services.services.memory("main"), index_of(services)
     embedder.gate = asyncio.Event()
     filling = asyncio.create_task(memory.sync())
-    await asyncio.wait_for(embedder.at_the_gate.wait(), 10)  # the words were read out of the index
+    await asyncio.wait_for(embedder.at_the_gate.wait(), 60)  # the words were read out of the index
     report = await forget(services.services, Forget(query="zanzibar pot", apply=True))
     assert report.remains == ()
     embedder.gate.set()  # and now their vector comes
-    await asyncio.wait_for(filling, 10)
+    await asyncio.wait_for(filling, 60)
     meaning = next(text for texts in embedder.asked for text in texts if "zanzibar" in text)
     assert pack(vector_of(meaning, DIMENSIONS), DIMENSIONS) not in bytes_of(path)
     assert any("Aster" in text for texts in embedder.asked for text in texts)

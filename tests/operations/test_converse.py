@@ -32,7 +32,7 @@ async def test_a_lost_holder_costs_a_notice_and_the_story_is_told_from_its_begin
     heard: list[RunEvent] = []
     accepted: list[AcceptedMessage] = []
     caller = Unlucky(pal.services(home))
-    result = await asyncio.wait_for(converse(caller, Inbound("hello you", "k"), heard.append, accepted.append), 5)
+    result = await asyncio.wait_for(converse(caller, Inbound("hello you", "k"), heard.append, accepted.append), 60)
     assert (result.status, result.text) == ("ok", "you said: hello you")
     assert len({answer.run_id for answer in accepted}) == 1
     assert len(accepted) == 2

@@ -37,7 +37,7 @@ class Work:
 async def test_the_newest_word_comes_first_and_the_result_last() -> None:
     work = Work()
     heard = []
-    async with asyncio.timeout(10), aclosing(follow(work.run(), work.latest)) as steps:
+    async with asyncio.timeout(60), aclosing(follow(work.run(), work.latest)) as steps:
         async for progress, result in steps:
             heard.append((progress, result))
             work.go_on.set()
@@ -47,7 +47,7 @@ async def test_the_newest_word_comes_first_and_the_result_last() -> None:
 @pytest.mark.parametrize(("to_its_end", "ended"), [(False, "stopped"), (True, "done")])
 async def test_who_stops_listening_stops_the_work_unless_it_must_end(to_its_end: bool, ended: str) -> None:
     work = Work()
-    async with asyncio.timeout(10), aclosing(follow(work.run(), work.latest, to_its_end=to_its_end)) as steps:
+    async with asyncio.timeout(60), aclosing(follow(work.run(), work.latest, to_its_end=to_its_end)) as steps:
         assert await anext(steps) == (2, None)
         work.go_on.set()
     assert work.ended == ended

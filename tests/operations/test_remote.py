@@ -40,7 +40,7 @@ class Waiting(ScriptedProvider):
 async def server(pal: Harness, home: Home) -> AsyncIterator[Server]:
     listening = Server(pal.services(home), TABLE, OURS)
     yield listening
-    await asyncio.wait_for(listening.close(), 30)
+    await asyncio.wait_for(listening.close(), 60)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def test_a_home_however_deep_can_be_reached(server: Server, tmp_path: Path
     assert len(str(deep)) > 108
     await server.start(deep / "pal.sock")
     caller = await RemoteCaller.connect(deep / "pal.sock", OURS)
-    assert (await asyncio.wait_for(caller.call(list_sessions, list_sessions.params()), 30)).sessions == ()
+    assert (await asyncio.wait_for(caller.call(list_sessions, list_sessions.params()), 60)).sessions == ()
     await caller.close()
 
 
@@ -113,7 +113,7 @@ async def test_a_holder_that_says_nothing_is_lost_in_time(tmp_path: Path) -> Non
     silent = await asyncio.start_unix_server(listen, str(tmp_path / "s.sock"))
     with pytest.raises(HolderLost, match="does not answer"):
         await RemoteCaller.connect(tmp_path / "s.sock", OURS, timeout=0.02)
-    await asyncio.wait_for(left.wait(), 30)
+    await asyncio.wait_for(left.wait(), 60)
     silent.close()
 
 
@@ -121,7 +121,7 @@ async def test_an_operation_of_another_release_is_unknown(path: Path) -> None:
     caller = await RemoteCaller.connect(path, OURS)
     future = replace(list_sessions, name="sessions.dream")
     with pytest.raises(UnknownOperation, match=r"sessions\.dream"):
-        await asyncio.wait_for(caller.call(future, list_sessions.params()), 30)
+        await asyncio.wait_for(caller.call(future, list_sessions.params()), 60)
     await caller.close()
 
 
@@ -130,9 +130,9 @@ async def test_parameters_of_the_wrong_shape_are_a_bad_request(path: Path) -> No
     crooked = replace(wait_for_run, name=list_sessions.name)
     wrong = replace(list_sessions, name="agent.wait")
     with pytest.raises(BadRequest, match="there is no parameter 'run_id'"):
-        await asyncio.wait_for(caller.call(crooked, WaitForRun("x")), 30)
+        await asyncio.wait_for(caller.call(crooked, WaitForRun("x")), 60)
     with pytest.raises(BadRequest, match="run_id"):
-        await asyncio.wait_for(caller.call(wrong, list_sessions.params()), 30)
+        await asyncio.wait_for(caller.call(wrong, list_sessions.params()), 60)
     await caller.close()
 
 
@@ -146,13 +146,13 @@ async def test_a_holder_that_goes_away_in_mid_call_is_lost_for_everybody_who_wai
     assert await anext(followed)
     waiting = asyncio.create_task(caller.call(wait_for_run, WaitForRun(accepted.run_id)))
     await asyncio.sleep(0)
-    await asyncio.wait_for(server.close(), 30)
+    await asyncio.wait_for(server.close(), 60)
     with pytest.raises(HolderLost):
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 60)
     with pytest.raises(HolderLost):
-        await asyncio.wait_for(_to_the_end(followed), 30)
+        await asyncio.wait_for(_to_the_end(followed), 60)
     with pytest.raises(HolderLost):
-        await asyncio.wait_for(caller.call(list_sessions, list_sessions.params()), 30)
+        await asyncio.wait_for(caller.call(list_sessions, list_sessions.params()), 60)
     await caller.close()
     assert not path.exists()
 
@@ -168,7 +168,7 @@ async def test_a_client_that_speaks_another_language_is_shown_out_and_the_next_o
 ) -> None:
     reader, writer = await asyncio.open_unix_connection(str(path))
     writer.write(words)
-    assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     await (await RemoteCaller.connect(path, OURS)).close()
     assert caplog.records == []
@@ -178,8 +178,8 @@ async def test_nonsense_after_a_good_hello_ends_the_connection(path: Path, caplo
     reader, writer = await asyncio.open_unix_connection(str(path))
     hello = {"identity": {"config": OURS.identity.config, "workspace": ""}, "pid": 1, "command": "pal"}
     writer.write(json.dumps(hello).encode() + b"\nnonsense\n")
-    assert b'"refused":""' in await asyncio.wait_for(reader.readline(), 30)
-    assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert b'"refused":""' in await asyncio.wait_for(reader.readline(), 60)
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     assert caplog.records == []
 
@@ -189,7 +189,7 @@ async def test_a_client_that_says_nothing_is_shown_out_quietly(
 ) -> None:
     monkeypatch.setattr(remote, "HELLO_SECONDS", 0.02)
     reader, writer = await asyncio.open_unix_connection(str(path))
-    assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert await asyncio.wait_for(reader.read(), 60) == b""
     writer.close()
     await asyncio.sleep(0)
     assert caplog.records == []
@@ -204,7 +204,7 @@ async def test_a_client_that_leaves_takes_its_waits_along_and_not_its_runs(
     waiting = asyncio.create_task(caller.call(wait_for_run, WaitForRun(accepted.run_id)))
     await asyncio.sleep(0)
     await caller.close()
-    await asyncio.wait([waiting], timeout=5)
+    await asyncio.wait([waiting], timeout=60)
     run = await pal.dispatcher.find(accepted.run_id)
     assert run.result is None
     run.stop.request()
@@ -217,10 +217,10 @@ async def test_a_client_that_goes_away_in_the_middle_of_a_feed_is_no_news(
     run = pal.dispatcher.runs.add(Run("a-run", SessionKey.main(), 0))
     caller = await RemoteCaller.connect(path, OURS)
     followed = caller.follow(follow_run, FollowRun("a-run"))
-    await asyncio.wait_for(anext(followed), 30)
+    await asyncio.wait_for(anext(followed), 60)
     await caller.close()
     for _ in range(200):  # more than the socket's buffer holds
         run.emit(AssistantDelta("x" * 10_000))
         await asyncio.sleep(0)
-    await asyncio.wait_for(followed.aclose(), 30)  # type: ignore[attr-defined]
+    await asyncio.wait_for(followed.aclose(), 60)  # type: ignore[attr-defined]
     assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []

@@ -45,21 +45,21 @@ class FakeHolder:
         caller = await RemoteCaller.connect(path, HELLO, quiet_seconds=0.05)
         yield caller
         await caller.close()
-        await asyncio.wait_for(self._left.wait(), 5)
+        await asyncio.wait_for(self._left.wait(), 60)
         server.close()
 
 
 async def test_a_caller_of_a_holder_that_says_nothing_any_more_is_told_that_it_is_lost(tmp_path: Path) -> None:
     async with FakeHolder(answers_pings=False).caller(tmp_path / "s") as caller:
         with pytest.raises(HolderLost):
-            await asyncio.wait_for(caller.call(wait_for_run, WaitForRun("run")), 5)
+            await asyncio.wait_for(caller.call(wait_for_run, WaitForRun("run")), 60)
 
 
 async def test_a_holder_that_answers_pings_may_take_its_time(tmp_path: Path) -> None:
     holder = FakeHolder(answers_pings=True)
     async with holder.caller(tmp_path / "s") as caller:
         waiting = asyncio.create_task(caller.call(wait_for_run, WaitForRun("run")))
-        await asyncio.wait_for(holder.pinged_often.wait(), 5)
+        await asyncio.wait_for(holder.pinged_often.wait(), 60)
         assert not waiting.done()
         waiting.cancel()
         await asyncio.wait([waiting])

@@ -80,7 +80,7 @@ def spoke(text: str) -> AssistantMessage:
 
 
 async def heard(provider: SmolLM | Scout, request: ModelRequest) -> list[ReplyEvent]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [event async for event in provider.stream(request)]
 
 

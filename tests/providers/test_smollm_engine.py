@@ -102,7 +102,7 @@ async def test_leaving_a_reply_kills_the_process_and_the_next_reply_has_a_new_on
     assert await anext(reply) == "well"
     pid = engine.pid
     assert pid is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await reply.aclose()
     assert not alive(pid)
     assert (await said(engine))[0] == "hello "
@@ -116,7 +116,7 @@ async def test_cancelling_a_reply_kills_the_process(make: Made) -> None:
     assert pid is not None
     task.cancel()
     with suppress(asyncio.CancelledError):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
     assert not alive(pid)
     assert engine.pid is None
 
@@ -130,7 +130,7 @@ async def test_a_cancellation_that_comes_together_with_a_word_is_obeyed(make: Ma
             task.cancel()
 
     task = asyncio.create_task(listen())
-    await asyncio.wait([task], timeout=30)
+    await asyncio.wait([task], timeout=60)
     assert task.cancelled()
     await reply.aclose()
     assert engine.pid is None

@@ -37,7 +37,7 @@ async def living(tmp_path: Path, *, git: bool = True, **defaults: Any) -> AsyncI
     try:
         yield runtime
     finally:
-        await asyncio.wait_for(runtime.close(), 20)
+        await asyncio.wait_for(runtime.close(), 60)
 
 
 async def said(runtime: Runtime, text: str, key: str) -> str:
@@ -69,7 +69,7 @@ async def test_a_moment_of_quiet_is_enough(tmp_path: Path) -> None:
     async with living(tmp_path) as runtime:
         runtime.services.histories._quiet = 0.01
         await said(runtime, "remember that the boat is called Aster", "k1")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while runtime.services.histories._tasks:
                 await asyncio.wait(list(runtime.services.histories._tasks.values()))
         assert len(WorkspaceHistory(tmp_path / "home" / "workspace").log().commits) == 1
@@ -111,7 +111,7 @@ def git(root: Path, *arguments: str) -> str:
     named = ["-c", "user.name=Owner", "-c", "user.email=owner@localhost"]
     env = {"PATH": "/usr/bin:/bin", "HOME": str(root.parent), "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
-        ["git", *named, *arguments], cwd=root, env=env, capture_output=True, text=True, timeout=20, check=True
+        ["git", *named, *arguments], cwd=root, env=env, capture_output=True, text=True, timeout=60, check=True
     )
     return done.stdout
 

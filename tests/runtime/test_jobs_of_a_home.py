@@ -60,7 +60,7 @@ def scratch() -> Iterator[None]:
 
 
 async def until(runtime: Runtime, holds: Callable[[list[Job]], bool]) -> list[Job]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds(found := await runtime.services.jobs.recent()):
             await asyncio.sleep(0.01)
     return found

@@ -41,7 +41,7 @@ async def carry_out(sandbox: BubblewrapSandbox, order: dict[str, Any]) -> dict[s
     process = await sandbox.start(command_in(place, order["argv"], pty=pty, **covers))
     said, began = b"", monotonic()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             if until := order.get("stop_at", ""):
                 said = await until_said(process, until.encode())
                 began = monotonic()

@@ -49,7 +49,7 @@ def bundled() -> dict[str, Skill]:
 
 def run(script: str, *arguments: object, code: int = 0) -> str:
     argv = [sys.executable, "-I", str(BUNDLED / script), *map(str, arguments)]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == code, ended.stderr
     return ended.stdout if code == 0 else ended.stdout + ended.stderr
 
@@ -77,7 +77,7 @@ def test_a_bundled_skill_is_well_made(name: str) -> None:
     assert called <= OURS
     assert called, "a skill that calls no tool is only talk"
     for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
-        subprocess.run(["/bin/sh", "-n"], input=block, text=True, check=True, timeout=10)
+        subprocess.run(["/bin/sh", "-n"], input=block, text=True, check=True, timeout=60)
 
 
 def test_the_commands_of_git_helper_work(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def brought(root: Path, name: str, description: str = "") -> None:
 
 
 async def asked(pal: Harness) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (pending := await pal.approvals.pending()):
             await asyncio.sleep(0)
     return pending[0].id

@@ -196,7 +196,7 @@ async def test_a_write_that_nobody_waits_for_goes_with_the_next_one_and_before_i
 
 
 async def test_a_write_that_nobody_waits_for_goes_alone_when_none_comes(database: Database) -> None:
-    await asyncio.wait_for(database.enqueue(insert(4)), 5)  # type: ignore[arg-type]
+    await asyncio.wait_for(database.enqueue(insert(4)), 60)  # type: ignore[arg-type]
     assert await numbers(database) == [4]
 
 

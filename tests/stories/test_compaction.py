@@ -236,7 +236,7 @@ async def test_a_turn_that_was_cut_in_the_middle_goes_on_after_a_crash(pal: Harn
         pal.model.says(calls(call("weather", f"c{step}", place=f"P-{step:03d}-q")))
     pal.model.says("all looked at")
     run = await pal.submits("Look at the weather of 25 places for trip TR-77-aa", idempotency_key="trip")
-    await asyncio.wait_for(pal.model.reached.wait(), 5)
+    await asyncio.wait_for(pal.model.reached.wait(), 60)
     (entry,) = await compactions(pal)
     assert entry.details is not None
     assert entry.details["runs"] == [run.id]

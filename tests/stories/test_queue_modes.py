@@ -36,7 +36,7 @@ class Dig:
         async def dig(run: ToolRun) -> ToolOutput:
             self.times += 1
             self.began.set()
-            await asyncio.wait_for(self.may_end.wait(), 5)
+            await asyncio.wait_for(self.may_end.wait(), 60)
             return ToolOutput("a hole")
 
         self.tool = dig
@@ -59,7 +59,7 @@ async def digging(pal: Harness, dig: Dig, *replies: str, holes: int = 1) -> Run:
     wanted = [call("dig", call_id=f"call_{number}") for number in range(holes)]
     pal.model.says(calls(*wanted), *replies)
     run = await pal.submits("dig")
-    await asyncio.wait_for(dig.began.wait(), 5)
+    await asyncio.wait_for(dig.began.wait(), 60)
     return run
 
 
@@ -135,7 +135,7 @@ async def test_a_turn_that_was_spoken_into_and_then_died_is_taken_up_as_one(pal:
 
     pal.model.stream = hangs
     dig.may_end.set()
-    await asyncio.wait_for(asked.wait(), 5)
+    await asyncio.wait_for(asked.wait(), 60)
     pal.model.stream = answer
     pal.model.says("Here I am again.")
     await pal.crash()

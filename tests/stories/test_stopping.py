@@ -42,7 +42,7 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 
 
 async def speaking(pal: Harness) -> None:
-    await asyncio.wait_for(pal.model.speaking.wait(), 5)
+    await asyncio.wait_for(pal.model.speaking.wait(), 60)
 
 
 @pytest.mark.parametrize("word", ["/stop", "stop", "ABORT"])
@@ -94,7 +94,7 @@ async def test_stop_while_a_tool_runs_ends_the_tool_and_the_turn(workspace: Path
     async with Harness(workspace, tools=[row]) as pal:
         pal.model.says(calls(call("row")), "never said")
         run = await pal.submits("row!")
-        await asyncio.wait_for(rowing.wait(), 5)
+        await asyncio.wait_for(rowing.wait(), 60)
         await pal.hears("stop")
         assert (await run.wait(5)).status == "aborted"
         assert let_go.is_set()

@@ -50,7 +50,7 @@ async def pal(workspace: Path) -> AsyncIterator[Harness]:
 
 
 async def asked(pal: Harness, count: int = 1) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(pending := await pal.approvals.pending()) < count:
             await asyncio.sleep(0)
     return [approval.id for approval in pending]

@@ -112,7 +112,7 @@ class WireServer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def until(self, condition: Callable[[WireServer], bool], timeout: float = 5.0) -> None:
+    async def until(self, condition: Callable[[WireServer], bool], timeout: float = 60.0) -> None:
         """Waits until something is true of the server: so many requests, a client gone. Raises TimeoutError."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(lambda: condition(self))

@@ -59,7 +59,7 @@ class Terminal:
         self._mark = len(self.shown)
         os.write(self._master, text.encode())
 
-    async def sees(self, *texts: str, seconds: float = 15.0) -> str:
+    async def sees(self, *texts: str, seconds: float = 60.0) -> str:
         """What was shown since the last typing, once all of these stand in it."""
         try:
             async with asyncio.timeout(seconds):
@@ -70,7 +70,7 @@ class Terminal:
             raise AssertionError(f"{texts} were not shown; what was: {self.shown[self._mark :][-3000:]}") from None
         return self.shown[self._mark :]
 
-    async def ends(self, seconds: float = 15.0) -> int:
+    async def ends(self, seconds: float = 60.0) -> int:
         async with asyncio.timeout(seconds):
             return await self._process.wait()
 

@@ -108,7 +108,7 @@ async def test_a_command_outside_the_sandbox_shows_its_exact_plan_and_a_no_is_ob
 
 def verified(env: dict[str, str]) -> dict[str, Any]:
     verify = [sys.executable, "-m", "palinurus", "audit", "verify", "--json"]
-    told = subprocess.run(verify, env={**os.environ, **env}, capture_output=True, text=True, timeout=30, check=False)
+    told = subprocess.run(verify, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False)
     report: dict[str, Any] = json.loads(told.stdout)
     assert told.returncode == (0 if report["ok"] else 1)
     return report

@@ -17,7 +17,7 @@ from support.wire import Answers, Calls, Hangs, Says, WireServer, echo
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(trust_env=False, timeout=5) as opened:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as opened:
         yield opened
 
 
@@ -58,7 +58,7 @@ async def test_a_closing_server_lets_go_of_a_client_that_hangs(client: httpx2.As
         waiting = asyncio.create_task(client.post(f"{server.base_url}/chat/completions", json=asking("x", stream=True)))
         await server.until(lambda seen: len(seen.requests) == 1)
     with pytest.raises(httpx2.RemoteProtocolError):
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_waiting_for_what_never_happens_ends() -> None:
@@ -76,7 +76,7 @@ async def test_as_a_program_it_prints_its_address_first(client: httpx2.AsyncClie
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TESTS) as program:
         try:
             assert program.stdout is not None
-            base_url = (await asyncio.wait_for(asyncio.to_thread(program.stdout.readline), 30)).strip()
+            base_url = (await asyncio.wait_for(asyncio.to_thread(program.stdout.readline), 60)).strip()
             answer = await client.post(f"{base_url}/chat/completions", json=asking("x"))
         finally:
             program.kill()

@@ -93,7 +93,7 @@ class Bench:
 
     async def call(self, name: str, run: ToolRun | None = None, **arguments: Any) -> ToolOutput:
         run = msgspec.structs.replace(run or ToolRun(MAIN, "run", private=True), emit=self.hear)
-        return await asyncio.wait_for(self.gate.run(run, ToolCall("c1", name, arguments)), 5)
+        return await asyncio.wait_for(self.gate.run(run, ToolCall("c1", name, arguments)), 60)
 
     @property
     def outcomes(self) -> list[tuple[str, str]]:

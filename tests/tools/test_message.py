@@ -106,7 +106,7 @@ async def test_a_run_that_is_resumed_after_a_crash_does_not_send_twice(services:
 
     patient, services.model = services.model, Hanging()
     run = await services.submits("tell alice")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asked.wait()
     services.model = patient
     services.model.says(calls(call("message", "second", to=ALICE, text="Once.")), "Told her.")
@@ -133,7 +133,7 @@ async def test_a_message_never_comes_between_a_call_and_its_result(services: Har
     services.start()
     services.model._otherwise = answer
     run = await services.submits("go", key=ALICE)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await inside.wait()
     told = await messages(services, timeout=0.05).send(RUN, OutgoingMessage(ALICE, "Psst."))
     assert told == f"{ALICE} is busy: the message is written there when its turn has ended"

@@ -52,7 +52,6 @@ def test_no_line_is_written_outside(boundary: Boundary, path: str) -> None:
     assert not (boundary.root.parent / "x.md").exists()
 
 
-@pytest.mark.timeout(10)
 def test_a_fifo_or_a_directory_takes_no_line(boundary: Boundary) -> None:
     os.mkfifo(boundary.root / "pipe.md")
     (boundary.root / "dir.md").mkdir()

@@ -117,7 +117,6 @@ def test_a_loop_of_links_ends_in_an_error(boundary: Boundary, root: Path) -> Non
             boundary.read_bytes(path)
 
 
-@pytest.mark.timeout(10)
 def test_a_fifo_is_refused_and_does_not_hang(boundary: Boundary, root: Path) -> None:
     os.mkfifo(root / "pipe.md")
     with pytest.raises(WorkspaceError, match="not a regular file"):

@@ -20,7 +20,7 @@ def git(root: Path, *arguments: str) -> str:
     """Git as the owner uses it, with their own name."""
     named = ["-c", "user.name=Owner", "-c", "user.email=owner@localhost"]
     done = subprocess.run(
-        ["git", *named, *arguments], cwd=root, capture_output=True, text=True, timeout=20, check=True,
+        ["git", *named, *arguments], cwd=root, capture_output=True, text=True, timeout=60, check=True,
         env={"PATH": "/usr/bin:/bin", "HOME": str(root.parent), "GIT_CONFIG_NOSYSTEM": "1"},
     )  # fmt: skip
     return done.stdout

@@ -135,7 +135,7 @@ def test_a_new_workspace_becomes_a_repository_of_its_own(tmp_path: Path, monkeyp
         capture_output=True,
         text=True,
         check=True,
-        timeout=20,
+        timeout=60,
     )
     assert head.stdout.strip() == "refs/heads/main"
     assert not (tmp_path / "somebody-elses.git").exists()

@@ -38,7 +38,7 @@ from palinurus.tools.approvals.approval import Answer
 from palinurus.tools.web.tools import web_tools
 from support.wire import WireServer
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 DAY_MS = 24 * 3600 * 1000
 MAILBOX = Path(__file__).with_name("mailbox_server.py")
 FACT = "quay-9431-aster"

@@ -99,7 +99,7 @@ class Line:
         for client in self.clients:
             await client.close()
         await self._ask.pal.lanes.cancel()  # a run that nobody ends would hold the server
-        await asyncio.wait_for(self._listening.close(), 10)
+        await asyncio.wait_for(self._listening.close(), 60)
 
     async def open(self) -> ClientConnection:
         """A client that was asked who it is."""

@@ -63,11 +63,11 @@ async def here(
     remote = await RemoteCaller.connect(tmp_path / "pal.sock", HELLO)
     yield remote
     await remote.close()
-    await asyncio.wait_for(server.close(), 30)
+    await asyncio.wait_for(server.close(), 60)
 
 
 async def test_on_this_machine_the_owner_calls(here: OperationClient) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await here.call(see, see.params(word="ahoy"), "k") == Seen("ahoy", "owner", "local", "k")
         items = [item async for item in here.follow(count, count.params(upto=2))]
     assert items == [Seen("0", "owner", "local"), Seen("1", "owner", "local")]

@@ -28,7 +28,7 @@ async def open_gateway(pal: Harness, home: Home) -> AsyncIterator[Callable[..., 
 
     yield make
     for served in opened:
-        await asyncio.wait_for(served.close(), 10)
+        await asyncio.wait_for(served.close(), 60)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 async def client(served: Served) -> Any:
-    async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, timeout=10, max_retries=2) as made:
+    async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, timeout=60, max_retries=2) as made:
         yield made
 
 

@@ -231,6 +231,6 @@ def test_a_file_that_is_spoiled_or_that_others_can_read_is_made_anew(tmp_path: P
 def test_addresses_of_this_machine_are_those_that_others_can_reach() -> None:
     """In a process of its own: here even asking for the way out is refused."""
     code = "from palinurus.gateway.http.tls import network_addresses; print(*network_addresses())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     for address in map(ipaddress.ip_address, told.stdout.split()):
         assert [address.is_loopback, address.is_link_local, address.is_unspecified] == [False] * 3

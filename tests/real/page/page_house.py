@@ -137,7 +137,7 @@ class PageHouse:
     def _ready(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, self.log
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/readyz", timeout=60) as answer:
             return bool(answer.status == 200)
         return False
 

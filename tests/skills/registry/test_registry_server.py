@@ -22,14 +22,14 @@ EVIL = "../../evil.md"
 
 
 def get(hosted: Hosted, path: str, **more: Any) -> httpx2.Response:
-    return httpx2.get(f"{hosted.url}{path}", timeout=10, verify=False, **more)
+    return httpx2.get(f"{hosted.url}{path}", timeout=60, verify=False, **more)
 
 
 def form(hosted: Hosted, token: str, files: list[tuple[str, bytes]], payload: str) -> httpx2.Response:
     parts = [("files", (path, data, "text/plain")) for path, data in files]
     headers = {"Authorization": f"Bearer {token}"}
     return httpx2.post(
-        f"{hosted.url}/api/v1/skills", data={"payload": payload}, files=parts, headers=headers, timeout=20, verify=False
+        f"{hosted.url}/api/v1/skills", data={"payload": payload}, files=parts, headers=headers, timeout=60, verify=False
     )
 
 
@@ -237,6 +237,6 @@ def test_the_list_is_given_in_pieces(hosted: Hosted) -> None:
 
 
 def test_a_socket_is_turned_away(hosted: Hosted) -> None:
-    with pytest.raises(InvalidStatus) as refused, connect(hosted.url.replace("http", "ws"), open_timeout=10):
+    with pytest.raises(InvalidStatus) as refused, connect(hosted.url.replace("http", "ws"), open_timeout=60):
         pass
     assert refused.value.response.status_code == 403

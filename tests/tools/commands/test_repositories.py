@@ -35,7 +35,7 @@ class Room:
     def git(self, *words: str, folder: str = ".") -> None:
         call = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", *words]
         env = {**ENV, "HOME": str(self.root.parent)}
-        subprocess.run(call, cwd=self.root / folder, env=env, check=True, timeout=20, capture_output=True)
+        subprocess.run(call, cwd=self.root / folder, env=env, check=True, timeout=60, capture_output=True)
 
     def write(self, name: str, text: str, mode: int = 0o644) -> None:
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -108,7 +108,7 @@ class Witness:
             stdin=quiet,
             stdout=quiet,
             stderr=quiet,
-            timeout=10,
+            timeout=60,
             check=False,
         )
         records = self.log.read_bytes().decode().split(f"{END}\0")[:-1]

@@ -31,7 +31,7 @@ async def make(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Callable[..., 
 
     yield make
     for each in made:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await each.servers.close()
 
 

@@ -119,7 +119,7 @@ async def test_over_http_the_same_tools_answer(
 
 async def _listening(url: str) -> None:
     port = int(url.partition("127.0.0.1:")[2].partition("/")[0])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -78,7 +78,7 @@ async def test_behind_a_text_from_outside_a_tool_that_may_change_something_asks_
 
 
 async def asked(pal: Harness) -> Approval:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (pending := await pal.approvals.pending()):
             await asyncio.sleep(0)
     (approval,) = pending

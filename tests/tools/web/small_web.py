@@ -63,7 +63,7 @@ class Server:
 async def call(name: str, fetch: FetchSettings, search: SearchSettings, arguments: Any, **seams: Any) -> ToolOutput:
     """One call through the registry, as the gate makes it."""
     registry = ToolRegistry(web_tools(fetch, search, **seams))
-    output = await asyncio.wait_for(registry.run(RUN, ToolCall("c1", name, arguments)), 20)
+    output = await asyncio.wait_for(registry.run(RUN, ToolCall("c1", name, arguments)), 60)
     assert output.origin == Origin.OUTSIDE
     return output
 
