@@ -35,7 +35,7 @@ from benchmarks.processes import ROOT, Broken, Command, Timing, Warm, interleave
 
 PYTHON = Path(sys.executable)
 PAL = PYTHON.with_name("pal")
-MODULES = ("asyncio", "click", "msgspec", "apsw", "httpx2", "palinurus.cli.main", "palinurus.runtime.home_access")
+MODULES = ("asyncio", "click", "msgspec", "apsw", "httpx2", "palinurus.cli.shell", "palinurus.runtime.home_access")
 UNUSED_PROVIDERS = {
     name: {"baseUrl": "http://127.0.0.1:9/v1", "api": wire, "apiKey": f"{name}-key-of-nobody", "models": [{"id": "m"}]}
     for name, wire in {"one": "anthropic-messages", "two": "google-generative-ai", "three": "ollama"}.items()

@@ -24,8 +24,8 @@ from palinurus.context.epoch import EPOCH, PRUNED
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import CompactionEntry, CustomEntry
+from palinurus.testing.fakes import Reply, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls
 
 TURNS = 100
 WINDOW = 32_000

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from palinurus.config.home import find_home
 from palinurus.config.load import load_config
-from palinurus.skills import catalog
+from palinurus.skills import discovery as catalog
 from palinurus.skills.skills import AgentSkills
 
 IN_ONE_PLACE = 190  # of the 200 that one place may have

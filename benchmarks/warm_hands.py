@@ -24,9 +24,9 @@ from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.sandbox import Sandbox, SandboxCommand, SandboxMount
 from palinurus.storage.database import Database
-from palinurus.tools.approvals.approval import Approvals, ApprovalStore
-from palinurus.tools.approvals.issuer import GrantIssuer
+from palinurus.tools.approval import Approvals, ApprovalStore
 from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grant_issuer import GrantIssuer
 from palinurus.tools.grants import GrantStore
 from palinurus.tools.policy import Policy
 from palinurus.tools.registry import ToolRegistry

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from palinurus.config.home import Home, find_home
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 
 # `make test` tries the same examples each time; `make soak` looks for new ones.

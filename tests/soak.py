@@ -1,6 +1,7 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
+                         [--subagent-kills 40]
                          [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
                          [--seed N]
 
@@ -19,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
+sys.path.insert(0, str(Path(__file__).parent / "subagents"))
 
 from crowd import talk_all_at_once
 from delivering import deliver_again_and_again
@@ -28,6 +30,7 @@ from killing import kill_again_and_again
 from long_talk import check_long, talk_for_long
 from losing import converse
 from memory_killing import kill_the_indexer
+from test_crashes import model, run, served
 
 STEPS = 50  # of one conversation
 
@@ -61,6 +64,10 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
                 progress=say,
             )
             say(f"{queue}: {options.messages} messages, the holder killed: none lost, none doubled, all in order")
+    if options.subagent_kills:
+        async with served(model(5)) as server:
+            await run(folder / "subagents", server, 100, 5, options.subagent_kills, options.seed)
+        say(f"{options.subagent_kills} kills of 100 parents with 5 subagents each: each result arrived once")
     if options.gateway_kills:
         siege = folder / "gateway-killed"
         counted = await kill_the_gateway(
@@ -97,6 +104,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1000)
     parser.add_argument("--holder-kills", type=int, default=25)
     parser.add_argument("--gateway-kills", type=int, default=100)
+    parser.add_argument("--subagent-kills", type=int, default=40)
     parser.add_argument("--memory-kills", type=int, default=100)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)

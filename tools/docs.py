@@ -12,7 +12,7 @@ from typing import get_args
 
 import click
 
-from palinurus.cli.main import pal
+from palinurus.cli.shell import pal
 from palinurus.config.schema import default_of, option_rows
 from palinurus.config.tree import Node
 

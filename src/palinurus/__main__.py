@@ -9,7 +9,7 @@ def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"pal {__version__}")
         return
-    from palinurus.cli.main import run  # --version does without
+    from palinurus.cli.shell import run  # --version does without
 
     run()
 

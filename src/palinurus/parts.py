@@ -14,6 +14,7 @@ from msgspec import Struct
 COMMANDS: dict[str, tuple[str, str]] = {  # name -> where it is, and its line in `pal --help`
     "chat": ("palinurus.cli.chat:chat", "Talk with the agent in this terminal."),
     "agent": ("palinurus.cli.agent:agent", "Send one message and print the reply."),
+    "agents": ("palinurus.cli.agents:agents", "Add, show, change and remove agents; bind them to channels."),
     "sessions": ("palinurus.cli.sessions:sessions", "List, show and search sessions."),
     "memory": ("palinurus.cli.memory:memory", "Search the agent's memory; manage its index."),
     "workspace": (
@@ -27,36 +28,35 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> where it is, and its line in
     "skills": ("palinurus.cli.skills:skills", "List, install and publish skills."),
     "gateway": ("palinurus.cli.gateway:gateway", "Serve the home over HTTP and WebSocket; manage access tokens."),
     "devices": ("palinurus.cli.gateway:devices", "Approve and revoke devices that connect to the gateway."),
+    "route": ("palinurus.cli.routing:route", "Explain which agent answers a message."),
+    "pairing": ("palinurus.cli.routing:pairing", "Let senders of channels in, or not."),
     "approvals": ("palinurus.cli.approvals:approvals", "Answer waiting approvals; manage grants."),
     "sandbox": ("palinurus.cli.tools:sandbox", "Show where commands run; test the sandbox."),
     "audit": ("palinurus.cli.ledger:audit", "Show the audit log of tool calls; verify it."),
     "delivery": ("palinurus.cli.jobs:delivery", "List outgoing messages; retry or drop them."),
     "jobs": ("palinurus.cli.jobs:jobs", "List durable jobs; retry or drop them."),
-    "runs": ("palinurus.cli.runs:runs", "Show what runs did and how long it took."),
+    "runs": ("palinurus.cli.ledger:runs", "Show what runs did and how long it took."),
     "usage": ("palinurus.cli.ledger:usage", "Show what models used and cost."),
-    "logs": ("palinurus.cli.logs:logs", "Show the log."),
+    "logs": ("palinurus.cli.ledger:logs", "Show the log."),
     "doctor": ("palinurus.cli.status:doctor", "Check for problems and say how to fix them."),
     "onboard": ("palinurus.cli.onboard:onboard", "Set up a model: paste a key or use a local server."),
     "configure": ("palinurus.cli.onboard:onboard", "Same as onboard (OpenClaw's name for it)."),
     "config": ("palinurus.cli.config:config", "Read and change the config."),
     "setup": ("palinurus.cli.onboard:setup", "Create a home and a workspace."),
-    "completion": ("palinurus.cli.completion:completion", "Print the completion script for a shell."),
+    "completion": ("palinurus.cli.shell:completion", "Print the completion script for a shell."),
 }
 SUBCOMMANDS: dict[str, dict[str, str]] = {  # of groups that are imported without them
     "sessions": {
         name: f"palinurus.cli.session_changes:{name}" for name in ("rename", "delete", "reset", "cleanup", "compact")
     },
-    "memory": {
-        "collections": "palinurus.cli.memory_collections:collections",
-        "eval": "palinurus.cli.memory_eval:evaluate",
-    },
+    "memory": {"eval": "palinurus.cli.memory_eval:evaluate"},
     "gateway": {"run": "palinurus.cli.gateway_run:run", "call": "palinurus.cli.gateway_call:call"},
 }
 OPERATIONS: dict[str, list[str]] = {
     family: [f"palinurus.operations.{name}" for name in names.split()]
     for family, names in {
         "agent": "runs",
-        "agents": "agents workspace",
+        "agents": "agents agent_changes bindings workspace",
         "approvals": "approvals trust",
         "audit": "ledger",
         "chat": "session_changes",
@@ -73,6 +73,8 @@ OPERATIONS: dict[str, list[str]] = {
         "models": "models",
         "onboarding": "models",
         "page": "gateway",
+        "pairing": "routing",
+        "route": "routing",
         "runs": "runs",
         "sandbox": "tools",
         "sessions": "session_changes session_maintenance sessions",
@@ -99,6 +101,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they
     "palinurus.config.agents:SessionSettings": ("session",),
     "palinurus.config.agents:QueueOptions": ("messages.queue",),
     "palinurus.config.agents:EnvOptions": ("env",),
+    "palinurus.dispatch.settings:BindingOptions": ("bindings[]",),
+    "palinurus.dispatch.settings:BroadcastOptions": ("broadcast",),
+    "palinurus.dispatch.settings:ChannelSettings": ("channels.*",),
+    "palinurus.dispatch.settings:CommandOptions": ("commands",),
+    "palinurus.dispatch.settings:GroupChatOptions": (f"{_AGENT}.groupChat", "messages.groupChat"),
+    "palinurus.dispatch.settings:AccessGroupOptions": ("accessGroups.*",),
     "palinurus.context.settings:CompactionSettings": (f"{_AGENT}.compaction",),
     "palinurus.context.settings:PruneSettings": (f"{_AGENT}.contextPruning",),
     "palinurus.context.settings:StartupSettings": (f"{_AGENT}.startupContext",),
@@ -121,6 +129,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they
     "palinurus.memory.settings:MemorySettings": _SEARCH,
     "palinurus.skills.settings:SkillLimit": ("skills.limits",),
 }
+CONFIG_CHECKS = dict.fromkeys(  # top-level keys -> a check over several sections, which may not be there
+    ("bindings", "broadcast", "channels"), "palinurus.dispatch.settings:check_routes"
+)
 PARTS_OF_SECTIONS: dict[str, dict[str, str]] = {  # section -> older places of a part of it, and which part
     "palinurus.memory.settings:MemoryChoices": {"memory.qmd.scope": "scope"},
     "palinurus.memory.settings:MemorySettings": {
@@ -145,6 +156,7 @@ class Extension(Struct, frozen=True):
     before: str = ""  # the command of the core before which its own stand in the help; else they stand last
     local: bool = False  # its operations are only for those on the machine: a gateway need not load it
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
+    slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
 
 
@@ -155,6 +167,23 @@ def _in_group(group: str, names: str) -> dict[str, str]:
 
 EXTENSIONS = (
     Extension("openai_api", "palinurus.extensions.openai_api", routes=True),
+    Extension(
+        "subagents",
+        "palinurus.extensions.subagents",
+        commands={"subagents": "List subagents; stop or steer one."},
+        operations=("subagents.list", "subagents.watch", "subagents.stop", "subagents.steer"),
+        tools="*",
+        config={
+            "palinurus.extensions.subagents.settings:SubagentSettings": (f"{_AGENT}.subagents",),
+            "palinurus.extensions.subagents.settings:SessionToolSettings": ("tools.sessions",),
+            "palinurus.extensions.subagents.settings:AgentToAgentSettings": ("tools.agentToAgent",),
+        },
+        before="approvals",
+        jobs=("announce", "subagents.deadline", "subagents.archive"),
+        slash_commands={
+            "subagents": ("/subagents [list|stop|steer] [name] [message]", "list subagents; stop or steer one")
+        },
+    ),
     Extension(
         "dashboard",
         "palinurus.extensions.dashboard",

@@ -15,8 +15,8 @@ from palinurus.domain.events import RunResult
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec, tool
 from palinurus.storage.jobs import Job, JobQueue
+from palinurus.testing.fakes import ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls
 
 WAIT = 30.0
 WEATHER = ToolSpec("weather", "Look at the sky.", {"type": "object", "properties": {}})

@@ -15,8 +15,7 @@ from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec, tool
 from palinurus.providers.provider import Head, ModelRequest
 from palinurus.skills.offer import SkillCall
 from palinurus.skills.skill import Skill, SkillManifest
-from palinurus.testing.clock import FakeClock
-from palinurus.testing.provider import ScriptedProvider
+from palinurus.testing.fakes import FakeClock, ScriptedProvider
 from palinurus.tools.registry import ToolRegistry
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
@@ -115,8 +114,9 @@ async def test_stop_ends_it() -> None:
 
 def spec(*names: str, required: tuple[str, ...] = (), closed: bool = True) -> ToolSpec:
     properties = {name: {"type": "string"} for name in names}
-    rest = {"additionalProperties": False} if closed else {}
-    return ToolSpec("x", "x", {"type": "object", "properties": properties, "required": list(required), **rest})
+    return ToolSpec(
+        "x" if closed else "mail__x", "x", {"type": "object", "properties": properties, "required": list(required)}
+    )
 
 
 def test_arguments_are_those_that_the_tool_knows() -> None:

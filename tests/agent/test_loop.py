@@ -35,8 +35,7 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.testing.clock import FakeClock
-from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, fails
+from palinurus.testing.fakes import FakeClock, Reply, ScriptedProvider, call, calls, fails
 from palinurus.tools.registry import ToolRegistry
 
 REQUEST = ModelRequest("m", Head("be kind"), (UserMessage("hi"),))

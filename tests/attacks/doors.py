@@ -31,6 +31,8 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /runs",
         "GET /logs",
         "GET /config",
+        "GET /agents",
+        "GET /subagents",
         "GET /welcome",
         "GET /login",
         "GET /page/{name:path}",
@@ -54,24 +56,25 @@ ROUTES: dict[str, tuple[str, ...]] = {
 }
 
 METHODS: dict[str, str] = {
-    "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list
+    "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
         chat.history
         commands.list context.show delivery.list health jobs.list logs.tail mcp.list memory.collections.list
         memory.get
-        memory.said memory.search memory.status models.list models.status runs.list runs.show
+        memory.said memory.search memory.status models.list models.status route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
-        sessions.show sessions.subscribe skills.check skills.info skills.list
+        sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
         status status.session tools.catalog tools.effective tools.explain tools.list
         usage.cost usage.series usage.status usage.totals sessions.export workspace.diff workspace.list workspace.log
         workspace.read""",
     "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry jobs.drop jobs.retry
         mcp.test memory.index models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete
-        sessions.patch sessions.reset sessions.send skills.draft tools.invoke""",
+        sessions.patch sessions.reset sessions.send skills.draft subagents.steer subagents.stop tools.invoke""",
     "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust exec.approval.get
         exec.approval.list
-        exec.approval.resolve exec.approval.waitDecision""",
-    "admin": """agents.create agents.delete agents.files.set agents.update audit.erase config.get config.patch
+        exec.approval.resolve exec.approval.waitDecision pairing.approve pairing.list pairing.reject""",
+    "admin": """agents.bind agents.create agents.delete agents.files.set agents.identity.set agents.unbind agents.update
+        audit.erase config.get config.patch
         config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set
         workspace.commit workspace.restore device.pair.approve device.pair.list device.pair.reject device.pair.remove
         device.token.revoke device.token.rotate devices.approve devices.list devices.revoke exec.approvals.get
@@ -92,6 +95,7 @@ LOCAL = (
     "page.link",
     "sessions.import",
     "sessions.lines",
+    "subagents.watch",
 )
 
 # What includes what.
@@ -107,12 +111,16 @@ BOUND = {
     "origin", "sender", "channel", "replyTo", "reply_to", "clientTools", "client_tools", "attended", "notes", "plain",
     "results", "owner", "by", "where", "account", "thread", "principal",
 }  # fmt: skip
-# Questions about a sender that might be, an answer's door that is overwritten, and a grouping of figures.
+# Questions about a sender that might be, places that the config names, an answer's door that is overwritten, and a
+# grouping of figures.
 NOT_BELIEVED = {
     "tools.list": {"sender"},
     "tools.explain": {"sender"},
     "approvals.answer": {"where"},
     "usage.totals": {"by"},
+    "agents.bind": {"where"},
+    "agents.unbind": {"where"},
+    "route.explain": {"channel", "account", "thread"},
 }
 
 

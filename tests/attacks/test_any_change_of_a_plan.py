@@ -28,7 +28,7 @@ from exec_bench import PATH, Bench, a_run
 
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.tool import PreparedCall
-from palinurus.tools.exec.tools import exec_tools
+from palinurus.tools.built_in import exec_tools
 from palinurus.tools.settings import ExecSettings
 from support import SOAK
 

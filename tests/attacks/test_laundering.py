@@ -25,10 +25,10 @@ from palinurus.domain.messages import OUTSIDE_MARK, Origin, ToolCall, ToolResult
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.storage.database import MemoryDatabase
+from palinurus.testing.fakes import Reply, ScriptedProvider, call, calls, says
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, ScriptedProvider, call, calls, says
-from palinurus.tools.approvals.issuer import GrantTerms
-from palinurus.tools.files.tools import edit_tools, find_tool, patch_tool
+from palinurus.tools.built_in import edit_tools, find_tool, patch_tool
+from palinurus.tools.grant_issuer import GrantTerms
 from palinurus.tools.grants import trust_draft
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins, FileOriginStore

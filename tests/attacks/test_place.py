@@ -8,8 +8,8 @@ import pytest
 from besieged import Besieged, exchange, siege, statuses
 from serving import Visitor, request, upgrade
 
-from palinurus.gateway.auth.errors import Refused
 from palinurus.gateway.auth.guard import server_address
+from palinurus.gateway.protocol import Refused
 
 pytestmark = pytest.mark.slow
 

@@ -13,13 +13,11 @@ import pytest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock, call, calls, says
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls, says
-from palinurus.tools.files.tools import edit_tools
+from palinurus.tools.built_in import edit_tools, web_tools
 from palinurus.tools.settings import FetchSettings, SearchSettings
 from palinurus.tools.web.addresses import find_addresses
-from palinurus.tools.web.tools import web_tools
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 

@@ -18,17 +18,16 @@ from exec_bench import Bench, a_run, nothing_is_left
 
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest, SandboxError
-from palinurus.domain.events import ApprovalAsked, RunEvent
+from palinurus.domain.events import ApprovalAsked, RunEvent, render_plan
 from palinurus.domain.messages import ToolCall
 from palinurus.domain.tool import PreparedCall
 from palinurus.ledger.audit_log import AuditLog
 from palinurus.storage.database import MemoryDatabase
-from palinurus.tools.approvals.approval import Approvals, ApprovalStore
-from palinurus.tools.approvals.issuer import GrantIssuer
-from palinurus.tools.approvals.rendering import render_plan
+from palinurus.tools.approval import Approvals, ApprovalStore
+from palinurus.tools.built_in import exec_tools
 from palinurus.tools.exec.snapshot import MOST_HELD
-from palinurus.tools.exec.tools import exec_tools
 from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grant_issuer import GrantIssuer
 from palinurus.tools.policy import Policy, Rules
 from palinurus.tools.settings import ExecSettings
 

@@ -10,7 +10,7 @@ import pytest
 from called import Ended, Pal
 from served_model import ServedModel
 
-from palinurus.cli.main import run
+from palinurus.cli.shell import run
 from palinurus.config.home import Home
 
 

@@ -13,7 +13,7 @@ from palinurus.config.home import Home
 from palinurus.ledger.audit import BEGINNING, AuditEvent, random_salt
 from palinurus.ledger.audit_log import AuditLog
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 MAIN, GROUP = "agent:main:main", "agent:main:telegram:group:g1"
 DEEDS = (

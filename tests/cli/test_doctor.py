@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -152,3 +153,41 @@ def test_nothing_is_answered_behind_somebody_s_back(good: Pal, home: Home) -> No
     before = (home.root / "home.sqlite").stat().st_mtime_ns
     good("doctor")
     assert (home.root / "home.sqlite").stat().st_mtime_ns == before
+
+
+def test_agents_that_share_a_folder_or_have_none_are_found(good: Pal, home: Home, workspace: Path) -> None:
+    config = json.loads(home.config_path.read_text())
+    config["agents"]["list"] = [
+        {"id": "main", "default": True},
+        {"id": "twin", "workspace": str(workspace)},
+        {"id": "inner"},  # inside main's, as agents.defaults.workspace has it
+        {"id": "lost", "workspace": str(home.root / "gone")},
+    ]
+    home.config_path.write_text(json.dumps(config))
+    ended = good("doctor", "--json", "--no-model")
+    told = {(check["name"], check["state"], check["what"]) for check in checks(ended)}
+    assert ("agents", "warning", "main and twin share it, and so their files, memory and instructions") in told
+    inside = "the workspace of inner is inside that of main, whose tools do not see it"
+    assert ("agents", "warning", inside) in told
+    assert any(name == "workspace" and state == "bad" and "gone" in what for name, state, what in told)
+    assert ended.code == 1
+
+
+def test_a_binding_to_nobody_is_found(good: Pal, home: Home) -> None:
+    config = json.loads(home.config_path.read_text())
+    config["bindings"] = [{"agentId": "nobody", "match": {"channel": "slack", "teamId": "T1"}}]
+    home.config_path.write_text(json.dumps(config))
+    ended = good("doctor", "--json", "--no-model")
+    assert any(
+        check["name"] == "config" and check["state"] == "bad" and "there is no agent 'nobody'" in check["what"]
+        for check in checks(ended)
+    )
+
+
+def test_the_status_knows_the_other_agents(good: Pal) -> None:
+    good("agents", "add", "work", "--emoji", "🦉", "--bind", "slack")
+    shown = good("status").out
+    assert "work 🦉" in shown
+    assert "slack" in shown
+    told = good("status", "--agent", "work", "--json").json
+    assert (told["agent"], [each["id"] for each in told["others"]], told["sessions"]) == ("work", ["main"], [])

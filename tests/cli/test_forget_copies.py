@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from called import Pal
 
-from palinurus.cli import progress
+from palinurus.cli import command
 from palinurus.config.home import Home
-from palinurus.domain.words import Words
+from palinurus.domain.text_places import Words
 from palinurus.extensions.migrate.copies import Copies, Copy
 from palinurus.extensions.migrate.ingest.state import wiki_lock
 from palinurus.operations import progress as operation_progress
@@ -173,7 +173,7 @@ def test_progress_is_shown_where_a_person_looks_on(
         def close(self) -> None:
             shown.append(("closed", 0, 0))
 
-    monkeypatch.setattr(progress, "Bar", Bar)
+    monkeypatch.setattr(command, "Bar", Bar)
     monkeypatch.setattr(operation_progress, "TELL_SECONDS", 0.0)
     assert pal_command("forget", "--query", "Villa Ada", "--apply", *(["--json"] if as_json else [])).code == 0
     stages = {stage for stage, _, _ in shown}

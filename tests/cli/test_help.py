@@ -13,7 +13,7 @@ import click
 import pytest
 
 from palinurus import __version__
-from palinurus.cli.main import command_lines, pal
+from palinurus.cli.shell import command_lines, pal
 
 ROOT = click.Context(pal, info_name="pal", **pal.context_settings)  # click keeps the help it made first
 
@@ -82,7 +82,7 @@ def test_the_version_is_answered_before_anything_heavy_is_imported() -> None:
 
 def test_the_overview_imports_no_command() -> None:
     code = (
-        "import sys; sys.argv = ['pal', '--help']; from palinurus.cli.main import run\n"
+        "import sys; sys.argv = ['pal', '--help']; from palinurus.cli.shell import run\n"
         "try: run()\nexcept SystemExit: pass\n"
         "print([name for name in sys.modules if name in ('palinurus.cli.chat', 'palinurus.runtime.runtime', 'apsw')])"
     )
@@ -94,13 +94,13 @@ def test_the_overview_imports_no_command() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_its_completion_script(shell: str) -> None:
     script = python(
-        f"import sys; sys.argv = ['pal', 'completion', '{shell}']; from palinurus.cli.main import run; run()"
+        f"import sys; sys.argv = ['pal', 'completion', '{shell}']; from palinurus.cli.shell import run; run()"
     )
     assert f"_PAL_COMPLETE={shell}_complete" in script
     assert "pal" in script
 
 
 def test_commands_are_completed() -> None:
-    code = "import sys; sys.argv = ['pal']; from palinurus.cli.main import run; run()"
+    code = "import sys; sys.argv = ['pal']; from palinurus.cli.shell import run; run()"
     found = python(code, _PAL_COMPLETE="bash_complete", COMP_WORDS="pal se", COMP_CWORD="1")
     assert {line.partition(",")[2] for line in found.splitlines()} == {"sessions", "setup"}

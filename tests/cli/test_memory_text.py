@@ -6,8 +6,8 @@ import io
 
 import pytest
 
+from palinurus.cli.command import Bar, bar_line
 from palinurus.cli.memory import answer_text, freshness_line, report_text, status_text
-from palinurus.cli.progress import Bar, bar_line
 from palinurus.memory.answer import (
     Difference,
     Factor,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from called import Pal
 
-from palinurus.cli.runs import duration, timeline
+from palinurus.cli.ledger import duration, timeline
 from palinurus.config.home import Home
 from palinurus.dispatch.traces import Tracer
 from palinurus.domain.messages import Usage

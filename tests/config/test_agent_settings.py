@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from palinurus.config.agents import ResetRule, agent_ids, agent_settings, default_agent, reset_rule
-from palinurus.config.config import Config
+from palinurus.config.agents import ResetRule, agent_folder, agent_ids, agent_settings, default_agent, reset_rule
 from palinurus.config.home import Home
+from palinurus.config.load import Config
 from palinurus.domain.errors import NotFound
 
 OURS = Home(root=Path("/h"), config_path=Path("/h/palinurus.json"), user_home=Path("/u"))
@@ -49,6 +49,9 @@ def test_an_agent_says_more_than_the_defaults_and_entries_more_than_the_list() -
     ("agents", "expected"),
     [
         ({"list": [{"id": "a"}, {"id": "b", "default": True}]}, "b"),
+        ({"entries": {"a": {}, "b": {"default": True}}}, "b"),
+        ({"list": [{"id": "a", "default": True}], "entries": {"a": {"default": False}, "b": {}}}, "a"),
+        ({"list": [{"id": "b", "default": True}], "entries": {"b": {"default": False}, "main": {}}}, "main"),
         ({"list": [{"id": "a"}, {"id": "main"}]}, "main"),
         ({"entries": {"b": {}, "a": {}}}, "b"),
     ],
@@ -128,6 +131,30 @@ def test_a_reset_rule_goes_by_channel_then_type_and_reads_old_spellings(
         "resetByChannel": {"slack": {"mode": "none"}},
     }
     assert reset_rule(config(session=session), chat_type, channel) == rule
+
+
+@pytest.mark.parametrize(
+    ("home", "named", "folder"),
+    [
+        (OURS, None, "/h/agents/two"),
+        (OURS, "keys", "/h/keys"),
+        (OURS, "~/keys", "/u/keys"),
+        (OURS, "/k", "/k"),
+        (FOREIGN, "/k", "/h/agents/two"),
+    ],
+)
+def test_the_folder_of_an_agents_keys_is_found(home: Home, named: str | None, folder: str) -> None:
+    both = config(agents={"entries": {"main": {}, "two": {"agentDir": named}}})
+    assert agent_folder(both, home, "two") == Path(folder)
+
+
+def test_what_is_about_one_agent_is_not_read_from_the_defaults_and_that_is_said() -> None:
+    said = config(agents={"defaults": {"agentDir": "/k", "default": True}, "entries": {"a": {}, "main": {}}})
+    assert (default_agent(said), agent_folder(said, OURS, "a")) == ("main", Path("/h/agents/a"))
+    assert [path for path, _ in said.findings().unused] == [
+        ("agents", "defaults", "agentDir"),
+        ("agents", "defaults", "default"),
+    ]
 
 
 def test_by_default_nothing_is_reset() -> None:

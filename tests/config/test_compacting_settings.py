@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from palinurus.config.config import Config
-from palinurus.config.load import check_data
+from palinurus.config.load import Config, check_data
 from palinurus.context.settings import CompactionSettings, FlushSettings, PruneSettings, StartupSettings
 from palinurus.sessions.settings import MaintenanceSettings
 

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from palinurus.config.agents import SessionSettings, agent_ids, agent_settings
-from palinurus.config.config import Config
 from palinurus.config.home import Home, find_home
-from palinurus.config.load import LoadedConfig, load_config, resolve_secret, secret_providers
+from palinurus.config.load import Config, LoadedConfig, load_config, resolve_secret, secret_providers
 from palinurus.config.schema import option_rows
 from palinurus.config.section import SecretRef
 from palinurus.domain.errors import ConfigError

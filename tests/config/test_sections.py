@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.config.config import Config
 from palinurus.config.home import Home, find_home
-from palinurus.config.load import check_data, load_config
+from palinurus.config.load import Config, check_data, load_config
 from palinurus.config.schema import explain_option, json_schema, option_rows
 from palinurus.config.section import REGISTRY, config_section
 from palinurus.context.settings import CompactionSettings, PruneSettings

@@ -10,8 +10,8 @@ from palinurus.context.report import ContextReport, render
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Usage
 from palinurus.operations.status import show_context
+from palinurus.testing.fakes import Reply, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, fails
 
 
 async def report(pal: Harness, home: Home) -> ContextReport:

@@ -16,8 +16,8 @@ from palinurus.domain.messages import ContextNote, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import CustomEntry
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 from palinurus.tools.registry import ToolRegistry
 
 

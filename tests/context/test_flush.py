@@ -18,9 +18,8 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import SessionChange, new_session
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, Reply, SeededIds, call, calls, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls, fails
 from palinurus.workspace.boundary import Boundary
 from support.windowed import WindowedProvider
 

@@ -19,8 +19,8 @@ from palinurus.context.view import Line, View, fold
 from palinurus.domain.messages import Image, Text, ToolResult
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.sessions.transcript import CustomEntry, MessageEntry, timestamp
+from palinurus.testing.fakes import Reply, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls
 from support.windowed import WindowedProvider
 
 SETTINGS = PruneSettings()

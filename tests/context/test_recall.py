@@ -20,9 +20,8 @@ from palinurus.memory.question import Question
 from palinurus.memory.settings import Collection, MemorySettings, ScopeRule
 from palinurus.providers.provider import ModelRequest
 from palinurus.providers.wires.rendering import render_note
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigin
 from palinurus.workspace.files import WorkspaceFiles

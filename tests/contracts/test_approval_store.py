@@ -11,7 +11,7 @@ import pytest
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.events import Invocation, Plan
 from palinurus.storage.database import Database
-from palinurus.tools.approvals.approval import Approval, ApprovalStore
+from palinurus.tools.approval import Approval, ApprovalStore
 
 PLAN = Plan(
     "exec", "rm -rf build", "host", ("rm", "-rf", "build"), "/w", invocations=(Invocation("rm", "/bin/rm", ""),)

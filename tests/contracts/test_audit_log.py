@@ -12,7 +12,7 @@ from palinurus.domain.events import Invocation, Plan
 from palinurus.ledger.audit import BEGINNING, ERASED_AT_ONCE, MAX_DETAILS, AuditEvent, Kind
 from palinurus.ledger.audit_log import AuditLog
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 MAIN, CODER = "agent:main:main", "agent:coder:main"
 

@@ -43,8 +43,8 @@ from palinurus.operations.status import show_context, show_status
 from palinurus.operations.table import Feed, LocalCaller, Operation, OperationClient, Table
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.runtime.table import TABLE
+from palinurus.testing.fakes import ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls
 
 HELLO = Hello(HomeIdentity("config", "workspace"), 1, "pal test")
 

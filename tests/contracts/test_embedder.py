@@ -11,7 +11,7 @@ import pytest
 
 from palinurus.memory.embedder import Embedder, check_vectors
 from palinurus.memory.embedders.embedded import EmbeddedModel
-from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
+from palinurus.testing.fakes import HashingEmbedder, Mood, MoodyEmbedder
 
 MAKERS: dict[str, Callable[[], Embedder]] = {
     "hashing": HashingEmbedder,

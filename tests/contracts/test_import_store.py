@@ -20,7 +20,7 @@ from palinurus.sessions.session import Session, new_session
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import CompactionEntry, MessageEntry, Row, encode_entry
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 MAIN = SessionKey.main()
 T = "2026-11-15T09:00:00.000Z"

@@ -22,7 +22,7 @@ from palinurus.memory.document import (
 from palinurus.memory.embedder import Space
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.terms import word_query
-from palinurus.testing.embedder import HashingEmbedder, vector_of
+from palinurus.testing.fakes import HashingEmbedder, vector_of
 
 NOTES = "memory/notes.md"
 SPACE = HashingEmbedder().space

@@ -24,7 +24,7 @@ from palinurus.sessions.transcript import (
     encode_entry,
 )
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 MAIN = SessionKey.main()
 T = "2026-11-15T09:00:00.000Z"

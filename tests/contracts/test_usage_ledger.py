@@ -13,7 +13,7 @@ from palinurus.sessions.session import SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import MessageEntry, timestamp
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 NOON = 1_794_744_000_000  # 2026-11-15 12:00 UTC
 HOUR = 3_600_000

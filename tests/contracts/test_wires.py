@@ -36,11 +36,9 @@ from palinurus.providers.provider import (
     TextDelta,
     ThinkingTextDelta,
 )
-from palinurus.providers.wires.anthropic import AnthropicProvider, AnthropicReply
-from palinurus.providers.wires.anthropic_request import to_anthropic
+from palinurus.providers.wires.anthropic import AnthropicProvider, AnthropicReply, to_anthropic
 from palinurus.providers.wires.failures import Call
-from palinurus.providers.wires.google import GoogleProvider, GoogleReply
-from palinurus.providers.wires.google_request import to_google
+from palinurus.providers.wires.google import GoogleProvider, GoogleReply, to_google
 from palinurus.providers.wires.http import parser_for
 from palinurus.providers.wires.openai import OpenAIProvider, OpenAIReply, to_openai
 from palinurus.providers.wires.reply import Gatherer

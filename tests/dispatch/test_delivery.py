@@ -21,7 +21,7 @@ from palinurus.domain.envelope import Delivery
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound, QueueFull, StorageFull
 from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.jobs import LEFT_BEHIND, Job, JobKind, JobQueue, RetryPolicy
-from palinurus.testing.clock import SeededIds
+from palinurus.testing.fakes import SeededIds
 from support.delivery import MemorySender
 from support.virtual import VirtualClock, run_virtually
 

@@ -21,7 +21,7 @@ from palinurus.domain.envelope import Delivery
 from palinurus.domain.errors import StorageError
 from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.jobs import JobQueue, RetryPolicy
-from palinurus.testing.clock import SeededIds
+from palinurus.testing.fakes import SeededIds
 from support.delivery import FickleSender, Network, SenderFaults
 from support.faults import CALM, Border, Power, Trace, Weather, dice_for, faulty
 from support.virtual import VirtualClock, run_virtually

@@ -19,8 +19,8 @@ from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.storage.jobs import Job, JobQueue
+from palinurus.testing.fakes import ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls
 
 MAIN = "agent:main:main"
 

@@ -19,7 +19,7 @@ from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound,
 from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.jobs import Job, JobKind, JobQueue, RetryPolicy, add_job, finish_job
 from palinurus.storage.transaction import Transaction
-from palinurus.testing.clock import SeededIds
+from palinurus.testing.fakes import SeededIds
 from support.virtual import VirtualClock, run_virtually
 
 HOUR = 3600

@@ -23,7 +23,7 @@ class Watch:
         self.gate = asyncio.Event()
 
     def start(self, key: str, name: str, fails: BaseException | None = None) -> None:
-        self.lanes.start(key, self._job(key, name, fails), lambda error: self.broken.append(f"{name}: {error}"))
+        self.lanes.start(key, self._job(key, name, fails), lambda error: self.broken.append(f"{name}: {error}"), "main")
 
     def _job(self, key: str, name: str, fails: BaseException | None) -> Callable[[], Awaitable[None]]:
         async def job() -> None:

@@ -17,8 +17,8 @@ from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.storage.jobs import Job, JobQueue
+from palinurus.testing.fakes import ScriptedProvider
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider
 from support.delivery import MemorySender
 
 CHAT = Delivery("telegram", "-100", "second", "9")

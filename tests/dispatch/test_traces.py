@@ -24,8 +24,8 @@ from palinurus.operations.services import Services
 from palinurus.operations.table import read_params
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.storage.database import Database, MemoryDatabase
+from palinurus.testing.fakes import ScriptedProvider, call, calls, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls, fails
 
 
 class Slow(ScriptedProvider):

@@ -129,6 +129,7 @@ def test_what_can_be_no_key_is_refused_with_an_example(text: str) -> None:
         ("agent:main:cron:job", False, "direct"),
         ("agent:main:hook:job", False, "direct"),
         ("agent:main:main:thread:9", False, "thread"),
+        ("agent:main:global", False, "group"),
     ],
 )
 def test_a_session_is_private_only_when_nobody_but_the_owner_listens(text: str, private: bool, chat_type: str) -> None:

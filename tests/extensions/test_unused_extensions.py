@@ -18,7 +18,7 @@ print(json.dumps(sorted(name for name in sys.modules if name.startswith("palinur
 """
 COMMAND = """
 import json, sys
-from palinurus.cli.main import run
+from palinurus.cli.shell import run
 
 sys.argv = ["pal", *{words!r}]
 try:
@@ -58,10 +58,8 @@ def imported(home: Home, code: str) -> set[str]:
 @pytest.mark.parametrize(
     "words",
     [
-        ("agent", "-m", "hi"),
         ("sessions", "list"),
         ("status",),
-        ("tools", "list"),
         ("models", "status"),
         ("skills", "list"),
         ("config", "get", "agents"),
@@ -78,6 +76,11 @@ def test_a_command_imports_no_extension_that_it_does_not_need(home: Home, words:
     assert imported(home, COMMAND.format(words=words)) == set()
 
 
+@pytest.mark.parametrize("words", [("agent", "-m", "hi"), ("tools", "list")], ids=" ".join)
+def test_what_offers_tools_to_every_session_is_imported_where_tools_are(home: Home, words: tuple[str, ...]) -> None:
+    assert imported(home, COMMAND.format(words=words)) == {"subagents"}
+
+
 def test_a_gateway_imports_mcp_only_where_a_server_is_configured(home: Home) -> None:
     assert imported(home, GATEWAY) == {"openai_api", "dashboard"}
 
@@ -86,4 +89,4 @@ def test_a_turn_imports_mcp_where_a_server_is_configured(home: Home) -> None:
     config = json.loads(home.config_path.read_text())
     config["mcp"] = {"servers": {"gone": {"command": "/nowhere/at-all"}}}
     home.config_path.write_text(json.dumps(config))
-    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp"}
+    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp", "subagents"}

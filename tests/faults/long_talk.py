@@ -22,9 +22,8 @@ from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.store import CACHED_SESSIONS, SessionStore
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock, Reply, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls
 from support.windowed import WindowedProvider
 
 WINDOW = 8_000

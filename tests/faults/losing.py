@@ -24,8 +24,8 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.sessions.transcript import Row, decode_row
+from palinurus.testing.fakes import Reply, call, calls, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls, fails
 from support.windowed import WindowedProvider, good_summary, is_flush, is_summary
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from palinurus.memory.index import MemoryIndex
 from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import MemorySettings
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.embedder import HashingEmbedder
+from palinurus.testing.fakes import HashingEmbedder
 
 indexing.BATCH_FILES = 3  # many small transactions: many moments to be killed at
 

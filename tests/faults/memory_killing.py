@@ -17,7 +17,7 @@ from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import MemorySettings
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.terms import word_query
-from palinurus.testing.embedder import HashingEmbedder
+from palinurus.testing.fakes import HashingEmbedder
 
 INDEXER = Path(__file__).with_name("memory_indexer.py")
 FILES = 40

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from serving import Running, request
 
-from palinurus.testing.embedder import HashingEmbedder
+from palinurus.testing.fakes import HashingEmbedder
 
 
 async def asked(served: Running, body: bytes) -> Any:

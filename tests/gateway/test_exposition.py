@@ -7,7 +7,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from palinurus.gateway.metrics.meter import (
+from palinurus.gateway.meter import (
     MOST,
     OTHER,
     Counter,

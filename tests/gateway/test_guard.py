@@ -14,13 +14,22 @@ from serving import Running, request, running
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.auth.guard import CONFIGURED, GUESSES, PEERS, WINDOW_MS, Guard, Guesses, server_address
-from palinurus.gateway.auth.principal import Principal, granted_scopes
+from palinurus.gateway.auth.guard import (
+    CONFIGURED,
+    GUESSES,
+    PEERS,
+    WINDOW_MS,
+    Guard,
+    Guesses,
+    Principal,
+    granted_scopes,
+    server_address,
+)
+from palinurus.gateway.protocol import Refused
 from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.scopes import SCOPES, Scope, widened
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 OWNERS = "the-secret-of-the-owner"
 

@@ -21,9 +21,8 @@ from palinurus.domain.messages import Origin
 from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec, tool
 from palinurus.gateway.auth.devices import ConnectAuthenticator
 from palinurus.gateway.auth.guard import Guard, server_address
-from palinurus.gateway.http.app import make_app
+from palinurus.gateway.http.app import make_app, openapi
 from palinurus.gateway.http.invoke import MAX_BODY, NOT_OFFERED, ROUTE_DOCS, is_offered, routes
-from palinurus.gateway.http.routes import openapi
 from palinurus.gateway.http.server import HttpServer
 from palinurus.gateway.hub import Hub
 from palinurus.gateway.websocket.methods import Endpoints, GatewayContext, Methods

@@ -34,8 +34,8 @@ from palinurus.providers.provider import ModelRequest
 from palinurus.runtime.home_access import HomeAccess
 from palinurus.runtime.memory import AgentMemories, Memories
 from palinurus.runtime.table import TABLE
+from palinurus.testing.fakes import ScriptedProvider, call, calls, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls, fails
 
 READING = {
     *("conversations_list", "messages_read", "messages_search", "run_wait", "status"),

@@ -20,25 +20,24 @@ from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Usage
 from palinurus.gateway.auth.devices import ConnectAuthenticator
 from palinurus.gateway.auth.guard import Guard, server_address
-from palinurus.gateway.http.app import make_app
-from palinurus.gateway.http.routes import openapi
+from palinurus.gateway.http.app import make_app, openapi
+from palinurus.gateway.http.metrics import ROUTE_DOCS, Gauges, RequestLog, metrics_routes
 from palinurus.gateway.http.server import HttpServer
 from palinurus.gateway.hub import Hub
-from palinurus.gateway.metrics.meter import Meter
-from palinurus.gateway.metrics.routes import ROUTE_DOCS, Gauges, RequestLog, metrics_routes
+from palinurus.gateway.meter import Meter
 from palinurus.gateway.websocket.methods import GatewayContext, Methods
 from palinurus.gateway.websocket.socket import Sockets
 from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.table import Table
 from palinurus.storage.database import MemoryDatabase
+from palinurus.testing.fakes import Reply, call, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, fails
 
 OWNER = "a-token-of-the-owner"
 
 
 class Resting:
-    """Implements gateway.metrics.routes.Pulse."""
+    """Implements gateway.http.metrics.Pulse."""
 
     lag_seconds = 0.25
     slow = 3
@@ -189,7 +188,7 @@ async def test_websocket_clients_are_counted_and_those_who_are_turned_away_too(
     text = await served.text()
     assert told(text, "pal_refusals_total", door="websocket", reason="forbidden") == 1
     assert told(text, "pal_refusals_total", door="websocket", reason="policy") == 3
-    lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.metrics.routes"]
+    lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.http.metrics"]
     assert sorted(lines) == [
         "a WebSocket client was refused: forbidden",
         "a WebSocket client was refused: policy",
@@ -224,9 +223,9 @@ def test_the_route_is_in_the_document(pal: Harness, home: Home) -> None:
 async def test_good_requests_are_told_at_level_debug_with_whose_they_were(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "palinurus.gateway.metrics.routes")
+    caplog.set_level(logging.DEBUG, "palinurus.gateway.http.metrics")
     await served.text()
-    (record,) = [each for each in caplog.records if each.name == "palinurus.gateway.metrics.routes"]
+    (record,) = [each for each in caplog.records if each.name == "palinurus.gateway.http.metrics"]
     assert record.levelno == logging.DEBUG
     assert re.fullmatch(r"GET /metrics: 200 in \d+ ms by configured", record.getMessage())
 
@@ -237,7 +236,7 @@ async def test_many_refusals_of_a_kind_are_one_line_a_minute_and_hold_no_secret(
     caplog.set_level(logging.DEBUG, "palinurus")
     for number in range(200):
         await served.get(f"guess-{number}", path="/metrics")
-    told_ = [each for each in caplog.records if each.name == "palinurus.gateway.metrics.routes"]
+    told_ = [each for each in caplog.records if each.name == "palinurus.gateway.http.metrics"]
     kinds = [each.getMessage().split(":")[1].split()[0] for each in told_]
     assert sorted(kinds) == ["401", "429"]
     assert all(each.levelno == logging.INFO for each in told_)

@@ -10,7 +10,7 @@ import pytest
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.gateway.protocol import RequestFrame
 from palinurus.gateway.websocket.requests import KEEP_MS, MAX_KEY, Replays, take_key
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 ASKED = ("anna", "sessions.reset", "k")
 WAIT = 30.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from palinurus.gateway.auth.errors import Refused
 from palinurus.gateway.auth.protected_config import check_change
+from palinurus.gateway.protocol import Refused
 
 BEFORE: dict[str, Any] = {
     "gateway": {"auth": {"token": "abc"}, "port": 1},

@@ -19,8 +19,8 @@ from palinurus.extensions.mcp.serve import load, make_server
 from palinurus.memory.settings import MemorySettings
 from palinurus.operations.table import LocalCaller
 from palinurus.runtime.memory import AgentMemories, Memories
+from palinurus.testing.fakes import ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls
 
 MAIN = "agent:main:main"
 

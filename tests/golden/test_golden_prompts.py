@@ -14,7 +14,7 @@ import pytest
 
 from palinurus.context.prompt import ContextSettings, Mode, PromptSettings
 from palinurus.providers.wires.openai import OpenAIProvider
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 from palinurus.testing.harness import Harness
 from palinurus.workspace.seed import seed_workspace
 from support.wire import Calls, Says, WireServer

@@ -13,7 +13,7 @@ from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import Collection, MemorySettings
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.terms import word_query
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 
 class Indexed:

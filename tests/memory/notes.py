@@ -15,7 +15,7 @@ from palinurus.memory.scan import Scanner
 from palinurus.memory.search import MemorySearch
 from palinurus.memory.settings import MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 KINDS = {
     "MEMORY.md": """

@@ -15,7 +15,7 @@ from palinurus.sessions.session import Session
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import MessageEntry
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 AT = "2026-11-15T09:00:00.000Z"
 

@@ -16,7 +16,7 @@ from palinurus.memory.scan import Scanner
 from palinurus.memory.search import LONG, MemorySearch, window
 from palinurus.memory.settings import Collection, MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 
 def search_over(root: Path, store: MemoryStore, *collections: Collection) -> MemorySearch:

@@ -28,7 +28,7 @@ from palinurus.memory.settings import Sync
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry, MessageEntry, ResetEntry
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 DAYS = ("2026-11-14T09:00:00.000Z", "2026-11-15T09:00:00.000Z")
 LATER = "2026-11-15T09:00:00.000Z"

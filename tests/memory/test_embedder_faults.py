@@ -18,8 +18,7 @@ from palinurus.memory.question import Question
 from palinurus.memory.search import MemorySearch
 from palinurus.memory.settings import MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.clock import FakeClock
-from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
+from palinurus.testing.fakes import FakeClock, HashingEmbedder, Mood, MoodyEmbedder
 
 NOTES = "- Anna bought a blue bicycle in Porto.\n- The boiler was mended by Karl.\n- Rain all day."
 BAD = [Mood.FAILS, Mood.HANGS, Mood.WRONG_DIMENSION, Mood.NOT_A_NUMBER, Mood.TOO_LONG, Mood.TOO_FEW]

@@ -19,7 +19,7 @@ from palinurus.memory.embedder import Embedder, Space
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.memory.fill import FIRST_RETRY, LAST_RETRY, VectorFiller
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
+from palinurus.testing.fakes import HashingEmbedder, Mood, MoodyEmbedder
 from support.virtual import run_virtually
 
 SHIPS = [f"- The ship {name} sailed to {port} in May." for name in ("Ada", "Bo", "Cy") for port in ("Rome", "Oslo")]

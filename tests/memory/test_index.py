@@ -22,7 +22,7 @@ from palinurus.memory.document import DocumentRef, MemoryDocument
 from palinurus.memory.scan import Scan
 from palinurus.memory.settings import Collection
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.embedder import HashingEmbedder, vector_of
+from palinurus.testing.fakes import HashingEmbedder, vector_of
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -14,7 +14,7 @@ from palinurus.memory.question import Question
 from palinurus.memory.search import MemorySearch
 from palinurus.memory.settings import MemorySettings, Ranking, SearchLimits
 from palinurus.memory.store import MemoryStore
-from palinurus.testing.embedder import HashingEmbedder, Mood, MoodyEmbedder
+from palinurus.testing.fakes import HashingEmbedder, Mood, MoodyEmbedder
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from palinurus.text.stem import beginning, folded, stem, words_of
+from palinurus.text.words import beginning, folded, stem, words_of
 
 ENDINGS = """
 ational tional enci anci izer logi bli alli entli eli ousli ization ation ator alism iveness fulness ousness aliti

@@ -9,7 +9,7 @@ import pytest
 from foreign_trees import Tree
 from taking_in import Here
 
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 
 @pytest.fixture

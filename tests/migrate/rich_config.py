@@ -12,7 +12,7 @@ from palinurus.config.agents import default_agent
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig, load_text
 from palinurus.extensions.migrate.foreign import ForeignAgent
-from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlan, Ours, plan_config
+from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlan, ConfigPlanner, Ours
 from palinurus.extensions.migrate.openclaw.config_rules import PathMoves
 
 ROOT = Path("/srv/.openclaw")
@@ -111,7 +111,8 @@ def plan(
     loaded = load(ours)
     here = Ours(ours, loaded.raw, default_agent(loaded.config), {})
     places = {ROOT / "workspace": HERE / "workspace", ROOT / "skills": HERE / "skills"}
-    return plan_config(theirs, agents, here, PathMoves(ROOT, Path("/srv"), places), keys=keys, allow=allow)
+    moves = PathMoves(ROOT, Path("/srv"), places)
+    return ConfigPlanner(theirs, agents, here, moves, keys=keys, allow=allow).plan()
 
 
 def outcomes(made: ConfigPlan) -> dict[str, str]:

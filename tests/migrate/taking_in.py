@@ -12,7 +12,7 @@ from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.extensions.migrate.report import MigrationReport
 from palinurus.sessions.store import SessionStore
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 
 class Here:

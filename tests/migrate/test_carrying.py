@@ -133,7 +133,7 @@ async def test_a_migration_that_was_cut_off_goes_on(here: Here, tree: Tree, monk
             raise RuntimeError("the lights went out")
         await add(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(here.importer, "add", failing)
+    monkeypatch.setattr(type(here.importer), "add", staticmethod(failing))
     with pytest.raises(RuntimeError):
         await here.migrate(tree.root)
     assert await here.store.find(MAIN) is None

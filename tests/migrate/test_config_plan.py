@@ -148,13 +148,43 @@ def test_what_narrows_commands_comes_over(said: dict[str, str], here: dict[str, 
 
 
 def test_rooms_that_are_not_here_stay_behind_with_a_reason() -> None:
-    made = plan(rich(cron={"enabled": True}, bindings=[{"agentId": "main"}], unheardOf={"a": 1}))
+    made = plan(rich(cron={"enabled": True}, unheardOf={"a": 1}))
     told, why = outcomes(made), reasons(made)
-    for section in ("plugins", "cron", "bindings", "unheardOf", "agents.defaults.heartbeat"):
+    for section in ("plugins", "cron", "unheardOf", "agents.defaults.heartbeat"):
         assert told[section] == "left"
         assert why[section]
-    assert not {"plugins", "cron", "bindings", "unheardOf", "channels", "hooks"} & load(made.text).raw.keys()
+    assert not {"plugins", "cron", "unheardOf", "hooks"} & load(made.text).raw.keys()
     assert told["channels.telegram.botToken"] == "secret"
+
+
+def test_bindings_and_who_may_speak_come_over_and_what_lets_anybody_in_waits_for_a_person() -> None:
+    bindings = [
+        {"agentId": "main", "match": {"channel": "telegram", "peer": {"kind": "group", "id": "-1"}}},
+        {"agentId": "nobody", "match": {"channel": "telegram"}},
+        {"agentId": "main"},
+    ]
+    telegram = {"dmPolicy": "open", "allowFrom": ["*"], "groups": {"-1": {"requireMention": True}}, "botToken": "1:abc"}
+    data = {
+        "bindings": bindings,
+        "channels": {"telegram": telegram, "slack": {"dmPolicy": "allowlist", "allowFrom": ["U1", "accessGroup:ops"]}},
+        "accessGroups": {"ops": {"type": "message.senders", "members": {"slack": ["U2"]}}},
+        "commands": {"ownerAllowFrom": ["slack:U1"], "native": "auto"},
+        "session": {"dmScope": "per-channel-peer", "identityLinks": {"alice": ["slack:U1"]}},
+        "messages": {"groupChat": {"mentionPatterns": ["@bot"], "historyLimit": 20}},
+    }
+    made = plan(data)
+    here, told = load(made.text).raw, outcomes(made)
+    assert here["bindings"] == bindings[:1]
+    assert here["channels"] == {"telegram": {"groups": telegram["groups"]}, "slack": data["channels"]["slack"]}
+    assert here["session"] == data["session"]
+    assert here["messages"] == data["messages"]
+    assert here["accessGroups"] == data["accessGroups"]
+    held = {"channels.telegram.dmPolicy", "channels.telegram.allowFrom", "commands.ownerAllowFrom"}
+    assert {path for path, outcome in told.items() if outcome == "held"} == held
+    assert told["bindings[1].agentId"] == "refused"
+    allowed = load(plan(data, allow=sorted(held)).text).raw
+    assert allowed["channels"]["telegram"]["allowFrom"] == ["*"]
+    assert allowed["commands"]["ownerAllowFrom"] == ["slack:U1"]
 
 
 def test_ours_wins_and_its_comments_stay() -> None:
@@ -177,7 +207,7 @@ def test_ours_wins_and_its_comments_stay() -> None:
 def test_an_agent_that_is_here_gets_what_it_does_not_say_itself() -> None:
     ours = '{"agents": {"entries": {"main": {"name": "Mine"}}}}'
     made = plan(RICH, ours)
-    assert get(made.text, "agents", "entries", "main") == {"name": "Mine"}
+    assert get(made.text, "agents", "entries", "main") == {"name": "Mine", "default": True}
     theirs = {"agents": {"entries": {"main": {"name": "Theirs", "userTimezone": "Europe/Paris"}}}}
     made = plan(theirs, '{"agents": {"list": [{"id": "main", "name": "Mine"}]}}')
     assert get(made.text, "agents", "list")[0] == {"id": "main", "name": "Mine", "userTimezone": "Europe/Paris"}

@@ -26,7 +26,7 @@ from palinurus.extensions.migrate.export_tree import (
 from palinurus.extensions.migrate.exporter import SessionExporter
 from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.sessions.transcript import MessageEntry
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 MAIN = SessionKey.main()
 HOMES = ("openclaw-a", "openclaw-b", "openclaw-c", "seed-flat")

@@ -11,8 +11,8 @@ from taking_in import Here
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolResult, UserMessage
 from palinurus.sessions.transcript import MessageEntry, decode_row
+from palinurus.testing.fakes import ScriptedProvider
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider
 
 LINES = [
     header("s"),

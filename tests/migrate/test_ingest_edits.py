@@ -8,7 +8,7 @@ import pytest
 from foreign_trees import Tree
 from wikis import make_wiki, outcomes, snapshot, texts
 
-from palinurus.extensions.migrate.ingest.rendering import YOURS
+from palinurus.extensions.migrate.ingest.pages import YOURS
 from palinurus.extensions.migrate.ingest.state import FILE
 
 MEMORY = "# Memory\n\n## Projects\n### argo\n- A small boat\n- Her sail is white\n"

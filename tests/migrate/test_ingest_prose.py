@@ -14,8 +14,8 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, Failure
 from palinurus.extensions.migrate.ingest.prose import WikiAnswer, ask_for_wiki
 from palinurus.operations.table import LocalCaller
+from palinurus.testing.fakes import fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import fails
 
 MEMORY = "# Memory\n\n## Projects\n### argo\n- A small boat of 1984\n- Her sail is white\n- Mira Holm built her\n"
 GOOD = "Argo is a small boat of 1984 [1], built by Mira Holm [3].\n\nHer sail is white [2]."

@@ -14,7 +14,7 @@ from foreign_trees import Tree, add_rows, look, talk
 from taking_in import Here
 
 from palinurus.extensions.migrate.openclaw import database as foreign
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 SESSIONS, WORDS = 6, 700
 

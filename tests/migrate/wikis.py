@@ -13,8 +13,8 @@ from palinurus.config.secrets import Redactor
 from palinurus.extensions.migrate.foreign import ForeignHome
 from palinurus.extensions.migrate.ingest.facts import words_of
 from palinurus.extensions.migrate.ingest.ingest import Ingest, IngestOrder, IngestReport
+from palinurus.extensions.migrate.ingest.pages import WrittenFact, read_fact
 from palinurus.extensions.migrate.ingest.prose import Ask
-from palinurus.extensions.migrate.ingest.rendering import WrittenFact, read_fact
 from palinurus.extensions.migrate.ingest.sources import open_source
 from palinurus.extensions.migrate.ingest.wiki import PageOutcome
 
@@ -59,7 +59,7 @@ def texts(wiki: Path, page: str) -> list[str]:
 def unfounded(root: Path, wiki: Path) -> list[str]:
     """The facts of a wiki whose source is not there, or does not hold their words."""
     with open_source(root, {}, root.parent) as opened:
-        said = _said(opened.home)
+        said = _said(opened)
     wrong = []
     for page, fact in facts_of(wiki):
         for cite in fact.cites:

@@ -13,19 +13,20 @@ import pytest
 
 from palinurus.domain.errors import BadRequest, ConfigError, PalinurusError, StorageDamaged
 from palinurus.extensions.backup.backups import DAY_MS, Backups
-from palinurus.extensions.backup.manifest import (
+from palinurus.extensions.backup.operations import copy_database
+from palinurus.extensions.backup.pack import (
     LABEL,
     MANIFEST,
     BackupManifest,
     BackupPart,
     BackupReport,
     Contents,
+    HashedWriter,
     Label,
+    Packer,
 )
-from palinurus.extensions.backup.pack import HashedWriter, Packer
-from palinurus.extensions.backup.restore import restore, verify
+from palinurus.extensions.backup.restore import fault_of, restore, verify
 from palinurus.extensions.backup.seal import PIECE, SealedReader, SealedWriter
-from palinurus.extensions.backup.snapshot import copy_database, fault_of
 
 LABEL_ONE = Label("0123456789abcdef", 1_000, "0", "/home/of/somebody")
 SECRET = "correct horse"
@@ -69,7 +70,7 @@ def pack(
     copy_database(root / "home.sqlite", database)
     workspaces = {"main": root / "workspace"} | ({"ann": outside} if outside else {})
     contents = Contents(root, workspaces, credentials=credentials)
-    return Packer(LABEL_ONE, passphrase=passphrase).pack(to, contents, database, credentials=credentials)
+    return Packer(LABEL_ONE, passphrase=passphrase).pack(to, contents, database)
 
 
 def test_what_is_restored_is_what_was_there_without_what_can_be_made_again(lived_in: Path, tmp_path: Path) -> None:
@@ -224,7 +225,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 def test_a_damaged_database_inside_a_whole_backup_is_noticed(lived_in: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.sqlite").write_bytes(b"no database" * 1000)
     contents = Contents(lived_in, {}, credentials=False)
-    Packer(LABEL_ONE).pack(tmp_path / "b.tar.gz", contents, tmp_path / "bad.sqlite", credentials=False)
+    Packer(LABEL_ONE).pack(tmp_path / "b.tar.gz", contents, tmp_path / "bad.sqlite")
     with pytest.raises(StorageDamaged, match="the database in"):
         restore(tmp_path / "b.tar.gz", tmp_path / "new", "")
     assert not (tmp_path / "new").exists()
@@ -259,7 +260,7 @@ def test_old_backups_go_by_count_and_age_and_never_the_last(tmp_path: Path) -> N
     for day in range(6):
         path = backups.folder / f"pal-{day}.tar.gz"
         label = Label(f"{day:016}", day * DAY_MS, "0", "")
-        made = Packer(label).pack(path, Contents(tmp_path / "none", {}, credentials=False), None, credentials=False)
+        made = Packer(label).pack(path, Contents(tmp_path / "none", {}, credentials=False), None)
         backups.add(made)
     (backups.folder / ".pal-6.tar.gz.tmp").write_bytes((backups.folder / "pal-5.tar.gz").read_bytes())
     now = 6 * DAY_MS

@@ -16,8 +16,8 @@ from palinurus.domain.errors import BadRequest, NotFound, StorageFull
 from palinurus.domain.events import Plan
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.backup.backups import Backups
-from palinurus.extensions.backup.manifest import BackupReport
-from palinurus.extensions.backup.snapshot import copy_database
+from palinurus.extensions.backup.operations import copy_database
+from palinurus.extensions.backup.pack import BackupReport
 from palinurus.extensions.forget.operations import Forget, ForgetReport
 from palinurus.extensions.forget.operations import forget as forget_in
 from palinurus.extensions.forget.rows import WordRows
@@ -28,7 +28,7 @@ from palinurus.runtime.runtime import Runtime
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import SessionChange
 from palinurus.sessions.transcript import CompactionEntry, decode_row, timestamp
-from palinurus.tools.approvals.approval import Approval, ApprovalStore
+from palinurus.tools.approval import Approval, ApprovalStore
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.write import keep_backup
 

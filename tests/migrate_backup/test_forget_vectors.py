@@ -16,7 +16,7 @@ from palinurus.memory.embedders import embedded as wired
 from palinurus.memory.question import Question
 from palinurus.memory.vectors import pack
 from palinurus.runtime.runtime import Runtime
-from palinurus.testing.embedder import HashingEmbedder, vector_of
+from palinurus.testing.fakes import HashingEmbedder, vector_of
 
 CANARY = "The spare key of the shed lies under the zanzibar pot."
 OTHER = "The boat in the harbour is called Aster."

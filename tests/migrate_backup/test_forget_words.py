@@ -19,7 +19,7 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
-from palinurus.domain.words import STRUCTURE, TOMBSTONE, Words, fold, forget_in_json
+from palinurus.domain.text_places import STRUCTURE, TOMBSTONE, Words, fold, forget_in_json
 from palinurus.sessions.transcript import (
     Broken,
     CompactionEntry,

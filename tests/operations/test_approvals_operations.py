@@ -16,7 +16,6 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
 from palinurus.ledger.audit import AuditEvent
 from palinurus.operations.approvals import (
-    OPERATIONS,
     answer_approval,
     list_approvals,
     list_grants,
@@ -25,9 +24,9 @@ from palinurus.operations.approvals import (
     revoke_grant,
     show_approval,
 )
-from palinurus.operations.table import LocalCaller
+from palinurus.operations.table import LocalCaller, operations_in
 from palinurus.testing.harness import Harness
-from palinurus.tools.approvals.approval import Approval
+from palinurus.tools.approval import Approval
 from palinurus.tools.grants import rule_text
 from palinurus.tools.settings import ExecSettings
 
@@ -87,7 +86,7 @@ async def desk(pal: Harness, home: Home) -> AsyncIterator[Desk]:
 
 
 def test_deciding_has_a_scope_of_its_own() -> None:
-    assert {each.name for each in OPERATIONS if each.scope == "approvals"} == {
+    assert {each.name for each in operations_in("palinurus.operations.approvals") if each.scope == "approvals"} == {
         "approvals.answer",
         "approvals.grant",
         "approvals.revoke",

@@ -16,7 +16,6 @@ from palinurus.memory.answer import SyncReport
 from palinurus.memory.question import IndexMemory, SearchMemory
 from palinurus.memory.settings import MemorySettings, Sync
 from palinurus.operations.memory import (
-    OPERATIONS,
     IndexChange,
     find_said,
     get_memory,
@@ -26,7 +25,7 @@ from palinurus.operations.memory import (
     watch_memory,
 )
 from palinurus.operations.remote import Hello, HomeIdentity, RemoteCaller, Server
-from palinurus.operations.table import LocalCaller, OperationClient, Table
+from palinurus.operations.table import LocalCaller, OperationClient, Table, operations_in
 from palinurus.runtime.memory import AgentMemories, Memories
 from palinurus.testing.harness import Harness
 
@@ -56,7 +55,7 @@ async def opens(
         services = pal.services(home).replace(memory=memories.of)
         if request.param == "here":
             return LocalCaller(services)
-        servers.append(Server(services, Table(OPERATIONS), HELLO))
+        servers.append(Server(services, Table(operations_in("palinurus.operations.memory")), HELLO))
         await servers[-1].start(tmp_path / "pal.sock")
         callers.append(await RemoteCaller.connect(tmp_path / "pal.sock", HELLO))
         return callers[-1]

@@ -23,8 +23,8 @@ from palinurus.operations.runs import FollowRun, WaitForRun, follow_run, submit_
 from palinurus.operations.sessions import list_sessions
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.runtime.table import TABLE
+from palinurus.testing.fakes import ScriptedProvider
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider
 
 OURS = Hello(HomeIdentity("/home/palinurus.json", ""), 4711, "pal chat")
 

@@ -10,8 +10,8 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import NotFound
 from palinurus.operations.session_changes import patch_session
 from palinurus.operations.sessions import export_session
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 
 MAIN = "agent:main:main"
 

@@ -26,8 +26,7 @@ from palinurus.domain.messages import (
 )
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone
-from palinurus.providers.wires.anthropic import AnthropicProvider, AnthropicReply
-from palinurus.providers.wires.anthropic_request import WIRE, to_anthropic
+from palinurus.providers.wires.anthropic import WIRE, AnthropicProvider, AnthropicReply, to_anthropic
 from palinurus.providers.wires.failures import Call
 from support.wire import Calls, Says, WireServer
 

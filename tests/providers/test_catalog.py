@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from palinurus.config.config import Config
+from palinurus.config.load import Config
 from palinurus.domain.errors import ConfigError
 from palinurus.domain.messages import Usage
 from palinurus.providers.catalog import ALIASES, OFFERS, Catalog, Price, catalog_of, cost_of

@@ -25,7 +25,7 @@ def gather(
 ) -> Credentials:
     home = Home(root, root / "palinurus.json", user_home=root)
     loaded = load_text(home, {"HOME": str(root), **(env or {})}, json.dumps(config or {}))
-    return gather_credentials(loaded, root, agent, "main", VARIABLES)
+    return gather_credentials(loaded, home, agent, VARIABLES)
 
 
 def write(path: Path, profiles: dict[str, Any], **more: Any) -> None:
@@ -50,6 +50,15 @@ def test_one_secret_in_two_places_counts_once_where_it_is_trusted_most(tmp_path:
     write(tmp_path / "credentials.json", {"openai:work": KEY})
     found = gather(tmp_path, env={"OPENAI_API_KEY": KEY["key"]})
     assert [known.source for known in found.known] == ["file"]
+
+
+@pytest.mark.parametrize("named", ["own", "~/own"])
+def test_an_agent_dir_holds_the_agents_own_keys_and_the_others_do_not_read_it(tmp_path: Path, named: str) -> None:
+    write(tmp_path / "credentials.json", {"openai:home": {**KEY, "key": "key-of-all"}})
+    write(tmp_path / "own" / "credentials.json", {"openai:work": KEY})
+    config = {"agents": {"entries": {"main": {}, "coder": {"agentDir": named}}}}
+    assert [known.id for known in gather(tmp_path, config, agent="coder").known] == ["openai:work", "openai:home"]
+    assert [known.id for known in gather(tmp_path, config).known] == ["openai:home"]
 
 
 def test_an_agents_own_file_goes_before_the_main_agents_which_is_its_fallback(tmp_path: Path) -> None:

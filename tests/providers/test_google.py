@@ -29,8 +29,15 @@ from palinurus.domain.messages import (
 from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import Head, ModelRequest, ReplyDone
 from palinurus.providers.wires.failures import Call
-from palinurus.providers.wires.google import GoogleProvider, GoogleReply
-from palinurus.providers.wires.google_request import KEPT, UNSIGNED, WIRE, to_google, to_google_schema
+from palinurus.providers.wires.google import (
+    KEPT,
+    UNSIGNED,
+    WIRE,
+    GoogleProvider,
+    GoogleReply,
+    to_google,
+    to_google_schema,
+)
 from support.wire import Calls, Says, WireServer
 
 NOW = 1_794_700_800_000

@@ -7,7 +7,7 @@ import pytest
 
 from palinurus.providers.keys.credential_file import Credential
 from palinurus.providers.keys.pool import CredentialPool
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 
 def key(name: str, kind: str = "api_key", source: str = "file", expires_at: int | None = None) -> Credential:

@@ -23,7 +23,7 @@ from palinurus.providers.provider import (
     ReplyNotice,
     TextDelta,
 )
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 REQUEST = ModelRequest("one", Head("be brief"), ())
 

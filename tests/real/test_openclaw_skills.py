@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.skills.catalog import SkillCache, SkillCatalog
-from palinurus.skills.discovery import Root
+from palinurus.skills.discovery import Root, SkillCache, SkillCatalog
 from palinurus.skills.offer import command_names, offer
 from palinurus.skills.requirements import Programs, SkillEnvironment, judge
 from palinurus.skills.settings import SkillsSettings

@@ -12,7 +12,7 @@ from palinurus.memory.store import MemoryStore
 from palinurus.runtime.memory import AgentMemories, Memories
 from palinurus.sessions.store import SessionStore
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 QUIET = Sync(watch=False, sweep_minutes=0)
 

@@ -15,7 +15,7 @@ from palinurus.providers.scout.scout import Scout
 from palinurus.providers.smollm.smollm import SmolLM
 from palinurus.runtime import models as models_module
 from palinurus.runtime.models import EmbeddedModels
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 HI = ModelRequest("m", Head(""), (UserMessage("hi"),))
 

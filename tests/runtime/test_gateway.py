@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from palinurus.config.config import Config
 from palinurus.config.home import Home, find_home
+from palinurus.config.load import Config
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import ConfigError, HolderLost
 from palinurus.gateway.settings import gateway_settings

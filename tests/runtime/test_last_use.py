@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from palinurus.cli.approval_prompt import allowlist_lines, grants_text
+from palinurus.cli.approvals import allowlist_lines, grants_text
 from palinurus.config.home import Home, find_home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import RunResult

@@ -12,7 +12,7 @@ from palinurus.config.load import LoadedConfig, load_config
 from palinurus.extensions.mcp.servers import McpSource
 from palinurus.extensions.mcp.settings import server_settings
 from palinurus.runtime.tool_sources import SourceContext
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 ENV = {"TOKEN": "s3cret-token"}
 

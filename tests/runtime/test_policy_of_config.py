@@ -10,7 +10,7 @@ import pyjson5
 import pytest
 
 from palinurus.config.agents import agent_ids
-from palinurus.config.config import Config
+from palinurus.config.load import Config
 from palinurus.domain.errors import ConfigError, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.runtime.policy import policy_of, unknown_names

@@ -13,8 +13,10 @@ from palinurus.sandbox.sandbox import CommandLimits, SandboxCommand, SandboxMoun
 from palinurus.sandbox.spawn import free_user
 from palinurus.sandbox.view import (
     BubblewrapDialect,
+    Cover,
     Hidden,
     MountedDirectory,
+    covered,
     directories,
     etc_files,
     isolation,
@@ -87,9 +89,9 @@ def test_a_home_of_pal_inside_what_is_shown_is_covered(tmp_path: Path) -> None:
     hidden = Hidden(tmp_path / "all" / "pal", Path("/nobody"))
     shown = [MountedDirectory(tmp_path / "all", str(tmp_path / "all"), "/work", writable=True)]
     asked = directories(shown, hidden)
-    covered = asked.index("--tmpfs")
-    assert asked[covered + 1] == "/work/pal"
-    assert covered > asked.index("--bind")
+    cover = asked.index("--tmpfs")
+    assert asked[cover + 1] == "/work/pal"
+    assert cover > asked.index("--bind")
 
 
 def test_outer_directories_are_shown_before_those_inside_them(hidden: Hidden, tmp_path: Path) -> None:
@@ -202,3 +204,13 @@ def test_typing_into_terminals_and_strange_sockets_are_refused(
 
 def test_a_machine_that_is_not_known_has_no_filter() -> None:
     assert call_filter("vax") is None
+
+
+def test_folders_of_other_agents_are_empty_and_one_that_is_not_there_is_kept_free(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    mount = SandboxMount(tmp_path, str(tmp_path), writable=True, others=("work", "keys/later"))
+    (prepared,) = prepare_mounts([mount], Hidden())
+    assert (tmp_path / "keys" / "later").is_dir()
+    assert covered(prepared) == (Cover("keys/later", "empty directory"), Cover("work", "empty directory"))
+    readonly = SandboxMount(tmp_path, "/agent", others=("work", "gone"))
+    assert covered(readonly) == (Cover("work", "empty directory"),)

@@ -14,7 +14,7 @@ from palinurus.sessions.session import SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import encode_entry
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 EXACT = 'pass"word-of-the-harbour'
 SHAPED = "ghp_" + "a1B2" * 9

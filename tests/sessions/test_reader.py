@@ -32,7 +32,7 @@ from palinurus.sessions.transcript import (
     encode_entry,
 )
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 T = "2026-11-15T09:00:00.000Z"
 KINDS = (

@@ -19,9 +19,8 @@ from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import Entry
 from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.jobs import Job, JobQueue
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds, calls, says
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import calls, says
 
 
 class FullAtTimes(SessionStore):

@@ -194,7 +194,7 @@ def test_private_files_in_a_group_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_secret_that_is_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_walk", lambda value, redact: value)
+    monkeypatch.setattr(journal, "map_strings", lambda value, redact: value)
     monkeypatch.setattr("support.world.LONE_SURROGATE", "whole")
     assert found() == 19
 
@@ -236,9 +236,7 @@ def test_a_message_that_is_dropped_when_the_disk_fails_is_found(monkeypatch: pyt
 def test_two_turns_at_once_in_a_session_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     start: Callable[..., None] = Lanes.start
     count = iter(range(1_000_000))
-    monkeypatch.setattr(
-        Lanes, "start", lambda self, key, job, on_break: start(self, f"{key} {next(count)}", job, on_break)
-    )
+    monkeypatch.setattr(Lanes, "start", lambda self, key, job, *rest: start(self, f"{key} {next(count)}", job, *rest))
     assert found() in (1, 20)
 
 
@@ -249,7 +247,7 @@ def test_sending_calls_as_the_model_gave_them_is_found(monkeypatch: pytest.Monke
 
 def test_a_holder_that_writes_on_after_it_lost_the_home_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Database, "_check_epoch", lambda self, connection: None)
-    assert found(on_disk) in (1, 10, 20)
+    assert found(on_disk) in (1, 2, 10, 20)
 
 
 def test_a_holder_that_does_not_look_for_its_lock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from palinurus.testing.clock import START
+from palinurus.testing.fakes import START
 from support.virtual import Deadlock, VirtualClock, run_virtually
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from palinurus.config.home import Home, find_home
-from palinurus.skills.catalog import SkillCache, SkillCatalog, SkillSet
-from palinurus.skills.discovery import Root, RootScan, skill_roots
+from palinurus.skills.discovery import Root, RootScan, SkillCache, SkillCatalog, SkillSet, skill_roots
 from palinurus.skills.requirements import Programs, SkillEnvironment
 from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skill import Capabilities, Skill, SkillManifest

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.skills.catalog import SkillCache, SkillCatalog
-from palinurus.skills.discovery import BUNDLED, Root
+from palinurus.skills.discovery import BUNDLED, Root, SkillCache, SkillCatalog
 from palinurus.skills.offer import offer
 from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skill import Skill

@@ -9,10 +9,10 @@ import pytest
 from shelved import Shelf, write_raw, write_skill
 
 from palinurus.domain.errors import NotFound
-from palinurus.extensions.skill_registry.archive import installed
-from palinurus.extensions.skill_registry.lock import set_pin
+from palinurus.extensions.skill_registry.bundle import installed
+from palinurus.extensions.skill_registry.quarantine import set_pin
 from palinurus.skills import discovery
-from palinurus.skills.catalog import SkillCache, SkillCatalog
+from palinurus.skills.discovery import SkillCache, SkillCatalog
 from palinurus.skills.pins import Pin
 from palinurus.skills.settings import SkillLimit, SkillsSettings
 from palinurus.skills.skill import Tier

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.cli.main import run
+from palinurus.cli.shell import run
 from palinurus.config.home import Home, find_home
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import (

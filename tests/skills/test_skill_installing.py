@@ -97,6 +97,7 @@ def test_nothing_missing_needs_nothing() -> None:
 DOWNLOADS = [
     (Install("download", url="http://x.example/a.zip", sha256=DIGEST), "is not a plain https address"),
     (Install("download", url="file:///etc/passwd", sha256=DIGEST), "is not a plain https address"),
+    (Install("download", url="https://[x", sha256=DIGEST), "is not an address"),
     (Install("download", url="https://user@x.example/a.zip", sha256=DIGEST), "is not a plain https address"),
     (Install("download", url="https://x.example/a.zip"), "has no sha256"),
     (Install("download", url="https://x.example/a.zip", sha256="abc"), "has no sha256"),

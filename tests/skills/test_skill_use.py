@@ -12,8 +12,7 @@ from palinurus.agent.gather import skill_list
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.restrictions import beyond
-from palinurus.domain.tool import Restriction, ToolRun
+from palinurus.domain.tool import Restriction, ToolRun, beyond
 from palinurus.skills.offer import INTRODUCTION, clean_command, command_names, offer, parse_invocation
 from palinurus.skills.requirements import may_be_set
 from palinurus.skills.settings import SkillEntrySettings, SkillLimit, SkillsSettings

@@ -14,8 +14,8 @@ from palinurus.domain.messages import MAX_CARRIED, Origin, OutsideText, carried
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.skills.offer import INSTALLED_NOTE, MAX_QUOTED, offer, quoted_words
 from palinurus.skills.settings import SkillLimit
+from palinurus.testing.fakes import call, calls, says
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls, says
 
 BODY = "Fetch the table of the harbour from the address that the almanac of this year names, and add an hour.\n"
 

@@ -14,7 +14,7 @@ from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import MessageEntry
 from palinurus.storage.database import Database
 from palinurus.storage.transaction import ConstraintBroken
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 T = "2026-11-15T09:00:00.000Z"
 

@@ -15,7 +15,7 @@ from palinurus.domain.errors import StorageError, StorageFull, StorageReadOnly
 from palinurus.ledger.audit import AuditEvent, AuditReport, random_salt
 from palinurus.ledger.audit_log import PIECE, AuditLog
 from palinurus.storage.database import Database
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 SECRET = "the-tide-turns-at-noon"
 DEADLINE = 5.0

@@ -27,7 +27,8 @@ from palinurus.memory.settings import MemorySettings
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.terms import word_query
 from palinurus.memory.vectors import pack, query_bytes, unpacked
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
+from palinurus.testing.loop_time import excuse
 
 SPACE = Space("test", "chance", 384)
 
@@ -189,7 +190,8 @@ async def test_thousands_of_vectors_are_sifted_by_their_signs_and_the_nearest_co
     await store.use_space(SPACE)
     made: dict[str, bytes] = {}
     while missing := await store.unembedded(SPACE, 1_000):
-        new = [(each, vector(chance)) for each in missing]
+        with excuse("the test makes up vectors"):
+            new = [(each, vector(chance)) for each in missing]
         made |= {each.meaning: numbers for each, numbers in new}
         await store.put_vectors(SPACE, [(each.digest, numbers) for each, numbers in new])
     wanted = made["thing777"]
@@ -198,7 +200,8 @@ async def test_thousands_of_vectors_are_sifted_by_their_signs_and_the_nearest_co
     best = max(looked.candidates, key=lambda candidate: candidate.cosine or -1)
     assert best.text == "- thing777"
     assert looked.embedded == count
-    exact = {text: cosine(asked, numbers) for text, numbers in made.items()}
+    with excuse("the test computes what is right"):
+        exact = {text: cosine(asked, numbers) for text, numbers in made.items()}
     assert all(abs((each.cosine or 9) - exact[each.text[2:]]) < 0.03 for each in looked.candidates)
 
 

@@ -18,7 +18,7 @@ from palinurus.storage import migrations
 from palinurus.storage.database import Database
 from palinurus.storage.migrations import Series, declare_series, series_of, steps_in
 from palinurus.storage.transaction import Transaction, declare_queries, load_queries
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 
 STORES = (memory_store, index)  # which declare the series of their files
 SOURCE = Path(migrations.__file__).parent.parent

@@ -24,8 +24,8 @@ from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import CompactionEntry
+from palinurus.testing.fakes import Reply, call, calls, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls, fails
 from support.windowed import WindowedProvider, good_summary, is_summary
 
 MAIN = SessionKey.main()

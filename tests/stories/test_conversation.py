@@ -14,8 +14,8 @@ from palinurus.domain.errors import Failure
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Image, Text, ToolCall, ToolResult, UserMessage
 from palinurus.sessions.transcript import MessageEntry, ResetEntry
+from palinurus.testing.fakes import Reply, call, calls, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls, fails
 
 MAIN = "agent:main:main"
 

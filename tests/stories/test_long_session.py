@@ -15,8 +15,8 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Origin, Text, UserMessage
 from palinurus.sessions import reader
 from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
+from palinurus.testing.fakes import Reply
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply
 from support.windowed import WindowedProvider
 
 MAIN = SessionKey.main()

@@ -22,9 +22,8 @@ from palinurus.memory.settings import MemorySettings
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.tools import memory_tools
 from palinurus.providers.scout.scout import ABILITIES, NO_MODEL, Scout
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock, ScriptedProvider
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider
 from palinurus.workspace.boundary import Boundary
 
 GROUP = "agent:main:telegram:group:-1"

@@ -18,8 +18,8 @@ from palinurus.domain.messages import UserMessage
 from palinurus.providers.provider import ModelRequest, ReplyEvent
 from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.transcript import ResetEntry
+from palinurus.testing.fakes import Reply, fails
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, fails
 from support.windowed import WindowedProvider, is_flush
 
 MAIN = SessionKey.main()

@@ -19,8 +19,8 @@ from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import MemorySettings, Sync
 from palinurus.memory.store import MemoryStore
 from palinurus.sessions.transcript import messages_of
+from palinurus.testing.fakes import Reply
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply
 from support.windowed import WindowedProvider
 
 SETTINGS = MemorySettings(embedder="none")

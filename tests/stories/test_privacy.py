@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 
 GROUP, MAIN = "agent:main:telegram:group:-1", "agent:main:main"
 SUBAGENT = "agent:main:subagent:0b5e7a58"

@@ -20,8 +20,8 @@ from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
 from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skills import look_around, open_skills
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 
 
 class Dig:

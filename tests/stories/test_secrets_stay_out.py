@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from palinurus.storage.database import MemoryDatabase
+from palinurus.testing.fakes import Reply, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls
 
 EXACT = "correct-horse-battery"
 SHAPED = "sk-proj-" + "Ab3" * 10

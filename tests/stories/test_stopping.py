@@ -13,8 +13,8 @@ from palinurus.domain.events import Lifecycle
 from palinurus.domain.messages import AssistantMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta
+from palinurus.testing.fakes import ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider, call, calls
 
 
 class Storyteller(ScriptedProvider):

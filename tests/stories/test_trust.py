@@ -16,8 +16,8 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
 from palinurus.operations.trust import trust_command
+from palinurus.testing.fakes import call, calls, says
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls, says
 
 
 @tool("web_fetch", "Read a page.")

@@ -29,7 +29,7 @@ from palinurus.sessions.reset import ResetPolicy
 from palinurus.sessions.store import SessionStore
 from palinurus.storage.jobs import JobQueue
 from palinurus.testing.harness import FULL, FixedAgents
-from palinurus.tools.approvals.approval import Approvals
+from palinurus.tools.approval import Approvals
 from palinurus.tools.gate import Gate, GateServices
 from palinurus.tools.grants import GrantStore
 from palinurus.tools.registry import ToolRegistry

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, tzinfo
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
-from palinurus.testing.clock import START
+from palinurus.testing.fakes import START
 from palinurus.testing.loop_time import excuse
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from palinurus.context.summary import HEADINGS, SYSTEM
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import Message, Usage
 from palinurus.providers.provider import Head, ModelRequest, ReplyEvent
-from palinurus.testing.provider import Reply, Script, ScriptedProvider, fails
+from palinurus.testing.fakes import Reply, Script, ScriptedProvider, fails
 from palinurus.text.tokens import estimate_tokens
 
 _EXACT = re.compile(r"^Identifiers to keep exactly: (.*)$", re.MULTILINE)

@@ -22,10 +22,10 @@ from palinurus.runtime.home_access import LOCK_SECONDS
 from palinurus.sessions.store import SessionStore
 from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.jobs import RUN
-from palinurus.testing.clock import SeededIds
-from palinurus.tools.approvals.approval import Approvals, ApprovalStore
-from palinurus.tools.approvals.issuer import GrantIssuer
-from palinurus.tools.files.tools import file_tools
+from palinurus.testing.fakes import SeededIds
+from palinurus.tools.approval import Approvals, ApprovalStore
+from palinurus.tools.built_in import file_tools
+from palinurus.tools.grant_issuer import GrantIssuer
 from palinurus.tools.grants import GrantStore
 from palinurus.tools.settings import ExecSettings
 from palinurus.workspace.boundary import Boundary

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.cli.terminal.attachments import MOST, FileLookup, attach
+from palinurus.cli.terminal.input import MAX_PICTURES, FileLookup, attach
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import Image
 
@@ -90,10 +90,10 @@ def test_a_picture_that_is_none_is_refused_by_its_name(places: FileLookup) -> No
 
 
 def test_there_is_a_limit_on_pictures(places: FileLookup) -> None:
-    for number in range(MOST + 1):
+    for number in range(MAX_PICTURES + 1):
         (places.workspace / f"{number}.png").write_bytes(PNG)
     with pytest.raises(BadRequest, match="is the limit"):
-        attach(" ".join(f"@{number}.png" for number in range(MOST + 1)), places, fit)
+        attach(" ".join(f"@{number}.png" for number in range(MAX_PICTURES + 1)), places, fit)
 
 
 @pytest.mark.parametrize(

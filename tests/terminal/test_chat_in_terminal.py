@@ -257,7 +257,7 @@ async def test_a_newcomer_is_told_of_onboarding_in_one_line(tmp_path: Path) -> N
 def test_neither_one_message_nor_line_mode_loads_the_terminal(tmp_path: Path) -> None:
     for words_, stdin in ((["agent", "-m", "hi"], ""), (["chat"], "hi\n")):
         code = (
-            f"import sys; sys.argv = ['pal', *{words_!r}]\nfrom palinurus.cli.main import run\n"
+            f"import sys; sys.argv = ['pal', *{words_!r}]\nfrom palinurus.cli.shell import run\n"
             "try: run()\nexcept SystemExit: pass\n"
             "print([name for name in ('prompt_toolkit', 'rich', 'pygments', 'PIL', 'wcwidth') if name in sys.modules])"
         )
@@ -266,3 +266,35 @@ def test_neither_one_message_nor_line_mode_loads_the_terminal(tmp_path: Path) ->
             [sys.executable, "-c", code], env=env, input=stdin, capture_output=True, text=True, timeout=60, check=True
         )
         assert done.stdout.splitlines()[-1] == "[]"
+
+
+async def test_slash_agent_lists_the_agents_and_goes_on_with_another_one(env: dict[str, str], workspace: Path) -> None:
+    path = Path(env["PALINURUS_HOME"]) / "palinurus.json"
+    config = json.loads(path.read_text())
+    config["agents"]["list"] = [
+        {"id": "main", "default": True},
+        {"id": "work", "name": "Ada", "workspace": "workspace-work"},
+    ]
+    path.write_text(json.dumps(config))
+    subprocess.run([sys.executable, "-m", "palinurus", "setup"], env={**os.environ, **env}, check=True, timeout=60)
+    (workspace.parent / "home" / "workspace-work" / "logbook.md").write_text("x")
+    async with Terminal(env, "chat") as terminal:
+        await terminal.sees("of 32k tokens")
+        terminal.type("/agent" + ENTER)
+        await terminal.sees("main", "the default", "← here", "work", "Ada", "/agent ID changes")
+        terminal.type("/agent wrok" + ENTER)
+        await terminal.sees("did you mean work?")
+        terminal.type(CTRL_C)
+        terminal.type("/agent work" + ENTER)
+        await terminal.sees("— Ada · agent:work:main")
+        terminal.type("hello" + ENTER)
+        await terminal.sees("I heard: hello", "· work:main")
+        terminal.type("@logb" + TAB)
+        await terminal.sees("@logbook.md")
+        terminal.type(CTRL_C + CTRL_D)
+        assert await terminal.ends() == 0
+    listed = subprocess.run(
+        [sys.executable, "-m", "palinurus", "sessions", "list", "--agent", "work", "--json"],
+        env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert [each["key"] for each in json.loads(listed.stdout)["sessions"]] == ["agent:work:main"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palinurus.cli.terminal.completion import KEPT, CompletionWords, TypedLines, WorkspaceNames, offers
+from palinurus.cli.terminal.input import KEPT, CompletionWords, TypedLines, WorkspaceNames, offers
 from palinurus.cli.terminal.reply import session_lines, wanted_session
 from palinurus.config.secrets import Redactor
 from palinurus.domain.errors import NotFound

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palinurus.cli.terminal.reply import Reply
-from palinurus.cli.terminal.spans import Line
-from palinurus.cli.terminal.status_line import StatusLine, amount, argument, status_line, tool_line
+from palinurus.cli.terminal.spans import Line, StatusLine, amount, argument, status_line, tool_line
 from palinurus.domain.events import (
     AssistantDelta,
     Lifecycle,

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from palinurus.cli.terminal import attachments, markdown, spans
+from palinurus.cli.terminal import input as input_line
+from palinurus.cli.terminal import markdown, spans
 from palinurus.config import source
 from palinurus.config.secrets import Redactor
 from palinurus.context.extract import extract
@@ -24,12 +25,13 @@ from palinurus.context.notes import extract_notes
 from palinurus.context.prompt import clip
 from palinurus.context.view import Line
 from palinurus.dispatch import commands, directives, queue
-from palinurus.domain import words as forget_words
+from palinurus.domain import text_places
 from palinurus.domain.errors import PalinurusError
+from palinurus.domain.events import visible
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Text, UserMessage, wrapped
 from palinurus.extensions.migrate import importer
-from palinurus.extensions.migrate.ingest import facts, names, notes, rendering
+from palinurus.extensions.migrate.ingest import facts, names, notes, pages
 from palinurus.extensions.migrate.openclaw.entries import read_entry
 from palinurus.extensions.migrate.others import read_line
 from palinurus.extensions.skill_registry import outline, scan
@@ -41,12 +43,11 @@ from palinurus.providers.scout import quotes, scout
 from palinurus.providers.wires import failures, http, reply
 from palinurus.skills import manifest, use
 from palinurus.skills import offer as skill_commands
-from palinurus.text import dates, stem
-from palinurus.text.chat_phrases import is_small_talk
+from palinurus.text import dates
+from palinurus.text.sentences import is_small_talk
 from palinurus.text.tokens import estimate_tokens
-from palinurus.text.words import index_words, query_words, roots_of
+from palinurus.text.words import index_words, query_words, roots_of, words_of
 from palinurus.tools import worker
-from palinurus.tools.approvals import rendering as plans
 from palinurus.tools.commands import shell
 from palinurus.tools.exec.permission import fetches
 from palinurus.tools.files import patch, replace
@@ -163,7 +164,7 @@ of("queue", queue.parse_queue, "cap:1 ", "debounce:1")
 of("dates", lambda text: dates.resolved(text, TODAY), "yesterday ", "2026-11-17 ", "昨天", "a day ago ", common=FEW)
 of("dates of a question", lambda text: terms.asked_about(text, TODAY), "in May ", "11月", common=FEW)
 of("session key", SessionKey.parse, "agent:", "a:b:")
-of("stems", stem.words_of)
+of("stems", words_of)
 of("question", terms.word_query, "東京")
 of("excerpt", lambda text: search.window(text, 700, ["bicycle", "a", "mr"]), "bicycle ")
 of("chunks", lambda text: chunk(text, "memory/2026-11-17.md", 400), "# a\n", "| a |\n", "```\n", "```\n\n", "  - a\n",
@@ -195,7 +196,7 @@ of("patch", lambda text: patch.parse_patch(f"*** Begin Patch\n{text}\n*** End Pa
 of("hunk of many lines", lambda text: _hunk(*(("-", line) for line in text.split("\n")[::2]), ("-", "x"))(text), "a\n")
 of("hunk that is not there", _hunk(("-", "zebra"), ("+", "x")), "a\n", "zebra \n")
 of("search in files", lambda text: worker.matching_lines("zebra", [("x", text)], 100))
-of("plan", plans.visible, "\u200b")
+of("plan", visible, "\u200b")
 of("shell", shell.parse_shell, "'", "\\", "$", "|", "a;", "a|", "'a'")
 of("identity", parse_identity, "name: ")
 of("front matter of a file", lambda text: strip_front_matter(f"---\n{text}"))
@@ -214,20 +215,20 @@ of("terminal: reply", lambda text: markdown.render_text(text, 80), "**a ", "*a "
 of("terminal: stream", _blocks("", 50), "# ", "|a|\n", "| - ", "- ", "`` ")
 of("terminal: code", _blocks("```\n", 50), "~~~\n")
 of("terminal: table", _blocks("|a|b|\n|-|-|\n", 50), "|a|\n", "|")
-of("terminal: names of files", lambda text: attachments._NAMED.sub("", text), "@a ", '@"', "'/", "/a\\")
+of("terminal: names of files", lambda text: input_line._NAMED.sub("", text), "@a ", '@"', "'/", "/a\\")
 of("import: secrets", importer.looks_secret, "sk-")
 of("import: OpenClaw", lambda text: read_entry(text.encode(), 1), '{"a":', "[[")
 of("import: others", lambda text: read_line(text.encode(), 1, None), '{"a":', "[[")
-of("forget: folded", lambda text: list(forget_words.spans(re.compile("a"), text)), "ab", "\u00ad", common=FEW)
-of("forget: unescaped", forget_words.unescaped, "\\u00e9", "\\")
+of("forget: folded", lambda text: list(text_places.spans(re.compile("a"), text)), "ab", "\u00ad", common=FEW)
+of("forget: unescaped", text_places.unescaped, "\\u00e9", "\\")
 of("ingest: cleaning", _cleaned, "password: ", "password*", "pin is ", "-----BEGIN PRIVATE KEY-----", "secret=aB")
 of("ingest: key of a fact", facts.key_of, "12:00 ")
-of("ingest: plain", rendering.plain, "[[", "](", "[[a|", "http://", "a-a-")
-of("ingest: line", rendering.line_key, "[[", "[[a|", "1. ", "(`a`")
+of("ingest: plain", pages.plain, "[[", "](", "[[a|", "http://", "a-a-")
+of("ingest: line", pages.line_key, "[[", "[[a|", "1. ", "(`a`")
 of("ingest: kind", facts.kind_by_words, "decided ", "prefers ")
 of("ingest: note", lambda text: notes.read_note(text, "memory/2026-11-17.md"), "<!--", "- a. ", "*", "*_", "@a ", "\t")
 of("ingest: names", lambda text: (names.acting_names(text), names.owning_names(text)), "Anna said ", "Anna's ", "Aa")
-of("ingest: page", rendering.part, "<!-- /pal:ingest ", "a: b\n", "---\n")
+of("ingest: page", pages.part, "<!-- /pal:ingest ", "a: b\n", "---\n")
 
 
 @pytest.mark.parametrize("name", WORK)

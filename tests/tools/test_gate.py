@@ -16,11 +16,11 @@ from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import PreparedCall, Restriction, Tool, ToolOutput, ToolRun, ToolSpec, tool
 from palinurus.ledger.audit_log import AuditLog
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
+from palinurus.testing.fakes import FakeClock, SeededIds
 from palinurus.testing.harness import audit_rows
-from palinurus.tools.approvals.approval import Answer, Approvals, ApprovalStore
-from palinurus.tools.approvals.issuer import GrantIssuer
+from palinurus.tools.approval import Answer, Approvals, ApprovalStore
 from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grant_issuer import GrantIssuer
 from palinurus.tools.grants import GrantStore
 from palinurus.tools.policy import Policy, Rules
 from palinurus.tools.registry import ToolRegistry
@@ -289,3 +289,14 @@ async def test_the_head_is_the_same_whoever_speaks() -> None:
     bench = Bench(Policy(everybody=Rules(profile="full"), by_sender={"*": Rules(deny=("read",))}))
     assert "read" in [each.name for each in bench.gate.offer(MAIN).specs()]
     assert (await bench.call("read", ToolRun(MAIN, "run", private=True, sender="42", owner=False))).is_error
+
+
+async def test_a_tool_that_fits_some_sessions_is_offered_in_those_alone() -> None:
+    bench = Bench()
+    alone = msgspec.structs.replace(bench.tools()[0], spec=spec("steer"), fits=lambda key: key.peer == "alice")
+    gate = bench.gate.with_tools([alone])
+    offered = {
+        peer: "steer" in [each.name for each in gate.offer(SessionKey.parse(f"agent:main:direct:{peer}")).specs()]
+        for peer in ("alice", "bob", "alice")
+    }
+    assert offered == {"alice": True, "bob": False}

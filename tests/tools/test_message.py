@@ -20,8 +20,8 @@ from palinurus.domain.messages import AssistantMessage, Origin, Text, ToolCall, 
 from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.providers.provider import ModelRequest
 from palinurus.sessions.transcript import SENT
+from palinurus.testing.fakes import Reply, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, call, calls
 from palinurus.tools.registry import ToolRegistry
 from palinurus.tools.session_tools import MAX_TEXT, SOMEBODY_ELSE, SOMEBODY_NEW, OutgoingMessage, message_tool
 

@@ -15,9 +15,9 @@ from palinurus.config.secrets import Redactor
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 from palinurus.tools import registry
-from palinurus.tools.files.tools import file_tools
+from palinurus.tools.built_in import file_tools
 from palinurus.tools.registry import ResultStore, ToolRegistry, characters_for_window, split_pieces
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles

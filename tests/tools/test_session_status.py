@@ -7,8 +7,8 @@ from pathlib import Path
 from palinurus.config.home import Home
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.status import session_report
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 from palinurus.tools.session_tools import session_status_tool
 
 

@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 
 from palinurus.domain.errors import WorkspaceError
+from palinurus.domain.identity import AgentIdentity
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.files import WorkspaceFiles
+from palinurus.workspace.files import WorkspaceFiles, read_identity
 from palinurus.workspace.seed import (
     FIRST_RUN,
+    KINDS,
     TEMPLATES,
+    TemplateKind,
     is_brand_new,
     retire_first_run,
     seed_workspace,
     template,
+    untouched_templates,
 )
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -172,8 +176,21 @@ def test_the_heartbeat_template_asks_for_no_run() -> None:
 def test_the_templates_lie_inside_the_package() -> None:
     import palinurus.workspace
 
-    shipped = Path(palinurus.workspace.__file__).with_name("templates").iterdir()
-    assert {FIRST_RUN, *TEMPLATES} == {path.name for path in shipped}
+    shipped = list(Path(palinurus.workspace.__file__).with_name("templates").iterdir())
+    assert {FIRST_RUN, *TEMPLATES} == {path.name for path in shipped if path.is_file()}
+    assert {*KINDS, "assistant"} == {path.name for path in shipped if path.is_dir()} | {"assistant"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_agent_keeps_the_rules_of_all_and_has_nothing_filled_in(
+    kind: TemplateKind, tmp_path: Path
+) -> None:
+    seed_workspace(tmp_path, git=False, kind=kind)
+    assert all((tmp_path / name).read_text().startswith(template(name)) for name in ("AGENTS.md", "SOUL.md"))
+    assert (kind == "assistant") == ((tmp_path / "AGENTS.md").read_text() == template("AGENTS.md"))
+    assert untouched_templates(tmp_path) == {FIRST_RUN, *TEMPLATES}
+    assert read_identity(WorkspaceFiles(Boundary(tmp_path))) == AgentIdentity()
+    assert retire_first_run(WorkspaceFiles(Boundary(tmp_path)), 0) == ""
 
 
 # --- the end of the first conversation ---

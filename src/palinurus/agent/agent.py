@@ -81,9 +81,11 @@ class Agent(Struct, frozen=True):
             found = await self.workspace_of(key)
             prompt, files = msgspec.structs.replace(prompt, workspace=found.path, sandbox=found.sandbox), found.files
         if key.is_subagent and prompt.mode != "none":
-            prompt = msgspec.structs.replace(prompt, mode="minimal")
+            prompt = msgspec.structs.replace(prompt, mode="minimal", audience="subagent")
         if not key.is_private:
             prompt = msgspec.structs.replace(prompt, private=False)
+        if key.chat_type in ("group", "channel"):
+            prompt = msgspec.structs.replace(prompt, audience="group")
         if prompt is self.context.prompt:
             return self
         return msgspec.structs.replace(self, files=files, context=msgspec.structs.replace(self.context, prompt=prompt))

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from palinurus.agent.agent import Agent, TurnContext
-from palinurus.agent.resume import CLIENT_SOURCE, calls_so_far, results_so_far, waiting_turn
-from palinurus.context.assemble import RequestParts, TurnInput, TurnOpening, sender_source
+from palinurus.agent.resume import CLIENT_SOURCE, turn_so_far, waiting_turn
+from palinurus.context.assemble import RequestParts, TurnInput, TurnOpening, text_sources
 from palinurus.context.daily_notes import needs_startup_notes, startup_notes
 from palinurus.context.epoch import Route
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, local_time
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import (
@@ -35,23 +36,32 @@ from palinurus.domain.messages import (
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.transcript import messages_of
 from palinurus.skills.offer import SkillCall, SkillOffer
-from palinurus.skills.skills import Skills, called_note
+from palinurus.skills.skills import called_note
 from palinurus.workspace.files import HEARTBEAT, BootstrapFile, Mode
 
 
 def request_parts(
-    agent: Agent, key: SessionKey, tools: tuple[ToolSpec, ...], route: Route, clock: Clock, *, heartbeat: bool = False
+    agent: Agent, key: SessionKey, tools: tuple[ToolSpec, ...], route: Route, clock: Clock, message: Inbound
 ) -> RequestParts:
-    """What the next request is made of besides the transcript. The agent is the one in the session's workspace."""
+    """What the next request is made of besides the transcript. The agent is the one in the session's workspace.
+
+    A direct chat with somebody else than the owner holds nothing private; who shares the main session shares its head.
+    """
+    heartbeat, guest = message.channel == "heartbeat", message.by_guest and key.kind == "direct"
     mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
     prompt = agent.context.prompt
-    files = agent.files.bootstrap_files(mode, private=key.is_private, extra=prompt.extra_files)
+    files = agent.files.bootstrap_files(mode, private=key.is_private and not guest, extra=prompt.extra_files)
     always = tuple(file for file in files if file.name != HEARTBEAT)
     now_only = next((file for file in files if file.name == HEARTBEAT), None)
     skills = None
     if agent.skills is not None and prompt.mode == "full" and any(tool.name == "read" for tool in tools):
         skills = skill_list(agent.skills.offer())
     return RequestParts(always, tools, route, local_time(clock), now_only, skills, agent.runtime)
+
+
+def reads_private(key: SessionKey, inbound: Inbound) -> bool:
+    """Whether what is the owner's alone may be read: for nobody else on a channel, nor in their direct chats."""
+    return key.is_private and not (inbound.by_guest and (inbound.peer is not None or key.kind == "direct"))
 
 
 async def add_notes(turn: TurnContext, message: TurnInput, view: View, parts: RequestParts) -> TurnInput:
@@ -62,7 +72,7 @@ async def add_notes(turn: TurnContext, message: TurnInput, view: View, parts: Re
     if message.run_id in view.stored_ids:
         return message
     agent, inbound = turn.agent, message.inbound
-    private = turn.key.is_private and inbound.channel != "heartbeat"
+    private = reads_private(turn.key, inbound) and inbound.channel != "heartbeat"
     notes = list(message.notes)
     if private and needs_startup_notes(view, agent.startup) and not inbound.results:
         notes = [*startup_notes(agent.files, parts.now.date(), agent.startup), *notes]
@@ -86,8 +96,8 @@ def tool_run(turn: TurnContext, message: TurnInput, view: View, opening: TurnOpe
     run = ToolRun(
         key,
         message.run_id,
-        key.is_private,
-        owner=inbound.origin == Origin.OWNER,
+        reads_private(key, inbound),
+        owner=inbound.by_owner,
         channel=inbound.channel,
         sender=inbound.sender,
         provider=turn.route.provider,
@@ -101,7 +111,7 @@ def tool_run(turn: TurnContext, message: TurnInput, view: View, opening: TurnOpe
         request=(*(line.message for line in view.lines), *messages_of(opening.entries)),
         conversation=f"{turn.journal.session.id}/{view.begun}",
     )
-    own = outside_texts(inbound.text, inbound.origin, (sender_source(inbound),))
+    own = outside_texts(inbound.text, inbound.origin, text_sources(inbound))
     results = (outside_texts(each.text, Origin.OUTSIDE, (CLIENT_SOURCE,)) for each in inbound.results)
     notes = texts_beside((*inbound.notes, *message.notes))
     outside = (*view.outside_texts, *own, *notes, *chain.from_iterable(results))
@@ -126,29 +136,19 @@ def with_skills(agent: Agent, run: ToolRun, message: TurnInput, view: View) -> T
     """
     if agent.skills is None:
         return run
-    run = agent.skills.lasting(run)
-    with suppress(NotFound):  # a note tells the model
-        if invoked := _invoked(agent, message):
-            run = agent.skills.called(run, invoked)
-    for call in calls_so_far(view, message.run_id):
-        run = agent.skills.after(run, call)
-    for text in (*results_so_far(view, message.run_id), *(result.text for result in message.inbound.results)):
-        run = agent.skills.shown(run, text)
-    return _with_skills_of_waiting(agent.skills, run, message, view) if message.inbound.results else run
-
-
-def _with_skills_of_waiting(skills: Skills, run: ToolRun, message: TurnInput, view: View) -> ToolRun:
-    """With the skills of the turn that waited for its client: for the model it is one turn."""
-    for earlier in waiting_turn(view):
-        match earlier:
-            case UserMessage() if not message.inbound.plain:
-                with suppress(NotFound):
-                    run = skills.called(run, invoked) if (invoked := skills.invoked(earlier.text)) else run
-            case AssistantMessage():
-                for call in earlier.calls:
-                    run = skills.after(run, call)
-            case ToolResult():
-                run = skills.shown(run, earlier.text)
+    skills, inbound = agent.skills, message.inbound
+    run = skills.lasting(run)
+    waiting = waiting_turn(view) if inbound.results else []  # for the model both are one turn
+    calling = (inbound.text, *(each.text for each in waiting if isinstance(each, UserMessage)))
+    for text in () if inbound.plain else calling:
+        with suppress(NotFound):  # a note tells the model
+            run = skills.called(run, invoked) if (invoked := skills.invoked(text)) else run
+    for earlier in (*turn_so_far(view, message.run_id), *inbound.results, *waiting):
+        if isinstance(earlier, AssistantMessage):
+            for call in earlier.calls:
+                run = skills.after(run, call)
+        elif isinstance(earlier, ToolResult):
+            run = skills.shown(run, earlier.text)
     return run
 
 
@@ -174,7 +174,7 @@ def fitting_arguments(invoked: SkillCall, spec: ToolSpec | None) -> dict[str, An
     required = spec.parameters.get("required", [])
     if "command" not in known and len(required) == 1:
         given[required[0]] = given.pop("command")
-    closed = spec.parameters.get("additionalProperties") is False
+    closed = "__" not in spec.name or spec.parameters.get("additionalProperties") is False  # ours, or an MCP server's
     return {name: value for name, value in given.items() if name in known or not closed}
 
 

@@ -7,13 +7,15 @@ call stays open, and the client's result opens the next turn.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.agent.reply import ReplyText, Stop, Stopped
+from palinurus.agent.reply import SILENT, ReplyText, Stop, Stopped
 from palinurus.context.assemble import answered, unanswered
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import Failure
@@ -51,8 +53,10 @@ from palinurus.providers.provider import (
 )
 from palinurus.sessions.journal import Journal
 from palinurus.skills.skills import Skills
+from palinurus.tools.tool_names import SIDE_BY_SIDE
 
 MAX_STEPS = 100  # a model that has not finished after so many calls is in an endless loop
+AT_ONCE = 8  # calls of one reply
 STOPPED = "Stopped before it ended."
 SKIPPED = "Skipped to hear a message that came in meanwhile."
 DIRECT = "direct"  # the wire of replies without a model
@@ -145,22 +149,22 @@ class Loop(Struct, frozen=True):
                 return
             run = _reading(run, reply)
             results: list[ToolResult] = []
-            for call in reply.calls:
-                if call.name in self.client_tools and not self.steer.waiting():
-                    continue
-                if self.steer.waiting():
-                    result = self._skipped(call)
+            yields = False
+            for batch in batches(reply.calls):
+                if skipped := self.steer.waiting():
+                    done = [(call, self._skipped(call), False) for call in batch]
                 else:
-                    run = self.skills.before(run, call) if self.skills else run
-                    result = await self._result(run, call)
-                    run = self.skills.after(run, call, result.text) if self.skills else run
-                yield result
-                results.append(result)
-                run = _reading(run, result)
+                    done = await self._results(run, [call for call in batch if call.name not in self.client_tools])
+                for call, result, ends_turn in done:
+                    run = self.skills.after(run, call, result.text) if self.skills and not skipped else run
+                    yield result
+                    results.append(result)
+                    run = _reading(run, result)
+                    yields |= ends_turn
             if (waiting := unanswered((reply, *results))) and not self.stop.requested:
                 return
-            for call in waiting:
-                yield (result := await self._result(run, call))  # that it was stopped
+            for _, result, _ in await self._results(run, waiting):  # that they were stopped
+                yield result
                 results.append(result)
             # As the next turn will read them from the store: a model may give two calls one id.
             messages = [*request.messages, *answered(reply, results)]
@@ -168,6 +172,9 @@ class Loop(Struct, frozen=True):
                 yield interjection
                 messages.append(interjection.message)
                 run = _reading(run, interjection.message)
+            elif yields:
+                yield self._direct_message((Text(SILENT),), "stop")
+                return
             request = msgspec.structs.replace(request, messages=tuple(messages))
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
@@ -182,7 +189,7 @@ class Loop(Struct, frozen=True):
             return
         calling = self.journal.clean(self._direct_message((call,), "toolUse"))
         yield calling
-        result = await self._result(self.run, calling.calls[0])
+        ((_, result, _),) = await self._results(self.run, calling.calls)
         yield direct_reply(result, self._direct_answer(result))
 
     def _direct_answer(self, result: ToolResult) -> AssistantMessage:
@@ -202,20 +209,17 @@ class Loop(Struct, frozen=True):
         """
         smaller = await self.budget.before_call(request) if self.budget else None
         if isinstance(smaller, str):
-            return request, self._too_long(request, smaller)
+            return request, self._cut(request, "error", f"{Failure.CONTEXT_OVERFLOW}: {smaller}")
         request = smaller or request
         reply, failure = await self._reply(request)
         if failure == Failure.CONTEXT_OVERFLOW and self.budget and not self.stop.requested:
             shorter = await self.budget.after_overflow()
-            if shorter is not None and reply.text:
-                self.emit(Notice("the conversation was too long and is sent again, shortened", discard=True))
             if shorter is not None:
+                if reply.text:
+                    self.emit(Notice("the conversation was too long and is sent again, shortened", discard=True))
                 request = shorter
                 reply, _ = await self._reply(request)
         return request, self.journal.clean(reply)
-
-    def _too_long(self, request: ModelRequest, why: str) -> AssistantMessage:
-        return self._cut(request, "error", f"{Failure.CONTEXT_OVERFLOW}: {why}")
 
     async def _reply(self, request: ModelRequest) -> tuple[AssistantMessage, str]:
         """The reply, and its kind of failure; empty for a good one."""
@@ -273,27 +277,39 @@ class Loop(Struct, frozen=True):
             timestamp=self.clock.now_ms(),
         )
 
-    async def _result(self, run: ToolRun, call: ToolCall) -> ToolResult:
+    async def _results(self, run: ToolRun, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, ToolResult, bool]]:
+        """Runs calls at the same time. Returns them in their order, and whether they end the turn."""
         started = self.clock.now_ms()
-        self.emit(ToolStarted(call.id, call.name, call.arguments))  # of an already redacted reply
-        try:
-            with self.stop.interruptible():
-                output = await self.tools.run(run, call)
-        except Stopped:
-            output = ToolOutput(STOPPED, is_error=True)
+        for call in calls:
+            run = self.skills.before(run, call) if self.skills else run
+            self.emit(ToolStarted(call.id, call.name, call.arguments))  # of an already redacted reply
+        outputs = [ToolOutput(STOPPED, is_error=True)] * len(calls)
+        with suppress(Stopped), self.stop.interruptible():
+            if len(calls) == 1:
+                outputs[0] = await self.tools.run(run, calls[0])
+            else:
+                await self._fill(outputs, run, calls)
+        return [
+            (call, self._result(call, output, started), output.ends_turn)
+            for call, output in zip(calls, outputs, strict=True)
+        ]
+
+    async def _fill(self, outputs: list[ToolOutput], run: ToolRun, calls: Sequence[ToolCall]) -> None:
+        """Puts the output of each call into its place. What is there when it is stopped stays."""
+
+        async def fill(at: int, call: ToolCall) -> None:
+            outputs[at] = await self.tools.run(run, call)
+
+        async with asyncio.TaskGroup() as group:
+            for at, call in enumerate(calls):
+                group.create_task(fill(at, call))
+
+    def _result(self, call: ToolCall, output: ToolOutput, started: int) -> ToolResult:
         ended = self.clock.now_ms()
-        result = self.journal.clean(
-            ToolResult(
-                call.id,
-                call.name,
-                output.content,
-                output.is_error,
-                ended,
-                output.origin,
-                output.details,
-                output.sources,
-            )
+        made = ToolResult(
+            call.id, call.name, output.content, output.is_error, ended, output.origin, output.details, output.sources
         )
+        result = self.journal.clean(made)
         result = self.skills.marked(result, call) if self.skills else result
         seconds, where = (ended - started) / 1000, _where(output)
         self.emit(ToolFinished(call.id, call.name, result.text, result.is_error, seconds, where))
@@ -302,6 +318,19 @@ class Loop(Struct, frozen=True):
     def _skipped(self, call: ToolCall) -> ToolResult:
         self.emit(ToolFinished(call.id, call.name, SKIPPED, is_error=True, seconds=0.0))
         return ToolResult(call.id, call.name, SKIPPED, is_error=True, timestamp=self.clock.now_ms())
+
+
+def batches(calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+    """The calls of a reply in order: those that only read, and do so alike, together; every other one by itself."""
+    batch: list[ToolCall] = []
+    for call in calls:
+        group = SIDE_BY_SIDE.get(call.name)
+        if batch and (group is None or len(batch) == AT_ONCE or group != SIDE_BY_SIDE.get(batch[0].name)):
+            yield batch
+            batch = []
+        batch.append(call)
+    if batch:
+        yield batch
 
 
 def _reading(run: ToolRun, *messages: Message) -> ToolRun:

@@ -114,7 +114,7 @@ class ContextMaintenance:
         """Summarises the oldest part, because the window is full; returns whether anything was cut."""
         if trigger == "threshold":  # a request that the provider refused would be refused with a question after it, too
             await self._notes_before_cut(turn)
-        order = self._order(turn, division, trigger, runs=frozenset({turn.run_id}))
+        order = msgspec.structs.replace(self._order(turn, division, trigger), run_ids=frozenset({turn.run_id}))
         done = await self.compaction.compact(turn.journal, order)
         if done is None:
             return False
@@ -141,7 +141,7 @@ class ContextMaintenance:
         view = await self._history.view_for_window(turn.journal.session, session.view, turn.window)
         division = divide(turn.window, self._head_tokens(view), turn.agent.compaction)
         await self._notes_before_cut(turn)
-        order = self._order(turn, division, "manual", focus=focus, entry_id=entry_id)
+        order = msgspec.structs.replace(self._order(turn, division, "manual"), focus=focus, entry_id=entry_id)
         result = await self.compaction.compact(turn.journal, order)
         self._full.pop(str(turn.key), None)
         return result
@@ -261,16 +261,7 @@ class ContextMaintenance:
         """Whether the whole session fits into one request: with a question after it, a longer one would be refused."""
         return not view.unread and self._head_tokens(view) + sum(self.counts.of(view.lines)) <= window
 
-    def _order(
-        self,
-        turn: TurnContext,
-        division: WindowDivision,
-        trigger: Trigger,
-        *,
-        runs: frozenset[str] = frozenset(),
-        focus: str = "",
-        entry_id: str = "",
-    ) -> CompactionOrder:
+    def _order(self, turn: TurnContext, division: WindowDivision, trigger: Trigger) -> CompactionOrder:
         from palinurus.context.compact import CompactionOrder
 
         settings = turn.agent.compaction
@@ -284,10 +275,7 @@ class ContextMaintenance:
             ModelQuestion(turn.provider, turn.journal, turn.stop, settings.timeout_seconds) if asks else None,
             lambda wanted: self.engines.compact(turn.journal.session, wanted, turn.warn),
             lambda entry_id, made: self._bill(turn, entry_id, made.model, made.usage),
-            focus,
-            runs,
-            entry_id,
-            turn.agent.pruning,
+            pruning=turn.agent.pruning,
         )
 
     def _bill(self, turn: TurnContext, entry_id: str, model: str, usage: Usage) -> UsageRow | None:

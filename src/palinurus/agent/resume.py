@@ -20,7 +20,7 @@ from palinurus.agent.loop import TurnTools
 from palinurus.context.assemble import TurnInput, unanswered
 from palinurus.context.view import Line, View
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolCall, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, ToolSpec
 from palinurus.sessions.transcript import SENT
 from palinurus.tools.registry import characters_for_window, clip_output
@@ -28,10 +28,6 @@ from palinurus.tools.registry import characters_for_window, clip_output
 CLIENTS = {"by": "client"}
 """The details of a result that a client sent."""
 CLIENT_SOURCE = "client"
-
-
-def _is_clients(result: ToolResult) -> bool:
-    return (result.details or {}).get("by") == "client"
 
 
 class TurnToolset(Struct, frozen=True):
@@ -106,16 +102,6 @@ def earlier_reply(view: View, run_id: str, client_tools: Collection[str] = ()) -
     return [_TOO_LATE] if went_on else []
 
 
-def calls_so_far(view: View, run_id: str) -> list[ToolCall]:
-    """The tool calls of the turn before it was interrupted."""
-    return [call for message in _since(view, run_id) if isinstance(message, AssistantMessage) for call in message.calls]
-
-
-def results_so_far(view: View, run_id: str) -> list[str]:
-    """The tool results of the turn before it was interrupted."""
-    return [message.text for message in _since(view, run_id) if isinstance(message, ToolResult)]
-
-
 def waiting_turn(view: View) -> list[Message]:
     """The turn at the end of the session that its client continues, including messages that joined it."""
     messages = [line.message for line in view.lines]
@@ -125,7 +111,8 @@ def waiting_turn(view: View) -> list[Message]:
     return messages
 
 
-def _since(view: View, run_id: str) -> list[Message]:
+def turn_so_far(view: View, run_id: str) -> list[Message]:
+    """The messages of the turn before it was interrupted."""
     if run_id not in view.stored_ids and run_id not in view.cut_runs:
         return []
     known = 0 if run_id in view.cut_runs else len(view.lines)
@@ -144,7 +131,7 @@ def _own(later: Sequence[Message]) -> tuple[list[Message], bool]:
     for before, message in pairwise(later):
         if isinstance(message, UserMessage) and (waiting or not isinstance(before, ToolResult)):
             return own, True
-        if isinstance(message, ToolResult) and _is_clients(message):
+        if isinstance(message, ToolResult) and (message.details or {}).get("by") == "client":
             return own, True
         if isinstance(message, AssistantMessage):
             waiting = {call.id for call in message.calls}

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.agent.agent import Agent, TurnContext, turn_context
-from palinurus.agent.gather import add_notes, direct_call, request_parts, tool_run
+from palinurus.agent.gather import add_notes, direct_call, reads_private, request_parts, tool_run
 from palinurus.agent.history import OpenSession, SessionHistory
 from palinurus.agent.loop import DIRECT, DirectReply, Emit, Interjection, Loop, Steer
 from palinurus.agent.maintenance import ContextMaintenance
@@ -151,19 +152,23 @@ class TurnRunner:
         return await self.history.view(session) if await self.maintenance.prune(turn, view) else view
 
     def _request_parts(self, turn: TurnContext, specs: tuple[ToolSpec, ...], message: TurnInput) -> RequestParts:
-        heartbeat = message.inbound.channel == "heartbeat"
-        if turn.key.is_private and not heartbeat:
+        inbound = message.inbound
+        if reads_private(turn.key, inbound) and inbound.channel != "heartbeat":
             retire_first_run(turn.agent.files, self._clock.now_ms())
-        return request_parts(turn.agent, turn.key, specs, turn.route, self._clock, heartbeat=heartbeat)
+        parts = request_parts(turn.agent, turn.key, specs, turn.route, self._clock, inbound)
+        is_light = inbound.spawn is not None and inbound.spawn.light
+        return msgspec.structs.replace(parts, files=()) if is_light else parts
 
     async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
         """Stores the messages that open the turn; returns the request."""
         opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
+        by_person = message.inbound.channel not in ("heartbeat", "cron", "subagent", "session")
         change = SessionChange(
-            interaction=message.inbound.channel not in ("heartbeat", "cron"),
+            interaction=by_person,
             provider=turn.route.provider,
             model=turn.route.model,
-            delivery=message.inbound.place,
+            delivery=message.inbound.place if by_person else None,
+            spawn=message.inbound.spawn,
         )
         await turn.journal.write(opening.entries, change)
         assembled = await self.maintenance.assembled(turn, opening)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palinurus.cli.command import make_on_first_run, open_home
-from palinurus.cli.input_lines import InputLines
-from palinurus.cli.reply_printer import ReplyPrinter
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.command import complete_agents, make_on_first_run, open_home
+from palinurus.cli.shell import Shell, run_async, with_shell
+from palinurus.cli.stdio import InputLines, ReplyPrinter
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, WaitTimeout
@@ -20,17 +19,18 @@ from palinurus.domain.events import RunResult
 from palinurus.operations.runs import AcceptedMessage, StopRuns, converse, stop_runs, submit_message
 
 if TYPE_CHECKING:
-    from palinurus.cli.approval_prompt import ApprovalPrompt
+    from palinurus.cli.approvals import ApprovalPrompt
 
 
 @click.command()
 @click.option("--message", "-m", required=True, help="The message; - reads it from standard input.")
 @click.option("--session-key", default="", help="The session: a full key or a name of your own.")
-@click.option("--agent", "agent_id", default="", help="Which agent. Default: the default agent.")
+@click.option(
+    "--agent", "agent_id", default="", shell_complete=complete_agents, help="Which agent. Default: the default agent."
+)
 @click.option("--ask", is_flag=True, help="Wait for approvals; another terminal can answer: pal approvals allow ID.")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=600.0, show_default=True, help="Seconds to wait.")
-@with_json
-@click.pass_obj
+@with_shell
 def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool, timeout: float) -> int:
     """Send one message and print the reply.
 
@@ -64,9 +64,9 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) ->
 
         @cache
         def asking() -> ApprovalPrompt:
-            from palinurus.cli.approval_prompt import ApprovalPrompt
+            from palinurus.cli.approvals import ApprovalPrompt
 
-            return ApprovalPrompt(shell, home, InputLines("") if here else None)
+            return ApprovalPrompt(shell, home, InputLines("").next if here else None)
 
         printer = ReplyPrinter(shell, lambda event: asking().hear(event), silent=shell.as_json)
         try:
@@ -77,17 +77,12 @@ async def _ask(shell: Shell, inbound: Inbound, timeout: float, *, here: bool) ->
             # Cut off while it was being accepted, it may be a row already; asking again tells which run it is.
             run_id = run_ids[-1] if run_ids else (await home.call(submit_message, inbound)).run_id
             await home.call(stop_runs, StopRuns(run_id=run_id))
-            raise WaitTimeout(
-                f"no reply within {timeout:g} s; the run was stopped", hint="--timeout waits longer"
-            ) from None
-        _show(shell, printer, result)
+            why = f"no reply within {timeout:g} s; the run was stopped"
+            raise WaitTimeout(why, hint="--timeout waits longer") from None
+        printer.end(result)
+        if shell.as_json:
+            shell.show(result, str)
+        elif result.status != "ok":
+            shell.warn(result.error or "stopped")
         await home.finish_upkeep()  # in the open: notes may be taken now, and nobody waits for anything else
     return result
-
-
-def _show(shell: Shell, printer: ReplyPrinter, result: RunResult) -> None:
-    printer.end(result)
-    if shell.as_json:
-        shell.show(result, str)
-    elif result.status != "ok":
-        shell.warn(result.error or "stopped")

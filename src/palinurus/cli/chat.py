@@ -8,23 +8,24 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
-from palinurus.cli.approval_prompt import ApprovalPrompt
-from palinurus.cli.command import make_on_first_run, open_home
-from palinurus.cli.input_lines import InputLines
-from palinurus.cli.reply_printer import ReplyPrinter
-from palinurus.cli.shell import Shell, run_async
-from palinurus.cli.terminal.attachments import FileLookup
-from palinurus.cli.terminal.completion import NAME, TypedLines, WorkspaceNames, completer_of, history_of
-from palinurus.cli.terminal.conversation import ChatTarget, Conversation
+from palinurus.cli.approvals import ApprovalPrompt
+from palinurus.cli.command import complete_agents, make_on_first_run, open_home
+from palinurus.cli.shell import Shell, echo, run_async
+from palinurus.cli.stdio import InputLines, ReplyPrinter
+from palinurus.cli.terminal.conversation import Conversation
+from palinurus.cli.terminal.input import NAME, FileLookup, TypedLines, WorkspaceNames, completer_of, history_of
+from palinurus.cli.terminal.reply import agent_lines
 from palinurus.cli.terminal.screen import Screen
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import PalinurusError
 from palinurus.domain.events import RunResult
+from palinurus.operations.agents import find_agent, list_agents
 from palinurus.operations.runs import AcceptedMessage, StoppedRuns, StopRuns, converse, stop_runs
 from palinurus.operations.status import Status, show_session_status, show_status
 from palinurus.providers.provider import SCOUT
@@ -37,7 +38,9 @@ LEAVE = ("/quit", "/exit")
 
 @click.command()
 @click.option("--session-key", default="", help="The session: a full key or a name of your own.")
-@click.option("--agent", "agent_id", default="", help="Which agent. Default: the default agent.")
+@click.option(
+    "--agent", "agent_id", default="", shell_complete=complete_agents, help="Which agent. Default: the default agent."
+)
 @click.pass_obj
 def chat(shell: Shell, session_key: str, agent_id: str) -> int:
     """Talk with the agent in this terminal.
@@ -70,7 +73,7 @@ async def talk_here(shell: Shell, where: Inbound, *, first: bool, enter_home: En
     """A conversation, as this terminal or this pipe allows. `enter_home` opens the home for as long as it lasts."""
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return await _in_terminal(shell, where, enter_home, first=first)
-    return await _line_by_line(shell, where.session_key, where.agent, enter_home)
+    return await _line_by_line(shell, where, enter_home)
 
 
 async def _in_terminal(shell: Shell, where: Inbound, enter_home: EnterHome, *, first: bool) -> int:
@@ -84,29 +87,26 @@ async def _in_terminal(shell: Shell, where: Inbound, enter_home: EnterHome, *, f
         asked = show_session_status.params(where.session_key, where.agent)
         key = (await home.call(show_session_status, asked)).session_key
         files = FileLookup(Path(status.workspace), Path.cwd(), shell.home.user_home)
-        talk = Conversation(home, screen, ChatTarget(key, where.agent, files))
+        talk = Conversation(home, screen, key, where.agent, files)
         _greet(screen, status, first=first)
         await talk.look()
-        history = history_of(TypedLines(shell.home.root / NAME, partial(_without_secrets, shell)))
-        completer = completer_of(talk.vocabulary(WorkspaceNames(Boundary(files.workspace))))
+        # The redactor is made for each line that is typed: a key may have been added since the last one.
+        history = history_of(
+            TypedLines(shell.home.root / NAME, lambda text: redactor_of(shell.home, os.environ).redact(text))
+        )
+        completer = completer_of(talk.vocabulary(lambda workspace: WorkspaceNames(Boundary(workspace))))
         await screen.run(talk, history, completer)
         await talk.close()
         _say_goodbye(shell, home, talk.key)
     return 0
 
 
-def _without_secrets(shell: Shell, text: str) -> str:
-    """Asked for each line that is typed: a key may have been added since the last one."""
-    return redactor_of(shell.home, os.environ).redact(text)
-
-
 def _greet(screen: Screen, status: Status, *, first: bool) -> None:
     screen.print([[("dim", f"{status.agent} · {status.model} ({status.model_reason}) · /help · Ctrl-D leaves")]])
     screen.print([[("notice", f"! {warning}")] for warning in status.warnings])
     if first and status.model == str(SCOUT):
-        screen.print(
-            [[("dim", "`pal onboard` sets up a model; until then scout answers: it notes, finds and quotes.")]]
-        )
+        hint = "`pal onboard` sets up a model; until then scout answers: it notes, finds and quotes."
+        screen.print([[("dim", hint)]])
 
 
 def _say_goodbye(shell: Shell, home: HomeAccess, key: str) -> None:
@@ -120,26 +120,43 @@ def _say_goodbye(shell: Shell, home: HomeAccess, key: str) -> None:
     )
 
 
-async def _line_by_line(shell: Shell, session_key: str, agent_id: str, enter_home: EnterHome) -> int:
+async def _line_by_line(shell: Shell, where: Inbound, enter_home: EnterHome) -> int:
     terminal = sys.stdin.isatty()
     lines = InputLines("you> " if terminal else "")
     failed = 0
     async with open_home(shell) as home, enter_home(home, shell.warn):
-        status = await home.call(show_status, show_status.params(agent_id))
+        status = await home.call(show_status, show_status.params(where.agent))
         for warning in status.warnings:
             shell.warn(warning)
-        talk = _LineChat(shell, home, ApprovalPrompt(shell, home, lines if terminal else None))
+        talk = _LineChat(shell, home, ApprovalPrompt(shell, home, lines.next if terminal else None))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
         while (line := await lines.next()) is not None and line.strip() not in LEAVE:
-            if line.strip():
-                inbound = Inbound(line, random_id(), session_key=session_key, agent=agent_id, attended=terminal)
-                result = await talk.exchange(inbound)
-                failed += result.status == "error"
+            word, _, rest = line.strip().partition(" ")
+            if word == "/agent":
+                where = await _change_agent(shell, home, where, rest.strip())
+            elif line.strip():
+                inbound = replace(where, text=line, idempotency_key=random_id(), attended=terminal)
+                failed += (await talk.exchange(inbound)).status == "error"
         if home.busy:
             shell.warn(f"finishing {home.busy} run(s) for another terminal")
         if not terminal:
             await home.finish_upkeep()
     return 1 if failed and not terminal else 0
+
+
+async def _change_agent(shell: Shell, home: HomeAccess, where: Inbound, name: str) -> Inbound:
+    """Where the next lines go; a list of agents when none is named."""
+    try:
+        listed = await home.call(list_agents, list_agents.params())
+        if name:
+            return replace(where, session_key="", agent=find_agent(listed, name).id)
+    except PalinurusError as error:
+        shell.warn(str(error))
+    else:
+        key = where.session_key
+        here = where.agent or (key.split(":")[1] if key.startswith("agent:") else listed.default_id)
+        echo("\n".join("".join(text for _, text in line) for line in agent_lines(listed, here)))
+    return where
 
 
 class _LineChat:

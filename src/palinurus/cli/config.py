@@ -7,20 +7,11 @@ from typing import Any
 
 import click
 
-from palinurus.cli.command import command_of, services_of
+from palinurus.cli.command import add_operation, services_of
 from palinurus.cli.shell import Shell, echo
 from palinurus.config.schema import OptionExplanation, json_schema
-from palinurus.operations.config import (
-    ConfigChange,
-    ConfigEdit,
-    ConfigReport,
-    explain_config,
-    get_config_value,
-    patch_config,
-    set_config_value,
-    unset_config_value,
-    validate_config,
-)
+from palinurus.operations import config as operations
+from palinurus.operations.config import ConfigChange, ConfigEdit, ConfigReport
 
 
 @click.group()
@@ -36,7 +27,7 @@ def schema() -> None:
     Example:
       pal config schema > palinurus.schema.json
     """
-    echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    echo(_json(json_schema(), indent=2))
 
 
 @config.command("file")
@@ -51,8 +42,8 @@ def file(shell: Shell) -> None:
     echo(str(shell.home.config_path))
 
 
-def _value_text(_: Shell, value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+def _json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False)
 
 
 def _edit_text(shell: Shell, edit: ConfigEdit) -> str:
@@ -82,17 +73,19 @@ def _report_text(shell: Shell, report: ConfigReport) -> str:
 
 
 def _explanation_text(_: Shell, found: OptionExplanation) -> str:
-    said = [f"  {json.dumps(each.value, ensure_ascii=False)}  {each.path} ({each.where})" for each in found.said]
+    said = [f"  {_json(each.value)}  {each.path} ({each.where})" for each in found.said]
     if len(said) > 1:
         said[0] += ", which is used"
-    default = json.dumps(found.default, ensure_ascii=False) if found.default is not None else "not set"
+    default = _json(found.default) if found.default is not None else "not set"
     used = "" if said else ", which is used"
     return "\n".join([f"{found.key}: {found.about}", *said, f"  {default}  by default{used}"])
 
 
-config.add_command(command_of(get_config_value, _value_text))
-config.add_command(command_of(set_config_value, _edit_text))
-config.add_command(command_of(patch_config, _change_text))
-config.add_command(command_of(unset_config_value, lambda _, __: ""))
-config.add_command(command_of(validate_config, _report_text))
-config.add_command(command_of(explain_config, _explanation_text))
+add_operation(
+    config, operations.get_config_value, lambda _, value: value if isinstance(value, str) else _json(value, indent=2)
+)
+add_operation(config, operations.set_config_value, _edit_text)
+add_operation(config, operations.patch_config, _change_text)
+add_operation(config, operations.unset_config_value, lambda _, __: "")
+add_operation(config, operations.validate_config, _report_text)
+add_operation(config, operations.explain_config, _explanation_text)

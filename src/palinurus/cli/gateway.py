@@ -8,43 +8,26 @@ import shutil
 import subprocess
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 
 import click
 
-from palinurus.cli.command import call_operation, command_of, open_home
-from palinurus.cli.shell import LazyGroup, Shell, run_async, with_json
+from palinurus.cli.command import add_operation, call_operation, with_home
+from palinurus.cli.shell import LazyGroup, Shell, columns, moment, with_shell
 from palinurus.config.atomic import make_directory, write_atomic
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, UnknownOperation, WaitTimeout
 from palinurus.gateway.settings import gateway_settings
+from palinurus.operations import gateway as operations
 from palinurus.operations.access import PairedDevice
-from palinurus.operations.gateway import (
-    DeviceList,
-    TokenInfo,
-    TokenList,
-    approve_device,
-    create_token,
-    list_devices,
-    list_tokens,
-    revoke_device,
-    revoke_token,
-    rotate_token,
-    show_gateway,
-    stop_gateway,
-)
+from palinurus.operations.gateway import DeviceList, TokenInfo, TokenList
 from palinurus.operations.scopes import SCOPES, Scope
 from palinurus.operations.services import GatewayState
-from palinurus.parts import SUBCOMMANDS
 from palinurus.runtime.home_access import HomeAccess
 
 
-@click.group(
-    cls=LazyGroup,  # these need a web server, or a client of one
-    lazy=SUBCOMMANDS["gateway"],
-)
+@click.group(cls=LazyGroup)
 def gateway() -> None:
     """Serve the home over HTTP and WebSocket, and manage access tokens.
 
@@ -57,7 +40,7 @@ async def standing_of(home: HomeAccess) -> GatewayState:
     """How the gateway of this home stands, whoever holds it. Never comes in itself."""
     while (holder := await home.reach()) is not None:
         try:
-            return await holder.call(show_gateway, show_gateway.params())
+            return await holder.call(operations.show_gateway, operations.show_gateway.params())
         except UnknownOperation:
             return GatewayState(running=False, pid=holder.holder.pid)
         except HolderLost:
@@ -68,8 +51,7 @@ async def standing_of(home: HomeAccess) -> GatewayState:
 
 
 @gateway.command()
-@with_json
-@click.pass_obj
+@with_shell
 def status(shell: Shell) -> int:
     """Show whether a gateway runs, where, and how busy it is. Exit code 1 when none does.
 
@@ -78,12 +60,7 @@ def status(shell: Shell) -> int:
       pal gateway status
       pal gateway status --json
     """
-
-    async def ask() -> GatewayState:
-        async with open_home(shell) as home:
-            return await standing_of(home)
-
-    found = run_async(ask())
+    found = with_home(shell, standing_of)
     shell.show(found, lambda: _status_text(found))
     return 0 if found.running else 1
 
@@ -119,8 +96,7 @@ def _time(milliseconds: int) -> str:
     show_default=True,
     help="Seconds to wait until it has stopped.",
 )
-@with_json
-@click.pass_obj
+@with_shell
 def stop(shell: Shell, timeout: float) -> None:
     """Stop the gateway when its runs have finished.
 
@@ -129,12 +105,7 @@ def stop(shell: Shell, timeout: float) -> None:
       pal gateway stop
       pal gateway stop --timeout 300
     """
-
-    async def ask() -> GatewayState:
-        async with open_home(shell) as home:
-            return await _stop(shell, home, timeout)
-
-    was = run_async(ask())
+    was = with_home(shell, lambda home: _stop(shell, home, timeout))
     told = "The gateway has stopped." if was.running else "No gateway is running."
     shell.show({"stopped": was.running, "pid": was.pid}, lambda: told)
 
@@ -145,7 +116,7 @@ async def _stop(shell: Shell, home: HomeAccess, timeout: float) -> GatewayState:
     if holder is None:
         return was
     try:
-        ending = await holder.call(stop_gateway, stop_gateway.params())
+        ending = await holder.call(operations.stop_gateway, operations.stop_gateway.params())
     except HolderLost:
         return was  # it was leaving already
     finally:
@@ -155,9 +126,8 @@ async def _stop(shell: Shell, home: HomeAccess, timeout: float) -> GatewayState:
     until = time.monotonic() + timeout
     while (now := await standing_of(home)).running:
         if time.monotonic() > until:
-            raise WaitTimeout(
-                f"the gateway still runs after {timeout:g} s ({now.busy} run(s))", hint="it stops when they are done"
-            )
+            why = f"the gateway still runs after {timeout:g} s ({now.busy} run(s))"
+            raise WaitTimeout(why, hint="it stops when they are done")
         await asyncio.sleep(0.05)
     return was
 
@@ -185,10 +155,9 @@ WantedBy=default.target
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 
 
-@click.command()
+@gateway.command()
 @_dry_run
-@with_json
-@click.pass_obj
+@with_shell
 def install(shell: Shell, dry_run: bool) -> None:
     """Have systemd run the gateway for this user, now and after every login.
 
@@ -204,18 +173,15 @@ def install(shell: Shell, dry_run: bool) -> None:
         systemctl = _systemctl()
         make_directory(path.parent)
         write_atomic(path, text, mode=0o644)
-        for words in (("daemon-reload",), ("enable", "--now", name)):
-            _do(systemctl, *words)
-    done = {"unit": str(path), "text": text, "installed": not dry_run}
-    shell.show(
-        done, lambda: f"# {path}\n{text}" if dry_run else f"{name} runs. `journalctl --user -u {name}` shows it."
-    )
+        _do(systemctl, "daemon-reload")
+        _do(systemctl, "enable", "--now", name)
+    told = f"# {path}\n{text}" if dry_run else f"{name} runs. `journalctl --user -u {name}` shows it."
+    shell.show({"unit": str(path), "text": text, "installed": not dry_run}, lambda: told)
 
 
-@click.command()
+@gateway.command()
 @_dry_run
-@with_json
-@click.pass_obj
+@with_shell
 def uninstall(shell: Shell, dry_run: bool) -> None:
     """Remove the systemd unit and stop the gateway that it runs.
 
@@ -266,10 +232,9 @@ def _systemctl() -> str:
 
 
 def _do(systemctl: str, *words: str) -> None:
+    command = [systemctl, "--user", *words]
     try:
-        done = subprocess.run(
-            [systemctl, "--user", *words], capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise PalinurusError(f"systemctl --user {words[0]} did not end in time") from None
     if done.returncode != 0:
@@ -277,7 +242,7 @@ def _do(systemctl: str, *words: str) -> None:
         raise PalinurusError(f"systemctl --user {words[0]} failed: {why}", hint="is there a systemd for this user?")
 
 
-@click.group()
+@gateway.group()
 def token() -> None:
     """Create and revoke tokens with limited scopes."""
 
@@ -294,8 +259,7 @@ def parse_scopes(text: str) -> tuple[Scope, ...]:
 @click.option("--name", required=True, help="What it is for.")
 @click.option("--scope", "scopes", default="read,write", show_default=True, help="Scopes, separated by commas.")
 @click.option("--days", type=float, help="Days until it expires. Default: valid until revoked.")
-@with_json
-@click.pass_obj
+@with_shell
 def create(shell: Shell, name: str, scopes: str, days: float | None) -> None:
     """Create a token. It is shown only once; only its hash is stored.
 
@@ -306,39 +270,33 @@ def create(shell: Shell, name: str, scopes: str, days: float | None) -> None:
       pal gateway token create --name phone
       pal gateway token create --name dashboard --scope read --days 90
     """
-    made = call_operation(shell, create_token, create_token.params(name, parse_scopes(scopes), days))
+    made = call_operation(shell, operations.create_token, name=name, scopes=parse_scopes(scopes), days=days)
     shell.show(made, lambda: _secret_text(shell, made))
 
 
 def _secret_text(_: Shell, made: TokenInfo) -> str:
-    until = f", until {day(made.expires_at)}" if made.expires_at else ""
+    until = f", until {moment(made.expires_at)}" if made.expires_at else ""
     return f"{made.secret}\n{made.name} ({', '.join(made.scopes)}{until}). It is not shown again."
 
 
 def _list_text(_: Shell, listed: TokenList) -> str:
     if not listed.tokens:
         return "There are no tokens besides the owner's."
-    rows = [(each.name, ", ".join(each.scopes), _state(each)) for each in listed.tokens]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return "\n".join(f"{name:<{widths[0]}}  {scopes:<{widths[1]}}  {state}" for name, scopes, state in rows)
+    return "\n".join(columns([(each.name, ", ".join(each.scopes), _state(each)) for each in listed.tokens]))
 
 
 def _state(each: TokenInfo) -> str:
     if each.revoked_at:
-        return f"revoked {day(each.revoked_at)}"
-    used = f"used {day(each.last_used_at)}" if each.last_used_at else "never used"
-    return f"{used}, until {day(each.expires_at)}" if each.expires_at else used
+        return f"revoked {moment(each.revoked_at)}"
+    used = f"used {moment(each.last_used_at)}" if each.last_used_at else "never used"
+    return f"{used}, until {moment(each.expires_at)}" if each.expires_at else used
 
 
-def day(milliseconds: int | None) -> str:
-    return datetime.fromtimestamp((milliseconds or 0) / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+add_operation(token, operations.list_tokens, _list_text)
 
+add_operation(token, operations.rotate_token, _secret_text)
 
-token.add_command(command_of(list_tokens, _list_text))
-
-token.add_command(command_of(rotate_token, _secret_text))
-
-token.add_command(command_of(revoke_token, lambda _, gone: f"The token {gone.name} is revoked."))
+add_operation(token, operations.revoke_token, lambda _, gone: f"The token {gone.name} is revoked.")
 
 
 @click.group()
@@ -353,8 +311,7 @@ def devices() -> None:
 @devices.command()
 @click.argument("device", metavar="ID")
 @click.option("--scope", "scopes", default="", help="Scopes, separated by commas. Default: those it asked for.")
-@with_json
-@click.pass_obj
+@with_shell
 def approve(shell: Shell, device: str, scopes: str) -> None:
     """Approve a device. ID is its code, or the beginning of its id.
 
@@ -363,19 +320,19 @@ def approve(shell: Shell, device: str, scopes: str) -> None:
       pal devices approve 3f9c21aa
       pal devices approve 3f9c21aa --scope read
     """
-    paired = call_operation(shell, approve_device, approve_device.params(device, parse_scopes(scopes)))
+    paired = call_operation(shell, operations.approve_device, device=device, scopes=parse_scopes(scopes))
     shell.show(paired, lambda: f"{_name(paired)} is paired ({', '.join(paired.scopes)}).")
 
 
 def _device_list_text(_: Shell, listed: DeviceList) -> str:
     if not listed.devices:
         return "There are no devices."
-    return "\n".join(f"{each.code or each.id[:8]}  {each.status:<7}  {_line(each)}" for each in listed.devices)
-
-
-def _line(device: PairedDevice) -> str:
-    since = device.paired_at if device.status == "paired" else device.asked_at
-    return f"{_name(device)} · {', '.join(device.scopes)} · {day(since)}"
+    lines = []
+    for each in listed.devices:
+        since = moment((each.paired_at if each.status == "paired" else each.asked_at) or 0)
+        about = f"{_name(each)} · {', '.join(each.scopes)} · {since}"
+        lines.append(f"{each.code or each.id[:8]}  {each.status:<7}  {about}")
+    return "\n".join(lines)
 
 
 def _name(device: PairedDevice) -> str:
@@ -383,10 +340,6 @@ def _name(device: PairedDevice) -> str:
     return f"{name} ({device.platform})" if device.platform else name
 
 
-devices.add_command(command_of(list_devices, _device_list_text))
+add_operation(devices, operations.list_devices, _device_list_text)
 
-devices.add_command(command_of(revoke_device, lambda _, gone: f"{_name(gone)} is revoked."))
-
-gateway.add_command(token)
-gateway.add_command(install)
-gateway.add_command(uninstall)
+add_operation(devices, operations.revoke_device, lambda _, gone: f"{_name(gone)} is revoked.")

@@ -10,7 +10,7 @@ import signal
 import click
 
 from palinurus.cli.command import make_on_first_run, open_home
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import Shell, run_async, with_shell
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, HomeTaken
 from palinurus.gateway.settings import GatewaySettings, gateway_settings
@@ -26,8 +26,7 @@ FILES = 65_536
 @click.option("--lan", is_flag=True, help="Also listen on the network, with TLS on a port of its own.")
 @click.option("--lan-port", type=click.IntRange(0, 65535), help="The port for TLS. Default: the one after --port.")
 @click.option("--verbose", is_flag=True, help="Show everything that is logged.")
-@with_json
-@click.pass_obj
+@with_shell
 def run(shell: Shell, port: int | None, bind: str | None, lan: bool, lan_port: int | None, verbose: bool) -> None:
     """Run the gateway in the foreground.
 
@@ -98,7 +97,6 @@ async def _serve(shell: Shell, settings: GatewaySettings, *, verbose: bool) -> N
         finally:
             await gateway.close()
         if home.taken:
-            raise HomeTaken(
-                f"another process holds {shell.home.root} now, because its file `lock` was removed",
-                hint="leave that file alone; `pal gateway status` shows the other process",
-            )
+            hint = "leave that file alone; `pal gateway status` shows the other process"
+            why = "because its file `lock` was removed"
+            raise HomeTaken(f"another process holds {shell.home.root} now, {why}", hint=hint)

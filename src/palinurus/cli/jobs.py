@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import get_args
 
 import click
 
-from palinurus.cli.command import call_operation, command_of
-from palinurus.cli.shell import Shell, with_json
+from palinurus.cli.command import add_operation, call_operation
+from palinurus.cli.shell import Shell, moment, shorten, with_shell
 from palinurus.dispatch.delivery import DeliveryCounts, DeliveryJob, State
-from palinurus.operations.jobs import (
-    DeliveryList,
-    JobList,
-    drop_delivery,
-    drop_job,
-    list_deliveries,
-    list_jobs,
-    retry_delivery,
-    retry_job,
-)
+from palinurus.domain.events import visible
+from palinurus.operations import jobs as operations
+from palinurus.operations.jobs import DeliveryList, JobList, list_deliveries
 from palinurus.storage.jobs import Job
-from palinurus.tools.approvals.rendering import visible
 
 
 @click.group()
@@ -36,17 +27,20 @@ def list_text(shell: Shell, listed: JobList) -> str:
 
 
 def _lines(shell: Shell, job: Job) -> list[str]:
-    when = datetime.fromtimestamp(job.due_at / 1000).astimezone()
-    tried = f"  tried {job.attempts} times" if job.attempts > 1 else ""
     unsure = "  may have happened" if job.state == "retry" and job.unsure else ""
     lane = "" if job.lane == job.id else f"  {shell.dim(visible(job.lane))}"
-    head = f"{job.id}  {when:%m-%d %H:%M}  {job.state:<9}  {visible(job.kind)}{lane}{tried}{unsure}"
-    return [head, *([f"  {shell.dim(visible(job.trouble))}"] if job.trouble else [])]
+    head = _head(job, job.due_at, f"{visible(job.kind)}{lane}")
+    return [head + unsure, *([f"  {shell.dim(visible(job.trouble))}"] if job.trouble else [])]
 
 
-jobs.add_command(command_of(list_jobs, list_text))
-jobs.add_command(command_of(retry_job, lambda _, job: f"{job.id} will be done."))
-jobs.add_command(command_of(drop_job, lambda _, job: f"{job.id} is dropped."))
+def _head(job: Job | DeliveryJob, at: int, what: str) -> str:
+    tried = f"  tried {job.attempts} times" if job.attempts > 1 else ""
+    return f"{job.id}  {moment(at, '%m-%d %H:%M')}  {job.state:<9}  {what}{tried}"
+
+
+add_operation(jobs, operations.list_jobs, list_text)
+add_operation(jobs, operations.retry_job, lambda _, job: f"{job.id} will be done.")
+add_operation(jobs, operations.drop_job, lambda _, job: f"{job.id} is dropped.")
 
 
 NOT_DONE: tuple[State, ...] = ("waiting", "sending", "ambiguous", "failed")
@@ -68,8 +62,7 @@ def delivery() -> None:
     show_default=True,
     help="Maximum number, counted from the newest.",
 )
-@with_json
-@click.pass_obj
+@with_shell
 def list_(shell: Shell, state: tuple[State, ...], everything: bool, limit: int) -> None:
     """List messages that have not been delivered yet, newest last.
 
@@ -82,19 +75,14 @@ def list_(shell: Shell, state: tuple[State, ...], everything: bool, limit: int) 
       pal delivery list --state ambiguous --json
     """
     states = state or (() if everything else NOT_DONE)
-    listed = call_operation(shell, list_deliveries, list_deliveries.params(states, limit))
+    listed = call_operation(shell, list_deliveries, states=states, limit=limit)
     shell.show(listed, lambda: _deliveries_text(shell, listed))
 
 
 def counts_text(counts: DeliveryCounts) -> str:
     """How many need attention, in one line; empty when none does."""
-    numbers = [
-        (counts.waiting, "waiting"),
-        (counts.sending, "being sent"),
-        (counts.ambiguous, "ambiguous"),
-        (counts.failed, "failed"),
-    ]
-    text = ", ".join(f"{number:,} {word}" for number, word in numbers if number)
+    words = {"waiting": "waiting", "sending": "being sent", "ambiguous": "ambiguous", "failed": "failed"}
+    text = ", ".join(f"{number:,} {word}" for state, word in words.items() if (number := getattr(counts, state)))
     lost = ", ".join(f"{number:,} for {visible(channel)}" for channel, number in sorted(counts.uncarried.items()))
     return f"{text} (no sender: {lost})" if lost else text
 
@@ -106,22 +94,13 @@ def _deliveries_text(shell: Shell, listed: DeliveryList) -> str:
 
 
 def _delivery_lines(shell: Shell, delivery: DeliveryJob) -> list[str]:
-    when = datetime.fromtimestamp(delivery.queued_at / 1000).astimezone()
-    tried = f"  tried {delivery.attempts} times" if delivery.attempts > 1 else ""
     unsure = "  may have arrived" if delivery.state == "waiting" and delivery.unsure else ""
-    head = f"{delivery.id}  {when:%m-%d %H:%M}  {delivery.state:<9}  {visible(delivery.recipient)}{tried}{unsure}"
-    words = " ".join(delivery.text.split())
-    below = [words if len(words) <= SHOWN else f"{words[: SHOWN - 1]}…", delivery.trouble]
+    head = _head(delivery, delivery.queued_at, visible(delivery.recipient)) + unsure
+    below = [shorten(" ".join(delivery.text.split()), SHOWN), delivery.trouble]
     return [head, *(f"  {shell.dim(visible(text))}" for text in below if text)]
 
 
-def _retried_text(_: Shell, delivery: DeliveryJob) -> str:
-    return f"{delivery.id} will be sent to {visible(delivery.recipient)}."
-
-
-def _dropped_text(_: Shell, delivery: DeliveryJob) -> str:
-    return f"{delivery.id} to {visible(delivery.recipient)} is dropped."
-
-
-delivery.add_command(command_of(retry_delivery, _retried_text))
-delivery.add_command(command_of(drop_delivery, _dropped_text))
+add_operation(
+    delivery, operations.retry_delivery, lambda _, done: f"{done.id} will be sent to {visible(done.recipient)}."
+)
+add_operation(delivery, operations.drop_delivery, lambda _, done: f"{done.id} to {visible(done.recipient)} is dropped.")

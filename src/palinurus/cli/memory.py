@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import click
 import msgspec
 
-from palinurus.cli.command import command_of, make_on_first_run, open_home
-from palinurus.cli.progress import Bar
-from palinurus.cli.shell import LazyGroup, Shell, echo, run_async, with_json
-from palinurus.domain.errors import HolderLost, PalinurusError
-from palinurus.memory.answer import (
-    IndexFreshness,
-    MemoryStatus,
-    OnProgress,
-    Progress,
-    SearchAnswer,
-    SearchResult,
-    SyncReport,
-)
+from palinurus.cli import command
+from palinurus.cli.command import add_operation, call_operation, make_on_first_run, with_home
+from palinurus.cli.shell import LazyGroup, Shell, columns, count_of, echo, run_async, with_shell
+from palinurus.domain.errors import PalinurusError
+from palinurus.memory.answer import IndexFreshness, MemoryStatus, SearchAnswer, SearchResult, SyncReport
 from palinurus.memory.question import IndexMemory, SearchMemory
+from palinurus.operations import memory_collections
 from palinurus.operations.memory import get_memory, index_memory, search_memory, show_memory_status, watch_memory
-from palinurus.parts import SUBCOMMANDS
+from palinurus.operations.memory_collections import CollectionAdded, ListedCollection
 from palinurus.runtime.home_access import HomeAccess
 
 MOST_LISTED = 20
@@ -67,7 +59,7 @@ def freshness_line(answer: SearchAnswer) -> str:
     fresh = answer.freshness
     parts = [f"{answer.mode} search", _state(fresh)]
     if fresh.caught_up:
-        parts.append(f"{_files(fresh.caught_up)} changed and indexed just now")
+        parts.append(f"{count_of(fresh.caught_up, 'file')} changed and indexed just now")
     if fresh.vectors != "off" or fresh.embedded:
         share = f" ({fresh.embedded:,} of {fresh.pieces:,})" if fresh.vectors == "partial" else ""
         parts.append(f"vectors {fresh.vectors}{share}")
@@ -84,16 +76,12 @@ def _state(fresh: IndexFreshness) -> str:
         return f"stale: {named}{more} changed and not in it" if named else "stale"
     if fresh.state == "unswept":
         return "not compared with the disk"
-    return f"fresh: {_files(fresh.compared)} compared"
+    return f"fresh: {count_of(fresh.compared, 'file')} compared"
 
 
 def report_text(report: SyncReport) -> str:
-    done = [
-        f"{count:,} {what}"
-        for count, what in ((report.added, "added"), (report.changed, "changed"), (report.removed, "removed"))
-        if count
-    ]
-    lines = [f"{_files(report.compared)} compared: {', '.join(done) or 'nothing has changed'}."]
+    done = [f"{count:,} {what}" for what in ("added", "changed", "removed") if (count := getattr(report, what))]
+    lines = [f"{count_of(report.compared, 'file')} compared: {', '.join(done) or 'nothing has changed'}."]
     if report.pieces:
         lines.append(f"{report.pieces:,} chunks indexed.")
     if report.embedded or report.cached:
@@ -110,11 +98,13 @@ def report_text(report: SyncReport) -> str:
 
 
 def status_text(status: MemoryStatus) -> str:
+    times = f" ({status.index_bytes / status.text_bytes:.1f} ×)" if status.text_bytes else ""
+    by_source = ", ".join(f"{source} {count:,}" for source, count in sorted(status.sources.items()))
     rows = [
         ("agent", status.agent + ("" if status.enabled else " (switched off)")),
-        ("files", f"{status.files:,}" + _by_source(status)),
+        ("files", f"{status.files:,}" + (f" ({by_source})" if len(status.sources) > 1 else "")),
         ("chunks", f"{status.pieces:,} in {status.passages:,} passages"),
-        ("size", f"{_size(status.text_bytes)} of text, {_size(status.index_bytes)} of index{_times(status)}"),
+        ("size", f"{_size(status.text_bytes)} of text, {_size(status.index_bytes)} of index{times}"),
         ("vectors", _vectors(status)),
         ("watching", "yes" if status.watching else "no; every search checks the files"),
         ("index", status.index_path),
@@ -132,24 +122,11 @@ def status_text(status: MemoryStatus) -> str:
     return "\n".join(lines)
 
 
-def _by_source(status: MemoryStatus) -> str:
-    told = ", ".join(f"{source} {count:,}" for source, count in sorted(status.sources.items()))
-    return f" ({told})" if len(status.sources) > 1 else ""
-
-
 def _vectors(status: MemoryStatus) -> str:
     if not status.embedder:
         return "none; keyword search only"
     told = f"{status.embedded:,} of {status.embedded + status.to_embed:,} in {status.embedder}"
     return told + (f"; {status.shadow_embedded:,} in {status.shadow}, not in use yet" if status.shadow else "")
-
-
-def _times(status: MemoryStatus) -> str:
-    return f" ({status.index_bytes / status.text_bytes:.1f} ×)" if status.text_bytes else ""
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count:,} files"
 
 
 def _size(count: int) -> str:
@@ -169,20 +146,9 @@ def _told(lines: Iterable[str]) -> list[str]:
 STAGES = {"scan": "looking at files", "text": "indexing words", "vectors": "making vectors"}
 
 
-@click.group(
-    cls=LazyGroup,
-    lazy=SUBCOMMANDS["memory"],
-)
+@click.group(cls=LazyGroup)
 def memory() -> None:
     """Search the agent's memory; manage its index."""
-
-
-@asynccontextmanager
-async def opened_memory(shell: Shell) -> AsyncIterator[HomeAccess]:
-    """Several questions may be asked; the home stays open in between."""
-    make_on_first_run(shell)
-    async with open_home(shell) as home:
-        yield home
 
 
 of_agent = click.option("--agent", default="", metavar="ID", help="Whose memory. Default: the default agent's.")
@@ -198,8 +164,7 @@ of_agent = click.option("--agent", default="", metavar="ID", help="Whose memory.
 @click.option("--keyword", is_flag=True, help="Keywords only, no embeddings.")
 @click.option("--explain", is_flag=True, help="Show the parts of each score.")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read one question per line from standard input.")
-@with_json
-@click.pass_obj
+@with_shell
 def search(shell: Shell, /, query: tuple[str, ...], from_stdin: bool, **options: Any) -> int | None:
     """Search memory as the agent does, and show how up to date the index is.
 
@@ -216,10 +181,12 @@ def search(shell: Shell, /, query: tuple[str, ...], from_stdin: bool, **options:
     if from_stdin:
         if query:
             raise click.UsageError("Give a question or --stdin, not both.")
-        return run_async(_each_line(shell, options))
+        make_on_first_run(shell)
+        return with_home(shell, lambda home: _each_line(shell, home, options))
     if not "".join(query).strip():
         raise click.UsageError("Give a question, or --stdin.")
-    answer = run_async(_search(shell, SearchMemory(" ".join(query), **options)))
+    make_on_first_run(shell)
+    answer = call_operation(shell, search_memory, SearchMemory(" ".join(query), **options))
     shell.show(answer, lambda: answer_text(answer))
     return None
 
@@ -227,8 +194,7 @@ def search(shell: Shell, /, query: tuple[str, ...], from_stdin: bool, **options:
 @memory.command("index")
 @of_agent
 @click.option("--force", is_flag=True, help="Index everything again. Known vectors are reused.")
-@with_json
-@click.pass_obj
+@with_shell
 def index(shell: Shell, agent: str, force: bool) -> int:
     """Update the index: words first, then vectors. Exit code 1 when something could not be indexed.
 
@@ -240,23 +206,18 @@ def index(shell: Shell, agent: str, force: bool) -> int:
       pal memory index
       pal memory index --force --agent main
     """
-    bar = Bar()
-
-    def progress(done: Progress) -> None:
-        bar.show(STAGES.get(done.stage, done.stage), done.done, done.total)
-
-    try:
-        report = run_async(_index(shell, IndexMemory(agent, force), progress))
-    finally:
-        bar.close()
+    make_on_first_run(shell)
+    asked, hint = IndexMemory(agent, force), "run it again; it continues from there"
+    report: SyncReport = command.follow_to_report(
+        shell, index_memory, asked, lambda done: STAGES.get(done.stage, done.stage), hint=hint
+    )
     shell.show(report, lambda: report_text(report))
     return 1 if report.behind or report.trouble or report.embedder_trouble else 0
 
 
 @memory.command("watch")
 @of_agent
-@with_json
-@click.pass_obj
+@with_shell
 def watch(shell: Shell, agent: str) -> None:
     """Print what is indexed as files change, until Ctrl-C. With --json one object per line.
 
@@ -265,66 +226,60 @@ def watch(shell: Shell, agent: str) -> None:
       pal memory watch
       pal memory watch --agent main --json
     """
-    run_async(_watch(shell, agent))
+    make_on_first_run(shell)
+    if not shell.as_json:
+        echo("Watching. Ctrl-C ends it.")
+    asked = watch_memory.params(agent)
+    run_async(command.print_feed(shell, watch_memory, asked, lambda _, change: report_text(change.report)))
 
 
-async def _watch(shell: Shell, agent: str) -> None:
-    async with opened_memory(shell) as home:
-        if not shell.as_json:
-            echo("Watching. Ctrl-C ends it.")
-        async for item in home.follow(watch_memory, watch_memory.params(agent)):
-            echo(msgspec.json.encode(item).decode() if shell.as_json else report_text(item.report))
-
-
-async def _each_line(shell: Shell, options: dict[str, Any]) -> int:
+async def _each_line(shell: Shell, home: HomeAccess, options: dict[str, Any]) -> int:
     """One answer for each line, written out before the next line is read. A question that fails is told as such."""
-    code = 0
-    async with opened_memory(shell) as home:
-        async for line in _lines():
-            try:
-                answer: SearchAnswer | None = await home.call(search_memory, SearchMemory(line, **options))
-                body: Any = answer
-            except PalinurusError as error:
-                code, answer = error.exit_code, None
-                body = {"results": [], "error": {"type": type(error).__name__, **error.fields()}}
-                shell.warn(str(error))
-            text = msgspec.json.encode(body).decode() if shell.as_json else answer_text(answer) if answer else ""
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
+    from palinurus.cli.stdio import InputLines
+
+    code, lines = 0, InputLines("")
+    while (line := await lines.next()) is not None:
+        try:
+            answer: SearchAnswer | None = await home.call(search_memory, SearchMemory(line, **options))
+            body: Any = answer
+        except PalinurusError as error:
+            code, answer = error.exit_code, None
+            body = {"results": [], "error": {"type": type(error).__name__, **error.fields()}}
+            shell.warn(str(error))
+        text = msgspec.json.encode(body).decode() if shell.as_json else answer_text(answer) if answer else ""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
     return code
 
 
-async def _lines() -> AsyncIterator[str]:
-    from palinurus.cli.input_lines import InputLines
+add_operation(memory, get_memory, lambda _, found: found.text, exit_code=lambda found: 0 if found.lines else 1)
 
-    lines = InputLines("")
-    while (line := await lines.next()) is not None:
-        yield line
-
-
-async def _search(shell: Shell, asked: SearchMemory) -> SearchAnswer:
-    async with opened_memory(shell) as home:
-        return await home.call(search_memory, asked)
-
-
-async def _index(shell: Shell, asked: IndexMemory, progress: OnProgress) -> SyncReport:
-    """Raises HolderLost when the one who indexes goes away; what it had indexed stays."""
-    async with opened_memory(shell) as home:
-        async for item in home.follow(index_memory, asked):
-            if item.progress is not None:
-                progress(item.progress)
-            if item.report is not None:
-                return item.report
-    raise HolderLost("the process that indexed ended before it was done", hint="run it again; it continues from there")
-
-
-memory.add_command(command_of(get_memory, lambda _, found: found.text, exit_code=lambda found: 0 if found.lines else 1))
-
-memory.add_command(
-    command_of(
-        show_memory_status,
-        lambda _, found: status_text(found),
-        exit_code=lambda found: 1 if found.difference_count or found.trouble else 0,
-        makes_home=True,
-    )
+add_operation(
+    memory,
+    show_memory_status,
+    lambda _, found: status_text(found),
+    exit_code=lambda found: 1 if found.difference_count or found.trouble else 0,
+    makes_home=True,
 )
+
+
+@memory.group()
+def collections() -> None:
+    """Folders with markdown that memory searches in addition to the workspace."""
+
+
+def _collections_text(_: Shell, listed: tuple[ListedCollection, ...]) -> str:
+    if not listed:
+        return "There are no collections. `pal memory collections add FOLDER` adds one."
+    rows = [(each.name, each.mask, each.path + ("" if each.there else "  (does not exist)")) for each in listed]
+    return "\n".join(columns(rows))
+
+
+def _added_text(_: Shell, added: CollectionAdded) -> str:
+    found = added.collection
+    return f"{found.name} is searched from now on: {found.path} ({found.mask}), in {added.where}."
+
+
+add_operation(collections, memory_collections.list_collections, _collections_text)
+add_operation(collections, memory_collections.add_collection, _added_text, makes_home=True)
+add_operation(collections, memory_collections.remove_collection, lambda _, gone: f"{gone.name} is no longer searched.")

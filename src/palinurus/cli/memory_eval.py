@@ -9,13 +9,13 @@ import click
 import msgspec
 from msgspec import Struct
 
-from palinurus.cli.memory import opened_memory
-from palinurus.cli.progress import Bar
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.command import Bar, make_on_first_run, with_home
+from palinurus.cli.shell import Shell, with_shell
 from palinurus.domain.errors import BadRequest
-from palinurus.memory.answer import SearchAnswer
+from palinurus.memory.answer import SearchAnswer, SearchResult
 from palinurus.memory.question import SearchMemory
 from palinurus.operations.memory import search_memory
+from palinurus.runtime.home_access import HomeAccess
 
 FORM = '{"query": "where is the boat?", "expect": [["memory/2026-11-15.md", 3]]}'
 
@@ -66,7 +66,11 @@ def read_cases(text: str) -> list[Case]:
 def score_answers(cases: Sequence[Case], answers: Sequence[SearchAnswer]) -> EvalReport:
     hits = [_ranks(case, answer) for case, answer in zip(cases, answers, strict=True)]
     misses = tuple(
-        Miss(case.query, _missing(case, ranks), _found(answer))
+        Miss(
+            case.query,
+            tuple(f"{path}#L{line}" for (path, line), rank in zip(case.expect, ranks, strict=True) if rank is None),
+            tuple(f"{each.path}#L{each.start_line}-L{each.end_line}" for each in answer.results[:MOST_FOUND]),
+        )
         for case, answer, ranks in zip(cases, answers, hits, strict=True)
         if None in ranks
     )
@@ -83,25 +87,12 @@ def score_answers(cases: Sequence[Case], answers: Sequence[SearchAnswer]) -> Eva
 
 def _ranks(case: Case, answer: SearchAnswer) -> list[int | None]:
     """For each expected place the number of the first result that covers it."""
-    return [
-        next(
-            (
-                number
-                for number, result in enumerate(answer.results, start=1)
-                if result.path == path and result.start_line <= line <= result.end_line
-            ),
-            None,
-        )
-        for path, line in case.expect
-    ]
 
+    def covers(result: SearchResult, path: str, line: int) -> bool:
+        return result.path == path and result.start_line <= line <= result.end_line
 
-def _missing(case: Case, ranks: Sequence[int | None]) -> tuple[str, ...]:
-    return tuple(f"{path}#L{line}" for (path, line), rank in zip(case.expect, ranks, strict=True) if rank is None)
-
-
-def _found(answer: SearchAnswer) -> tuple[str, ...]:
-    return tuple(f"{each.path}#L{each.start_line}-L{each.end_line}" for each in answer.results[:MOST_FOUND])
+    ranked = list(enumerate(answer.results, start=1))
+    return [next((rank for rank, result in ranked if covers(result, *place)), None) for place in case.expect]
 
 
 MOST_MISSES = 20
@@ -113,8 +104,7 @@ MOST_MISSES = 20
 @click.option("--budget-tokens", type=click.IntRange(1, 1_000_000), help="Limit each answer to this many tokens.")
 @click.option("--keyword", is_flag=True, help="Keywords only, no embeddings.")
 @click.option("--fail-under", type=click.FloatRange(0, 100), help="Exit code 1 when `any` is below this percentage.")
-@with_json
-@click.pass_obj
+@with_shell
 def evaluate(
     shell: Shell, cases: Path, agent: str, budget_tokens: int | None, keyword: bool, fail_under: float | None
 ) -> int:
@@ -131,18 +121,18 @@ def evaluate(
     """
     questions = read_cases(cases.read_text(encoding="utf-8", errors="replace"))
     asked = [SearchMemory(case.query, agent, budget_tokens=budget_tokens, keyword=keyword) for case in questions]
-    result = score_answers(questions, run_async(_answers(shell, questions, asked)))
+    make_on_first_run(shell)
+    result = score_answers(questions, with_home(shell, lambda home: _answers(home, asked)))
     shell.show(result, lambda: _text(result))
     return 1 if fail_under is not None and result.any * 100 < fail_under else 0
 
 
-async def _answers(shell: Shell, cases: list[Case], asked: list[SearchMemory]) -> list[SearchAnswer]:
+async def _answers(home: HomeAccess, asked: list[SearchMemory]) -> list[SearchAnswer]:
     bar, answers = Bar(), list[SearchAnswer]()
     try:
-        async with opened_memory(shell) as home:
-            for each in asked:
-                answers.append(await home.call(search_memory, each))
-                bar.show("asking", len(answers), len(cases))
+        for each in asked:
+            answers.append(await home.call(search_memory, each))
+            bar.show("asking", len(answers), len(asked))
     finally:
         bar.close()
     return answers

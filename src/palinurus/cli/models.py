@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import webbrowser
-from datetime import datetime
 
 import click
 
-from palinurus.cli.command import command_of, complete_agents, services_of
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.command import add_operation, complete_agents, services_of
+from palinurus.cli.shell import Shell, columns, moment, run_async, with_shell
 from palinurus.domain.clock import SystemClock
-from palinurus.operations.credentials import (
-    SECONDS,
-    CredentialList,
-    StoredCredential,
-    install_embedded,
-    list_credentials,
-    remove_credential,
-    set_credential,
-    sign_in,
-)
-from palinurus.operations.models import (
-    Alias,
-    ListedModel,
-    ModelStatus,
-    ProbeReport,
-    add_alias,
-    add_fallback,
-    clear_fallbacks,
-    list_aliases,
-    list_fallbacks,
-    list_known_models,
-    probe_model,
-    remove_alias,
-    remove_fallback,
-    set_model,
-    show_model_status,
-)
+from palinurus.operations import credentials
+from palinurus.operations import models as operations
+from palinurus.operations.credentials import SECONDS, CredentialList, StoredCredential
+from palinurus.operations.models import Alias, ListedModel, ModelStatus, ProbeReport
 from palinurus.providers.catalog import Price
 
 
@@ -56,8 +32,8 @@ def fallbacks() -> None:
 
 
 def _aliases_text(_: Shell, listed: tuple[Alias, ...]) -> str:
-    width = max(len(alias.alias) for alias in listed)
-    return "\n".join(f"{each.alias:<{width}}  {each.ref}{'' if each.built_in else '  (config)'}" for each in listed)
+    rows = [(each.alias, each.ref + ("" if each.built_in else "  (config)")) for each in listed]
+    return "\n".join(columns(rows))
 
 
 def _fallbacks_text(_: Shell, refs: tuple[str, ...]) -> str:
@@ -110,32 +86,25 @@ def _probe_text(_: Shell, report: ProbeReport) -> str:
     return "\n".join((*report.notices, last))
 
 
-models.add_command(command_of(list_known_models, _list_text))
-models.add_command(command_of(set_model, lambda _, set_: f"Default model is now {set_.model}.", makes_home=True))
-aliases.add_command(command_of(list_aliases, _aliases_text))
-aliases.add_command(command_of(add_alias, lambda _, added: f"{added.alias} stands for {added.ref}.", makes_home=True))
-aliases.add_command(command_of(remove_alias, lambda _, alias: f"{alias.removed} is removed."))
-fallbacks.add_command(command_of(list_fallbacks, _fallbacks_text))
-fallbacks.add_command(command_of(add_fallback, _fallbacks_text, makes_home=True))
-fallbacks.add_command(command_of(remove_fallback, _fallbacks_text))
-fallbacks.add_command(command_of(clear_fallbacks, _fallbacks_text))
-models.add_command(command_of(show_model_status, _status_text, makes_home=True))
-models.add_command(
-    command_of(probe_model, _probe_text, makes_home=True, exit_code=lambda report: 0 if report.ok else 1)
+add_operation(models, operations.list_known_models, _list_text)
+add_operation(models, operations.set_model, lambda _, set_: f"Default model is now {set_.model}.", makes_home=True)
+add_operation(aliases, operations.list_aliases, _aliases_text)
+add_operation(aliases, operations.add_alias, lambda _, added: f"{added.alias} stands for {added.ref}.", makes_home=True)
+add_operation(aliases, operations.remove_alias, lambda _, alias: f"{alias.removed} is removed.")
+add_operation(fallbacks, operations.list_fallbacks, _fallbacks_text)
+add_operation(fallbacks, operations.add_fallback, _fallbacks_text, makes_home=True)
+add_operation(fallbacks, operations.remove_fallback, _fallbacks_text)
+add_operation(fallbacks, operations.clear_fallbacks, _fallbacks_text)
+add_operation(models, operations.show_model_status, _status_text, makes_home=True)
+add_operation(
+    models, operations.probe_model, _probe_text, makes_home=True, exit_code=lambda report: 0 if report.ok else 1
 )
 
 
-_agent = click.option(
-    "--agent",
-    "agent_id",
-    default="",
-    metavar="ID",
-    shell_complete=complete_agents,
-    help="Only for this agent. Default: the keys that all agents share.",
-)
+OF_AGENT = "Only for this agent. Default: the keys that all agents share."
 
 
-@click.group()
+@models.group()
 def auth() -> None:
     """Store, list and remove keys of providers, and sign in."""
 
@@ -145,9 +114,8 @@ def auth() -> None:
 @click.option("--name", default="default", show_default=True, help="Distinguishes several sign-ins of one provider.")
 @click.option("--device", is_flag=True, help="Sign in with a code that you enter on another device.")
 @click.option("--no-browser", is_flag=True, help="Only show the address; open it yourself, on this machine.")
-@_agent
-@with_json
-@click.pass_obj
+@click.option("--agent", "agent_id", default="", metavar="ID", shell_complete=complete_agents, help=OF_AGENT)
+@with_shell
 def login(shell: Shell, provider: str, name: str, device: bool, no_browser: bool, agent_id: str) -> None:
     """Sign in at PROVIDER instead of storing a key. The sign-in is renewed before it expires.
 
@@ -166,7 +134,9 @@ def login(shell: Shell, provider: str, name: str, device: bool, no_browser: bool
             webbrowser.open(where)
 
     services = services_of(shell)
-    stored = run_async(sign_in(services, SystemClock(), provider, show, name=name, device=device, agent=agent_id))
+    stored = run_async(
+        credentials.sign_in(services, SystemClock(), provider, show, name=name, device=device, agent=agent_id)
+    )
     shell.show(stored, lambda: _stored_text(shell, stored))
 
 
@@ -182,26 +152,22 @@ def _auth_list_text(shell: Shell, found: CredentialList) -> str:
         shell.warn(trouble)
     if not found.credentials:
         return "No keys. `pal models auth add PROVIDER` stores one."
-    width = max(len(known.id) for known in found.credentials)
-    lines = []
+    rows = []
     for known in found.credentials:
-        until = ""
-        if known.expires_at:
-            until = f", until {datetime.fromtimestamp(known.expires_at / 1000).astimezone():%Y-%m-%d %H:%M}"
-        lines.append(f"{known.id:<{width}}  {known.kind}, {known.source}{until}")
-    return "\n".join(lines)
+        until = f", until {moment(known.expires_at)}" if known.expires_at else ""
+        rows.append((known.id, f"{known.kind}, {known.source}{until}"))
+    return "\n".join(columns(rows))
 
 
-auth.add_command(command_of(set_credential, _stored_text, name="add"))
-auth.add_command(command_of(list_credentials, _auth_list_text))
-auth.add_command(command_of(remove_credential, lambda _, gone: f"{gone.id} is removed from {gone.path}."))
+add_operation(auth, credentials.set_credential, _stored_text, name="add")
+add_operation(auth, credentials.list_credentials, _auth_list_text)
+add_operation(auth, credentials.remove_credential, lambda _, gone: f"{gone.id} is removed from {gone.path}.")
 
 
-@click.command()
+@models.command()
 @click.argument("what", type=click.Choice(["embedded"]))
 @click.option("--timeout", type=click.FloatRange(1), default=SECONDS, metavar="SECONDS", help="Give up after this.")
-@with_json
-@click.pass_obj
+@with_shell
 def install(shell: Shell, what: str, timeout: float) -> None:
     """Install a model into the Python that runs pal.
 
@@ -213,10 +179,6 @@ def install(shell: Shell, what: str, timeout: float) -> None:
       pal models install embedded
       pal config set models.smallTalk false    # leave it unused
     """
-    done = install_embedded(shell.warn, seconds=timeout)
+    done = credentials.install_embedded(shell.warn, seconds=timeout)
     how = f"installed in {done.seconds:g} s" if done.packages else "already installed"
     shell.show(done, lambda: f"{done.model} is {how}.")
-
-
-models.add_command(auth)
-models.add_command(install)

@@ -10,21 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.cli.command import call_operation, make_on_first_run, services_of
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import Shell, run_async, with_shell
 from palinurus.domain.errors import BadRequest
+from palinurus.operations import models as operations
 from palinurus.operations.config import set_option
 from palinurus.operations.config import setup as make
 from palinurus.operations.credentials import credential_on_trial
-from palinurus.operations.models import (
-    OnboardingOptions,
-    ProbeReport,
-    default_model,
-    find_model_options,
-    first_model_of,
-    probe_model,
-    set_model,
-    show_model_status,
-)
+from palinurus.operations.models import OnboardingOptions, ProbeReport
 from palinurus.operations.services import Services
 from palinurus.providers.provider import SCOUT
 
@@ -46,8 +38,7 @@ class OnboardingResult(Struct, frozen=True):
 @click.option("--key-stdin", is_flag=True, help="Read the provider's key from standard input.")
 @click.option("--model", default="", help="Which model: provider/model or a short name.")
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing: take the first model that can be used.")
-@with_json
-@click.pass_obj
+@with_shell
 def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool) -> int:
     """Set up a model: paste a key, or use a model server on this machine.
 
@@ -77,29 +68,25 @@ def _choose_by_options(
     shell: Shell, services: Services, provider: str, model: str, *, key_stdin: bool
 ) -> OnboardingResult:
     if key_stdin and not provider:
-        raise BadRequest(
-            "name the provider with --provider", hint="pal onboard --provider openai --key-stdin < key.txt"
-        )
-    options = run_async(find_model_options(services))
-    chosen = model or (first_model_of(options, provider) if provider else default_model(services).primary)
-    chosen = chosen or options.first_model
+        hint = "pal onboard --provider openai --key-stdin < key.txt"
+        raise BadRequest("name the provider with --provider", hint=hint)
+    options = run_async(operations.find_model_options(services))
+    if not model:
+        model = operations.first_model_of(options, provider) if provider else operations.default_model(services).primary
+    chosen = model or options.first_model
     if not chosen:
         return _keep_model(shell)
-    return (
-        _try_with_key(shell, services, chosen, provider, sys.stdin.readline())
-        if key_stdin
-        else _try_model(shell, chosen)
-    )
+    return _try_model(shell, services, chosen, provider, sys.stdin.readline() if key_stdin else None)
 
 
 def _choose_by_dialogue(shell: Shell, services: Services) -> OnboardingResult:
     """Until a model answers, or the person gives up."""
     while True:
-        chosen, provider, secret = _choice(run_async(find_model_options(services)))
+        chosen, provider, secret = _choice(run_async(operations.find_model_options(services)))
         if not chosen:
             return _keep_model(shell)
         click.echo(shell.dim(f"asking {chosen} …"))
-        done = _try_with_key(shell, services, chosen, provider, secret) if secret else _try_model(shell, chosen)
+        done = _try_model(shell, services, chosen, provider, secret or None)
         if done.ok:
             return done
         click.echo(_text(done))
@@ -130,40 +117,40 @@ def _choice(options: OnboardingOptions) -> tuple[str, str, str]:
     if provider in has_key:
         told = "key, not shown (Enter keeps the stored one)" if has_key[provider] else "key, not shown"
         secret = click.prompt(told, hide_input=True, default="" if has_key[provider] else None, show_default=False)
-    model: str = click.prompt("model", default=first_model_of(options, provider))
+    model: str = click.prompt("model", default=operations.first_model_of(options, provider))
     return model if "/" in model else f"{provider}/{model}", provider, secret
 
 
-def _try_with_key(shell: Shell, services: Services, model: str, provider: str, secret: str) -> OnboardingResult:
-    """With a new key, which is kept when it is good for something."""
+def _try_model(shell: Shell, services: Services, model: str, provider: str, secret: str | None) -> OnboardingResult:
+    """With a new key, if there is one, which is kept when it is good for something."""
+    if secret is None:
+        return _test_model(shell, model)
     with credential_on_trial(services, provider, secret) as keep:
-        done = _try_model(shell, model, f"{provider.strip().lower()}:default")
+        done = _test_model(shell, model, f"{provider.strip().lower()}:default")
         if done.ok:
             keep()
     return msgspec.structs.replace(done, key_given=True)
 
 
-def _try_model(shell: Shell, model: str, credential: str = "") -> OnboardingResult:
-    report = call_operation(shell, probe_model, probe_model.params(ref=model, credential=credential))
+def _test_model(shell: Shell, model: str, credential: str = "") -> OnboardingResult:
+    report = call_operation(shell, operations.probe_model, ref=model, credential=credential)
     if report.ok:
-        chosen = call_operation(shell, set_model, set_model.params(model))
+        chosen = call_operation(shell, operations.set_model, model=model)
         return OnboardingResult(True, chosen.model, report)
     return OnboardingResult(False, model, report)
 
 
 def _keep_model(shell: Shell) -> OnboardingResult:
-    found = call_operation(shell, show_model_status, show_model_status.params())
+    found = call_operation(shell, operations.show_model_status)
     return OnboardingResult(True, found.model, reason=found.reason)
 
 
 def _text(done: OnboardingResult) -> str:
     report = done.test
+    if report is None and done.model == str(SCOUT):
+        return WITHOUT
     if report is None:
-        return (
-            WITHOUT
-            if done.model == str(SCOUT)
-            else f"{done.model} stays the model ({done.reason}). Nothing was changed."
-        )
+        return f"{done.model} stays the model ({done.reason}). Nothing was changed."
     if done.ok:
         return f"{done.model} answers ({report.total_ms} ms). Default model is now {done.model}. Next: pal chat"
     hint = f" ({report.hint})" if report.hint else ""
@@ -178,8 +165,7 @@ def _text(done: OnboardingResult) -> str:
     metavar="DIR",
     help="Use this workspace from now on: it is written to agents.defaults.workspace.",
 )
-@with_json
-@click.pass_obj
+@with_shell
 def setup(shell: Shell, folder: str | None) -> None:
     """Create the home, its config and the agent's workspace. Existing files are never overwritten.
 

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from palinurus.cli.command import call_operation, command_of
-from palinurus.cli.shell import Shell, with_json
-from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.operations.session_changes import (
-    PatchSession,
-    ResetSession,
-    delete_session,
-    patch_session,
-    reset_session,
-)
+from palinurus.cli.shell import Shell, confirm, with_shell
+from palinurus.domain.errors import NotFound
+from palinurus.operations.session_changes import PatchSession, delete_session, patch_session, reset_session
 from palinurus.operations.session_maintenance import CleanupReport, CompactedSession, clean_up_sessions, compact_session
 
 
 @click.command("rename")
 @click.argument("key", metavar="KEY|NAME|ID")
 @click.argument("name")
-@with_json
-@click.pass_obj
+@with_shell
 def rename(shell: Shell, key: str, name: str) -> None:
     """Give a session a name; an empty name removes it.
 
@@ -39,8 +30,7 @@ def rename(shell: Shell, key: str, name: str) -> None:
 @click.command("delete")
 @click.argument("key", metavar="KEY|NAME|ID")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@with_json
-@click.pass_obj
+@with_shell
 def delete(shell: Shell, key: str, yes: bool) -> None:
     """End a session and stop its run. Its transcript is archived; the key can be used for a new session.
 
@@ -49,17 +39,11 @@ def delete(shell: Shell, key: str, yes: bool) -> None:
       pal sessions delete agent:main:direct:anna --yes
     """
     if not yes:
-        if not sys.stdin.isatty():
-            raise BadRequest("pal sessions delete needs a terminal", hint="use --yes")
-        click.confirm(f"End {key}? Its transcript is archived and can still be searched.", abort=True, err=True)
-    done = call_operation(shell, delete_session, delete_session.params(key))
+        confirm("pal sessions delete", f"End {key}? Its transcript is archived and can still be searched.")
+    done = call_operation(shell, delete_session, key=key)
     if not done.deleted:
         raise NotFound(f"{done.key} had ended before", hint="`pal sessions list` shows open sessions")
     shell.show(done, lambda: f"{done.key} has ended; its transcript is archived.")
-
-
-def _reset_text(_: Shell, done: ResetSession) -> str:
-    return f"{done.key} is reset."
 
 
 def _compacted_text(_: Shell, done: CompactedSession) -> str:
@@ -77,6 +61,6 @@ def _cleaned_text(_: Shell, done: CleanupReport) -> str:
     return "\n".join([*lines, *done.failed, told])
 
 
-reset = command_of(reset_session, _reset_text)
+reset = command_of(reset_session, lambda _, done: f"{done.key} is reset.")
 cleanup = command_of(clean_up_sessions, _cleaned_text, exit_code=lambda done: 1 if done.failed else 0)
 compact = command_of(compact_session, _compacted_text)

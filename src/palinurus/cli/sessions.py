@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
-from palinurus.cli.command import command_of
-from palinurus.cli.shell import LazyGroup, Shell
+from palinurus.cli.command import add_operation
+from palinurus.cli.shell import LazyGroup, Shell, moment
 from palinurus.cli.terminal.spans import harmless
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
-from palinurus.operations.sessions import (
-    SessionHits,
-    SessionList,
-    Transcript,
-    list_sessions,
-    search_sessions,
-    show_session,
-)
-from palinurus.parts import SUBCOMMANDS
+from palinurus.operations import sessions as operations
+from palinurus.operations.sessions import SessionHits, SessionList, Transcript
 from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
 
 
-@click.group(
-    cls=LazyGroup,
-    lazy=SUBCOMMANDS["sessions"],
-)
+@click.group(cls=LazyGroup)
 def sessions() -> None:
     """List, show, search and clean up sessions."""
 
@@ -36,12 +24,11 @@ def _list_text(_: Shell, listed: SessionList) -> str:
     width = max(len(session.key) for session in listed.sessions)
     rows = [f"{'session':<{width}}  {'last active':<16}  {'entries':>7}  {'tokens':>9}  model, name"]
     for session in listed.sessions:
-        when = datetime.fromtimestamp(session.updated_at / 1000).astimezone()
         model = f"{session.provider}/{session.model}" if session.model else "-"
         name = f"  {one_line(session.label)}" if session.label else ""
         counts = f"{session.entry_count:>7,}  {session.total_tokens:>9,}"
         ended = f"  archived ({session.id})" if session.archived_at is not None else ""
-        rows.append(f"{session.key:<{width}}  {when:%Y-%m-%d %H:%M}  {counts}  {model}{name}{ended}")
+        rows.append(f"{session.key:<{width}}  {moment(session.updated_at)}  {counts}  {model}{name}{ended}")
     return "\n".join(rows)
 
 
@@ -94,6 +81,6 @@ def _found_text(shell: Shell, found: SessionHits) -> str:
     )
 
 
-sessions.add_command(command_of(list_sessions, _list_text))
-sessions.add_command(command_of(show_session, _show_text))
-sessions.add_command(command_of(search_sessions, _found_text))
+add_operation(sessions, operations.list_sessions, _list_text)
+add_operation(sessions, operations.show_session, _show_text)
+add_operation(sessions, operations.search_sessions, _found_text)

@@ -9,26 +9,15 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from palinurus.cli.shell import LazyGroup, Shell, with_json
-from palinurus.skills.report import (
-    ListedSkill,
-    ListSize,
-    SkillCheck,
-    SkillInfo,
-    SkillList,
-    check_skills,
-    find_state,
-    list_skills,
-    show_skill,
-)
-from palinurus.skills.skill import OmittedSkill, ShadowedSkill
-from palinurus.skills.skills import Skills, read_skills
+from palinurus.cli.shell import LazyGroup, Shell, shorten, with_shell
+from palinurus.skills import skills as report
+from palinurus.skills.skills import ListedSkill, ListSize, SkillCheck, SkillInfo, SkillList, Skills, read_skills
 
 if TYPE_CHECKING:  # only one command installs, and the quick ones need not wait for it
     from palinurus.skills.dependencies import InstallPlan, InstallStep
@@ -43,7 +32,7 @@ def list_text(found: SkillList, dim: Callable[[str], str], *, verbose: bool = Fa
     usable = sum(each.usable for each in found.skills)
     lines.append(f"{usable} of {len(found.skills)} can be used; {_cost(found.prompt)}.")
     if verbose:
-        lines += [*_shadowed(found.shadowed), *_left_out(found.left_out)]
+        lines += _unused(found)
     elif found.left_out or found.shadowed:
         lines.append(f"{len(found.left_out)} left out, {len(found.shadowed)} shadowed: `pal skills check` says why.")
     return "\n".join(lines)
@@ -74,12 +63,10 @@ def info_text(found: SkillInfo) -> str:
 
 def check_text(found: SkillCheck) -> str:
     lines = [f"{len(found.usable)} can be used; {_cost(found.prompt)}."]
-    lines += _section("Missing requirements", found.waiting)
-    lines += _section("Turned off", found.unwanted)
-    lines += _shadowed(found.shadowed)
-    lines += _left_out(found.left_out)
-    if found.remarks:
-        lines += ["", "Odd:", *(f"  {each.name}: {each.what}" for each in found.remarks)]
+    lines += _section("Missing requirements", map(_reasons, found.waiting))
+    lines += _section("Turned off", map(_reasons, found.unwanted))
+    lines += _unused(found)
+    lines += _section("Odd", (f"{each.name}: {each.what}" for each in found.remarks))
     return "\n".join(lines)
 
 
@@ -105,7 +92,7 @@ def _command(step: InstallStep) -> str:
 def _row(skill: ListedSkill, names: int, room: int, dim: Callable[[str], str]) -> str:
     said = skill.description if skill.usable else "; ".join(skill.reasons)
     sign = "yes" if skill.usable else "no"
-    return f"{sign:<3}  {skill.name:<{names}}  {skill.tier:<9}  {dim(_clip(said, room))}"
+    return f"{sign:<3}  {skill.name:<{names}}  {skill.tier:<9}  {dim(shorten(said, room))}"
 
 
 def _cost(size: ListSize) -> str:
@@ -115,30 +102,21 @@ def _cost(size: ListSize) -> str:
     return f"{size.listed} listed in the prompt{how}: {size.characters:,} characters"
 
 
-def _section(title: str, skills: tuple[ListedSkill, ...]) -> Iterator[str]:
-    if skills:
-        yield from ("", f"{title}:")
-        yield from (f"  {each.name}: {'; '.join(each.reasons)}{_way(each)}" for each in skills)
+def _section(title: str, rows: Iterable[str]) -> list[str]:
+    listed = [f"  {row}" for row in rows]
+    return ["", f"{title}:", *listed] if listed else []
 
 
-def _way(skill: ListedSkill) -> str:
-    return f" (`pal skills install-deps {shlex.quote(skill.name)}`)" if skill.missing.bins and skill.install else ""
+def _reasons(skill: ListedSkill) -> str:
+    can_install = skill.missing.bins and skill.install
+    way = f" (`pal skills install-deps {shlex.quote(skill.name)}`)" if can_install else ""
+    return f"{skill.name}: {'; '.join(skill.reasons)}{way}"
 
 
-def _shadowed(found: tuple[ShadowedSkill, ...]) -> Iterator[str]:
-    if found:
-        yield from ("", "Shadowed by another of the same name:")
-        yield from (f"  {each.name}: {each.path}, because of {each.by}" for each in found)
-
-
-def _left_out(found: tuple[OmittedSkill, ...]) -> Iterator[str]:
-    if found:
-        yield from ("", "Left out:")
-        yield from (f"  {each.path}: {each.reason}" for each in found)
-
-
-def _clip(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _unused(found: SkillList | SkillCheck) -> list[str]:
+    shadowed = (f"{each.name}: {each.path}, because of {each.by}" for each in found.shadowed)
+    left_out = (f"{each.path}: {each.reason}" for each in found.left_out)
+    return [*_section("Shadowed by another of the same name", shadowed), *_section("Left out", left_out)]
 
 
 @click.group(cls=LazyGroup)
@@ -153,8 +131,7 @@ of_agent = click.option("--agent", default="", metavar="ID", help="Whose skills.
 @of_agent
 @click.option("--eligible", is_flag=True, help="Only those that can be used here and now.")
 @click.option("-v", "--verbose", is_flag=True, help="Also show skills that were left out, and why.")
-@with_json
-@click.pass_obj
+@with_shell
 def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> None:
     """List the skills, where they come from, and whether they can be used.
 
@@ -164,7 +141,7 @@ def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> Non
       pal skills list --eligible
       pal skills list -v --json
     """
-    found = list_skills(_skills(shell, agent))
+    found = report.list_skills(_skills(shell, agent))
     if eligible:
         found = msgspec.structs.replace(found, skills=tuple(each for each in found.skills if each.usable))
     shell.show(found, lambda: list_text(found, shell.dim, verbose=verbose))
@@ -173,8 +150,7 @@ def list_command(shell: Shell, agent: str, eligible: bool, verbose: bool) -> Non
 @skills.command("info")
 @click.argument("name")
 @of_agent
-@with_json
-@click.pass_obj
+@with_shell
 def info(shell: Shell, name: str, agent: str) -> None:
     """Show everything known about one skill, and what it may use.
 
@@ -183,14 +159,13 @@ def info(shell: Shell, name: str, agent: str) -> None:
       pal skills info git-helper
       pal skills info read-pdf --json
     """
-    found = show_skill(_skills(shell, agent), name)
+    found = report.show_skill(_skills(shell, agent), name)
     shell.show(found, lambda: info_text(found))
 
 
 @skills.command("check")
 @of_agent
-@with_json
-@click.pass_obj
+@with_shell
 def check(shell: Shell, agent: str) -> int:
     """Show which skills cannot be used, and why. Exit code 1 when one could not even be read.
 
@@ -199,7 +174,7 @@ def check(shell: Shell, agent: str) -> int:
       pal skills check
       pal skills check --agent home --json
     """
-    found = check_skills(_skills(shell, agent))
+    found = report.check_skills(_skills(shell, agent))
     shell.show(found, lambda: check_text(found))
     return 1 if found.left_out else 0
 
@@ -209,8 +184,7 @@ def check(shell: Shell, agent: str) -> int:
 @of_agent
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation. The commands are still shown.")
 @click.option("--dry-run", is_flag=True, help="Show the commands and run none.")
-@with_json
-@click.pass_obj
+@with_shell
 def install_deps(shell: Shell, name: str, agent: str, yes: bool, dry_run: bool) -> int:
     """Install the programs that a skill needs. The exact commands are shown, and run only after confirmation.
 
@@ -231,7 +205,7 @@ def install_deps(shell: Shell, name: str, agent: str, yes: bool, dry_run: bool) 
         return 1
     for step in plan.steps:
         do_step(step)
-    state = find_state(_skills(shell, agent), name)
+    state = report.find_state(_skills(shell, agent), name)
     for reason in state.verdict.reasons:
         shell.warn(f"{name}: {reason}")
     return 0 if state.verdict.usable else 1

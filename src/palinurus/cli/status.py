@@ -8,20 +8,23 @@ from collections.abc import Sequence
 import click
 
 from palinurus import __version__
-from palinurus.cli.command import command_of, make_on_first_run, open_home
+from palinurus.cli.command import command_of, complete_agents, make_on_first_run, with_home
 from palinurus.cli.jobs import counts_text
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import Shell, run_async, with_shell
 from palinurus.context.report import render
 from palinurus.domain.errors import ConfigError, HomeHeld, StorageError, WorkspaceError
+from palinurus.operations.agents import AgentSummary
 from palinurus.operations.status import Status, show_context, show_status
 from palinurus.runtime.checks.check import Check
 from palinurus.runtime.doctor import examine
+from palinurus.runtime.home_access import HomeAccess
 
 
 @click.command()
-@click.option("--agent", "agent_id", default="", help="Which agent. Default: the default agent.")
-@with_json
-@click.pass_obj
+@click.option(
+    "--agent", "agent_id", default="", shell_complete=complete_agents, help="Which agent. Default: the default agent."
+)
+@with_shell
 def status(shell: Shell, agent_id: str) -> int:
     """Show home, workspace, model and sessions. Exit code 1 when the agent cannot work.
 
@@ -30,13 +33,12 @@ def status(shell: Shell, agent_id: str) -> int:
       pal status --json
     """
 
-    async def ask() -> tuple[Status, bool]:
-        async with open_home(shell) as home:
-            return await home.call(show_status, show_status.params(agent_id)), home.holds
+    async def ask(home: HomeAccess) -> tuple[Status, bool]:
+        return await home.call(show_status, show_status.params(agent_id)), home.holds
 
     try:
         make_on_first_run(shell)
-        report, held_here = run_async(ask())
+        report, held_here = with_home(shell, ask)
         code = 1 if report.troubles else 0
     except (ConfigError, HomeHeld, StorageError, WorkspaceError) as error:  # that is how things stand
         troubles = tuple(str(error).splitlines())
@@ -58,12 +60,19 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         *(("identity", told) for told in (_identity_text(report),) if told),
         ("workspace", report.workspace),
         ("model", f"{report.model} ({report.model_reason})" if report.model_reason else report.model),
+        *(("other", _other_text(each)) for each in report.others),
         *(("session", f"{session.key} · {session.total_tokens:,} tokens") for session in report.sessions),
         *(("delivery", told) for told in (counts_text(report.deliveries),) if told),
         *(("warning", warning) for warning in report.warnings),
         *(("trouble", trouble) for trouble in report.troubles),
     ]
     return "\n".join(f"{name:<10} {value}" for name, value in rows if value)
+
+
+def _other_text(agent: AgentSummary) -> str:
+    title = "" if agent.identity.title == agent.id else agent.identity.title
+    told = (agent.id, title, agent.workspace, agent.model.primary, *agent.bindings)
+    return " · ".join(each for each in told if each)
 
 
 def _identity_text(report: Status) -> str:
@@ -79,8 +88,7 @@ SIGNS = {"ok": ("✓", "green"), "mended": ("✓", "cyan"), "warning": ("!", "ye
 @click.command()
 @click.option("--fix", is_flag=True, help="Fix what needs no decision: file modes, a damaged index.")
 @click.option("--no-model", is_flag=True, help="Do not test the model.")
-@with_json
-@click.pass_obj
+@with_shell
 def doctor(shell: Shell, fix: bool, no_model: bool) -> int:
     """Check for problems and say how to fix them. Exit code 1 when there are any.
 

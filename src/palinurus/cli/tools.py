@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import click
 
-from palinurus.cli.command import command_of
-from palinurus.cli.shell import Shell
-from palinurus.operations.tools import (
-    Explanation,
-    SandboxExplanation,
-    SandboxReport,
-    ToolList,
-    explain_sandbox,
-    explain_tool,
-    list_tools,
-    try_sandbox,
-)
+from palinurus.cli.command import add_operation
+from palinurus.cli.shell import Shell, columns
+from palinurus.operations import tools as operations
+from palinurus.operations.tools import Explanation, SandboxExplanation, SandboxReport, ToolList
 from palinurus.tools.tool_names import BUILT_IN
 
 
@@ -27,14 +19,11 @@ def tools() -> None:
 def _list_text(shell: Shell, listed: ToolList) -> str:
     if not listed.tools:
         return "There are no tools."
-    names = max(len(tool.name) for tool in listed.tools)
-    groups = max(len(tool.group) for tool in listed.tools)
-    layers = max(len(tool.layer) for tool in listed.tools)
-    lines = [_headline(listed.session_key, listed.model, listed.sandboxed)]
-    for tool in listed.tools:
-        row = f"{'yes' if tool.allowed else 'no':<3}  {tool.name:<{names}}  {tool.group:<{groups}}"
-        lines.append(f"{row}  {tool.layer:<{layers}}  {shell.dim(tool.why)}")
-    return "\n".join(lines)
+    rows = [
+        ("yes" if tool.allowed else "no ", tool.name, tool.group, tool.layer, shell.dim(tool.why))
+        for tool in listed.tools
+    ]
+    return "\n".join([_headline(listed.session_key, listed.model, listed.sandboxed), *columns(rows)])
 
 
 def _explain_text(shell: Shell, told: Explanation) -> str:
@@ -56,8 +45,8 @@ def _headline(session_key: str, model: str, sandboxed: bool) -> str:
     return f"in {session_key}{f' with {model}' if model else ''}{', sandboxed' if sandboxed else ''}:"
 
 
-tools.add_command(command_of(list_tools, _list_text))
-tools.add_command(command_of(explain_tool, _explain_text))
+add_operation(tools, operations.list_tools, _list_text)
+add_operation(tools, operations.explain_tool, _explain_text)
 
 
 _RUNS = {
@@ -118,5 +107,5 @@ def _sign(shell: Shell, passed: bool) -> str:
     return click.style(sign, fg="green" if passed else "red") if shell.color else sign
 
 
-sandbox.add_command(command_of(explain_sandbox, _sandbox_text))
-sandbox.add_command(command_of(try_sandbox, _sandbox_report_text, exit_code=lambda tested: 0 if tested.ok else 1))
+add_operation(sandbox, operations.explain_sandbox, _sandbox_text)
+add_operation(sandbox, operations.try_sandbox, _sandbox_report_text, exit_code=lambda tested: 0 if tested.ok else 1)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
-from palinurus.cli.command import command_of
-from palinurus.cli.shell import Shell
-from palinurus.operations.workspace import (
-    CommittedFiles,
-    RestoredFile,
-    WorkspaceDiff,
-    WorkspaceLog,
-    commit_files,
-    restore_file,
-    show_diff,
-    show_log,
-)
+from palinurus.cli.command import add_operation
+from palinurus.cli.shell import Shell, moment
+from palinurus.operations import workspace as operations
+from palinurus.operations.workspace import CommittedFiles, RestoredFile, WorkspaceDiff, WorkspaceLog
 from palinurus.workspace.history import Commit
 
 
@@ -43,12 +33,10 @@ def _log_text(shell: Shell, log: WorkspaceLog) -> str:
 
 
 def _commit_text(shell: Shell, commit: Commit) -> str:
-    at = datetime.fromtimestamp(commit.at / 1000).astimezone()
     added = sum(max(0, file.added) for file in commit.files)
     removed = sum(max(0, file.removed) for file in commit.files)
-    return f"{commit.id[:10]}  {at:%Y-%m-%d %H:%M}  {commit.subject}  " + shell.dim(
-        f"+{added} −{removed}, {commit.author}"
-    )
+    about = shell.dim(f"+{added} −{removed}, {commit.author}")
+    return f"{commit.id[:10]}  {moment(commit.at)}  {commit.subject}  {about}"
 
 
 def _diff_text(shell: Shell, diff: WorkspaceDiff) -> str:
@@ -72,7 +60,7 @@ def _committed_text(shell: Shell, done: CommittedFiles) -> str:
     return "\n".join(lines)
 
 
-workspace.add_command(command_of(show_log, _log_text, exit_code=lambda log: 0 if log.git else 1))
-workspace.add_command(command_of(show_diff, _diff_text))
-workspace.add_command(command_of(restore_file, _restored_text))
-workspace.add_command(command_of(commit_files, _committed_text))
+add_operation(workspace, operations.show_log, _log_text, exit_code=lambda log: 0 if log.git else 1)
+add_operation(workspace, operations.show_diff, _diff_text)
+add_operation(workspace, operations.restore_file, _restored_text)
+add_operation(workspace, operations.commit_files, _committed_text)

@@ -1,14 +1,16 @@
 """The settings of one agent and its sessions: the defaults of all agents merged with its own entry."""
 
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from palinurus.config.config import Config, normal_agent_id
 from palinurus.config.home import Home
-from palinurus.config.section import OptionForm, Section, build_values, option
+from palinurus.config.load import Config, normal_agent_id
+from palinurus.config.section import OptionForm, Section, build_values, dig, option
+from palinurus.config.source import JsonPath
 from palinurus.domain.errors import NotFound
 from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import DEFAULT_AGENT
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
 DAILY_RESET_HOUR = 4
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra"]
 QueueMode = Literal["steer", "followup", "collect", "interrupt", "steer-backlog", "steer+backlog", "queue"]
-NO_CHANNELS = "there are no channels yet; each message names its session"
+DmScope = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
+GroupScope = Literal["per-group", "main"]
+SHARED_BY_GROUPS = "members of groups share the private session of the owner, with its memory"
+PromptMode = Literal["full", "minimal", "none"]
 
 
 def known_zone(name: str) -> "ZoneInfo | None":
@@ -42,10 +47,6 @@ def _inside_workspace(name: str) -> None:
         raise ValueError("is not a path inside the workspace")
 
 
-def _is_agent_id(text: str) -> None:
-    normal_agent_id(text)
-
-
 WorkspaceFile = Annotated[str, option("", check=_inside_workspace)]
 
 
@@ -53,12 +54,12 @@ class AgentSettings(Section, frozen=True):
     """The settings of every agent, unless its own entry overrides them."""
 
     foreign: ClassVar = {
-        "": """agentDir blockStreamingBreak blockStreamingChunk blockStreamingCoalesce blockStreamingDefault
+        "": """blockStreamingBreak blockStreamingChunk blockStreamingCoalesce blockStreamingDefault
         bootstrapPromptTruncationWarning cliBackends contextLimits contextTokens cwd
-        default elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
-        fastModeDefault groupChat heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
+        elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
+        fastModeDefault heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
         mediaMaxMb modelPolicy params pdfModel reasoningDefault repoRoot runtime
-        subagents systemPromptOverride tts
+        systemPromptOverride tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""
     }
 
@@ -99,9 +100,7 @@ class AgentSettings(Section, frozen=True):
             form=OptionForm(ThinkingLevel, str, str),
         ),
     ] = ""
-    prompt_mode: Annotated[Literal["full", "minimal", "none"], option("How much of the system prompt is sent.")] = (
-        "full"
-    )
+    prompt_mode: Annotated[PromptMode, option("How much of the system prompt is sent.")] = "full"
     workspace_history: Annotated[
         Literal["runs", "off"],
         option("Whether runs that changed files end with a commit, where the workspace is a git repository."),
@@ -160,6 +159,16 @@ class AgentEntry(Section, frozen=True):
     ] = None
     name: Annotated[str | None, option("The agent's name in listings.")] = None
     identity: Annotated[IdentityOptions | None, option("Its identity, for its prompt and for listings.")] = None
+    agent_dir: Annotated[
+        str | None,
+        option(
+            "In an agent's own entry: where its keys are kept; `~` and paths from the home work."
+            " Unset: agents/ID in the home."
+        ),
+    ] = None
+    default: Annotated[bool | None, option("In an agent's own entry: whether messages without an agent go to it.")] = (
+        None
+    )
 
     @property
     def models_named(self) -> tuple[str, ...]:
@@ -172,8 +181,7 @@ class AgentEntry(Section, frozen=True):
 class ListedAgent(Section, frozen=True):
     """One agent of `agents.list`, the older form."""
 
-    id: Annotated[str, option("The agent's id in session keys and paths.", check=_is_agent_id)]
-    default: Annotated[bool, option("Whether messages without an agent go to this one.")] = False
+    id: Annotated[str, option("The agent's id in session keys and paths.", check=normal_agent_id)]
 
 
 class ResetOptions(Section, frozen=True):
@@ -200,21 +208,31 @@ class SessionSettings(Section, frozen=True):
     """How sessions are separated and reset."""
 
     foreign: ClassVar = {
-        "": """agentToAgent groupScope heartbeatIdleMinutes identityLinks parentForkMaxTokens sendPolicy
-        store threadBindings typingIntervalSeconds typingMode writeLock"""
+        "": """agentToAgent heartbeatIdleMinutes parentForkMaxTokens sendPolicy store threadBindings
+        typingIntervalSeconds typingMode writeLock"""
     }
 
     dm_scope: Annotated[
-        Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"],
+        DmScope,
         option(
-            "Whether direct chats share the main session or have their own.",
-            idle=lambda said: NO_CHANNELS if said != "main" else "",
+            "Whether direct chats share the main session, or each person has one: everywhere, on each channel, or with"
+            " each account of a channel. Unset: main for the owner; per-channel-peer for others once an owner is set."
         ),
     ] = "main"
-    scope: Annotated[
-        Literal["per-sender", "global"],
-        option("Whether all chats share one session.", idle=lambda said: NO_CHANNELS if said != "per-sender" else ""),
-    ] = "per-sender"
+    group_scope: Annotated[
+        GroupScope,
+        option(
+            "Whether each group has a session of its own, or shares the main one.",
+            odd=lambda said: SHARED_BY_GROUPS if said == "main" else "",
+        ),
+    ] = "per-group"
+    scope: Annotated[Literal["per-sender", "global"], option("Whether all chats with an agent share one session.")] = (
+        "per-sender"
+    )
+    identity_links: Annotated[
+        dict[str, tuple[str, ...]],
+        option("People who write from several places: a name, and ids such as telegram:1. They have one session."),
+    ] = {}
     main_key: Annotated[
         str | None,
         option(
@@ -280,9 +298,26 @@ def agent_ids(config: Config) -> tuple[str, ...]:
 def default_agent(config: Config) -> str:
     """The agent for messages that name none: the marked one, else `main`, else the first."""
     ids = config.agent_ids
-    listed = config.data.get("agents", {}).get("list", ())
-    marked = next((normal_agent_id(each["id"]) for each in listed if each.get("default")), None)
-    return marked or (DEFAULT_AGENT if DEFAULT_AGENT in ids else ids[0])
+    marked = (agent for agent, own in config.own_places.items() if _first_said(config, own, "default"))
+    return next(marked, DEFAULT_AGENT if DEFAULT_AGENT in ids else ids[0])
+
+
+def agent_folder(config: Config, home: Home, agent_id: str) -> Path:
+    """Where the agent's own keys are kept. A foreign home is only read: a folder that its config names is not used."""
+    named = _first_said(config, config.own_places.get(agent_id, ()), "agentDir") if home.ours else None
+    if isinstance(named, str) and named.strip():
+        return home.expand(named.strip(), home.root)
+    return home.root / "agents" / agent_id
+
+
+def key_folder(config: Config, home: Home, agent_id: str) -> Path:
+    """Where a new key of an agent is stored: the default agent's in the home, for all, unless it has an `agentDir`."""
+    own = agent_folder(config, home, agent_id)
+    return home.root if agent_id == default_agent(config) and own == home.root / "agents" / agent_id else own
+
+
+def _first_said(config: Config, places: Iterable[JsonPath], key: str) -> Any:
+    return next((said for place in places if (said := dig(config.data, (*place, key))) is not None), None)
 
 
 def agent_settings(config: Config, home: Home, agent_id: str | None = None) -> AgentSettings:
@@ -292,10 +327,11 @@ def agent_settings(config: Config, home: Home, agent_id: str | None = None) -> A
     shared = [config.at(AgentEntry, "agents", "defaults"), config.at(AgentEntry, "agent")]
     identity = _first(own, "identity") or AgentIdentity()
     model, fallbacks = _models([*own, *shared])
+    workspace, named = _workspace(config, home, wanted, own, shared)
     return AgentSettings(
         agent_id=wanted,
-        workspace=_workspace(config, home, wanted, own, shared),
-        workspace_named=_names_workspace(config, home, wanted, own, shared),
+        workspace=workspace,
+        workspace_named=named,
         name=_first(own, "name") or identity.name or wanted,
         identity=AgentIdentity(**asdict(identity)),
         model=model,
@@ -352,23 +388,17 @@ def _models(entries: list[AgentEntry]) -> tuple[str, tuple[str, ...]]:
     return "", fallbacks
 
 
-def _workspace(config: Config, home: Home, agent_id: str, own: list[AgentEntry], shared: list[AgentEntry]) -> Path:
-    """The agent's workspace. Paths in a foreign config are relative to its own home."""
+def _workspace(
+    config: Config, home: Home, agent_id: str, own: list[AgentEntry], shared: list[AgentEntry]
+) -> tuple[Path, bool]:
+    """The agent's workspace, and whether a person chose it: in a foreign home we choose none. Paths in a foreign config
+    are relative to its own home."""
     if home.workspace_override is not None:
-        return home.workspace_override
+        return home.workspace_override, True
     base = home.root if home.ours else home.config_path.parent
     if named := _first(own, "workspace"):
-        return home.expand(named, base)
+        return home.expand(named, base), True
     is_default = agent_id == default_agent(config)
     if common := _first(shared, "workspace"):
-        return home.expand(common, base) / ("" if is_default else agent_id)
-    return base / ("workspace" if is_default else f"workspace-{agent_id}")
-
-
-def _names_workspace(
-    config: Config, home: Home, agent_id: str, own: list[AgentEntry], shared: list[AgentEntry]
-) -> bool:
-    """Whether a person chose this folder. In a foreign home we choose none."""
-    if home.workspace_override is not None or not home.ours or _first(own, "workspace"):
-        return True
-    return bool(_first(shared, "workspace")) and agent_id == default_agent(config)
+        return home.expand(common, base) / ("" if is_default else agent_id), is_default or not home.ours
+    return base / ("workspace" if is_default else f"workspace-{agent_id}"), not home.ours

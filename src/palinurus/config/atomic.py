@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from palinurus.domain.errors import StorageError, StorageFull, StorageReadOnly
@@ -20,10 +21,10 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = NEW_FILE_MODE) ->
     old file is then unchanged and no temporary file is left. A link at `path` is replaced, not followed.
     """
     payload = data.encode() if isinstance(data, str) else data
-    try:
-        _replace(path, payload, _mode_of(path, mode))
-    except OSError as error:
-        raise storage_error(error, path) from error
+    with storage_errors(path):
+        with contextlib.suppress(FileNotFoundError):
+            mode = stat.S_IMODE(path.stat().st_mode)
+        _replace(path, payload, mode)
 
 
 def rotate_backups(path: Path, keep: int = 5) -> None:
@@ -32,53 +33,42 @@ def rotate_backups(path: Path, keep: int = 5) -> None:
     A missing file needs no backup. Raises what `write_atomic` raises.
     """
     ring = [path.with_name(f"{path.name}.bak{f'.{index}' if index else ''}") for index in range(keep)]
-    try:
-        content = path.read_bytes()
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise storage_error(error, path) from error
-    try:
+    with storage_errors(path):
+        if not path.exists():
+            return
+        content, mode = path.read_bytes(), stat.S_IMODE(path.stat().st_mode)
+    with storage_errors(ring[0]):
         for older, newer in zip(reversed(ring[1:]), reversed(ring[:-1]), strict=True):
             with contextlib.suppress(FileNotFoundError):
                 newer.replace(older)
-    except OSError as error:
-        raise storage_error(error, ring[0]) from error
     write_atomic(ring[0], content, mode=mode)
 
 
 def make_directory(path: Path) -> None:
     """Creates a private directory with its parents. Raises what `write_atomic` raises."""
-    try:
+    with storage_errors(path):
         for parent in reversed([each for each in path.parents if not each.exists()]):
             parent.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would make them readable by others
         path.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Re-raises the operating system's errors as a StorageError that names the file."""
+    try:
+        yield
     except OSError as error:
         raise storage_error(error, path) from error
 
 
 def storage_error(error: OSError, path: Path) -> StorageError:
     """The operating system's error as a StorageError that names the file."""
+    why = f"cannot write {path}: {(error.strerror or str(error)).lower()}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFull(f"cannot write {path}: the disk is full", hint="free some space; nothing was changed")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return StorageReadOnly(
-            f"cannot write {path}: {_reason(error)}",
-            hint="give this user the right to write there, or choose another home",
-        )
-    return StorageError(f"cannot write {path}: {_reason(error)}")
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
-
-
-def _mode_of(path: Path, mode: int) -> int:
-    try:
-        return stat.S_IMODE(path.stat().st_mode)
-    except FileNotFoundError:
-        return mode
+        return StorageReadOnly(why, hint="give this user the right to write there, or choose another home")
+    return StorageError(why)
 
 
 def _replace(path: Path, payload: bytes, mode: int) -> None:

@@ -13,22 +13,13 @@ from typing import Any
 
 from palinurus.config.atomic import make_directory, rotate_backups, write_atomic
 from palinurus.config.home import Home
-from palinurus.config.include import read_text
+from palinurus.config.include import parse_file, read_text
 from palinurus.config.load import LoadedConfig, load_text
-from palinurus.config.rewrite import drop, put
+from palinurus.config.rewrite import DROP, drop, put, require_data
 from palinurus.config.schema import check_new_keys
-from palinurus.config.secrets import mask_at
-from palinurus.config.source import (
-    JsonPath,
-    SourceMap,
-    SyntaxFault,
-    format_path,
-    line_column,
-    lookup,
-    parse,
-    parse_path,
-    scan,
-)
+from palinurus.config.secrets import mask
+from palinurus.config.section import dig
+from palinurus.config.source import JsonPath, SourceMap, format_path, line_column, lookup, parse, parse_path, scan
 from palinurus.config.tree import guess_path
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 
@@ -43,7 +34,7 @@ def get_value(loaded: LoadedConfig, dotted: str) -> Any:
         value = lookup(loaded.raw, path)
     except LookupError as error:
         raise NotFound(f"{dotted} is not set", hint=guess_path(path)) from error
-    return mask_at(value, path)
+    return mask(value, path)
 
 
 def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any, *, force: bool = False) -> tuple[str, ...]:
@@ -56,8 +47,7 @@ def set_value(home: Home, env: Mapping[str, str], dotted: str, value: Any, *, fo
     text = own_text(home)
     sound(home, text)
     wanted = _plain(value, dotted)
-    edited = put(text, path, wanted)
-    _prove(text, edited, path, wanted)
+    edited = _edited(text, path, wanted)
     after = _checked(home, env, edited)
     if _found(after.raw, path) != wanted:
         raise _included(path)
@@ -74,8 +64,7 @@ def unset_value(home: Home, env: Mapping[str, str], dotted: str) -> None:
     text = own_text(home)
     if path not in sound(home, text).spans:
         raise NotFound(f"{dotted} is not set in {home.config_path}", hint=f"{guess_path(path)}; {UNTOUCHED}")
-    edited = drop(text, path)
-    _prove(text, edited, path, _NOTHING)
+    edited = _edited(text, path, DROP)
     still_there = _found(_checked(home, env, edited).raw, path) is not _NOTHING
     if still_there and isinstance(path[-1], str):  # in a list the next element moves up
         raise _included(path)
@@ -142,29 +131,19 @@ def _replace_file(home: Home, text: str) -> None:
     write_atomic(target, text)
 
 
-def _prove(before: str, after: str, path: JsonPath, wanted: Any) -> None:
-    """Make sure that the edited text says what the old one said, save for this one value."""
-    expected = parse(before)
-    _apply(expected, path, wanted)
-    try:
-        same = json.dumps(parse(after), sort_keys=True) == json.dumps(expected, sort_keys=True)
-    except SyntaxFault:
-        same = False
-    if not same:
-        raise ConfigError(
-            f"{format_path(path)} cannot be changed safely in this text", hint=f"{UNTOUCHED}; edit it by hand"
-        )
-
-
-def _apply(data: Any, path: JsonPath, wanted: Any) -> None:
+def _edited(text: str, path: JsonPath, wanted: Any) -> str:
+    """The text after one change. It says what the old one said, save for this one value."""
+    edited = drop(text, path) if wanted is DROP else put(text, path, wanted)
+    data = expected = parse(text)
     for step, following in pairwise(path):
-        if _found(data, (step,)) in (_NOTHING, None):
+        if dig(data, (step,)) is None:
             _put(data, step, {} if isinstance(following, str) else [])
         data = data[step]
-    if wanted is _NOTHING:
+    if wanted is DROP:
         del data[path[-1]]
     else:
         _put(data, path[-1], wanted)
+    return require_data(edited, expected)
 
 
 def _put(data: Any, step: str | int, value: Any) -> None:
@@ -205,12 +184,7 @@ def own_text(home: Home) -> str:
 def sound(home: Home, text: str) -> SourceMap:
     """The source map of an editable text. Raises ConfigError for one that must be fixed by hand first."""
     name = home.config_path.name
-    try:
-        is_object = isinstance(parse(text), dict)
-    except SyntaxFault as fault:
-        line, column = line_column(text, fault.offset)
-        raise ConfigError(f"{name}:{line}:{column}: {fault.reason}", hint=UNTOUCHED) from fault
-    if not is_object:
+    if not isinstance(parse_file(text, name, hint=UNTOUCHED), dict):
         raise ConfigError(f"{name}:1: the config should be an object, in braces", hint=UNTOUCHED)
     source = scan(text)
     if source.repeated:

@@ -37,11 +37,7 @@ class Home(Struct, frozen=True):
 
 
 def find_home(
-    env: Mapping[str, str],
-    *,
-    profile: str | None = None,
-    config: Path | None = None,
-    workspace: Path | None = None,
+    env: Mapping[str, str], *, profile: str | None = None, config: Path | None = None, workspace: Path | None = None
 ) -> Home:
     """Chooses the home. Flags take precedence over the environment, and that over `~/.palinurus`.
 

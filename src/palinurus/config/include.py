@@ -60,8 +60,11 @@ class SourceLocation(Struct, frozen=True):
 
     def error(self, path: JsonPath, complaint: str) -> ConfigError:
         """A ConfigError about the value at a path below this place."""
-        dotted = format_path(path)
-        return ConfigError(f"{self.where(path)}: {dotted + ': ' if dotted else ''}{complaint}")
+        return ConfigError(self.complaint(path, complaint))
+
+    def complaint(self, path: JsonPath, text: str) -> str:
+        """A line about the value at a path below this place."""
+        return ": ".join(filter(None, (self.where(path), format_path(path), text)))
 
 
 class MergedSource(Struct, frozen=True):
@@ -101,6 +104,15 @@ def _read_regular(path: Path) -> bytes:
         os.close(descriptor)
 
 
+def parse_file(text: str, name: str, hint: str) -> Any:
+    """The value of a file's text. Raises ConfigError with the place of a mistake."""
+    try:
+        return parse(text)
+    except SyntaxFault as fault:
+        line, column = line_column(text, fault.offset)
+        raise ConfigError(f"{name}:{line}:{column}: {fault.reason}", hint=hint) from fault
+
+
 def assemble(main: Path, text: str, roots: tuple[Path, ...]) -> MergedSource:
     """Parses the main file's text and merges its includes. Raises ConfigError."""
     reader = _Reader(main, roots)
@@ -122,15 +134,8 @@ class _Reader:
     def document(self, path: Path, text: str, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
         document = SourceFile(path, text, self.home)
         self.files.append(path)
-        try:
-            value = parse(text)
-        except SyntaxFault as fault:
-            line, column = line_column(text, fault.offset)
-            raise ConfigError(f"{document.name}:{line}:{column}: {fault.reason}", hint=f"in {path}") from fault
-        place = SourceLocation(document)
-        if INCLUDE not in text:
-            return value, place
-        return self.expand(value, place, (*chain, path.resolve()))
+        value, place = parse_file(text, document.name, hint=f"in {path}"), SourceLocation(document)
+        return self.expand(value, place, (*chain, path.resolve())) if INCLUDE in text else (value, place)
 
     def expand(self, value: Any, place: SourceLocation, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
         if isinstance(value, list):
@@ -163,8 +168,7 @@ class _Reader:
     def include(self, name: str, place: SourceLocation, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:
         if not name.strip() or len(name) >= MAX_PATH or "\0" in name:
             raise place.error((INCLUDE,), "is not a file's path")
-        path = place.document.path.parent / name
-        target = path.resolve()
+        target = (place.document.path.parent / name).resolve()
         if not any(target.is_relative_to(root) for root in self.roots):
             problem = f"{name} is outside the config's directory"
             raise ConfigError(place.error((INCLUDE,), problem).message, hint="list it in PALINURUS_INCLUDE_ROOTS")
@@ -180,10 +184,9 @@ class _Reader:
 
 def _with_children(place: SourceLocation, pairs: dict[Any, tuple[Any, SourceLocation]]) -> SourceLocation:
     """The same place, with the children from other files."""
-    moved = {
-        step: child for step, (_, child) in pairs.items() if child.document is not place.document or child.children
-    }
-    return SourceLocation(place.document, place.path, moved) if moved else place
+    here = place.document
+    moved = {step: child for step, (_, child) in pairs.items() if child.document is not here or child.children}
+    return SourceLocation(here, place.path, moved) if moved else place
 
 
 def _merge(below: tuple[Any, SourceLocation], above: tuple[Any, SourceLocation]) -> tuple[Any, SourceLocation]:
@@ -194,13 +197,9 @@ def _merge(below: tuple[Any, SourceLocation], above: tuple[Any, SourceLocation])
         for key, item in high.items():
             pair = item, high_place.child(key)
             merged[key] = _merge(merged[key], pair) if key in merged else pair
-        return {key: item for key, (item, _) in merged.items()}, _joined(high_place, merged)
+        return {key: item for key, (item, _) in merged.items()}, _with_children(high_place, merged)
     if isinstance(low, list) and isinstance(high, list):
         places = [low_place.child(index) for index in range(len(low))]
         places += [high_place.child(index) for index in range(len(high))]
         return low + high, SourceLocation(high_place.document, high_place.path, dict(enumerate(places)))
     return above
-
-
-def _joined(place: SourceLocation, pairs: dict[Any, tuple[Any, SourceLocation]]) -> SourceLocation:
-    return SourceLocation(place.document, place.path, {step: child for step, (_, child) in pairs.items()})

@@ -1,7 +1,8 @@
-"""Loads a Config from the files: includes, variables, the checks of all sections, and the secrets to redact.
+"""The config: loaded from the files, checked, and each section as a frozen record on demand.
 
-Nothing here changes a file. Odd values become warnings; errors become one ConfigError that lists every mistake with its
-file, line and path.
+Loading resolves includes and variables, runs the checks of all sections and collects the secrets to redact. Nothing
+here changes a file. Odd values become warnings; errors become one ConfigError that lists every mistake with its file,
+line and path.
 """
 
 from __future__ import annotations
@@ -10,19 +11,150 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from palinurus.config.config import Config
 from palinurus.config.home import Home, env_value, expand_user
 from palinurus.config.include import MergedSource, SourceLocation, assemble, include_roots, read_text
 from palinurus.config.secrets import is_reference, secret_values, worth_redacting
-from palinurus.config.section import SecretRef
-from palinurus.config.source import JsonPath, format_path, lookup
-from palinurus.config.tree import Findings, suggest_key
+from palinurus.config.section import AGENT, REGISTRY, SecretRef, Steps, build, dig, nested
+from palinurus.config.source import JsonPath, format_path, lookup, map_strings
+from palinurus.config.tree import CORE, Findings, inspect, shown_value, suggest_key
 from palinurus.domain.errors import ConfigError
+from palinurus.domain.keys import AGENT_ID, DEFAULT_AGENT
+from palinurus.parts import CONFIG_CHECKS, resolve
+
+S = TypeVar("S", bound=Struct)
+SHARED: tuple[JsonPath, ...] = (AGENT, ("agent",))  # `agent` is the oldest form
+OF_ONE_AGENT = ("agentDir", "default")
+
+
+class Layer(NamedTuple):
+    """One place of the config that sets options of a section."""
+
+    path: JsonPath
+    data: Mapping[str, Any]
+    inside: Steps = ()  # the part of the section at that place
+
+    @property
+    def as_section(self) -> Mapping[str, Any]:
+        data = nested(self.inside, self.data)
+        return data if isinstance(data, dict) else {}
+
+
+class Config:
+    """Immutable. Two configs with the same data are equal."""
+
+    def __init__(self, data: Mapping[str, Any] | None = None) -> None:
+        self.data: dict[str, Any] = _without_nulls(data or {})
+        self._made: dict[tuple[type[Struct], str], Any] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and other.data == self.data
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def own_places(self) -> dict[str, list[JsonPath]]:
+        """The configured agents in order, each with its own places, the most specific first."""
+        found: dict[str, list[JsonPath]] = {}
+        for index, agent in enumerate(dig(self.data, ("agents", "list")) or ()):
+            found.setdefault(normal_agent_id(agent["id"]), []).append(("agents", "list", index))
+        for name in dig(self.data, ("agents", "entries")) or ():
+            found.setdefault(normal_agent_id(name), []).insert(0, ("agents", "entries", name))
+        return found
+
+    @property
+    def agent_ids(self) -> tuple[str, ...]:
+        return tuple(self.own_places) or (DEFAULT_AGENT,)
+
+    def layers(self, model: type[Struct], agent_id: str = "") -> list[Layer]:
+        """The places that set options of a section, the most specific first: an agent's own before the defaults."""
+        mounts = REGISTRY.of(model)
+        own = [*self.own_places.get(agent_id, ()), *SHARED]
+        places = [((*place, *mount.of_agent), mount) for place in own for mount in mounts if mount.of_agent is not None]
+        places += [(mount.place, mount) for mount in mounts if mount.of_agent is None]
+        found = ((path, dig(self.data, path), mount.inside) for path, mount in places)
+        return [Layer(*each) for each in found if each[1] is not None]
+
+    def section(self, model: type[S], agent_id: str = "") -> S:
+        """The merged section, for one agent if agents can differ. Raises ConfigError for an invalid section of another
+        package: those are checked on demand.
+        """
+        if (model, agent_id) not in self._made:
+            layers = self.layers(model, agent_id)
+            if model.__module__ not in CORE:
+                self._check(layers)
+            self._made[model, agent_id] = build(model, [layer.as_section for layer in layers])
+        made: S = self._made[model, agent_id]
+        return made
+
+    def said(self, model: type[S], agent_id: str = "") -> list[S]:
+        """The data of each place, the most specific first."""
+        return [build(model, [layer.as_section]) for layer in self.layers(model, agent_id)]
+
+    def at(self, model: type[S], *path: str | int) -> S:
+        """The data of one place."""
+        found = dig(self.data, path)
+        return build(model, [found] if isinstance(found, dict) else [])
+
+    def findings(self, shown: Any = None, *, thorough: bool = False) -> Findings:
+        """What is wrong, unknown, unused or odd; the messages show values of `shown`."""
+        shown = self.data if shown is None else shown
+        told = inspect(self.data, shown, thorough=thorough)
+        told.unused.extend(
+            ((*place, key), "it is about one agent, so it belongs in that agent's own entry")
+            for place in SHARED
+            for key in OF_ONE_AGENT
+            if dig(self.data, (*place, key)) is not None
+        )
+        for path, text in _agents_wrong(self.data, told):
+            told.wrong[path] = f"{text}, got {shown_value(dig(shown, path), path)}"
+        for check in dict.fromkeys(check for key, check in CONFIG_CHECKS.items() if key in self.data):
+            resolve(check)(self, told)
+        return told
+
+    def _check(self, layers: list[Layer]) -> None:
+        wrong = [
+            f"{format_path(path)}: {text}"
+            for path, text in self.findings().wrong.items()
+            if any(path[: len(layer.path)] == layer.path for layer in layers)
+        ]
+        if wrong:
+            raise ConfigError("\n".join(wrong))
+
+
+def normal_agent_id(text: str) -> str:
+    """The id as used in session keys: lower case, other characters become hyphens."""
+    cleaned = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower()).strip("-_")
+    if not AGENT_ID.fullmatch(cleaned):
+        raise ValueError("is not an agent's id: letters, digits, - and _, at most 64")
+    return cleaned
+
+
+def _agents_wrong(data: dict[str, Any], told: Findings) -> Iterator[tuple[JsonPath, str]]:
+    """Errors across agents: invalid and duplicate ids."""
+    entries, listed = dig(data, ("agents", "entries")), dig(data, ("agents", "list"))
+    for name in entries if isinstance(entries, dict) else ():
+        try:
+            normal_agent_id(name)
+        except ValueError as error:
+            yield ("agents", "entries", name), str(error)
+    if isinstance(listed, list) and not any(path[:2] == ("agents", "list") for path in told.wrong):
+        ids = [normal_agent_id(agent["id"]) for agent in listed]
+        if twice := next((each for each in ids if ids.count(each) > 1), ""):
+            yield ("agents", "list"), f"holds the agent {twice} twice"
+
+
+def _without_nulls(value: Any) -> Any:
+    """Data without nulls: null means unset."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
 
 SHOWN = 5  # items listed on one line
 _VARIABLE = re.compile(r"(\$?)\$\{([A-Z_][A-Z0-9_]*)\}")
@@ -50,9 +182,8 @@ def load_config(home: Home, env: Mapping[str, str], *, thorough: bool = False) -
     """
     text = read_text(home.config_path)
     if text is None and not home.ours:
-        raise ConfigError(
-            f"there is no config file {home.config_path}", hint="check --config and PALINURUS_CONFIG_PATH"
-        )
+        missing = f"there is no config file {home.config_path}"
+        raise ConfigError(missing, hint="check --config and PALINURUS_CONFIG_PATH")
     return load_text(home, env, text, thorough=thorough)
 
 
@@ -62,13 +193,16 @@ def load_text(home: Home, env: Mapping[str, str], text: str | None, *, thorough:
     whole = assemble(home.config_path, "{}" if text is None else text, roots)
     if not isinstance(whole.value, dict):
         raise whole.place.error((), "the config should be an object, in braces")
-    variables = {**_config_variables(whole.value), **{name: value for name, value in env.items() if value}}
+    variables = _variables(whole.value, env)
     missing: list[tuple[JsonPath, str]] = []
-    resolved = _substitute(whole.value, variables, (), missing)
+    resolved = _substitute(whole.value, variables, missing)
     config = Config(resolved)
     findings = config.findings(whole.value, thorough=thorough)
     if findings.wrong:
-        raise _refusal(findings.wrong, whole.place)
+        lines = [
+            whole.place.complaint(path, text if path else f"config: {text}") for path, text in findings.wrong.items()
+        ]
+        raise ConfigError("\n".join(lines), hint=f"in {whole.place.document.path}")
     secrets, complaints = _secrets(config, findings, resolved, variables)
     return LoadedConfig(
         config=config,
@@ -86,14 +220,8 @@ def load_text(home: Home, env: Mapping[str, str], text: str | None, *, thorough:
 
 def check_data(data: dict[str, Any], env: Mapping[str, str]) -> Config | dict[JsonPath, str]:
     """Checks config data without a file: returns the config, or the errors by path. The messages may show values."""
-    variables = {**_config_variables(data), **{name: value for name, value in env.items() if value}}
-    config = Config(_substitute(data, variables, (), []))
+    config = Config(_substitute(data, _variables(data, env), []))
     return config.findings(data).wrong or config
-
-
-def _refusal(wrong: Mapping[JsonPath, str], place: SourceLocation) -> ConfigError:
-    lines = [f"{place.where(path)}: {format_path(path) or 'config'}: {complaint}" for path, complaint in wrong.items()]
-    return ConfigError("\n".join(lines), hint=f"in {place.document.path}")
 
 
 def resolve_secret(
@@ -120,8 +248,7 @@ def secret_providers(loaded: LoadedConfig) -> Mapping[str, Any]:
 
 
 def _secret_providers(config: Config) -> Mapping[str, Any]:
-    section = config.data.get("secrets")
-    providers = section.get("providers") if isinstance(section, dict) else None
+    providers = dig(config.data, ("secrets", "providers"))
     return providers if isinstance(providers, dict) else {}
 
 
@@ -136,43 +263,34 @@ def _secret_from_file(ref: SecretRef, env: Mapping[str, str], provider: Any) -> 
     if not isinstance(named, str) or provider.get("mode") == "singleValue":
         return text.strip() or None
     try:
-        found = lookup(json.loads(text), tuple(_unescaped(step) for step in ref.id.strip("/").split("/")))
+        steps = (step.replace("~1", "/").replace("~0", "~") for step in ref.id.strip("/").split("/"))
+        found = lookup(json.loads(text), tuple(steps))
     except (ValueError, LookupError):
         return None
     return found if isinstance(found, str) and found else None
 
 
-def _unescaped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")
+def _variables(value: dict[str, Any], env: Mapping[str, str]) -> dict[str, str]:
+    """`env.vars`, what older configs put directly under `env`, and the process's own, which win."""
+    section, inner = dig(value, ("env",)), dig(value, ("env", "vars"))
+    pairs = (section if isinstance(section, dict) else {}) | (inner if isinstance(inner, dict) else {})
+    said = {name: text for name, text in pairs.items() if isinstance(text, str) and text}
+    return said | {name: text for name, text in env.items() if text}
 
 
-def _config_variables(value: dict[str, Any]) -> dict[str, str]:
-    """`env.vars`, then what older configs put directly under `env`."""
-    section = value.get("env")
-    if not isinstance(section, dict):
-        return {}
-    inner = section.get("vars")
-    pairs = {**section, **(inner if isinstance(inner, dict) else {})}
-    return {name: text for name, text in pairs.items() if isinstance(text, str) and text}
+def _substitute(value: Any, env: Mapping[str, str], missing: list[tuple[JsonPath, str]]) -> Any:
+    def resolved(text: str, path: JsonPath) -> str:
+        def replaced(match: re.Match[str]) -> str:
+            escaped, name = match.groups()
+            if escaped:
+                return match[0][1:]
+            if name not in env:
+                missing.append((path, name))
+            return env.get(name, match[0])
 
+        return _VARIABLE.sub(replaced, text)
 
-def _substitute(value: Any, env: Mapping[str, str], path: JsonPath, missing: list[tuple[JsonPath, str]]) -> Any:
-    if isinstance(value, dict):
-        return {key: _substitute(item, env, (*path, key), missing) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_substitute(item, env, (*path, index), missing) for index, item in enumerate(value)]
-    if not isinstance(value, str) or "${" not in value:
-        return value
-
-    def replaced(match: re.Match[str]) -> str:
-        escaped, name = match.groups()
-        if escaped:
-            return match[0][1:]
-        if name not in env:
-            missing.append((path, name))
-        return env.get(name, match[0])
-
-    return _VARIABLE.sub(replaced, value)
+    return map_strings(value, resolved)
 
 
 def _secrets(
@@ -194,13 +312,10 @@ def _secrets(
 def _warnings(
     config: Config, findings: Findings, whole: MergedSource, missing: list[tuple[JsonPath, str]], thorough: bool
 ) -> Iterator[str]:
-    def at(path: JsonPath, complaint: str) -> str:
-        return f"{whole.place.where(path)}: {format_path(path)}: {complaint}"
-
-    if findings.unknown:
-        for path, known in findings.unknown:
-            meant = suggest_key(path, known, thorough=thorough)
-            yield at(path, f"unknown key, kept but not used{f'; did you mean {meant}?' if meant else ''}")
+    at = whole.place.complaint
+    for path, known in findings.unknown:
+        meant = suggest_key(path, known, thorough=thorough)
+        yield at(path, f"unknown key, kept but not used{f'; did you mean {meant}?' if meant else ''}")
     for path, name in missing:
         yield at(path, f"the variable {name} is not set")
     if "agent" in config.data:
@@ -210,8 +325,6 @@ def _warnings(
 
 
 WHY = {
-    "agentDir": "keys and state of an agent are in the home, under agents/",
-    "channels": "there are no channels yet; of their groups only the rules for tools are read",
     "canvasHost": "there is no canvas here",
 }
 
@@ -228,6 +341,5 @@ def unused_in_short(loaded: LoadedConfig) -> tuple[str, ...]:
 
 def _unused(findings: Findings, whole: MergedSource) -> Iterator[str]:
     for path, why in findings.unused:
-        because = why or WHY.get(str(path[-1]), "")
-        reason = f": {because}" if because else ""
-        yield f"{whole.place.where(path)}: {format_path(path)}: kept, and not used by this version{reason}"
+        reasons = filter(None, ("kept, and not used by this version", why or WHY.get(str(path[-1]))))
+        yield whole.place.complaint(path, ": ".join(reasons))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from palinurus.config.source import JsonPath, SourceMap, SourceSpan, format_path, parse, scan, skip_trivia
+from palinurus.config.source import JsonPath, SourceMap, SourceSpan, SyntaxFault, format_path, parse, scan, skip_trivia
 from palinurus.domain.errors import BadRequest, ConfigError
 
 _BARE_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -80,8 +80,7 @@ def _insert(text: str, source: SourceMap, holder: JsonPath, key: str | None, val
     if not siblings:
         return _insert_first(text, source.spans[holder], key, value)
     last = siblings[-1]
-    comma = skip_trivia(text, last.end)
-    has_comma = text[comma] == ","
+    has_comma = text[skip_trivia(text, last.end)] == ","
     end = _last_mark(text, last.end, close)
     label = _label(key, quoted=last.key_start < 0 or text[last.key_start] in "\"'", quote=text[max(last.key_start, 0)])
     if "\n" in text[last.end : close]:
@@ -148,18 +147,23 @@ def _cut(text: str, start: int, end: int) -> str:
 Change = tuple[JsonPath, Any]
 
 
-class _Drop:
-    """Marks a key for removal."""
-
-
-DROP = _Drop()
+DROP = object()  # marks a key for removal
 
 
 def apply_changes(text: str, edits: Iterable[Change], expected: Any) -> str:
     """The text after the edits. Raises ConfigError if its data would differ from what is expected."""
     for path, value in edits:
         text = drop(text, path) if value is DROP else put(text, path, value)
-    if _canonical(parse(text)) != _canonical(expected):
+    return require_data(text, expected)
+
+
+def require_data(text: str, expected: Any) -> str:
+    """The text. Raises ConfigError if its data differs from what is expected."""
+    try:
+        same = _canonical(parse(text)) == _canonical(expected)
+    except SyntaxFault:
+        same = False
+    if not same:
         raise ConfigError("this change cannot be made safely in this text", hint="edit the file by hand")
     return text
 
@@ -178,11 +182,6 @@ def _with_value(data: Any, path: JsonPath, value: Any) -> Any:
     if isinstance(data, list):
         return [_with_value(item, rest, value) if at == step else item for at, item in enumerate(data)]
     return {**data, step: _with_value(data[step], rest, value)}
-
-
-def changes(data: Any, patch: dict[str, Any], replace: Collection[str] = ()) -> Iterator[Change]:
-    """The single edits of a patch, in a valid order."""
-    return _changes(data, patch, (), frozenset(replace))
 
 
 def merged(data: Any, patch: Any, replace: Collection[str] = (), path: JsonPath = ()) -> Any:
@@ -204,18 +203,19 @@ def merged(data: Any, patch: Any, replace: Collection[str] = (), path: JsonPath 
     return patch
 
 
-def _changes(data: Any, patch: Any, path: JsonPath, replace: frozenset[str]) -> Iterator[Change]:
+def changes(data: Any, patch: Any, replace: Collection[str] = (), path: JsonPath = ()) -> Iterator[Change]:
+    """The single edits of a patch, in a valid order."""
     if isinstance(patch, dict) and isinstance(data, dict):
         for key, value in patch.items():
             if value is None and key in data:
                 yield (*path, key), DROP
             elif value is not None:
-                yield from _changes(data.get(key), value, (*path, key), replace)
+                yield from changes(data.get(key), value, replace, (*path, key))
     elif _has_ids(data) and _has_ids(patch) and format_path(path) not in replace:
         places = {item["id"]: at for at, item in enumerate(data)}
         for item in patch:
             at = places.setdefault(item["id"], len(places))
-            yield from _changes(data[at] if at < len(data) else None, item, (*path, at), replace)
+            yield from changes(data[at] if at < len(data) else None, item, replace, (*path, at))
     elif _canonical(wanted := merged(data, patch, replace, path)) != _canonical(data):
         yield path, wanted
 

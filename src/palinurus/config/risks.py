@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Steps = tuple[str, ...]
 
@@ -42,109 +43,88 @@ _SKILL_VALUES = "it gives values of this machine to programs of a skill"
 _SKILLS = "skills bring programs"
 
 AGENTS = ("agent", "agents.defaults", "agents.entries.*", "agents.list.*")  # `agent` is the oldest form
+
+
+def _risks(reason: str, places: str, **more: Any) -> tuple[Risk, ...]:
+    return tuple(Risk(place, reason, **more) for place in places.split())
+
+
+_ADDRESSES = "models.providers.*.baseUrl mcp.servers.*.url tools.web.search.baseUrl diagnostics.otel.endpoint"
 _OF_TOOLS = (
-    Risk("tools.exec", _ASKING),
-    Risk("tools.elevated", _ASKING),
-    Risk("tools.fs", _PLACE),
-    Risk("tools.profile", _TOOLS, by_call=False, only=("full",)),
-    Risk("tools.alsoAllow", _TOOLS, by_call=False),
-    Risk("tools.toolsBySender", _TOOLS, by_call=False),
-    Risk("tools.byProvider.*.profile", _TOOLS, by_call=False, only=("full",)),
-    Risk("tools.byProvider.*.alsoAllow", _TOOLS, by_call=False),
-    Risk("tools.subagents.tools.alsoAllow", _TOOLS, by_call=False),
+    *_risks(_ASKING, "tools.exec tools.elevated"),
+    *_risks(_PLACE, "tools.fs"),
+    *_risks(_TOOLS, "tools.profile tools.byProvider.*.profile", by_call=False, only=("full",)),
+    *_risks(_TOOLS, "tools.alsoAllow tools.toolsBySender tools.byProvider.*.alsoAllow", by_call=False),
+    *_risks(_TOOLS, "tools.subagents.tools.alsoAllow", by_call=False),
 )
 _OF_AGENTS = (
-    Risk("workspace", _PLACE, may_go=True),
-    Risk("agentDir", _PLACE, may_go=True),
-    Risk("cwd", _PLACE, may_go=True),
-    Risk("repoRoot", _PLACE, may_go=True),
-    Risk("sandbox", _ISOLATION),
-    Risk("tools.sandbox", _ISOLATION),
+    *_risks(_PLACE, "workspace agentDir cwd repoRoot", may_go=True),
+    *_risks(_ISOLATION, "sandbox tools.sandbox"),
     *_OF_TOOLS,
-    Risk("runtime", PROGRAM),
-    Risk("cliBackends", PROGRAM),
-    Risk("memory.search.extraPaths", _READ),
-    Risk("memorySearch.extraPaths", _READ),
+    *_risks(PROGRAM, "runtime cliBackends"),
+    *_risks(_READ, "memory.search.extraPaths memorySearch.extraPaths"),
 )
+_OF_CHANNELS = tuple(
+    Risk(f"{place}.{key}", "it lets anybody speak to an agent", by_call=False, only=only)
+    for place in ("channels.*", "channels.*.accounts.*")
+    for key, only in (
+        ("dmPolicy", ("open",)), ("groupPolicy", ("open",)), ("allowFrom", ("*",)), ("groupAllowFrom", ("*",))
+    )
+)  # fmt: skip
 RISKS = (
     Risk("gateway", "it decides who may come in"),
+    Risk("commands.ownerAllowFrom", "it decides who is the owner"),
+    Risk("commands.allowFrom", "it decides who may use commands"),
+    *_OF_CHANNELS,
     Risk("models.providers.*.oauth", "sign-ins of this machine would be sent to another address", may_go=True),
-    Risk("models.providers.*.baseUrl", ADDRESS, by_call=False),  # calls: see ADDRESSES
-    Risk("mcp.servers.*.command", PROGRAM, may_go=True),
-    Risk("mcp.servers.*.args", PROGRAM, may_go=True),
-    Risk("mcp.servers.*.env", PROGRAM, may_go=True),
-    Risk("mcp.servers.*.cwd", PROGRAM, may_go=True),
-    Risk("mcp.servers.*.url", ADDRESS, by_call=False),
+    *_risks(ADDRESS, _ADDRESSES, by_call=False),  # calls: see ADDRESSES
+    *_risks(PROGRAM, "mcp.servers.*.command mcp.servers.*.args mcp.servers.*.env mcp.servers.*.cwd", may_go=True),
     *_OF_TOOLS,
-    Risk("tools.untrusted", _ASKING),
-    Risk("tools.sandbox", _ISOLATION),
-    Risk("tools.web.search.baseUrl", ADDRESS, by_call=False),
+    *_risks(_ASKING, "tools.untrusted approvals"),
+    *_risks(_ISOLATION, "tools.sandbox"),
     Risk("tools.web.fetch.allowPrivate", "it opens addresses of this machine and its network", may_go=True),
     Risk("env", "variables decide which programs are found and how they run"),
     Risk("secrets", "it decides which files and programs secrets are read from"),
     Risk("plugins", "plugins are programs"),
     Risk("hooks", "hooks run programs and let strangers in"),
-    Risk("skills.load", _SKILLS),
-    Risk("skills.install", _SKILLS),
-    Risk("skills.registry.url", _SKILLS, may_go=True),
-    Risk("skills.entries.*.env", _SKILL_VALUES, by_call=False),
-    Risk("skills.entries.*.apiKey", _SKILL_VALUES, by_call=False, referring=True),
-    Risk("skills.entries.*.sandboxEnv", _ISOLATION, by_call=False),
-    Risk("diagnostics.otel.endpoint", ADDRESS, by_call=False),
+    *_risks(_SKILLS, "skills.load skills.install"),
+    *_risks(_SKILLS, "skills.registry.url", may_go=True),
+    *_risks(_SKILL_VALUES, "skills.entries.*.env", by_call=False),
+    *_risks(_SKILL_VALUES, "skills.entries.*.apiKey", by_call=False, referring=True),
+    *_risks(_ISOLATION, "skills.entries.*.sandboxEnv", by_call=False),
     Risk("logging", "it decides which file is written to"),
-    Risk("approvals", _ASKING),
-    Risk("memory.search.extraPaths", _READ),
-    Risk("memory.qmd.paths", _READ),
-    *(
-        Risk(f"{agent}.{risk.place}", risk.reason, risk.may_go, risk.by_call, risk.only)
-        for agent in AGENTS
-        for risk in _OF_AGENTS
-    ),
+    *_risks(_READ, "memory.search.extraPaths memory.qmd.paths"),
+    *(replace(risk, place=f"{agent}.{risk.place}") for agent in AGENTS for risk in _OF_AGENTS),
 )
 PROGRAM_NAMES = re.compile(
     r"command|cmd|args|argv|cwd|exec|executable|\w*executablePath|cliPath|bin|bins|binary|\w*binPath|\w*binaryPath"
     r"|program|script|shell|interpreter|module|setupCommand|dockerfile|entrypoint|\$include",
     re.IGNORECASE,
 )
-ADDRESSES: tuple[Steps, ...] = (  # next to each are the secrets that are sent there
-    ("models", "providers", "*", "baseUrl"),
-    ("mcp", "servers", "*", "url"),
-    ("tools", "web", "search", "baseUrl"),
-    ("skills", "registry", "url"),
-    ("diagnostics", "otel", "endpoint"),
-)
+# Next to each are the secrets that are sent there.
+ADDRESSES: tuple[Steps, ...] = tuple(tuple(place.split(".")) for place in (*_ADDRESSES.split(), "skills.registry.url"))
 # Options that only narrow, or are a matter of taste, inside such paths: the path's end, and the values (empty:
 # any). The first group is weighed together with its neighbours (migrate/openclaw/holding.py).
-_NARROWING: tuple[tuple[Steps, tuple[Any, ...]], ...] = (
-    (("exec", "security"), ()),
-    (("exec", "ask"), ()),
-    (("exec", "askFallback"), ()),
-    (("sandbox", "mode"), ()),
-    (("sandbox", "network"), ()),
-    (("docker", "network"), ()),
-    (("tools", "untrusted"), ()),
-    (("exec", "timeoutSec"), ()),
-    (("exec", "backgroundMs"), ()),
-    (("exec", "approvalTimeoutSec"), ()),
-    (("exec", "applyPatch", "enabled"), (False,)),
-    (("elevated", "enabled"), (False,)),
-    (("fs", "workspaceOnly"), (True,)),
-    (("tools", "deny"), ()),
-    (("sandbox", "scope"), ()),
-    (("sandbox", "workspaceAccess"), ("none", "ro")),
-    (("gateway", "http", "endpoints", "chatCompletions", "enabled"), (False,)),
-    (("gateway", "http", "endpoints", "responses", "enabled"), (False,)),
+_NARROWING: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("exec.security exec.ask exec.askFallback sandbox.mode sandbox.network docker.network tools.untrusted", ()),
+    ("exec.timeoutSec exec.backgroundMs exec.approvalTimeoutSec tools.deny sandbox.scope", ()),
+    ("exec.applyPatch.enabled elevated.enabled gateway.http.endpoints.chatCompletions.enabled", (False,)),
+    ("gateway.http.endpoints.responses.enabled", (False,)),
+    ("fs.workspaceOnly", (True,)),
+    ("sandbox.workspaceAccess", ("none", "ro")),
 )
+_NARROW_ENDS = {tuple(end.split(".")): values for ends, values in _NARROWING for end in ends.split()}
 _LOOPBACK = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/|$)", re.IGNORECASE)
 
 
 def risk_of(path: Iterable[object], value: Any) -> str:
     """Why a setting of another home is not imported automatically; empty if it may be."""
     steps = tuple(map(str, path))
-    if any(steps[-len(end) :] == end and _is_one_of(value, values) for end, values in _NARROWING):
+    if any(steps[-len(end) :] == end and _is_one_of(value, values) for end, values in _NARROW_ENDS.items()):
         return ""
     for place, risk in _PLACES.get(steps[0], ()):
-        if is_within(steps, place) and _is_one_of(value, risk.only):
+        listed = value if isinstance(value, list) else [value]
+        if is_within(steps, place) and (not risk.only or any(_is_one_of(each, risk.only) for each in listed)):
             if risk.referring and len(steps) == len(place) and isinstance(value, str) and "${" not in value:
                 continue
             return risk.reason

@@ -12,9 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 from msgspec import NODEFAULT, Struct
 
 from palinurus.config.agents import known_agent
-from palinurus.config.config import Config
-from palinurus.config.load import LoadedConfig
-from palinurus.config.secrets import mask_at
+from palinurus.config.load import Config, LoadedConfig
+from palinurus.config.secrets import mask
 from palinurus.config.section import AGENT, REGISTRY, SecretRef, dig
 from palinurus.config.source import JsonPath, format_path, parse_path
 from palinurus.config.tree import Node, guess_path, known_paths, node_at, of_model, root, suggest_key
@@ -77,9 +76,8 @@ def _shape(node: Node) -> dict[str, Any]:
 
 
 def _plain(kind: Any) -> dict[str, Any]:
-    if get_origin(kind) is Literal:
-        return {"type": "string", "enum": list(get_args(kind))}
-    return {"type": _TYPES[kind]}
+    enum = {"type": "string", "enum": list(get_args(kind))}
+    return enum if get_origin(kind) is Literal else {"type": _TYPES[kind]}
 
 
 def default_of(node: Node) -> Any:
@@ -114,9 +112,11 @@ def option_rows() -> Iterator[tuple[str, Node]]:
     """Every option with its path in the reference. Agent settings are listed at `agents.defaults`."""
     for path, node in known_paths():
         same = path[0] == "agent" or path[:3] in (("agents", "entries", "*"), ("agents", "list", "[]"))
-        own = path[:3] == ("agents", "list", "[]") and path[3:] in (("id",), ("default",))
+        own = path[:3] == ("agents", "list", "[]") and path[3:] == ("id",)
         if (same and not own) or (not node.plain and node.item is None and not node.anything):
             continue
+        if node.item is not None:
+            node.item.open()
         if path[-1] in ("*", "[]") or (node.item is not None and node.item.keys is not None and not node.about):
             continue
         yield ".".join(path).replace(".[]", "[]").replace(".*", ".<name>"), node
@@ -152,7 +152,10 @@ def explain_option(loaded: LoadedConfig, dotted: str, agent_id: str = "") -> Opt
         format_path(place),
         node.about,
         default_of(node),
-        tuple(Source(format_path(each), _where(loaded, each), mask_at(value, place)) for each, value in said),
+        tuple(
+            Source(format_path(each), loaded.place.where(each) if loaded.place else "", mask(value, place))
+            for each, value in said
+        ),
     )
 
 
@@ -171,12 +174,6 @@ def _places(config: Config, place: JsonPath, agent_id: str) -> list[JsonPath]:
         size = len(mount.place)
         rest = (*mount.inside, *place[size:])
         if place[:size] == mount.place and rest and node_at(of_model(mount.model), rest) is not None:
-            layers = config.layers(mount.model, agent_id)
-            return [
-                (*each.path, *rest[len(each.inside) :]) for each in layers if rest[: len(each.inside)] == each.inside
-            ]
+            layers = ((each.path, each.inside) for each in config.layers(mount.model, agent_id))
+            return [(*path, *rest[len(inside) :]) for path, inside in layers if rest[: len(inside)] == inside]
     return [place]
-
-
-def _where(loaded: LoadedConfig, path: JsonPath) -> str:
-    return loaded.place.where(path) if loaded.place is not None else ""

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from palinurus.config.source import JsonPath, format_path
+from palinurus.config.source import JsonPath, format_path, last_name, map_strings, strings
 from palinurus.domain.errors import BadRequest
 
 MARKER = "[redacted]"
@@ -85,9 +85,7 @@ class Redactor:
             return self.redact(value)
         if isinstance(value, dict):
             return {self.redact_value(key): self.redact_value(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.redact_value(item) for item in value]
-        return value
+        return [self.redact_value(item) for item in value] if isinstance(value, list | tuple) else value
 
     def _once(self, text: str) -> str:
         if MARKER in text:  # a marker is never part of a secret
@@ -111,39 +109,28 @@ def is_secret_name(name: str) -> bool:
     return bool(SECRET_NAME.search(name)) and not POINTER_NAME.search(name)
 
 
-def mask(value: Any, name: str = "", container: str = "") -> Any:
-    """Config data for display: secrets become `***`; `${NAME}` stays."""
-    if isinstance(value, dict):
-        return {key: mask(item, str(key), name) for key, item in value.items()}
-    if isinstance(value, list):
-        return [mask(item, name, container) for item in value]
-    if not isinstance(value, str) or not value or is_reference(value):
-        return value
-    return MASK if _is_secret(value, name, container) else _IN_ADDRESS.sub(rf"\1:{MASK}", value)
+def mask(value: Any, path: JsonPath = ()) -> Any:
+    """Config data at a path for display: secrets become `***`; `${NAME}` stays."""
+    return map_strings(value, _masked, path)
 
 
-def mask_at(value: Any, path: tuple[str | int, ...]) -> Any:
-    """A value for display: a secret at this path becomes `***`."""
-    names = ["", *(step for step in path if isinstance(step, str))]
-    return mask(value, names[-1], names[-2])
+def _masked(text: str, path: JsonPath) -> str:
+    if not text or is_reference(text):
+        return text
+    return MASK if _is_secret(text, path) else _IN_ADDRESS.sub(rf"\1:{MASK}", text)
 
 
-def secret_values(value: Any, name: str = "", container: str = "") -> Iterable[str]:
+def secret_values(value: Any) -> Iterable[str]:
     """Every string of the config data that must be redacted by value."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from secret_values(item, str(key), name)
-    elif isinstance(value, list):
-        for item in value:
-            yield from secret_values(item, name, container)
-    elif isinstance(value, str) and not is_reference(value):
-        for found in _IN_ADDRESS.finditer(value):
-            yield from worth_redacting(found[2])
-        if _is_secret(value, name, container):
-            yield from worth_redacting(value)
+    for path, text in strings(value):
+        if not is_reference(text):
+            found = [match[2] for match in _IN_ADDRESS.finditer(text)]
+            for each in [*found, text] if _is_secret(text, path) else found:
+                yield from worth_redacting(each)
 
 
-def _is_secret(value: str, name: str, container: str) -> bool:
+def _is_secret(value: str, path: JsonPath) -> bool:
+    container, name = ("", "", *(step for step in path if isinstance(step, str)))[-2:]
     if is_secret_name(name):
         return True
     if container not in CONTAINERS or POINTER_NAME.search(name) or value.startswith(("/", "~", ".")) or "://" in value:
@@ -177,42 +164,26 @@ Redact = Callable[[str], str]
 """Returns a text without secrets; the same text if it holds none."""
 
 
-def hidden(value: Any, redact: Redact, path: JsonPath = (), name: str = "") -> Iterator[JsonPath]:
+def hidden(value: Any, redact: Redact) -> Iterator[JsonPath]:
     """The paths of all strings that must not be shown."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from hidden(item, redact, (*path, key), key)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from hidden(item, redact, (*path, index), name)
-    elif isinstance(value, str) and _must_hide(value, name, redact):
-        yield path
+    return (path for path, text in strings(value) if _must_hide(text, path, redact))
 
 
-def hide(value: Any, redact: Redact, name: str = "") -> Any:
+def hide(value: Any, redact: Redact, path: JsonPath = ()) -> Any:
     """The data with marks in place of secrets."""
-    if isinstance(value, dict):
-        return {key: hide(item, redact, key) for key, item in value.items()}
-    if isinstance(value, list):
-        return [hide(item, redact, name) for item in value]
-    return MASK if isinstance(value, str) and _must_hide(value, name, redact) else value
+    return map_strings(value, lambda text, at: MASK if _must_hide(text, at, redact) else text, path)
 
 
-def restore(value: Any, old: Any, redact: Redact) -> Iterator[tuple[JsonPath, str]]:
+def restore(value: Any, old: Any, redact: Redact, path: JsonPath = ()) -> Iterator[tuple[JsonPath, str]]:
     """For every mark in the data its path and the old value that stays there. Raises BadRequest for an invalid mark."""
-    return _restore(value, old, (), redact)
-
-
-def _restore(value: Any, old: Any, path: JsonPath, redact: Redact) -> Iterator[tuple[JsonPath, str]]:
     if isinstance(value, dict):
         for key, item in value.items():
             before = old.get(key, _NOTHING) if isinstance(old, dict) else _NOTHING
-            yield from _restore(item, before, (*path, key), redact)
+            yield from restore(item, before, redact, (*path, key))
     elif isinstance(value, list):
         known = old if isinstance(old, list) else []
-        name = next((step for step in reversed(path) if isinstance(step, str)), "")
         for index, item in enumerate(value):
-            yield from _restore(item, _counterpart(item, index, known, name, redact), (*path, index), redact)
+            yield from restore(item, _counterpart(item, index, known, path, redact), redact, (*path, index))
     elif value in MARKS:
         if not isinstance(old, str):
             raise BadRequest(
@@ -221,29 +192,20 @@ def _restore(value: Any, old: Any, path: JsonPath, redact: Redact) -> Iterator[t
         yield path, old
 
 
-def _counterpart(item: Any, index: int, known: list[Any], name: str, redact: Redact) -> Any:
+def _counterpart(item: Any, index: int, known: list[Any], path: JsonPath, redact: Redact) -> Any:
     """The matching element of the old list. Elements move, so the index alone is not enough."""
     if isinstance(item, dict) and isinstance(item.get("id"), str):
         return next((each for each in known if isinstance(each, dict) and each.get("id") == item["id"]), _NOTHING)
-    alike = [at for at, each in enumerate(known) if hide(each, redact, name) == _plain(item)]
+    shown = map_strings(item, lambda text, _: MASK if text in MARKS else text)  # with one kind of mark
+    alike = [at for at, each in enumerate(known) if hide(each, redact, path) == shown]
     if index in alike:
         return known[index]
     return known[alike[0]] if len(alike) == 1 else _NOTHING
 
 
-def _plain(value: Any) -> Any:
-    """The data with one kind of mark."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return MASK if isinstance(value, str) and value in MARKS else value
-
-
-def _must_hide(value: str, name: str, redact: Redact) -> bool:
-    if not value or is_reference(value):
-        return False
-    return is_secret_name(name) or redact(value) != value
+def _must_hide(value: str, path: JsonPath, redact: Redact) -> bool:
+    shown = not value or is_reference(value)
+    return not shown and (is_secret_name(last_name(path)) or redact(value) != value)
 
 
 _PORTS = {"http": 80, "https": 443}

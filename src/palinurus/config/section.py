@@ -15,6 +15,7 @@ when they are imported (no `from __future__ import annotations`), which takes a 
 from __future__ import annotations
 
 import importlib
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -52,7 +53,7 @@ class Option(NamedTuple):
     longest: int | None = None  # characters; a text that has a limit may not be empty either
     form: OptionForm | None = None
     text: bool = False  # a whole number counts as text: 12 and 24 are numbers to JSON, and so to `pal config set`
-    check: Callable[[Any], None] | None = None  # raises ValueError with a sentence
+    check: Callable[[Any], object] | None = None  # raises ValueError with a sentence
     odd: Callable[[Any], str] | None = None  # what is odd about a value that can be used; empty: nothing
     idle: Callable[[Any], str] | None = None  # why this version does not do what a value says
     also: Steps = ()  # other keys of it, asked when the first says nothing
@@ -96,9 +97,7 @@ class Field(NamedTuple):
         """From what the file says, which has been checked."""
         if self.option.form is not None:
             return self.option.form.read(said)
-        if self.option.text and isinstance(said, int):
-            return str(said)
-        return msgspec.convert(said, self.kind)
+        return str(said) if self.option.text and isinstance(said, int) else msgspec.convert(said, self.kind)
 
 
 @cache
@@ -157,19 +156,11 @@ def build_values(model: type[Struct], layers: Iterable[Mapping[str, Any]]) -> di
         if field.is_part:
             inner = [found for each in layers if isinstance(found := dig(each, field.keys[0]), dict)]
             values[field.name] = build(field.kind, inner) if inner else field.default
-        elif (said := nearest(layers, field.keys)) is not None:
-            values[field.name] = field.value(said[1])
+        else:
+            found = (dig(layer, key) for key in field.keys for layer in layers)
+            if (said := next((each for each in found if each is not None), None)) is not None:
+                values[field.name] = field.value(said)
     return values
-
-
-def nearest(layers: Iterable[Mapping[str, Any]], keys: Iterable[Steps]) -> tuple[int, Any] | None:
-    """The first layer that sets it, and its value; None if none does."""
-    layers = tuple(layers)
-    for key in keys:
-        for at, layer in enumerate(layers):
-            if (found := dig(layer, key)) is not None:
-                return at, found
-    return None
 
 
 def dig(data: Any, steps: Iterable[str | int]) -> Any:
@@ -182,6 +173,13 @@ def dig(data: Any, steps: Iterable[str | int]) -> Any:
         else:
             return None
     return data
+
+
+def nested(steps: Iterable[str | int], value: Any) -> Any:
+    """The value inside objects with these keys."""
+    for step in reversed(tuple(steps)):
+        value = {step: value}
+    return value
 
 
 class SectionMount(NamedTuple):
@@ -213,11 +211,8 @@ class SectionRegistry:
     def add(self, section: type[Struct] | str, at: Iterable[str], also: Mapping[str, str]) -> None:
         name = section if isinstance(section, str) else name_of(section)
         places = [*((each, "") for each in at), *also.items()]
-        mounts = (
-            SectionMount(name, read_place(place), tuple(inside.split(".")) if inside else ())
-            for place, inside in places
-        )
-        self.mounts[name] = tuple(dict.fromkeys(mounts))
+        steps = ((read_place(place), tuple(inside.split(".")) if inside else ()) for place, inside in places)
+        self.mounts[name] = tuple(dict.fromkeys(SectionMount(name, *each) for each in steps))
         self.version += 1
 
     def remove(self, name: str) -> None:
@@ -248,3 +243,25 @@ def read_place(place: str) -> Steps:
     steps = tuple(place.replace("[]", ".[]").split("."))
     own = next((each for each in AGENT_PLACES if steps[: len(each)] == each and len(steps) > len(each)), None)
     return (*AGENT, *steps[len(own) :]) if own else steps
+
+
+DAY_SECONDS = 86_400.0
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*+(ms|s|m|h|d|w|)\s*", re.IGNORECASE)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": DAY_SECONDS, "w": 604_800.0}
+
+
+def seconds(text: str | int, bare: str = "m") -> float:
+    """`5m`, `300s`, `1h`, `30d`; a bare number is in `bare` units. Raises ValueError for what is no time."""
+    found = _DURATION.fullmatch(str(text))
+    if found is None:
+        raise ValueError("is not a time: for example 5m, 1h or 30d")
+    return float(found[1]) * _SECONDS[found[2].lower() or bare]
+
+
+def _written(value: float) -> str:
+    unit = next(each for each in ("d", "h", "m", "s", "ms") if value % _SECONDS[each] == 0)
+    return f"{value / _SECONDS[unit]:g}{unit}"
+
+
+DURATION = OptionForm(str, seconds, _written)
+DAYS = OptionForm(str | int, lambda said: seconds(said, bare="d"), _written)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -64,9 +65,7 @@ class SourceMap(Struct, frozen=True):
 
     def children(self, path: JsonPath) -> list[tuple[JsonPath, SourceSpan]]:
         """The members or elements directly below a path, in the order of the text."""
-        return [
-            (found, span) for found, span in self.spans.items() if len(found) == len(path) + 1 and found[:-1] == path
-        ]
+        return [(found, span) for found, span in self.spans.items() if found and found[:-1] == path]
 
 
 def parse(text: str) -> Any:
@@ -138,6 +137,28 @@ def format_path(path: JsonPath) -> str:
         else:
             written += ("." if written else "") + (step if _PLAIN_KEY.fullmatch(step) else json.dumps(step))
     return written
+
+
+def map_strings(data: Any, change: Callable[[str, JsonPath], Any], path: JsonPath = ()) -> Any:
+    """The data with what `change` makes of each string and its path."""
+    if isinstance(data, dict):
+        return {key: map_strings(item, change, (*path, key)) for key, item in data.items()}
+    if isinstance(data, list):
+        return [map_strings(item, change, (*path, at)) for at, item in enumerate(data)]
+    return change(data, path) if isinstance(data, str) else data
+
+
+def strings(data: Any, path: JsonPath = ()) -> Iterator[tuple[JsonPath, str]]:
+    """Every string of the data with its path."""
+    if isinstance(data, str):
+        yield path, data
+    for step, item in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        yield from strings(item, (*path, step))
+
+
+def last_name(path: JsonPath) -> str:
+    """The last key of a path, indexes left out."""
+    return next((step for step in reversed(path) if isinstance(step, str)), "")
 
 
 class _Scanner:

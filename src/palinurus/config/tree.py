@@ -17,23 +17,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
+from palinurus.config import section
 from palinurus.config.secrets import MASK, is_secret_name, mask
-from palinurus.config.section import (
-    AGENT,
-    AGENT_PLACES,
-    REGISTRY,
-    Option,
-    SecretRef,
-    SectionMount,
-    Steps,
-    build,
-    choices,
-    config_section,
-    dig,
-    fields_of,
-    split,
-)
-from palinurus.config.source import JsonPath, format_path
+from palinurus.config.section import REGISTRY, Option, SectionMount, Steps
+from palinurus.config.source import JsonPath, format_path, last_name
 from palinurus.parts import PARTS_OF_SECTIONS, SECTIONS
 
 CORE = frozenset(section.partition(":")[0] for section in SECTIONS)  # modules that are imported to check a config
@@ -42,36 +29,34 @@ BOOKKEEPING = frozenset({"$schema", "meta", "wizard"})  # keys of editors and of
 READ = frozenset({"secrets"})  # checked in load.py
 # Keys of OpenClaw that are accepted and not used, at paths that belong to no section.
 FOREIGN = {
-    "": """auth bindings broadcast commands channels accessGroups plugins hooks cron discovery browser ui desktop talk
-    tts audio acp approvals security logging telemetry audit update worktreeRoot cloudWorkers surfaces transcripts
-    attachments web canvasHost nodeHost media""",
+    "": """auth plugins hooks cron discovery browser ui desktop talk tts audio acp approvals security logging telemetry
+    audit update worktreeRoot cloudWorkers surfaces transcripts attachments web canvasHost nodeHost media""",
     "agents": "ownership",
     "agents.defaults.memory": "qmd",
     "diagnostics": "enabled flags cacheTrace stuckSessionWarnMs stuckSessionAbortMs",
-    "messages": """ackReaction ackReactionScope groupChat inbound messagePrefix removeAckAfterReply responsePrefix
-    statusReactions suppressToolErrors tts usageTemplate""",
+    "messages": """ackReaction ackReactionScope inbound messagePrefix removeAckAfterReply responsePrefix statusReactions
+    suppressToolErrors tts usageTemplate""",
 }
 _GROWING = threading.RLock()  # a gateway reads its config in several threads
 
 for _section, _places in SECTIONS.items():
-    config_section(_section, _places, PARTS_OF_SECTIONS.get(_section))
+    section.config_section(_section, _places, PARTS_OF_SECTIONS.get(_section))
 
 
-class Node:
+class Node(Struct, eq=False):
     """What is allowed at one path: a plain value, an object with its keys, or a collection."""
 
-    def __init__(self, option: Option | None = None, default: Any = None) -> None:
-        self.option = option or Option("")
-        self.default = default
-        self.plain: list[Any] = []  # types of a plain value
-        self.keys: dict[str, Node] | None = None
-        self.item: Node | None = None
-        self.many: Literal["", "list", "map"] = ""
-        self.anything = False
-        self.free = False  # other keys are free
-        self.foreign: set[str] = set()
-        self.models: list[type[Struct]] = []
-        self.pending: list[SectionMount] = []
+    option: Option = Option("")
+    default: Any = None
+    plain: list[Any] = []  # types of a plain value
+    keys: dict[str, Node] | None = None
+    item: Node | None = None
+    many: Literal["", "list", "map"] = ""
+    anything: bool = False
+    free: bool = False  # other keys are free
+    foreign: set[str] = set()
+    models: list[type[Struct]] = []
+    pending: list[SectionMount] = []
 
     @property
     def about(self) -> str:
@@ -93,7 +78,7 @@ class Node:
         """Loads the sections at this path; returns whether all were loaded."""
         if not self.pending:
             return True
-        later = []
+        later: list[SectionMount] = []
         with _GROWING:
             for mount in self.pending:
                 module = mount.section.partition(":")[0]
@@ -113,10 +98,11 @@ class Node:
         known: Mapping[str, str] = getattr(model, "foreign", {})
         for place, names in known.items():
             self.at(place.split(".") if place else ()).foreign.update(names.split())
-        for each in fields_of(model):
+        for each in section.fields_of(model):
             if each.is_part:
                 part = self.at(each.keys[0])
                 part.option = each.option if each.keys[0] else part.option
+                part.default = NODEFAULT if each.default is NODEFAULT else part.default
                 part.add(each.kind)
                 continue
             for keys in each.keys:
@@ -166,8 +152,8 @@ def of_model(model: type[Struct]) -> Node:
 
 def _of_type(kind: Any, option: Option, default: Any = None) -> Node:
     node = Node(option, default)
-    for each in choices(kind):
-        bare, own = split(each)
+    for each in section.choices(kind):
+        bare, own = section.split(each)
         if own is not None and not option.check:
             node.option = own._replace(about=option.about or own.about)
         origin = get_origin(bare)
@@ -185,7 +171,7 @@ def _of_type(kind: Any, option: Option, default: Any = None) -> Node:
 
 
 def _item(kind: Any) -> Node:
-    bare, own = split(kind)
+    bare, own = section.split(kind)
     return _of_type(bare, own or Option(""))
 
 
@@ -197,7 +183,8 @@ def root() -> Node:
 @lru_cache(maxsize=1)
 def _grown(_: int) -> Node:
     made = Node()
-    for mount in (mount for mounts in REGISTRY.mounts.values() for mount in mounts):
+    core_first = sorted(REGISTRY.mounts.items(), key=lambda named: "extensions" in named[0])
+    for mount in (mount for _, mounts in core_first for mount in mounts):
         for place in _everywhere(mount.place):
             made.at(place).pending.append(mount)
     for dotted, names in FOREIGN.items():
@@ -208,7 +195,7 @@ def _grown(_: int) -> Node:
 
 def _everywhere(place: Steps) -> tuple[Steps, ...]:
     """Copies what is under `agents.defaults` to every agent's own entry."""
-    return tuple((*each, *place[2:]) for each in AGENT_PLACES) if place[:2] == AGENT else (place,)
+    return tuple((*each, *place[2:]) for each in section.AGENT_PLACES) if place[:2] == section.AGENT else (place,)
 
 
 class Findings(Struct, frozen=True):
@@ -218,32 +205,26 @@ class Findings(Struct, frozen=True):
     unknown: list[tuple[JsonPath, list[str]]] = []  # with the known keys at that path
     unused: list[tuple[JsonPath, str]] = []  # with the reason, if any
     odd: list[tuple[JsonPath, str]] = []
-    secrets: list[SecretRef] = []
+    secrets: list[section.SecretRef] = []
 
 
 def inspect(data: Mapping[str, Any], shown: Any, *, thorough: bool = False) -> Findings:
     """Checks the data of a config. Messages show values of `shown`."""
-    told = Findings()
-    _Inspector(told, shown, thorough).look(root(), data, ())
-    return told
+    inspector = _Inspector(shown, thorough)
+    inspector.look(root(), data, ())
+    return inspector.told
 
 
 def faults(model: type[Struct], value: Any, path: JsonPath) -> dict[JsonPath, str]:
     """The errors of an object that belongs to no section."""
-    told = Findings()
-    _Inspector(told, _nested(path, value), thorough=False).look(of_model(model), value, path)
-    return told.wrong
-
-
-def _nested(path: JsonPath, value: Any) -> Any:
-    for step in reversed(path):
-        value = {step: value}
-    return value
+    inspector = _Inspector(section.nested(path, value), thorough=False)
+    inspector.look(of_model(model), value, path)
+    return inspector.told.wrong
 
 
 class _Inspector:
-    def __init__(self, told: Findings, shown: Any, thorough: bool) -> None:
-        self.told, self.shown, self.thorough = told, shown, thorough
+    def __init__(self, shown: Any, thorough: bool) -> None:
+        self.told, self.shown, self.thorough = Findings(), shown, thorough
 
     def look(self, node: Node, value: Any, path: JsonPath) -> None:
         known = node.open(thorough=self.thorough)
@@ -275,24 +256,19 @@ class _Inspector:
                 self.told.unused.append(((*path, key), ""))
             elif known and not node.free and (path or key not in BOOKKEEPING | READ):
                 self.told.unknown.append(((*path, key), sorted(keys)))
-        for key, child in tuple(keys.items()):
-            if child.default is NODEFAULT and key not in value:
-                self.told.wrong[*path, key] = "is missing"
+        missing = [key for key, child in tuple(keys.items()) if child.default is NODEFAULT and key not in value]
+        self.told.wrong.update({(*path, key): "is missing" for key in missing})
         for model in node.models if len(self.told.wrong) == before else ():
-            if model is SecretRef:
-                self.told.secrets.append(build(SecretRef, [value]))
+            if model is section.SecretRef:
+                self.told.secrets.append(section.build(section.SecretRef, [value]))
             elif hasattr(model, "__post_init__"):
-                self._as_a_whole(model, value, path)
-
-    def _as_a_whole(self, model: type[Struct], value: dict[str, Any], path: JsonPath) -> None:
-        try:
-            build(model, [value])
-        except ValueError as error:
-            self.wrong(path, str(error))
+                try:
+                    section.build(model, [value])
+                except ValueError as error:
+                    self.wrong(path, str(error))
 
     def wrong(self, path: JsonPath, complaint: str) -> None:
-        got = dig(self.shown, path)
-        self.told.wrong[path] = f"{complaint}, got {shown_value(got, path)}"
+        self.told.wrong[path] = f"{complaint}, got {shown_value(section.dig(self.shown, path), path)}"
 
 
 def _fault(node: Node, value: Any) -> str:
@@ -312,7 +288,7 @@ def _fault(node: Node, value: Any) -> str:
     if option.longest is not None and not 0 < len(value) <= option.longest:
         return f"should have 1 to {option.longest} characters"
     try:
-        check: Callable[[Any], Any] | None = option.form.read if option.form else option.check
+        check: Callable[[Any], object] | None = option.form.read if option.form else option.check
         if check is not None:
             check(value)
     except ValueError as error:
@@ -332,10 +308,10 @@ def _beyond(option: Option, value: float) -> str:
 
 def shown_value(value: Any, path: JsonPath) -> str:
     """A value in an error: short, and without a secret."""
-    name = next((step for step in reversed(path) if isinstance(step, str)), "")
+    name = last_name(path)
     if is_secret_name(name) and not isinstance(value, dict | list):
         return MASK
-    text = json.dumps(mask(value, name), ensure_ascii=False)
+    text = json.dumps(mask(value, (name,)), ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -360,8 +336,9 @@ def suggest_key(path: JsonPath, known: list[str], *, thorough: bool = True) -> s
     import difflib  # slow to import, and most configs need no suggestion
 
     key = str(path[-1]).lower()
-    ends = [each for each in _fixed_paths(REGISTRY.version, thorough) if each[-1].lower() == key]
-    elsewhere = format_path(ends[0]) if len(ends) == 1 else ""
+    ends = sorted((each for each in _fixed_paths(REGISTRY.version, thorough) if each[-1].lower() == key), key=len)
+    is_clear = len(ends) == 1 or (len(ends) > 1 and len(ends[0]) < len(ends[1]))  # the one that is least deep
+    elsewhere = format_path(ends[0]) if is_clear else ""
     if elsewhere and len(path) == 1:  # people often write at the top what belongs deeper: model
         return elsewhere
     alike = {name.lower(): name for name in known}

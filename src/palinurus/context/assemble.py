@@ -92,7 +92,9 @@ def open_turn(
     epoch, epoch_start = view.epoch, view.epoch_start
     reason = reason_for_new(epoch, parts.route, settings.fingerprint, parts.tools)
     if epoch is None or reason:
-        epoch = _clean(new_epoch(view.reason if epoch is None else reason, parts, settings), journal)
+        fresh = new_epoch(view.reason if epoch is None else reason, parts, settings)
+        # Without the secrets in workspace files: the head is stored and sent like any message.
+        epoch = msgspec.structs.replace(fresh, system=journal.clean(Text(fresh.system)).text)
         epoch_start = len(view.lines)
         entries.append(journal.custom(EPOCH, msgspec.to_builtins(epoch)))
     messages: list[Message] = [line.message for line in view.lines]
@@ -131,11 +133,6 @@ def new_epoch(reason: str, parts: RequestParts, settings: ContextSettings) -> Ep
     return Epoch(reason, parts.route, settings.fingerprint, system, parts.tools, files)
 
 
-def _clean(epoch: Epoch, journal: Journal) -> Epoch:
-    """The prompt without the secrets in workspace files: the head is stored and sent like any message."""
-    return msgspec.structs.replace(epoch, system=journal.clean(Text(epoch.system)).text)
-
-
 def closing_entries(journal: Journal, opening: TurnOpening) -> tuple[Entry, ...]:
     """The entries at the end of a successful turn: the mark that a model has read the whole head."""
     return (journal.custom(BOOTSTRAPPED),) if opening.first_of_epoch else ()
@@ -168,12 +165,12 @@ def user_message(
     inbound = message.inbound
     content = (*((Text(inbound.text),) if inbound.text else ()), *inbound.images)
     time = ContextNote("time", time_text(now, twelve_hours=twelve_hours))
-    sources = (sender_source(inbound),) if inbound.origin == Origin.OUTSIDE else ()
+    sources = text_sources(inbound) if inbound.origin == Origin.OUTSIDE else ()
     return UserMessage(content, int(now.timestamp() * 1000), inbound.origin, (time, *notes), message.also, sources)
 
 
-def sender_source(inbound: Inbound) -> str:
-    return f"sender:{inbound.channel}:{inbound.sender}"
+def text_sources(inbound: Inbound) -> tuple[str, ...]:
+    return inbound.sources or (f"sender:{inbound.channel}:{inbound.sender}",)
 
 
 def _last_digest(view: View, note: ContextNote) -> str:
@@ -274,7 +271,7 @@ def answered(message: AssistantMessage, results: Sequence[ToolResult]) -> Iterab
     for result in results:
         by_call.setdefault(result.tool_call_id, result)
     for call in message.calls:
-        yield by_call.get(call.id) or _missing(call)
+        yield by_call.get(call.id) or ToolResult(call.id, call.name, NO_RESULT, is_error=True)
 
 
 def _cleaned(message: AssistantMessage, kept_calls: set[int]) -> AssistantMessage:
@@ -296,10 +293,6 @@ def unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
             break
         has_result.add(message.tool_call_id)
     return ()
-
-
-def _missing(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, call.name, NO_RESULT, is_error=True)
 
 
 def violations(messages: Sequence[Message]) -> list[str]:

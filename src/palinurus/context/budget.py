@@ -62,14 +62,10 @@ async def run_off_loop_if_many(lines: Sequence[object], work: Callable[[], T]) -
 
 
 def message_tokens(message: Message, count: Callable[[str], int] = estimate_tokens) -> int:
-    match message:
-        case UserMessage():
-            notes = sum(count(note.text) + MESSAGE_TOKENS for note in message.context)
-            return MESSAGE_TOKENS + notes + _content(message.content, count)
-        case AssistantMessage():
-            return MESSAGE_TOKENS + sum(_block(block, count) for block in message.content)
-        case ToolResult():
-            return MESSAGE_TOKENS + _content(message.content, count)
+    content = message.content
+    own = count(content) if isinstance(content, str) else sum(_block(block, count) for block in content)
+    notes = message.context if isinstance(message, UserMessage) else ()
+    return MESSAGE_TOKENS + own + sum(count(note.text) + MESSAGE_TOKENS for note in notes)
 
 
 def most_message_tokens(message: Message) -> int:
@@ -92,14 +88,10 @@ def messages_tokens(messages: Iterable[Message]) -> int:
     return sum(map(message_tokens, messages))
 
 
-def _content(content: str | tuple[Text | Image, ...], count: Callable[[str], int]) -> int:
-    if isinstance(content, str):
-        return count(content)
-    return sum(IMAGE_TOKENS if isinstance(block, Image) else count(block.text) for block in content)
-
-
-def _block(block: Text | Thinking | ToolCall, count: Callable[[str], int]) -> int:
+def _block(block: Text | Image | Thinking | ToolCall, count: Callable[[str], int]) -> int:
     match block:
+        case Image():
+            return IMAGE_TOKENS
         case Text():
             return count(block.text)
         case ToolCall():
@@ -299,11 +291,7 @@ def _allowed(result: ToolResult, settings: PruneSettings) -> bool:
 
 
 def _size(message: Message) -> int:
-    match message:
-        case UserMessage():
-            return len(message.text) + sum(len(note.text) for note in message.context)
-        case AssistantMessage():
-            calls = sum(len(str(call.arguments)) for call in message.calls)
-            return sum(len(block.text) for block in message.content if isinstance(block, Text)) + calls
-        case ToolResult():
-            return len(message.text)
+    notes = message.context if isinstance(message, UserMessage) else ()
+    calls = message.calls if isinstance(message, AssistantMessage) else ()
+    beside = sum(len(note.text) for note in notes) + sum(len(str(call.arguments)) for call in calls)
+    return len(message.text) + beside

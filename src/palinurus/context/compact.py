@@ -80,23 +80,14 @@ class CompactionResult(Struct, frozen=True, rename="camel"):
         return f"compacted: {self.messages} messages became a summary, {tokens}"
 
 
-class Compaction:
-    def __init__(
-        self,
-        sessions: SessionStore,
-        reader: Reader,
-        notes: Flush,
-        views: Views,
-        counts: TokenCounts,
-        on_notes: Callable[[], None],
-    ) -> None:
-        """`on_notes` is called after notes were stored that are not yet in a file."""
-        self._sessions = sessions
-        self._reader = reader
-        self._notes = notes
-        self._views = views
-        self._counts = counts
-        self._on_notes = on_notes
+class Compaction(Struct, eq=False):
+    _sessions: SessionStore
+    _reader: Reader
+    _notes: Flush
+    _views: Views
+    _counts: TokenCounts
+    _on_notes: Callable[[], None]
+    """Called after notes were stored that are not yet in a file."""
 
     async def compact(self, journal: Journal, order: CompactionOrder) -> CompactionResult | None:
         """Compacts and returns the result; None if nothing can be cut."""
@@ -114,20 +105,15 @@ class Compaction:
         made = await self._summarised(order, gone[1:] if previous else gone, previous)
         before = order.division.head + sum(weights)
         after = order.division.head + sum(weights[cut:]) + estimate_tokens(made.text)
-        entry = journal.compaction(
-            made.text,
-            first_kept,
-            before,
-            {
-                "tokensAfter": after,
-                "messages": count,
-                "trigger": order.trigger,
-                "madeBy": made.made_by,
-                "attempts": made.attempts,
-                **_marks(view, cut, order),
-            },
-            entry_id=order.entry_id,
-        )
+        details = {
+            "tokensAfter": after,
+            "messages": count,
+            "trigger": order.trigger,
+            "madeBy": made.made_by,
+            "attempts": made.attempts,
+            **_marks(view, cut, order),
+        }
+        entry = journal.compaction(made.text, first_kept, before, details, entry_id=order.entry_id)
         change = SessionChange(
             extraction=extraction,
             compacted=True,

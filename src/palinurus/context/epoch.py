@@ -61,17 +61,15 @@ def reason_for_new(epoch: Epoch | None, route: Route, settings: str, tools: tupl
     """Why this request cannot continue the epoch, or "" if it can."""
     if epoch is None:
         return "new"
-    if epoch.route.provider != route.provider or epoch.route.model != route.model:
-        return "model"
-    if epoch.route.wire != route.wire:
-        return "wire"
-    if epoch.route.thinking != route.thinking:
-        return "thinking"
-    if epoch.settings != settings:
-        return "config"
-    if epoch.tools != tools:
-        return "tools"
-    return ""
+    before = epoch.route
+    compared = (
+        ("model", (before.provider, before.model), (route.provider, route.model)),
+        ("wire", before.wire, route.wire),
+        ("thinking", before.thinking, route.thinking),
+        ("config", epoch.settings, settings),
+        ("tools", epoch.tools, tools),
+    )
+    return next((reason for reason, old, new in compared if old != new), "")
 
 
 PRUNED = "palinurus:pruned"
@@ -98,9 +96,7 @@ class PrunedForm(Struct, frozen=True):
 
 def pruning(decided: Mapping[str, Decision], settings: PruneSettings) -> dict[str, Any]:
     """The entry's data."""
-    return msgspec.to_builtins(  # type: ignore[no-any-return]
-        PruneDecisions(dict(decided), settings.head, settings.tail, settings.placeholder)
-    )
+    return {"results": dict(decided), "head": settings.head, "tail": settings.tail, "placeholder": settings.placeholder}
 
 
 def read_pruning(entry: CustomEntry) -> dict[str, PrunedForm]:

@@ -12,10 +12,10 @@ cue names words of which it needs one, or a digit; a pattern is tried only if th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
 from functools import lru_cache
-from typing import Any
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ from palinurus.domain.messages import (
     UserMessage,
     texts_in,
 )
+from palinurus.domain.text_places import strings_in
 from palinurus.text.sentences import CODE, LONGEST, addresses, identifiers, split_sentences
 
 
@@ -273,18 +274,7 @@ def _exact(message: Message) -> Sequence[str]:
 
 def _of_call(call: ToolCall) -> Sequence[str]:
     """Paths and names among its arguments; a long text is the content of a file, and stored there."""
-    return identifiers("\n".join(_short_texts(call.arguments)), FEW)
-
-
-def _short_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str) and len(value) <= LONGEST:
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _short_texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _short_texts(each)
+    return identifiers("\n".join(text for text in strings_in(call.arguments) if len(text) <= LONGEST), FEW)
 
 
 def _budget(lines: Sequence[Line], share: float) -> int:
@@ -326,7 +316,8 @@ def _is_outside(message: Message) -> bool:
 def _speaker(message: Message, tainted: bool) -> str:
     match message:
         case UserMessage():
-            return {Origin.OWNER: "user", Origin.OUTSIDE: f"somebody {FROM_OUTSIDE}"}.get(message.origin, "earlier")
+            others = {Origin.OUTSIDE: f"somebody {FROM_OUTSIDE}", Origin.AGENT: "another session"}
+            return "user" if message.origin == Origin.OWNER else others.get(message.origin, "earlier")
         case AssistantMessage():
             return "assistant (having read text from outside)" if tainted else "assistant"
         case ToolResult():
@@ -343,15 +334,10 @@ def _sentences(message: Message) -> Iterator[str]:
     yield from split_sentences(message.text)
 
 
-def _rarity(sentences: Iterable[str]) -> dict[str, bool]:
+def _rarity(sentences: Collection[str]) -> dict[str, bool]:
     """Whether a word is rare: one in every other sentence is not."""
-    seen: dict[str, int] = {}
-    count = 0
-    for key in sentences:
-        count += 1
-        for word in set(key.split()):
-            seen[word] = seen.get(word, 0) + 1
-    return {word: times - 1 < 0.02 * max(count, 2) for word, times in seen.items()}
+    seen = Counter(word for key in sentences for word in set(key.split()))
+    return {word: times - 1 < 0.02 * max(len(sentences), 2) for word, times in seen.items()}
 
 
 def _chosen(sentences: list[_Sentence], exact: Exact, budget: int) -> list[_Sentence]:

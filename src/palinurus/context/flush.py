@@ -16,6 +16,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, tzinfo
+from itertools import chain
 
 from msgspec import Struct
 
@@ -64,16 +65,11 @@ class TextVocabulary(Struct, frozen=True):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> TextVocabulary:
-        words: set[str] = set()
-        numbers: set[str] = set()
-        signs: set[str] = set()
-        for text in texts:
-            words |= _words(text)
-            numbers |= set(_NUMBER.findall(text))
-            if not text.isascii():
-                signs |= set(_WIDE.findall(text))
-        roots = {root for word in words for root in _roots(word)}
-        return cls(frozenset(roots), frozenset(numbers), frozenset(signs - _FREE_SIGNS))
+        texts = list(texts)
+        words = set(chain.from_iterable(map(_words, texts)))
+        numbers = frozenset(chain.from_iterable(map(_NUMBER.findall, texts)))
+        signs = frozenset(chain.from_iterable(_WIDE.findall(text) for text in texts if not text.isascii()))
+        return cls(frozenset(chain.from_iterable(map(_roots, words))), numbers, signs - _FREE_SIGNS)
 
     def supports(self, note: str) -> bool:
         """Whether every content word of the note occurs here. A note without content words is not supported."""

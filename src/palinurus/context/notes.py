@@ -19,8 +19,7 @@ from palinurus.context.budget import MANY
 from palinurus.context.view import Line
 from palinurus.domain.clock import day_of
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
-from palinurus.text.chat_phrases import is_small_talk
-from palinurus.text.sentences import identifiers, split_sentences
+from palinurus.text.sentences import identifiers, is_small_talk, split_sentences
 from palinurus.text.words import lazy_pattern
 
 Compiled = Callable[[], re.Pattern[str]]
@@ -299,7 +298,8 @@ def statements(lines: Sequence[Line], zone: tzinfo = UTC, *, whole_from: int = 0
     for at, line in enumerate(lines):
         text = _own_words(line)
         if text and isinstance(line.message, UserMessage) and (at >= whole_from or may_ask(text)):
-            least = Weight.ASKED if at < whole_from else _least(text)
+            own = Weight.FACT if len(text) < PASTED else Weight.OWN
+            least = Weight.ASKED if at < whole_from else own
             for sentence, weight in _weighed(text):
                 if weight >= least and not _is_known(key := _key(sentence), known):
                     known.add(key)
@@ -327,10 +327,6 @@ def fills_notes(lines: Sequence[Line]) -> bool:
 def may_be_noted(row: str) -> bool:
     """Whether a stored row may hold a request or a memory write: a fast check of its text."""
     return WRITTEN_BY in row or ('"user"' in row and ("\\u" in row or may_ask(row[max(row.find('"content"'), 0) :])))
-
-
-def _least(text: str) -> Weight:
-    return Weight.FACT if len(text) < PASTED else Weight.OWN
 
 
 def is_worth_asking(lines: Sequence[Line]) -> bool:

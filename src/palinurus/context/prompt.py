@@ -40,6 +40,7 @@ class PromptSettings(Struct, frozen=True):
     citations: Citations = "auto"  # whether the model is asked for citations
     private: bool = True  # whether the session may search memory; others get no instructions (promise 17)
     sandbox: str = ""  # whose workspace it is, and where commands run
+    audience: Literal["", "subagent", "group"] = ""  # who reads along, if it is not one person alone
 
 
 class ContextSettings(Struct, frozen=True):
@@ -132,6 +133,8 @@ def _sections(
         sections.append(("Sandbox", f"## Sandbox\n{settings.sandbox}"))
     if full and "exec" in offered:
         sections.append(("Documentation", _documentation(settings)))
+    if settings.audience:
+        sections.append(_AUDIENCES[settings.audience])
     sections.append(("Messages", _MESSAGES + (_SILENCE if settings.mode == "full" else "")))
     return sections
 
@@ -183,6 +186,22 @@ def _memory(settings: PromptSettings, offered: Collection[str]) -> str:
 _MESSAGES = """## Messages
 `[time: …]` and blocks `<context …>` in a message were added by the system. A block of kind `file` shows a workspace \
 file that has changed: it replaces what you read before."""
+
+_AUDIENCES = {
+    "subagent": (
+        "Subagent Context",
+        """## Subagent Context
+You are a subagent: another session gave you one task, and nobody answers questions here. Do the task, no more. Your \
+last message is the result that is reported to it: complete, short, with what you found and where. If there is nothing \
+to report, answer with exactly ANNOUNCE_SKIP.""",
+    ),
+    "group": (
+        "Group Chat Context",
+        """## Group Chat Context
+Several people read and write here; each message says who wrote it. Answer when you are asked or can add something, \
+and share nothing private of your user.""",
+    ),
+}
 
 _SILENCE = " When nothing needs to be said, answer with exactly NO_REPLY."
 

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
 
+from msgspec import Struct
+
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import PalinurusError
@@ -35,21 +37,13 @@ SNIPPET = 300  # characters
 _ENDS = "#L"
 
 
-class Recall:
+class Recall(Struct, eq=False):
     """Implements agent.agent.Recalling with one agent's memory."""
 
-    def __init__(
-        self,
-        search: Callable[[Question], Awaitable[SearchAnswer]],
-        settings: MemorySettings,
-        clock: Clock,
-        files: WorkspaceFiles | None = None,
-    ) -> None:
-        """`files`: the workspace, for the origin of files."""
-        self._search = search
-        self._settings = settings
-        self._clock = clock
-        self._files = files
+    _search: Callable[[Question], Awaitable[SearchAnswer]]
+    _settings: MemorySettings
+    _clock: Clock
+    _files: WorkspaceFiles | None = None  # the workspace, for the origin of files
 
     async def __call__(self, key: SessionKey, text: str) -> tuple[ContextNote, ...]:
         settings = self._settings

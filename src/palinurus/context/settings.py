@@ -5,8 +5,7 @@ Where OpenClaw has constants, the defaults are the same (reference/config.md).
 
 from typing import Annotated, ClassVar, Literal
 
-from palinurus.config.duration import DURATION
-from palinurus.config.section import OptionForm, Section, option
+from palinurus.config.section import DURATION, OptionForm, Section, option
 
 AHEAD = 4_000
 MAX_SUMMARY = 16_000  # characters

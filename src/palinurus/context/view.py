@@ -151,26 +151,20 @@ def _goes_on(entries: Sequence[Entry | Broken], count: int, last: str) -> bool:
 
 class _Fold:
     def __init__(self) -> None:
+        self.view = View()  # fields that seldom change are set here at once, the others by `done`
         self.lines: list[Line] = []
-        self.epoch: Epoch | None = None
-        self.epoch_start = 0
         self.shown_files: dict[str, str] = {}
-        self.bootstrapped = False
-        self.model = ""
-        self.chose_model = False
-        self.thinking = ""
-        self.chose_thinking = False
-        self.reason = "new"
         self.stored_ids: dict[str, int] = {}  # in order
         self.broken = 0
         self.unread = self.read_from = 0
-        self.cut_runs: frozenset[str] = frozenset()
         self.order: dict[str, int] = {}  # of all entries, also those that are no lines
         self.summaries: set[str] = set()
         self.pruned: dict[str, PrunedForm] = {}
         self.answered = ""
         self.outside: dict[str, tuple[OutsideText, ...]] = {}
-        self.begun = ""
+
+    def _set(self, **fields: Any) -> None:
+        self.view = msgspec.structs.replace(self.view, **fields)
 
     def add(self, entry: Entry | Broken) -> None:
         self.order[entry.id] = len(self.order)
@@ -181,7 +175,7 @@ class _Fold:
                 self._custom(entry)
             case ResetEntry():
                 self._keep(entry.first_kept_entry_id, None, "reset")
-                self.cut_runs, self.begun = frozenset(), entry.id
+                self._set(cut_runs=frozenset(), begun=entry.id)
             case CompactionEntry():
                 self._compaction(entry)
             case BranchSummaryEntry() | CustomMessageEntry():
@@ -209,10 +203,10 @@ class _Fold:
         if entry.used:
             return  # a model that another home used is not a choice here
         if isinstance(entry, ThinkingLevelChange):
-            self.chose_thinking, self.thinking = True, entry.thinking_level
+            self._set(chose_thinking=True, thinking=entry.thinking_level)
         else:
-            self.chose_model = True
-            self.model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's default
+            model = f"{entry.provider}/{entry.model_id}" if entry.model_id else ""  # empty: the agent's default
+            self._set(chose_model=True, model=model)
 
     def _message(self, entry: MessageEntry) -> None:
         if entry.message is PASSED:
@@ -237,15 +231,15 @@ class _Fold:
 
     def _custom(self, entry: CustomEntry) -> None:
         if entry.custom_type == BOOTSTRAPPED:
-            self.bootstrapped = True
+            self._set(bootstrapped=True)
         elif is_forgetting(entry):
-            self._end_epoch("forget" if self.epoch else self.reason)
+            self._end_epoch("forget" if self.view.epoch else self.view.reason)
         elif epoch := read_epoch(entry):
-            self.epoch, self.epoch_start = epoch, len(self.lines)
-            self.shown_files, self.bootstrapped = dict(epoch.files), False
+            self._set(epoch=epoch, epoch_start=len(self.lines), bootstrapped=False)
+            self.shown_files = dict(epoch.files)
         elif decided := read_pruning(entry):
             self.pruned |= decided
-            self._end_epoch("pruning" if self.epoch else self.reason)
+            self._end_epoch("pruning" if self.view.epoch else self.view.reason)
 
     def _compaction(self, entry: CompactionEntry) -> None:
         details = entry.details or {}
@@ -256,7 +250,7 @@ class _Fold:
             self.outside = {entry.id: texts, **self.outside}
         self.summaries.add(entry.id)
         runs = details.get("runs")
-        self.cut_runs = frozenset(map(str, runs)) if isinstance(runs, list) else frozenset()
+        self._set(cut_runs=frozenset(map(str, runs)) if isinstance(runs, list) else frozenset())
 
     def _keep(self, first_kept: str | None, opening: Line | None, reason: str) -> None:
         """Drops everything before `first_kept`; an unknown id keeps nothing."""
@@ -268,7 +262,7 @@ class _Fold:
         self._end_epoch(reason)
 
     def _end_epoch(self, reason: str) -> None:
-        self.epoch, self.epoch_start, self.bootstrapped, self.reason = None, 0, False, reason
+        self._set(epoch=None, epoch_start=0, bootstrapped=False, reason=reason)
 
     def _lines(self) -> tuple[Line, ...]:
         if not self.pruned:
@@ -279,27 +273,18 @@ class _Fold:
         )
 
     def done(self, tail: str | None) -> View:
-        return View(
+        return msgspec.structs.replace(
+            self.view,
             lines=self._lines(),
-            epoch=self.epoch,
-            epoch_start=self.epoch_start,
             shown_files=dict(self.shown_files),
-            bootstrapped=self.bootstrapped,
-            model=self.model,
-            chose_model=self.chose_model,
-            thinking=self.thinking,
-            chose_thinking=self.chose_thinking,
-            reason=self.reason,
             stored_ids=KnownIds(self.stored_ids),
             broken=self.broken,
             unread=self.unread,
             read_from=self.read_from,
             tail=tail,
-            cut_runs=self.cut_runs,
             answered=self.answered,
             pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
             outside=dict(self.outside),
-            begun=self.begun,
         )
 
 

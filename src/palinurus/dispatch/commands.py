@@ -16,6 +16,7 @@ from msgspec import Struct
 from palinurus.agent.agent import Agent
 from palinurus.dispatch.directives import DEFAULT_MODEL, NAMES, bad_value, parse_directives
 from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.parts import EXTENSIONS
 from palinurus.skills.offer import WORD
 from palinurus.text.words import nearest
 
@@ -48,6 +49,10 @@ COMMANDS: dict[str, CommandHelp] = {
     "models": CommandHelp("/models, /model list", "available models"),
     "whoami": CommandHelp("/whoami, /id", "your identity and channel in this session"),
     "help": CommandHelp("/help", "this list"),
+}
+
+COMMANDS |= {
+    name: CommandHelp(words, meaning) for each in EXTENSIONS for name, (words, meaning) in each.slash_commands.items()
 }
 
 # Parsed by directives.py: they may be inside a message.
@@ -127,8 +132,8 @@ async def split_model(words: str, agent: Agent) -> tuple[str, str]:
 async def _bad_argument(command: Command, agent: Agent | None, reset_triggers: Sequence[str]) -> str:
     rest = command.rest
     if command.name == "context" and rest.lower() not in CONTEXT_VIEWS:
-        near = nearest(rest, CONTEXT_VIEWS)
-        return f"/context cannot be {rest[:40]!r}: {f'did you mean {near}? ' if near else ''}it can be {_views()}"
+        near, known = nearest(rest, CONTEXT_VIEWS), ", ".join(CONTEXT_VIEWS[1:])
+        return f"/context cannot be {rest[:40]!r}: {f'did you mean {near}? ' if near else ''}it can be {known}"
     if command.name != "new" or agent is None:
         return ""
     model, words = await split_model(rest, agent)
@@ -164,7 +169,3 @@ def _unknown(text: str, name: str, agent: Agent | None, reset_triggers: Sequence
     near = nearest(name, known)
     meant = f"; did you mean /{near}?" if near else ""
     return f"unknown command /{name[:40]}{meant} ({HINT})"
-
-
-def _views() -> str:
-    return ", ".join(view for view in CONTEXT_VIEWS if view)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.envelope import Delivery, Inbound
+from palinurus.domain.envelope import Delivery, Inbound, Spawn
 from palinurus.domain.errors import BadRequest, QueueFull, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.domain.messages import Text
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 State = Literal["waiting", "sending", "sent", "ambiguous", "failed", "dropped"]
 
 KIND = "delivery:"  # and the channel
+ANNOUNCE = "announce"
 MOST_WAITING = 100  # for one recipient
 STATES: Mapping[jobs.State, State] = {
     "waiting": "waiting",
@@ -53,6 +54,14 @@ class OutboundMessage(Struct, frozen=True, rename="camel"):
     run_id: str = ""
     account: str = ""
     thread: str = ""
+
+
+class Announcement(Struct, frozen=True, rename="camel"):
+    """The payload of a job that reports the end of a subagent's run to its parent; the extension subagents does it."""
+
+    spawn: Spawn
+    task: str
+    result: RunResult
 
 
 class DeliveryJob(Struct, frozen=True, rename="camel"):
@@ -172,13 +181,20 @@ class Deliveries:
         """The delivery of a reply, to be stored with the run's result. None: nothing to send.
 
         It goes where the message says, or back to its sender if the channel has a sender. Runs that joined another one
-        get the reply of that one.
+        get the reply of that one. The result of a subagent is announced to the session that started it.
         """
-        is_wanted = inbound.reply_to is not None or inbound.channel in self._channels
-        if not is_wanted or result.joined or result.status != "ok" or not result.text.strip():
+        if inbound.spawn is not None and not result.joined:
+            announcement = Announcement(inbound.spawn, inbound.text, result)
+            return self._runner.make(ANNOUNCE, announcement, result.run_id, lane=inbound.spawn.parent)
+        place = self.place_of(inbound)
+        if place is None or result.joined or result.status != "ok" or not result.text.strip():
             return None
         text = "\n\n".join(filter(None, (result.text, result.footer)))
-        return self._job(inbound.place, text, result.run_id, result.session_key, result.run_id)
+        return self._job(place, text, result.run_id, result.session_key, result.run_id)
+
+    def place_of(self, inbound: Inbound) -> Delivery | None:
+        """Where its reply must be delivered; None: its sender reads it."""
+        return inbound.place if inbound.reply_to is not None or inbound.channel in self._channels else None
 
     async def answer(self, inbound: Inbound, result: RunResult) -> None:
         """Sends a reply that is not stored. A storage error is logged: the command itself is done."""
@@ -232,18 +248,7 @@ class Deliveries:
 def delivery_of(job: Job) -> DeliveryJob:
     """Raises StorageDamaged."""
     message = decoded(bytes(job.payload), OutboundMessage, "the row of a delivery")
-    return DeliveryJob(
-        **msgspec.structs.asdict(message),
-        id=job.id,
-        idempotency_key=job.idempotency_key,
-        queued_at=job.added_at,
-        due_at=job.due_at,
-        attempts=job.attempts,
-        state=STATES[job.state],
-        receipt=msgspec.json.decode(job.outcome, type=str) if job.outcome is not None else "",
-        trouble=job.trouble,
-        doubtful_at=job.doubtful_at,
-        retried_at=job.retried_at,
-        retry_key=job.retry_key,
-        revision=job.fence,
-    )
+    same = {name: getattr(job, name) for name in DeliveryJob.__struct_fields__ if name in Job.__struct_fields__}
+    values = msgspec.structs.asdict(message) | same | {"state": STATES[job.state]}
+    receipt = msgspec.json.decode(job.outcome, type=str) if job.outcome is not None else ""
+    return DeliveryJob(**values, queued_at=job.added_at, receipt=receipt, revision=job.fence)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.dispatch.queue import DROPS, MODES, QueueChange, QueueSettings, parse_mode, parse_queue, with_change
+from palinurus.dispatch.queue import DROPS, MODES, QueueChange, QueueSettings, parse_mode, parse_queue
 from palinurus.domain.events import RunResult
 from palinurus.domain.messages import Usage
 from palinurus.providers.provider import ModelRef
@@ -32,22 +33,9 @@ REASONING = ("off", "on", "stream")
 
 DEFAULT_MODEL = "default"  # resets to the config
 
-_NAMES = {
-    "think": "think",
-    "thinking": "think",
-    "t": "think",
-    "verbose": "verbose",
-    "v": "verbose",
-    "usage": "usage",
-    "model": "model",
-    "queue": "queue",
-    "elevated": "elevated",
-    "elev": "elevated",
-    "reasoning": "reasoning",
-    "reason": "reasoning",
-}
-
 _ALLOWED = {"think": THINKING, "verbose": VERBOSE, "usage": USAGE, "elevated": ELEVATED, "reasoning": REASONING}
+_OTHER_NAMES = {"thinking": "think", "t": "think", "v": "verbose", "elev": "elevated", "reason": "reasoning"}
+_NAMES = {name: name for name in (*_ALLOWED, "model", "queue")} | _OTHER_NAMES
 
 NAMES = tuple(_NAMES)
 
@@ -121,7 +109,9 @@ def parse_directives(text: str, *, models: bool = True) -> tuple[Directives, str
         return Directives(asked=("model",)), ""
     if not found and not asked:
         return Directives(), text
-    return _directives(found, tuple(asked)), "".join(kept).strip()
+    queue, _ = parse_queue(found.pop("queue", ""))
+    directives = Directives(thinking=found.pop("think", None), queue=queue, asked=tuple(asked), **found)
+    return directives, "".join(kept).strip()
 
 
 def _value(name: str, text: str, start: int) -> tuple[str | None, int]:
@@ -153,53 +143,32 @@ def bad_value(text: str) -> str:
     return f"/{name} cannot be {said!r}: {f'did you mean {near}? ' if near else ''}{known}"
 
 
-def _directives(found: dict[str, str], asked: tuple[str, ...]) -> Directives:
-    return Directives(
-        thinking=found.get("think"),
-        verbose=found.get("verbose"),
-        usage=found.get("usage"),
-        model=found.get("model"),
-        queue=parse_queue(found["queue"])[0] if "queue" in found else None,
-        elevated=found.get("elevated"),
-        reasoning=found.get("reasoning"),
-        asked=asked,
-    )
-
-
 def preferred(settings: QueueSettings, preferences: Preferences) -> QueueSettings:
     """The queue settings of a session: its own if set, else the config's."""
     milliseconds = preferences.queue_debounce_ms
-    change = QueueChange(
-        parse_mode(preferences.queue_mode),
-        None if milliseconds is None else milliseconds / 1000,
-        preferences.queue_cap,
-        next((drop for drop in DROPS if drop == preferences.queue_drop), None),
+    return QueueSettings(
+        parse_mode(preferences.queue_mode) or settings.mode,
+        settings.debounce if milliseconds is None else milliseconds / 1000,
+        preferences.queue_cap or settings.cap,
+        next((drop for drop in DROPS if drop == preferences.queue_drop), settings.drop),
     )
-    return with_change(settings, change)
 
 
 def changed_preferences(before: Preferences, directives: Directives) -> Preferences:
-    after = before
-    if directives.verbose is not None:
-        after = msgspec.structs.replace(after, verbose_level=directives.verbose)
-    if directives.usage is not None:
-        after = msgspec.structs.replace(after, response_usage=directives.usage)
-    if directives.elevated is not None:
-        after = msgspec.structs.replace(after, elevated_level=directives.elevated)
-    if directives.reasoning is not None:
-        after = msgspec.structs.replace(after, reasoning_level=directives.reasoning)
-    queue = directives.queue
-    if queue is not None and queue.clear:
-        return msgspec.structs.replace(after, queue_mode="", queue_debounce_ms=None, queue_cap=None, queue_drop="")
-    if queue is not None:
-        after = msgspec.structs.replace(
-            after,
-            queue_mode=queue.mode or after.queue_mode,
-            queue_debounce_ms=after.queue_debounce_ms if queue.debounce is None else round(queue.debounce * 1000),
-            queue_cap=queue.cap or after.queue_cap,
-            queue_drop=queue.drop or after.queue_drop,
-        )
-    return after
+    values: dict[str, Any] = {
+        "verbose_level": directives.verbose,
+        "response_usage": directives.usage,
+        "elevated_level": directives.elevated,
+        "reasoning_level": directives.reasoning,
+    }
+    if queue := directives.queue:
+        values |= {"queue_mode": queue.mode, "queue_cap": queue.cap, "queue_drop": queue.drop}
+        values["queue_debounce_ms"] = None if queue.debounce is None else round(queue.debounce * 1000)
+        if queue.clear:
+            before = msgspec.structs.replace(
+                before, queue_mode="", queue_debounce_ms=None, queue_cap=None, queue_drop=""
+            )
+    return msgspec.structs.replace(before, **{name: value for name, value in values.items() if value is not None})
 
 
 def describe(preferences: Preferences, settings: QueueSettings) -> str:

@@ -46,6 +46,7 @@ MAX_RESUMES = 5  # a message that crashes the process is not retried forever; ot
 MAX_TEXT = 1_000_000
 ALONE = QueueSettings("followup")
 IN_LINE = QueueSettings("followup", cap=100, drop="new")  # of programs
+STEERING = QueueSettings("steer", cap=100, drop="new")
 
 
 class Dispatcher:
@@ -92,7 +93,7 @@ class Dispatcher:
         directives, words = read_directives(inbound)
         if directives.at_once and not words and not inbound.images:
             return await self._immediate.prefer(key, directives, inbound)
-        queueing = IN_LINE if inbound.plain else await self._queueing(key, inbound)
+        queueing = await self._queueing(key, inbound)
         inbound = self._turns.history.clean(inbound)
         job = run_job(self._new_id(), key, inbound, self._clock.now_ms())
         with self._lanes.place(str(key)):
@@ -134,8 +135,10 @@ class Dispatcher:
         return ended
 
     def stop(self, key: SessionKey | None = None, run_id: str = "") -> int:
-        """Stops one run, or all of a session: running and waiting ones."""
+        """Stops one run, or all of a session: running and waiting ones, and the subagents that they started."""
         runs = [run for run in self.runs.active(key) if run_id in ("", run.id)]
+        parents = {run_id} if run_id else {str(key)} if key else set()
+        runs += [run for run in self.runs.active() if run not in runs and _is_descendant(run, parents)]
         for run in runs:
             (run.host or run).stop.request()
         return len(runs)
@@ -145,6 +148,9 @@ class Dispatcher:
         if self._leaving:
             raise HolderLost("this process is leaving", hint="ask again")
         return await run_in_lane(self._lanes, str(key), work)
+
+    def limit_subagents(self, at_once: int) -> None:
+        self._lanes.set_limit("subagents", at_once)
 
     def shut(self) -> None:
         """Accepts nothing from now on."""
@@ -183,6 +189,8 @@ class Dispatcher:
         return await refusal(inbound.text, agent, self._agents.reset_triggers)
 
     async def _queueing(self, key: SessionKey, inbound: Inbound) -> QueueSettings:
+        if inbound.plain:
+            return STEERING if inbound.steers else IN_LINE
         return preferred(self._agents.queue(inbound.channel), await self._turns.history.preferences(key))
 
     def _known(self, job: Job) -> Run | None:
@@ -216,6 +224,7 @@ class Dispatcher:
             str(key),
             lambda: self._turn(run, inbound, resumed=resumed),
             lambda error: self._unfinished((run, *run.joined), f"the turn broke: {error!r}"),
+            "subagents" if key.is_subagent else "main",
         )
         return run
 
@@ -349,6 +358,12 @@ class Dispatcher:
 
 
 async def _nothing(_: str) -> None: ...
+
+
+def _is_descendant(run: Run, parents: set[str]) -> bool:
+    """Whether it is a subagent's, started by one of these sessions or runs, however far up."""
+    spawn = run.inbound.spawn if run.inbound is not None else None
+    return spawn is not None and not parents.isdisjoint((*spawn.lineage, spawn.run))
 
 
 def _stopped(count: int) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from palinurus.agent.agent import Agent
 from palinurus.agent.turn import TurnRunner
 from palinurus.dispatch import commands
@@ -25,23 +27,14 @@ Answer = Callable[[SessionKey, str, Inbound], Awaitable[str]]
 """Answers a command outside the lane: gets the session, the text after the command, and the message."""
 
 
-class ImmediateCommands:
-    def __init__(
-        self,
-        runs: Runs,
-        turns: TurnRunner,
-        agents: Agents,
-        clock: Clock,
-        new_id: NewId,
-        deliveries: Deliveries | None,
-    ) -> None:
-        self.answers: dict[str, Answer] = {}  # set by runtime: /status, /context, /approve
-        self._runs = runs
-        self._turns = turns
-        self._agents = agents
-        self._clock = clock
-        self._new_id = new_id
-        self._deliveries = deliveries
+class ImmediateCommands(Struct, eq=False):
+    _runs: Runs
+    _turns: TurnRunner
+    _agents: Agents
+    _clock: Clock
+    _new_id: NewId
+    _deliveries: Deliveries | None
+    answers: dict[str, Answer] = {}  # set by runtime: /status, /context, /approve
 
     async def answer(self, key: SessionKey, command: commands.Command, inbound: Inbound) -> Run:
         known = self.answers.get(command.name)
@@ -50,24 +43,20 @@ class ImmediateCommands:
 
     async def refuse(self, key: SessionKey, why: str, inbound: Inbound) -> Run:
         """Refuses a message that looks like a command and is none. Nothing is stored, and no model gets it."""
-        run = Run(self._new_id(), key, self._clock.now_ms())
-        if self._deliveries:
-            await self._deliveries.answer(inbound, make_result(run, why, self._clock))
-        self._runs.add(run)
-        run.end(RunResult(run.id, str(key), "", "error", error=why, error_kind=REFUSED))
-        return run
+        return await self.reply(key, why, inbound, is_refusal=True)
 
     async def prefer(self, key: SessionKey, directives: Directives, inbound: Inbound) -> Run:
         """Stores preferences that do not affect the model at once, also during a run."""
         return await self.reply(key, f"For this session: {await self._keep(key, directives)}.", inbound)
 
-    async def reply(self, key: SessionKey, text: str, inbound: Inbound) -> Run:
+    async def reply(self, key: SessionKey, text: str, inbound: Inbound, *, is_refusal: bool = False) -> Run:
         run = Run(self._new_id(), key, self._clock.now_ms())
         result = make_result(run, text, self._clock)
         if self._deliveries:
             await self._deliveries.answer(inbound, result)
         self._runs.add(run)  # before its end, so that listeners get it
-        run.end(result)
+        refused = RunResult(run.id, str(key), "", "error", error=text, error_kind=REFUSED)
+        run.end(refused if is_refusal else result)
         return run
 
     async def choose(self, run: Run, agent: Agent, directives: Directives) -> str:
@@ -79,7 +68,7 @@ class ImmediateCommands:
         chosen = []
         model = None
         if directives.model is not None:
-            model = await self._wanted_model(agent, directives.model)
+            model = "" if directives.model.lower() == DEFAULT_MODEL else await agent.find_model(directives.model)
             _, route = await agent.choose_model(model)
             chosen.append(f"model {route.provider}/{route.model}{'' if model else ' (the default)'}")
         if directives.thinking is not None:
@@ -88,10 +77,6 @@ class ImmediateCommands:
         if directives.preferences:
             chosen.append(await self._keep(run.key, directives))
         return f"For this session: {', '.join(chosen)}."
-
-    async def _wanted_model(self, agent: Agent, name: str) -> str:
-        """Its full name; "" for the agent's own. Raises BadRequest."""
-        return "" if name.lower() == DEFAULT_MODEL else await agent.find_model(name)
 
     async def _keep(self, key: SessionKey, directives: Directives) -> str:
         before = await self._turns.history.preferences(key)

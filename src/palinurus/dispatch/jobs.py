@@ -10,11 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
-from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound, StorageError
@@ -45,38 +44,26 @@ DISK = RetryPolicy()
 log = logging.getLogger(__name__)
 
 
-class Jobs:
+class Jobs(Struct, eq=False):
     """`services` is passed to handlers; `find_kind` finds the kinds that were not added by `offer`; `dice` gives
     numbers from 0 to 1.
     """
 
-    grace_seconds = 10.0  # seconds for running jobs at shutdown
-
-    def __init__(
-        self,
-        queue: JobQueue,
-        clock: Clock,
-        new_id: NewId,
-        dice: Callable[[], float],
-        find_kind: FindKind,
-        services: Any = None,
-        *,
-        redact: Callable[[str], str] = lambda text: text,
-    ) -> None:
-        self._queue = queue
-        self._clock = clock
-        self._new_id = new_id
-        self._dice = dice
-        self._find_kind = find_kind
-        self._services = services
-        self._redact = redact
-        self._kinds: dict[str, JobKind] = {}  # added at run time
-        self._free: dict[str, asyncio.Semaphore] = {}  # by kind
-        self._lanes: dict[Lane, bool] = {}  # lanes with a worker; whether there is news
-        self._tasks: dict[asyncio.Task[None], str] = {}  # and the kind of job of each worker
-        self._alarm: asyncio.TimerHandle | None = None
-        self._open = False
-        self._only = ""  # prefixes of the kinds that may still start
+    _queue: JobQueue
+    _clock: Clock
+    _new_id: NewId
+    _dice: Callable[[], float]
+    _find_kind: FindKind
+    services: Any = None
+    redact: Callable[[str], str] = lambda text: text
+    grace_seconds: float = 10.0  # for running jobs at shutdown
+    _kinds: dict[str, JobKind] = {}  # added at run time
+    _free: dict[str, asyncio.Semaphore] = {}  # by kind
+    _lanes: dict[Lane, bool] = {}  # lanes with a worker; whether there is news
+    _tasks: dict[asyncio.Task[None], str] = {}  # and the kind of job of each worker
+    _alarm: asyncio.TimerHandle | None = None
+    _open: bool = False
+    _only: str = ""  # prefixes of the kinds that may still start
 
     def open(self) -> None:
         """From now on added jobs are run, unless an earlier process left some."""
@@ -167,6 +154,9 @@ class Jobs:
         self._wake((job.kind, job.lane))
         return job
 
+    async def find(self, kind: str, idempotency_key: str) -> Job | None:
+        return await self._queue.find_by_key(kind, idempotency_key)
+
     async def recent(
         self, *, kinds: Collection[str] = (), states: Collection[State] = (), limit: int = 50
     ) -> list[Job]:
@@ -189,7 +179,6 @@ class Jobs:
     def _silence(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-            self._alarm = None
 
     def _wake(self, lane: Lane) -> None:
         """Reports that there may be work in a lane."""
@@ -253,11 +242,11 @@ class Jobs:
             return give_up(job, str(error))
         try:
             async with asyncio.timeout(kind.seconds):
-                return complete(job, await kind.handler(self._services, payload, job))
+                return complete(job, await kind.handler(self.services, payload, job))
         except JobFailed as error:
             return self._postpone(kind, job, str(error), error.retry_after or 0)
         except JobRefused as error:
-            return give_up(job, self._redact(str(error)))
+            return give_up(job, self.redact(str(error)))
         except asyncio.CancelledError as error:
             if _is_cancelled():  # shutdown; the row says "running", and the next reader knows what that means
                 raise
@@ -268,23 +257,24 @@ class Jobs:
             return self._doubt(kind, job, repr(error))
 
     def _doubt(self, kind: JobKind, job: Job, why: str) -> Job:
-        doubtful = mark_doubtful(job, self._redact(why), self._clock.now_ms())
+        doubtful = mark_doubtful(job, self.redact(why), self._clock.now_ms())
         return self._postpone(kind, doubtful, why) if kind.on_crash == "retry" else mark_ambiguous(doubtful)
 
     def _postpone(self, kind: JobKind, job: Job, why: str, retry_after: float = 0) -> Job:
         asked = min(round(retry_after * 1000), kind.retry.longest_ms)
         pause = max(asked, kind.retry.pause(job.attempts, self._dice()))
-        return postpone(job, self._redact(why), self._clock.now_ms(), kind.retry, pause)
+        return postpone(job, self.redact(why), self._clock.now_ms(), kind.retry, pause)
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        for tried in count(1):
+        tried = 0
+        while True:
             try:
                 return await ask()
             except StorageError as error:
+                tried += 1
                 if tried == 1:
                     log.warning("jobs wait for the disk: %s", error)
                 await asyncio.sleep(DISK.pause(tried, self._dice()) / 1000)
-        raise AssertionError  # count() does not end
 
     def _spawn(self, work: Coroutine[Any, Any, None], kind: str) -> None:
         task = asyncio.create_task(work, name="jobs")

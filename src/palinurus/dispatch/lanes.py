@@ -29,12 +29,19 @@ OnError = Callable[[BaseException], None]
 
 
 class Lanes:
-    def __init__(self, *, at_once: int, cap: int = 100) -> None:
-        self._free = asyncio.Semaphore(at_once)
+    def __init__(self, *, at_once: int, subagents: int = 8, cap: int = 100) -> None:
+        """`at_once` turns run at the same time, and so many of subagents: neither waits for the other."""
+        self._limits = {"main": at_once, "subagents": subagents}
+        self._free = {name: asyncio.Semaphore(limit) for name, limit in self._limits.items()}
         self._cap = cap
         self._waiting: dict[str, deque[tuple[Work, OnError, AbstractAsyncContextManager[None]]]] = {}
         self._coming: Counter[str] = Counter()  # places reserved for messages that are being accepted
         self._workers: set[asyncio.Task[None]] = set()
+
+    def set_limit(self, name: str, at_once: int) -> None:
+        """What runs already does not count towards another limit."""
+        if self._limits[name] != at_once:
+            self._limits[name], self._free[name] = at_once, asyncio.Semaphore(at_once)
 
     @contextmanager
     def place(self, key: str) -> Iterator[None]:
@@ -51,12 +58,12 @@ class Lanes:
             if not self._coming[key]:
                 del self._coming[key]
 
-    def start(self, key: str, work: Work, on_error: OnError, *, counted: bool = True) -> None:
+    def start(self, key: str, work: Work, on_error: OnError, limit: str = "") -> None:
         """Adds work to the end of its lane; it runs after everything before it in the lane.
 
-        Uncounted work is not a turn and short: the limit of the home does not apply to it.
+        `limit`: whose limit applies to it, "main" or "subagents"; none to work that is short and not a turn.
         """
-        waits = (work, on_error, self._free if counted else nullcontext())
+        waits = (work, on_error, self._free[limit] if limit else nullcontext())
         lane = self._waiting.get(key)
         if lane is not None:
             lane.append(waits)
@@ -147,7 +154,7 @@ async def run_in_lane(lanes: Lanes, key: str, work: Callable[[], Awaitable[T]], 
         outcome.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     with lanes.place(key):
-        lanes.start(key, run, fail, counted=False)
+        lanes.start(key, run, fail)
     try:
         async with asyncio.timeout(timeout):
             return await asyncio.shield(outcome)

@@ -11,6 +11,8 @@ import asyncio
 import hashlib
 from functools import partial
 
+from msgspec import Struct
+
 from palinurus.agent.turn import TurnRunner
 from palinurus.context.assemble import unanswered
 from palinurus.dispatch.agents import Agents
@@ -28,25 +30,15 @@ WAIT_SECONDS = 10.0  # seconds that a turn waits until the other session is idle
 WITH_PEOPLE = ("explicit", "dashboard")  # of the kinds of runs
 
 
-class SessionMessages:
+class SessionMessages(Struct, eq=False):
     """`send` and `known` are for tools.session_tools. It refuses messages to channels."""
 
-    def __init__(
-        self,
-        sessions: SessionStore,
-        turns: TurnRunner,
-        lanes: Lanes,
-        agents: Agents,
-        clock: Clock,
-        *,
-        timeout: float = WAIT_SECONDS,
-    ) -> None:
-        self._sessions = sessions
-        self._turns = turns
-        self._lanes = lanes
-        self._agents = agents
-        self._clock = clock
-        self._timeout = timeout
+    _sessions: SessionStore
+    _turns: TurnRunner
+    _lanes: Lanes
+    _agents: Agents
+    _clock: Clock
+    timeout: float = WAIT_SECONDS
 
     async def known(self, run: ToolRun, to: str) -> bool:
         return await self._sessions.find(self._checked(run, to)) is not None
@@ -56,7 +48,7 @@ class SessionMessages:
         withdrawn = asyncio.Event()
         work = partial(self._write, key, run, message, withdrawn)
         try:
-            return await run_in_lane(self._lanes, str(key), work, timeout=self._timeout)
+            return await run_in_lane(self._lanes, str(key), work, timeout=self.timeout)
         except WaitTimeout:
             return f"{key} is busy: the message is written there when its turn has ended"
         except asyncio.CancelledError:

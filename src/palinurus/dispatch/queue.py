@@ -51,17 +51,6 @@ class QueueChange(Struct, frozen=True, omit_defaults=True):
     clear: bool = False
 
 
-def with_change(settings: QueueSettings, change: QueueChange | None) -> QueueSettings:
-    if change is None or change.clear:
-        return settings
-    return QueueSettings(
-        change.mode or settings.mode,
-        settings.debounce if change.debounce is None else change.debounce,
-        change.cap or settings.cap,
-        change.drop or settings.drop,
-    )
-
-
 def parse_mode(word: str) -> Mode | None:
     word = word.lower()
     return next((mode for mode in MODES if mode == word), OLD_MODES.get(word))

@@ -25,8 +25,19 @@ from palinurus.dispatch.queue import QueueSettings
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import WaitTimeout
-from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ThinkingDelta
+from palinurus.domain.events import (
+    AssistantDelta,
+    Lifecycle,
+    ModelAnswered,
+    ModelCalled,
+    Notice,
+    RunEvent,
+    RunResult,
+    ThinkingDelta,
+    ToolStarted,
+)
 from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Usage
 from palinurus.storage.jobs import Job
 from palinurus.storage.transaction import decoded
 
@@ -55,11 +66,14 @@ class Run:
         self.waits = True  # until its turn starts
         self.host: Run | None = None  # the run that also answers this one
         self.joined: list[Run] = []  # runs that this one also answers
+        self.awaits: set[SessionKey] = set()  # sessions whose replies its tools wait for
         self.stop = Stop()
         self.result: RunResult | None = None
         self.job: Job | None = None  # of an accepted message
         self.is_stored = True  # False: the disk failed, the job has no result, and a repeated query retries
         self.listener: Listener = _ignore
+        self.step = ""  # what it does at this moment: a tool, or the model
+        self.usage = Usage()  # of its model calls so far
         self._log: list[RunEvent] = [Lifecycle("accepted")]
         self._dropped = 0
         self._news: asyncio.Event | None = None  # set while a follower waits for more
@@ -71,6 +85,7 @@ class Run:
             return
         self._log.append(event)
         self._tell()
+        self._note_step(event)
         self.listener(self, event)
         if isinstance(event, Lifecycle):
             self._note(logging.INFO, f"run {event.phase} {event.detail}".rstrip())
@@ -90,6 +105,15 @@ class Run:
             line = f"run {phase} after {result.duration_ms} ms, {result.model or 'no model'}"
             line = ": ".join(part for part in (line, result.error_kind, result.error) if part)
             self._note(logging.ERROR if result.status == "error" else logging.INFO, line)
+
+    def _note_step(self, event: RunEvent) -> None:
+        match event:
+            case ToolStarted():
+                self.step = event.name
+            case ModelCalled():
+                self.step = "model"
+            case ModelAnswered():
+                self.usage += event.usage
 
     def _note(self, level: int, text: str) -> None:
         log.log(level, "%s", text, extra={"run": self.id, "session": str(self.key)})
@@ -205,7 +229,8 @@ class JoinedRuns:
         self._twelve_hours = twelve_hours
 
     def waiting(self) -> bool:
-        return bool(self._who("steer"))
+        """Not for a program's message: no tool call is skipped for it."""
+        return any(run.inbound is not None and not run.inbound.steers for run in self._joining("steer"))
 
     def take(self) -> Interjection | None:
         runs = self._who("steer")
@@ -226,12 +251,15 @@ class JoinedRuns:
         if not runs:
             return turn
         joined = self._together(runs)
-        text = "\n\n".join(part for part in (turn.inbound.text, joined.inbound.text) if part)
-        images = (*turn.inbound.images, *joined.inbound.images)
-        inbound = msgspec.structs.replace(turn.inbound, text=text, images=images)
+        inbound = _in_one([turn.inbound, joined.inbound])
         return msgspec.structs.replace(turn, inbound=inbound, also=(joined.run_id, *joined.also))
 
     def _who(self, mode: str) -> list[Run]:
+        """The runs that join as one message: those of one speaker."""
+        joining = self._joining(mode)
+        return list(takewhile(lambda run: _same_speaker(run.inbound, joining[0].inbound), joining))
+
+    def _joining(self, mode: str) -> list[Run]:
         """The runs that may join, up to the first that may not: the order of messages stays."""
         waiting = [run for run in self._runs.waiting(self._host.key) if run is not self._host]
         return list(takewhile(lambda run: self._may_join(run, mode), waiting))
@@ -240,11 +268,14 @@ class JoinedRuns:
         return (
             run.queue.mode == mode
             and run.inbound is not None
-            and not run.inbound.plain
             and not run.stop.requested
-            and _plain(run.inbound)
-            and _same_speaker(run.inbound, self._host.inbound)
+            and (run.inbound.steers or self._is_spoken_on(run.inbound))
         )
+
+    def _is_spoken_on(self, inbound: Inbound) -> bool:
+        """Whether the sender of the host's message says more, and only that."""
+        has_own_turn = inbound.plain or bool(inbound.notes)  # notes belong to a message of their own
+        return not has_own_turn and _plain(inbound) and _same_speaker(inbound, self._host.inbound)
 
     def _together(self, runs: list[Run]) -> TurnInput:
         """One message from all of them; from now on they belong to the host."""
@@ -252,11 +283,15 @@ class JoinedRuns:
             run.host = self._host
             run.emit(Lifecycle("start", f"joined {self._host.id}"))
         self._host.joined += runs
-        inbounds = [run.inbound for run in runs if run.inbound is not None]
-        text = "\n\n".join(inbound.text for inbound in inbounds if inbound.text)
-        images = tuple(image for inbound in inbounds for image in inbound.images)
-        inbound = msgspec.structs.replace(inbounds[0], text=text, images=images)
+        inbound = _in_one([run.inbound for run in runs if run.inbound is not None])
         return TurnInput(runs[0].id, inbound, also=tuple(run.id for run in runs[1:]))
+
+
+def _in_one(inbounds: Sequence[Inbound]) -> Inbound:
+    """The first message, with the text and images of all."""
+    text = "\n\n".join(inbound.text for inbound in inbounds if inbound.text)
+    images = tuple(image for inbound in inbounds for image in inbound.images)
+    return msgspec.structs.replace(inbounds[0], text=text, images=images)
 
 
 def _plain(inbound: Inbound) -> bool:
@@ -266,6 +301,10 @@ def _plain(inbound: Inbound) -> bool:
     return not parse_directives(inbound.text)[0].any
 
 
-def _same_speaker(one: Inbound, other: Inbound | None) -> bool:
+def _same_speaker(one: Inbound | None, other: Inbound | None) -> bool:
     """Messages of two people are not joined."""
-    return other is not None and (one.channel, one.sender, one.origin) == (other.channel, other.sender, other.origin)
+    return one is not None and other is not None and _speaker(one) == _speaker(other)
+
+
+def _speaker(inbound: Inbound) -> tuple[object, ...]:
+    return inbound.channel, inbound.sender, inbound.origin, inbound.sources, inbound.steers

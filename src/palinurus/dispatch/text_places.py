@@ -1,4 +1,4 @@
-"""Where dispatch stores text: accepted messages, pending replies, and jobs."""
+"""Where dispatch stores text: accepted messages, pending replies, jobs, and names of senders."""
 
 from __future__ import annotations
 
@@ -20,4 +20,5 @@ PLACES = (
     TextRows("runs", "accepted messages and replies", "tombstone", *SQL),
     TextRows("deliveries", "messages on their way out", "tombstone", *SQL, before=drop_jobs),
     TextRows("jobs", "jobs and their outcomes", "tombstone", *SQL, before=drop_jobs),
+    TextRows("pairings", "senders who were let in, or wait", "tombstone", *SQL),
 )

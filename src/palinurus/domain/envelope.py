@@ -24,6 +24,24 @@ class Peer(Struct, frozen=True, omit_defaults=True):
     sender_name: str = ""  # as people see it; proves nothing
 
 
+class Spawn(Struct, frozen=True, omit_defaults=True):
+    """Set for runs of a subagent: who gets the result, and when."""
+
+    lineage: tuple[str, ...]  # session keys, the parent's first, then its parent's
+    label: str = ""
+    run: str = ""  # of the parent that started it
+    group: tuple[str, ...] = ()  # subagents that were started together: they report once, when all have ended
+    deadline: int = 0  # of the group, in milliseconds since the epoch; 0: none
+    cleanup: Literal["keep", "delete"] = "keep"
+    light: bool = False  # without the files of the workspace in its prompt
+    for_owner: bool = True  # whether the parent's run was the owner's
+    reply_to: Delivery | None = None  # of the parent's run
+
+    @property
+    def parent(self) -> str:
+        return self.lineage[0]
+
+
 class Inbound(Struct, frozen=True, omit_defaults=True):
     """One message to an agent. `idempotency_key` makes sending it twice harmless."""
 
@@ -37,6 +55,8 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     peer: Peer | None = None  # set by channels
     sender: str = "owner"
     origin: Origin = Origin.OWNER
+    sources: tuple[str, ...] = ()  # of the outside text that it repeats; empty: its sender
+    for_owner: bool = False  # a run of the owner's caused it, whoever wrote its text
     attended: bool = True  # whether a person may be present to answer an approval
     notes: tuple[ContextNote, ...] = ()  # extra context for the model besides the message
     model: str = ""  # provider/model, for this message only
@@ -44,6 +64,9 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     timeout_seconds: float | None = None  # for this run; 0: no limit; None: as the agent's settings say
     restrictions: tuple[Restriction, ...] = ()  # narrow the tools of this run
     plain: bool = False  # sent by a program: commands in the text are ignored, and the run is not joined with others
+    steers: bool = False  # a plain message that joins the running turn of its session, after the tool calls in it
+    hops: int = 0  # how many messages between sessions led to it, itself included
+    spawn: Spawn | None = None  # of a subagent's run
     client_tools: tuple[ToolSpec, ...] = ()  # tools that the sender itself runs when the model calls them
     results: tuple[ToolResult, ...] = ()  # results of tool calls that the sender ran; the run continues with them
     reply_to: Delivery | None = None  # where to deliver the reply, if it must be delivered
@@ -52,6 +75,15 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     def place(self) -> Delivery:
         """Where the message came from and where a reply goes."""
         return self.reply_to or Delivery(self.channel, self.sender)
+
+    @property
+    def by_owner(self) -> bool:
+        return self.origin == Origin.OWNER or self.for_owner
+
+    @property
+    def by_guest(self) -> bool:
+        """Whether somebody else wrote it, and no run of the owner's is behind it."""
+        return self.origin == Origin.OUTSIDE and not self.for_owner
 
 
 class Delivery(Struct, frozen=True, omit_defaults=True):

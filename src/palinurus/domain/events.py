@@ -1,8 +1,16 @@
-"""Events of a run, and the exact plan of a tool call that a person is shown and approves."""
+"""Events of a run, and the exact plan of a tool call that a person is shown and approves.
+
+A plan is shown line by line, the same on every surface. The person must see everything that will happen: omissions are
+marked, and characters that are invisible or change the text direction are written as escapes.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -115,7 +123,7 @@ class ApprovalAsked(Struct, frozen=True, tag_field="stream", tag="approval.asked
 
 class ApprovalSettled(Struct, frozen=True, tag_field="stream", tag="approval.settled", rename="camel"):
     id: str
-    status: str  # tools/approvals/approval.py: Status
+    status: str  # tools/approval.py: Status
     by: str = ""
 
 
@@ -150,3 +158,104 @@ class RunResult(Struct, frozen=True, rename="camel", omit_defaults=False):
     footer: str = ""  # what `/usage` shows below the reply
     stop_reason: str = "stop"  # of the last reply; `length`: it was cut off
     calls: tuple[ToolCall, ...] = ()  # tool calls that the client must run; the client's results continue the run
+
+
+MOST_SHOWN = 20_000  # characters of one command or argument
+MOST_BLANKS = 16  # more consecutive spaces could push the rest out of sight
+
+# Blank or zero-width although their category does not say so: fillers, joiners, variation selectors.
+_BLANKS = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+_RUN = re.compile(f" {{{MOST_BLANKS + 1},}}")
+_PLACES = {"sandbox": "in the sandbox", "host": "on this machine, outside the sandbox", "": ""}
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+
+
+def visible(text: str) -> str:
+    """Returns the text as one line in which every character is visible."""
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(char if _is_seen(char) else _escaped(char) for char in text)
+    return _RUN.sub(lambda found: f" [{len(found[0])} spaces] ", text)
+
+
+def render_plan(plan: Plan) -> list[str]:
+    """Describes what will be done, where and with which programs, one label per line."""
+    lines = list(_render_action(plan))
+    where = [part for part in (_PLACES[plan.where], "with the network" if plan.network else "") if part]
+    if where:
+        lines.append(f"where     {', '.join(where)}")
+    if plan.cwd:
+        lines.append(f"folder    {visible(plan.cwd)}")
+    lines += (f"files     {visible(each)}" for each in plan.patterns)
+    if plan.argv and not plan.invocations:
+        lines.append("programs  not understood: it may start any program")
+    lines += dict.fromkeys(f"program   {_program(each)}" for each in plan.invocations)  # each once
+    if plan.env:
+        lines.append(f"variables {', '.join(map(visible, plan.env))}")
+    return lines
+
+
+def without_secrets(plan: Plan, redact: Callable[[str], str]) -> Plan:
+    """Returns the plan without secrets, as it is stored and shown. Its digest differs if something was removed."""
+    return msgspec.convert(_cleaned(msgspec.to_builtins(plan), redact), Plan)
+
+
+def _cleaned(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _cleaned(item, redact) for key, item in value.items()}
+    return [_cleaned(item, redact) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _render_action(plan: Plan) -> Iterator[str]:
+    argv = plan.argv
+    if len(argv) == 3 and argv[1] in ("-c", "-lc", "-ec") and argv[0].rpartition("/")[2] in _SHELLS:
+        yield from _lines("command", argv[2])
+        yield f"shell     {visible(shlex.join(argv[:2]))}"
+    else:
+        yield from _lines("command" if argv else "call", plan.summary)
+        if argv and not _says(plan.summary, argv):
+            yield from _lines("words", shlex.join(argv))
+    for name in sorted(plan.arguments):
+        value = plan.arguments[name]
+        yield from _lines(visible(name), value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _says(summary: str, argv: tuple[str, ...]) -> bool:
+    """Whether the summary shows the complete command. In a pipeline the operators count as words."""
+    try:
+        return tuple(shlex.split(summary)) == argv
+    except ValueError:
+        return False
+
+
+def _lines(label: str, text: str) -> Iterator[str]:
+    """Puts a bar before each line of a multi-line text, so that no line can look like the end of the plan."""
+    left_out = len(text) - MOST_SHOWN
+    if left_out > 0:
+        yield f"{label:<9} ATTENTION: {left_out:,} characters in the middle are not shown; --json shows all"
+        text = f"{text[: MOST_SHOWN // 2]}\n{text[-MOST_SHOWN // 2 :]}"
+    first, *others = text.split("\n")
+    if not others:
+        yield f"{label:<9} {visible(first)}"
+        return
+    if left_out <= 0:
+        yield f"{label:<9} {len(others) + 1} lines"
+    yield from (f"  | {visible(line)}" for line in (first, *others))
+
+
+def _program(invocation: Invocation) -> str:
+    if not invocation.binary:
+        return f"{visible(invocation.name)} (not found)"
+    same = invocation.resolved == invocation.binary
+    return visible(invocation.binary) + ("" if same else f" -> {visible(invocation.resolved)}")
+
+
+def _is_seen(char: str) -> bool:
+    return char == " " or (unicodedata.category(char) not in _UNSEEN and not _BLANKS.match(char))
+
+
+def _escaped(char: str) -> str:
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
+    return named or (f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")

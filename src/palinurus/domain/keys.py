@@ -66,9 +66,9 @@ class SessionKey(Struct, frozen=True):
 
     @property
     def _may_be_shared(self) -> bool:
-        """Whether a name may be a key of an unknown form; in doubt it counts as shared."""
+        """Whether a name may be a key of an unknown form; in doubt it counts as shared. So does that of all chats."""
         parts = self.peer.split(":")
-        return len(parts) > 2 or (len(parts) == 2 and not SHARED.isdisjoint(parts))
+        return self.peer == "global" or len(parts) > 2 or (len(parts) == 2 and not SHARED.isdisjoint(parts))
 
     @property
     def chat_type(self) -> str:

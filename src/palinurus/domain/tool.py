@@ -8,14 +8,20 @@ comes from the signature, and so does the check of what the model sends:
 
 Many arguments may be one record instead: a single further parameter whose type is a Struct that forbids unknown fields.
 A mistake of the model comes back to it as a result that says what to mend.
+
+Whether a call stays within the hosts and files of a restriction is told by the names of its arguments, which are the
+same in all built-in tools: `url` is an address, `path` a file.
 """
 
 from __future__ import annotations
 
 import inspect
+import posixpath
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import methodcaller
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,6 +33,9 @@ from palinurus.domain.messages import NO_TRUST, Image, Message, Origin, OutsideT
 
 MALFORMED = "_malformed"
 """The only key of a call's arguments when the provider sent invalid JSON; its value is the raw text."""
+
+UNLISTED = Meta(extra_json_schema={"unlisted": True})
+"""Beside the type of an argument that is accepted and not in the schema, which is sent with every request."""
 
 MAX_CHARACTERS = 16_000  # of a result, for a model with a small window
 
@@ -108,6 +117,7 @@ class ToolOutput(Struct, frozen=True):
     origin: Origin = Origin.OWNER
     details: dict[str, Any] | None = None
     sources: tuple[str, ...] = ()  # sources of outside text: see OutsideText
+    ends_turn: bool = False  # the model is not asked again: what it waits for comes as a message
 
 
 class PreparedCall(Struct, frozen=True):
@@ -143,6 +153,9 @@ class Tool(Struct, frozen=True):
     outside: bool = False  # its results come from outside: the gate marks them
     owner_only: bool = False
     when_untrusted: str = ""  # why its calls need approval in a turn that has read outside text
+    fits: Callable[[SessionKey], bool] | None = None
+    """In which sessions it can be used; None: in all. It is not offered in others, and a call there says why not.
+    Must neither block nor raise, and must answer the same while the config is the same."""
 
 
 ToolFunction = Callable[..., Awaitable[ToolOutput]]
@@ -212,19 +225,12 @@ def failed(text: str) -> ToolOutput:
 
 
 def _arguments_type(name: str, parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any]) -> type[Struct]:
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    for parameter in parameters:
-        kind = _described(hints[parameter.name])
-        if parameter.default is inspect.Parameter.empty:
-            fields.append((parameter.name, kind))
-        else:
-            fields.append((parameter.name, kind, parameter.default))
-    return msgspec.defstruct(name, fields, rename=_argument_name, kw_only=True, frozen=True, forbid_unknown_fields=True)
-
-
-def _argument_name(name: str) -> str:
-    """The argument name without a trailing underscore: `from_` is sent as `from`."""
-    return name.rstrip("_")
+    fields = [
+        (each.name, _described(hints[each.name]), msgspec.NODEFAULT if each.default is each.empty else each.default)
+        for each in parameters
+    ]
+    rename = methodcaller("rstrip", "_")  # `from_` is sent as `from`
+    return msgspec.defstruct(name, fields, rename=rename, kw_only=True, frozen=True, forbid_unknown_fields=True)
 
 
 def _described(hint: Any) -> Any:
@@ -238,10 +244,13 @@ def _described(hint: Any) -> Any:
 
 
 def _schema(arguments: type[Struct]) -> dict[str, Any]:
-    """The JSON Schema in one piece, without titles and redundant defaults, because it is sent with every request."""
+    """The JSON Schema in one piece, without what no model needs, because it is sent with every request.
+
+    That other arguments are refused is left out too: a model that sends one is told.
+    """
     (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="{name}")
     flat = _inline(schema, definitions)
-    flat.setdefault("required", [])
+    flat = {key: value for key, value in flat.items() if key != "description" and not (key == "required" and not value)}
     # Through JSON and back, so that it equals a schema read from a stored epoch: tuples become lists.
     as_stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(flat))
     return as_stored
@@ -256,11 +265,13 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
         return _inline(definitions[node["$ref"]], definitions)
     # `title` is dropped where it names a type; under `properties` it may be an argument.
     return {
-        key: {name: _inline(each, definitions) for name, each in value.items()}
+        key: {name: _inline(each, definitions) for name, each in value.items() if "unlisted" not in each}
         if key == "properties"
         else _inline(value, definitions)
         for key, value in node.items()
-        if key != "title" and not (key == "default" and not value) and not (key == "minimum" and value == 0)
+        if key != "title"
+        and not (key in ("default", "additionalProperties") and not value)
+        and not (key == "minimum" and value in (0, 1))
     }
 
 
@@ -268,7 +279,7 @@ def _check(spec: ToolSpec, arguments: type[Struct], sent: Mapping[str, Any]) -> 
     if MALFORMED in sent:
         raw = str(sent[MALFORMED])
         return failed(f"the arguments of {spec.name} were not JSON: {raw[:200]!r}. {_usage(spec)}")
-    known, required = spec.parameters["properties"], spec.parameters["required"]
+    known, required = arguments.__struct_encode_fields__, spec.parameters.get("required", ())
     # Models send null for omitted arguments.
     given = {name: value for name, value in sent.items() if value is not None or name in required}
     if unknown := [name for name in given if name not in known]:
@@ -285,9 +296,53 @@ def _check(spec: ToolSpec, arguments: type[Struct], sent: Mapping[str, Any]) -> 
 
 
 def _usage(spec: ToolSpec) -> str:
-    required = spec.parameters["required"]
+    required = spec.parameters.get("required", ())
     parts = [
         f"{name} ({about.get('type', 'see schema')}{', required' if name in required else ''})"
         for name, about in spec.parameters["properties"].items()
     ]
     return f"Send one JSON object with: {', '.join(parts)}." if parts else "It takes no arguments: send {}."
+
+
+FILE_TOOLS = frozenset({"read", "write", "edit", "delete", "ls", "grep", "find", "memory_get"})
+UNSEEN_PATHS = frozenset({"apply_patch"})  # these tools name files inside a text that only they can parse
+
+
+def beyond(restrictions: Iterable[Restriction], tool: str, arguments: Mapping[str, Any]) -> str:
+    """Why a restriction forbids this call, starting with who set it; empty if the call is allowed."""
+    for each in restrictions:
+        about = f"{each.source}: {each.reason}"
+        if each.hosts is not None and "url" in arguments and not _is_host(each.hosts, str(arguments["url"])):
+            return f"{about} (of hosts only {', '.join(each.hosts) or 'none'})"
+        if each.paths is None:
+            continue
+        if tool in UNSEEN_PATHS:
+            return f"{about} (only certain paths, to which {tool} cannot be held)"
+        path = str(arguments.get("path") or ".").partition("#")[0]
+        if tool in FILE_TOOLS and not _is_below(each.paths, path):
+            return f"{about} (of paths only {', '.join(each.paths) or 'none'})"
+    return ""
+
+
+def _is_host(hosts: Iterable[str], url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        name = (parts.hostname or "").rstrip(".")
+        port = str(parts.port or (443 if parts.scheme == "https" else 80))
+    except ValueError:
+        return False
+    for host in hosts:
+        wanted, _, wanted_port = host.partition(":")
+        fits = name == wanted or (wanted.startswith("*.") and (name == wanted[2:] or name.endswith(wanted[1:])))
+        if name and fits and wanted_port in ("", port):
+            return True
+    return False
+
+
+def _is_below(places: Iterable[str], path: str) -> bool:
+    place = posixpath.normpath(path)
+    return any(
+        place == each or each == "." or place.startswith(f"{each.rstrip('/')}/")
+        for each in places
+        if each != "." or (not place.startswith("/") and place.partition("/")[0] != "..")
+    )

@@ -176,33 +176,23 @@ class WorkerProcess:
         return WorkerFailed(_how_it_ended(f"the process of {self._name}", self._process))
 
 
-class Worker:
+class Worker(Struct, eq=False):
     """A worker process that runs while it is needed.
 
     `arguments` gives Python's arguments within a context that lasts until the program is ready; `ask` raises what it
     raises. After a failed start there is no other start for `rest_seconds`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        arguments: Callable[[], AbstractContextManager[Sequence[str | Path]]],
-        *,
-        idle_seconds: float,
-        load_seconds: float,
-        rest_seconds: float = 0.0,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        self._name = name
-        self._arguments = arguments
-        self._idle_seconds = idle_seconds
-        self._load_seconds = load_seconds
-        self._rest_seconds = rest_seconds
-        self._env = env or {}
-        self._starting: asyncio.Task[WorkerProcess] | None = None
-        self._failure: tuple[float, Exception] | None = None  # no start until then, and why
-        self._users = 0
-        self._unloading: asyncio.TimerHandle | None = None
+    name: str
+    arguments: Callable[[], AbstractContextManager[Sequence[str | Path]]]
+    idle_seconds: float
+    load_seconds: float
+    rest_seconds: float = 0.0
+    env: Mapping[str, str] = {}
+    _starting: asyncio.Task[WorkerProcess] | None = None
+    _failure: tuple[float, Exception] | None = None  # no start until then, and why
+    _users: int = 0
+    _unloading: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
@@ -222,7 +212,7 @@ class Worker:
         finally:
             self._users -= 1
             if not self._users:
-                self._unloading = asyncio.get_running_loop().call_later(self._idle_seconds, self._unload)
+                self._unloading = asyncio.get_running_loop().call_later(self.idle_seconds, self._unload)
 
     async def stop(self) -> None:
         """Kills the process, if any. The next order starts another."""
@@ -248,12 +238,12 @@ class Worker:
 
     async def _start(self) -> WorkerProcess:
         try:
-            with self._arguments() as arguments:
-                started = await _start_process(("-P", *arguments), safe_environment() | dict(self._env))
-                process = WorkerProcess(started, self._name)
-                await process.wait_until_ready(self._load_seconds)
+            with self.arguments() as arguments:
+                started = await _start_process(("-P", *arguments), safe_environment() | dict(self.env))
+                process = WorkerProcess(started, self.name)
+                await process.wait_until_ready(self.load_seconds)
         except Exception as error:
-            self._failure = (asyncio.get_running_loop().time() + self._rest_seconds, error)
+            self._failure = (asyncio.get_running_loop().time() + self.rest_seconds, error)
             raise
         return process
 
@@ -267,7 +257,6 @@ class Worker:
     def _cancel_unloading(self) -> None:
         if self._unloading is not None:
             self._unloading.cancel()
-            self._unloading = None
 
     def _unload(self) -> None:
         if process := self._running():

@@ -14,18 +14,11 @@ from typing import Any, Protocol
 import msgspec
 
 from palinurus.dispatch.runs import Run
+from palinurus.domain import events
 from palinurus.domain.clock import Clock
-from palinurus.domain.events import (
-    ApprovalAsked,
-    ApprovalSettled,
-    AssistantDelta,
-    Lifecycle,
-    RunEvent,
-    ToolFinished,
-    ToolStarted,
-)
 
 EVERYTHING = "*"
+TOOL_EVENTS = (events.ToolStarted, events.ToolFinished)
 MOST_SESSIONS = 1_000  # of one listener
 BREAK = "\n\n"  # between the text before a tool call and after it
 ENDS = {"end": "final", "error": "error", "aborted": "aborted"}
@@ -90,37 +83,29 @@ class Publisher:
         self._clock = clock
         self._has_text: dict[str, bool] = {}  # runs with text so far -> whether a tool was called since
 
-    def __call__(self, run: Run, event: RunEvent) -> None:
+    def __call__(self, run: Run, event: events.RunEvent) -> None:
         key = str(run.key)
         self._hub.publish("agent", key, lambda: self._agent(run, event))
         match event:
-            case AssistantDelta():
+            case events.AssistantDelta():
                 text = f"{BREAK}{event.text}" if self._has_text.get(run.id) else event.text
                 self._has_text[run.id] = False
                 self._hub.publish("chat", key, lambda: {**_chat(run, "delta"), "deltaText": text})
-            case ToolStarted() if run.id in self._has_text:
+            case events.ToolStarted() if run.id in self._has_text:
                 self._has_text[run.id] = True
-            case Lifecycle(phase="end" | "error" | "aborted"):
+            case events.Lifecycle(phase="end" | "error" | "aborted"):
                 self._has_text.pop(run.id, None)
                 self._hub.publish("chat", key, lambda: self._ended(run, event))
                 self._hub.publish("sessions.changed", key, lambda: {"sessionKey": key, "reason": "run"})
-            case ApprovalAsked() | ApprovalSettled():
+            case events.ApprovalAsked() | events.ApprovalSettled():
                 self._hub.publish("approval", key, lambda: {"sessionKey": key, **msgspec.to_builtins(event)})
-            case _:
-                pass
 
-    def _agent(self, run: Run, event: RunEvent) -> dict[str, Any]:
-        data = _tool(event) if isinstance(event, ToolStarted | ToolFinished) else msgspec.to_builtins(event)
+    def _agent(self, run: Run, event: events.RunEvent) -> dict[str, Any]:
+        data = _tool(event) if isinstance(event, TOOL_EVENTS) else msgspec.to_builtins(event)
         stream = data.pop("stream")
-        return {
-            "runId": run.id,
-            "sessionKey": str(run.key),
-            "stream": stream,
-            "ts": self._clock.now_ms(),
-            "data": data,
-        }
+        return {"runId": run.id, "sessionKey": str(run.key), "stream": stream, "ts": self._clock.now_ms(), "data": data}
 
-    def _ended(self, run: Run, event: Lifecycle) -> dict[str, Any]:
+    def _ended(self, run: Run, event: events.Lifecycle) -> dict[str, Any]:
         payload = _chat(run, ENDS[event.phase])
         result = run.result
         if result is None:
@@ -133,9 +118,9 @@ class Publisher:
         return {**payload, "usage": msgspec.to_builtins(result.usage), "joined": result.joined or None}
 
 
-def _tool(event: ToolStarted | ToolFinished) -> dict[str, Any]:
+def _tool(event: events.ToolStarted | events.ToolFinished) -> dict[str, Any]:
     about = {"stream": "tool", "name": event.name, "toolCallId": event.id}
-    if isinstance(event, ToolStarted):
+    if isinstance(event, events.ToolStarted):
         return {**about, "phase": "start", "args": msgspec.to_builtins(event.arguments)}
     result = {"content": [{"type": "text", "text": event.text}]}
     data = {**about, "phase": "result", "isError": event.is_error, "result": result, "seconds": event.seconds}

@@ -2,6 +2,8 @@
 
 A connection begins with the event `connect.challenge`; the client's first request must be `connect`, and is answered by
 `hello-ok`. Events carry a `seq` that counts per connection: after a gap the client requests what it missed.
+
+A refusal or an error has one shape in a response frame, and one as a problem of HTTP (RFC 9457).
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
+
+from palinurus.domain import errors
+from palinurus.domain.errors import MissingScope, PalinurusError
 
 PROTOCOL = 4
 OLDEST_PROTOCOL = 3
@@ -124,3 +129,82 @@ class HelloOk(Struct, frozen=True):
     auth: GrantedAccess
     policy: Limits = Limits()
     type: Literal["hello-ok"] = "hello-ok"
+
+
+class Refused(Exception):
+    """A refused request or client, with its HTTP status and a code for programs."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        retry_after: float | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+        self.details = details
+
+
+# The first match decides. HTTP status, code for programs, whether trying again may help.
+SHAPES: tuple[tuple[type[PalinurusError], int, str, bool], ...] = (
+    (errors.UnknownOperation, 404, "UNKNOWN_METHOD", False),
+    (errors.Stale, 409, "INVALID_REQUEST", False),
+    (errors.BadRequest, 400, "INVALID_REQUEST", False),
+    (MissingScope, 403, "FORBIDDEN", False),
+    (errors.NotOffered, 501, "UNAVAILABLE", False),
+    (errors.NotFound, 404, "NOT_FOUND", False),
+    (errors.ConfigError, 409, "INVALID_CONFIG", False),
+    (errors.QueueFull, 429, "QUEUE_FULL", True),
+    (errors.WaitTimeout, 504, "TIMEOUT", True),
+    (errors.WorkspaceError, 409, "WORKSPACE", False),
+    (errors.StorageError, 507, "STORAGE", True),
+    (errors.HomeHeld, 503, "UNAVAILABLE", True),
+    (errors.ProviderError, 502, "PROVIDER", True),
+    (PalinurusError, 500, "FAILED", False),
+)
+
+
+# Errors that a program may have to distinguish within one code.
+DETAILS: dict[type[PalinurusError], str] = {
+    errors.Stale: "STALE",
+    errors.NotConfirmed: "NOT_CONFIRMED",
+    errors.NotOffered: "NOT_IMPLEMENTED",
+    MissingScope: "MISSING_SCOPE",
+}
+
+
+def _shape(error: PalinurusError) -> tuple[int, str, bool]:
+    return next((status, code, again) for kind, status, code, again in SHAPES if isinstance(error, kind))
+
+
+def error_shape(error: PalinurusError | Refused) -> ErrorShape:
+    if isinstance(error, Refused):
+        wait = None if error.retry_after is None else round(error.retry_after * 1000)
+        return ErrorShape(error.code, error.message, error.details, retryable=wait is not None, retry_after_ms=wait)
+    _, code, again = _shape(error)
+    details = {"code": DETAILS.get(type(error), ""), "hint": error.hint}
+    if isinstance(error, MissingScope):
+        details["missingScope"] = f"operator.{error.scope}"
+    return ErrorShape(code, error.message, {name: value for name, value in details.items() if value} or None, again)
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """An error as in RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+
+
+def problem(error: PalinurusError | Refused) -> Problem:
+    if isinstance(error, Refused):
+        return Problem("about:blank", error.message, error.status, error.code)
+    status, code, _ = _shape(error)
+    return Problem("about:blank", error.message, status, code, error.hint)

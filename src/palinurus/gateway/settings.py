@@ -5,12 +5,13 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from palinurus.config.config import Config
+from palinurus.config.load import Config
 from palinurus.config.section import Secret, Section, option
 from palinurus.domain.errors import ConfigError
 
 DEFAULT_PORT = 18790
 Mode = Literal["token", "password", "none"]
+Names = tuple[str, ...]
 
 
 class GatewaySettings(Section, frozen=True):
@@ -36,12 +37,9 @@ class GatewaySettings(Section, frozen=True):
         ),
     ] = "loopback"
     mode: Mode = "token"
-    names: Annotated[
-        tuple[str, ...],
-        option("Other host names of the gateway, as in the Host header.", "allowedHosts"),
-    ] = ()
+    names: Annotated[Names, option("Other host names of the gateway, as in the Host header.", "allowedHosts")] = ()
     origins: Annotated[
-        tuple[str, ...], option("Origins of web pages that may call the gateway.", "controlUi.allowedOrigins")
+        Names, option("Origins of web pages that may call the gateway.", "controlUi.allowedOrigins")
     ] = ()
     chat_completions: Annotated[
         bool, option("Whether POST /v1/chat/completions is served.", "http.endpoints.chatCompletions.enabled")
@@ -50,9 +48,9 @@ class GatewaySettings(Section, frozen=True):
         True
     )
     invoke_allow: Annotated[
-        tuple[str, ...], option("Tools taken off the built-in deny list of /tools/invoke.", "tools.allow")
+        Names, option("Tools taken off the built-in deny list of /tools/invoke.", "tools.allow")
     ] = ()
-    invoke_deny: Annotated[tuple[str, ...], option("More tools that cannot be called this way.", "tools.deny")] = ()
+    invoke_deny: Annotated[Names, option("More tools that cannot be called this way.", "tools.deny")] = ()
     lan: bool = False  # the network uses TLS at a separate port
     secure_port: int = 0
     custom_host: Annotated[str, option("The address for bind custom.", "customBindHost")] = ""
@@ -80,8 +78,7 @@ class GatewaySecrets(Section, frozen=True):
     """The credentials of clients, separate from the settings, which are passed around."""
 
     token: Annotated[
-        Secret | None,
-        option("A token with all rights. Unset: one is created and stored in the home."),
+        Secret | None, option("A token with all rights. Unset: one is created and stored in the home.")
     ] = None
     password: Annotated[Secret | None, option("The same, for mode password.")] = None
 
@@ -92,8 +89,7 @@ class OtelOptions(Section, frozen=True):
     foreign: ClassVar = {"": "protocol metrics logs captureContent flushIntervalMs"}
 
     enabled: Annotated[
-        bool | None,
-        option("Whether traces are sent. Unset: when endpoint or OTEL_EXPORTER_OTLP_ENDPOINT is set."),
+        bool | None, option("Whether traces are sent. Unset: when endpoint or OTEL_EXPORTER_OTLP_ENDPOINT is set.")
     ] = None
     endpoint: Annotated[
         str, option("Address of the collector (OTLP over HTTP). Unset: OTEL_EXPORTER_OTLP_ENDPOINT.")
@@ -131,10 +127,8 @@ def gateway_settings(
     )
     if settings.mode == "none" and not settings.is_near:
         where = "the network" if lan else settings.hosts[0]
-        raise ConfigError(
-            f"the gateway does not listen at {where} without authentication",
-            hint="take gateway.auth.mode none out of the config, or bind to loopback",
-        )
+        hint = "take gateway.auth.mode none out of the config, or bind to loopback"
+        raise ConfigError(f"the gateway does not listen at {where} without authentication", hint=hint)
     return settings
 
 
@@ -148,9 +142,8 @@ def _hosts(bind: str, custom: str) -> tuple[str, ...]:
     try:
         return (str(ipaddress.ip_address(custom.strip("[]"))),)
     except ValueError:
-        raise ConfigError(
-            "gateway.bind custom needs gateway.customBindHost, an address", hint="such as 192.168.1.5"
-        ) from None
+        why = "gateway.bind custom needs gateway.customBindHost, an address"
+        raise ConfigError(why, hint="such as 192.168.1.5") from None
 
 
 def _mode(said: GatewaySettings, secrets: GatewaySecrets) -> Mode:

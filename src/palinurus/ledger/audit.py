@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +21,7 @@ from msgspec import Struct
 from palinurus.domain.events import Plan
 from palinurus.domain.messages import encodable
 
+T = TypeVar("T")
 Kind = Literal["call", "decision", "result", "erase"]
 """erase: a person removed the details of earlier rows. The log writes it by itself."""
 
@@ -115,20 +116,11 @@ def loose(event: AuditEvent, salt: str) -> Link:
     """The event as stored, not yet part of a chain."""
     details = encode_details(event.details)
     digest = digest_of(salt.encode(), details)
+    names = (event.kind, event.run_id, event.session_key, event.tool, event.call_id, event.outcome)
+    kind, run_id, session_key, tool, call_id, outcome = map(_field, names)
+    at, unknown = b"%d" % event.at, b""  # where it comes in the chain
     return Link(
-        seq=0,
-        at=b"%d" % event.at,
-        kind=event.kind.encode(),
-        run_id=_field(event.run_id),
-        session_key=_field(event.session_key),
-        tool=_field(event.tool),
-        call_id=_field(event.call_id),
-        outcome=_field(event.outcome),
-        digest=digest,
-        previous=b"",
-        hash=b"",
-        salt=salt.encode(),
-        details=details,
+        0, at, kind, run_id, session_key, tool, call_id, outcome, digest, unknown, unknown, salt.encode(), details
     )
 
 
@@ -239,7 +231,7 @@ def past_commands(links: Iterable[Link], limit: int) -> list[PastCommand]:
     found: list[PastCommand] = []
     for link in links:
         call = (link.run_id, link.call_id)
-        told = None if call in seen else _planned(link.details or b"")
+        told = None if call in seen else _decoded(link.details or b"", _PlannedCall)
         if told is None:
             continue
         seen.add(call)
@@ -267,24 +259,20 @@ class _PlannedCall(Struct):
 
 def erased_by(details: bytes) -> list[int]:
     """The rows that a row of kind `erase` names."""
-    try:
-        return msgspec.json.decode(details, type=_Erasure).seqs
-    except UNREADABLE:
-        return []
-
-
-def _planned(details: bytes) -> _PlannedCall | None:
-    try:
-        return msgspec.json.decode(details, type=_PlannedCall)
-    except UNREADABLE:
-        return None
+    erasure = _decoded(details, _Erasure)
+    return erasure.seqs if erasure else []
 
 
 def _details(text: bytes) -> dict[str, Any]:
+    found = _decoded(text, dict[str, Any])
+    return {"unreadable": _readable(text[:MAX_VALUE])} if found is None else found
+
+
+def _decoded(details: bytes, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return msgspec.json.decode(details, type=kind)
     except UNREADABLE:
-        return {"unreadable": _readable(text[:MAX_VALUE])}
+        return None
 
 
 def _json(value: Any) -> bytes:

@@ -71,14 +71,9 @@ class AuditLog:
     ) -> list[AuditRow]:
         """The newest rows that fit, newest first. `run` may be a prefix of an id; `before` is a seq for paging."""
         query = "audit.newest_links_of_session" if session else "audit.newest_links"
-        before = before or AFTER_ALL
-
-        def work(tx: Transaction) -> list[AuditRow]:
-            found = tx.each(query, limit=limit, session=session, run=run, tool=tool, before=before)
-            return [row_of(Link(*row)) for row in found]
-
+        values = {"limit": limit, "session": session, "run": run, "tool": tool, "before": before or AFTER_ALL}
         await self._caught_up()
-        return await self._database.read(work)
+        return await self._database.read(lambda tx: [row_of(Link(*row)) for row in tx.each(query, **values)])
 
     async def commands(self, *, agent: str = "", limit: int = 10_000) -> list[PastCommand]:
         """Commands of tool calls, whether they ran or not, newest first.
@@ -86,12 +81,10 @@ class AuditLog:
         Commands whose plan was erased or cannot be read are left out.
         """
         prefix = f"agent:{agent}:" if agent else ""
-
-        def work(tx: Transaction) -> list[PastCommand]:
-            return past_commands((Link(*row) for row in tx.each("audit.commands", prefix=prefix)), limit)
-
         await self._caught_up()
-        return await self._database.read(work)
+        return await self._database.read(
+            lambda tx: past_commands(map(Link._make, tx.each("audit.commands", prefix=prefix)), limit)
+        )
 
     async def verify(self, *, expect: str = "") -> AuditReport:
         """Recomputes the chain. With `expect`, that hash must be in it, or its end was cut off.

@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 declare_queries("traces", __file__)
 KEPT = 5_000  # about a kilobyte each, 60 at most
 Status = Literal["waiting", "running", "ok", "error", "aborted"]
-STATUSES: tuple[Status, ...] = ("waiting", "running", "ok", "error", "aborted")
 MOST_STEPS = 200
 MOST_NOTICES = 20  # of a run
 LONGEST = 240  # characters of a line

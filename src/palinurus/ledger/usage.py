@@ -19,7 +19,6 @@ from palinurus.storage.transaction import Transaction, declare_queries
 declare_queries("usage", __file__)
 
 By = Literal["agent", "session", "model", "day", "day-model"]
-DIMENSIONS: tuple[By, ...] = ("agent", "session", "model", "day", "day-model")
 
 
 class UsageRow(Struct, frozen=True, rename="camel"):
@@ -65,12 +64,9 @@ class UsageLedger:
     ) -> list[UsageTotal]:
         """Sums of the calls at or after `since`: days in order, others with the most tokens first."""
         query = "usage.of_session" if session else "usage.since"
-
-        def work(tx: Transaction) -> list[UsageTotal]:
-            found = tx.each(query, since=since, agent=agent, session=session)
-            return total_by(map(_row, found), by, zone)  # on the reader thread: years of rows take time
-
-        return await self._database.read(work)
+        values = {"since": since, "agent": agent, "session": session}
+        # On the reader thread: years of rows take time.
+        return await self._database.read(lambda tx: total_by(map(_row, tx.each(query, **values)), by, zone))
 
 
 def add_usage(tx: Transaction, row: UsageRow) -> None:

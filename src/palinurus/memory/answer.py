@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from palinurus.memory.document import DocumentRef
-
 
 class Factor(Struct, frozen=True, rename="camel"):
     """One part of a score, for `--explain`: what it measured, its weight, and its contribution."""
@@ -28,10 +26,6 @@ class SearchResult(Struct, frozen=True, rename="camel", omit_defaults=True):
     citation: str = ""  # `path#L3-L9`, if citations are wanted
     under: str = ""  # its headings and parent bullet, unless its path already shows them
     factors: tuple[Factor, ...] = ()
-
-    @property
-    def ref(self) -> DocumentRef:
-        return DocumentRef(self.source, self.path)
 
 
 class IndexFreshness(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -65,7 +65,6 @@ class _Gatherer:
         self._bullets: list[tuple[int, str]] = []
         self._header = ""
         self._fence = ""
-        self._context = ""
         self._block: MarkdownBlock | None = None
         self._last = ""  # line of the open block
         self._further: list[str] = []  # the further lines of the open block
@@ -124,13 +123,9 @@ class _Gatherer:
         self._bullets.clear()
         while self._headings and self._headings[-1][0] >= level:
             self._headings.pop()
-        self._renew()
-        self._open(number, line)
-        if self._block:
-            self._block.heading = True
+        self._open(number, line).heading = True
         self._close()
         self._headings.append((level, text[:ABOVE_CHARACTERS]))
-        self._renew()
 
     def _underline(self, number: int, line: str) -> None:
         """`===` or `---` under a line makes it a heading; alone it is a horizontal rule."""
@@ -145,42 +140,32 @@ class _Gatherer:
 
     def _bullet(self, number: int, line: str) -> None:
         depth = len(line) - len(line.lstrip(" \t"))
-        changed = False
         while self._bullets and self._bullets[-1][0] >= depth:
             self._bullets.pop()
-            changed = True
-        if changed:
-            self._renew()
         self._open(number, line)
         self._bullets.append((depth, line.strip("-*+ \t")[:PARENT_CHARACTERS]))
-        self._context = ""
 
     def _row(self, number: int, line: str) -> None:
         if self._header and _RULER.match(line):
             return
         if line[0] not in " \t":
-            self._leave_list()
-        self._open(number, line)
+            self._bullets.clear()
+        block = self._open(number, line)
         if not self._header:
             self._header = " ".join(line.replace("|", " ").split())[:ABOVE_CHARACTERS]
-        elif self._block:
-            self._block.context = f"{self._block.context} > {self._header}" if self._block.context else self._header
+        else:
+            block.context = f"{block.context} > {self._header}" if block.context else self._header
 
     def _prose(self, number: int, line: str, *, starts: bool) -> None:
         block, inside = self._block, line[0] in " \t"
-        if block is None and not inside:
-            self._leave_list()
-        if block and block.size + len(line) <= BLOCK_CHARACTERS and self._goes_on(inside=inside, starts=starts):
+        wrapped = not starts and len(self._last) >= SHORT_LINE and not self._last.endswith(_ENDED)
+        goes_on = wrapped or (inside and self._bullets)
+        if block and goes_on and block.size + len(line) <= BLOCK_CHARACTERS:
             self._add(block, number, line)
             return
         if not inside:
-            self._leave_list()
+            self._bullets.clear()
         self._open(number, line)
-
-    def _goes_on(self, *, inside: bool, starts: bool) -> bool:
-        if inside and self._bullets:
-            return True
-        return not starts and len(self._last) >= SHORT_LINE and not self._last.endswith(_ENDED)
 
     def _code(self, number: int, line: str) -> None:
         if line.strip().startswith(self._fence):
@@ -191,27 +176,13 @@ class _Gatherer:
         else:
             self._add(self._block, number, line)
 
-    def _leave_list(self) -> None:
-        if self._bullets:
-            self._bullets.clear()
-            self._renew()
-
-    def _renew(self) -> None:
-        self._context = ""
-
-    def _above(self) -> str:
-        """The headings and parent bullet of a line, computed once for all lines below them."""
-        if not self._context:
-            above = [text for _, text in self._headings]
-            if self._bullets:
-                above.append(self._bullets[-1][1])
-            self._context = " > ".join(above)
-        return self._context
-
-    def _open(self, number: int, line: str) -> None:
+    def _open(self, number: int, line: str) -> MarkdownBlock:
+        """A new block, under its headings and its parent bullet."""
         self._close()
-        self._block = MarkdownBlock(number, number, line, self._above(), len(line))
+        above = " > ".join(text for _, text in (*self._headings, *self._bullets[-1:]))
+        self._block = MarkdownBlock(number, number, line, above, len(line))
         self._last = line.rstrip()
+        return self._block
 
     def _add(self, block: MarkdownBlock, number: int, line: str) -> None:
         self._further.append(line)
@@ -234,22 +205,17 @@ _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)]|#{1,6}|>)\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"(?<!\d)\d{4}-?\d{2}-?\d{2}(?!\d)")
 
 
-class _About(Struct, frozen=True):
-    """What a file's name tells about its content."""
-
-    title: str
-    day: str  # as text; empty: not a dated file
-
-
 def chunk(text: str, path: str, passage_tokens: int) -> DocumentPieces:
     """Splits a document. `path` is the path in citations."""
-    about = _about(path)
-    blocks = blocks_of(text)
+    title, day = _title(path), date_in_path(path)
+    dated = f"{spelled(day)} {day_words(day)}" if day else ""
     pieces: list[Piece] = []
     passages: list[Passage] = []
-    for number, together in enumerate(_together(blocks, passage_tokens * 4)):
-        pieces += [_piece(block, about, number) for block in together]
-        passages.append(_passage(together, about))
+    for number, together in enumerate(_together(blocks_of(text), passage_tokens * 4)):
+        pieces += [_piece(block, title, number) for block in together]
+        lines = [title, dated, together[0].context, *(block.text for block in together)]
+        words = index_words("\n".join(line for line in lines if line))
+        passages.append(Passage(together[0].start, together[-1].end, words))
     return DocumentPieces(tuple(pieces), tuple(passages))
 
 
@@ -267,26 +233,12 @@ def _together(blocks: list[MarkdownBlock], characters: int) -> Iterator[list[Mar
         yield passage
 
 
-def _passage(blocks: list[MarkdownBlock], about: _About) -> Passage:
-    lines = [about.title, about.day, blocks[0].context, *(block.text for block in blocks)]
-    return Passage(blocks[0].start, blocks[-1].end, index_words("\n".join(line for line in lines if line)))
-
-
-def _piece(block: MarkdownBlock, about: _About, passage: int) -> Piece:
-    text = block.text
-    above = f"{about.title} > {block.context}" if about.title and block.context else about.title or block.context
-    context = above[:CONTEXT_CHARACTERS]
-    meaning = meaning_of(text)
-    return Piece(
-        block.start,
-        block.end,
-        text,
-        index_words(f"{context}\n{text}" if context else text),
-        meaning,
-        passage,
-        sha256(meaning.encode("utf-8", "replace")).digest()[:16],
-        context,
-    )
+def _piece(block: MarkdownBlock, title: str, passage: int) -> Piece:
+    context = " > ".join(each for each in (title, block.context) if each)[:CONTEXT_CHARACTERS]
+    words = index_words(f"{context}\n{block.text}" if context else block.text)
+    meaning = meaning_of(block.text)
+    digest = sha256(meaning.encode("utf-8", "replace")).digest()[:16]
+    return Piece(block.start, block.end, block.text, words, meaning, passage, digest, context)
 
 
 def meaning_of(text: str) -> str:
@@ -294,11 +246,10 @@ def meaning_of(text: str) -> str:
     return text[marker.end() if marker else 0 : MEANING_CHARACTERS].strip()
 
 
-def _about(path: str) -> _About:
-    day = date_in_path(path)
+def _title(path: str) -> str:
     stem = path.rpartition("/")[2].removesuffix(".md")
     title = " ".join(_DATE.sub(" ", stem).replace("-", " ").replace("_", " ").split())
-    return _About("" if title.casefold() in _NAMELESS else title, f"{spelled(day)} {day_words(day)}" if day else "")
+    return "" if title.casefold() in _NAMELESS else title
 
 
 _NAMELESS = frozenset({"memory", "readme", "index", "notes", "user"})

@@ -22,7 +22,6 @@ from palinurus.memory.document import MEMORY, SESSIONS, DocumentRef, MemoryDocum
 from palinurus.memory.settings import Sync
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.reader import Reader
-from palinurus.sessions.session import Session
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import (
     BranchSummaryEntry,
@@ -61,9 +60,11 @@ class StoredDocuments:
         """Stamps as of a folder scan: the stamp of a growing session changes."""
         found = {f"{_NOTES}{each.id}.md": (len(each.notes), each.at * 1_000_000, 1, 0) for each in await self._notes()}
         if self._with_conversations:
+            days = self._sync.session_days
+            oldest = 0 if days is None else self._clock.now_ms() - days * DAY_MS
             for session in await self._sessions.recent(agent=self._agent, limit=MANY, archived=True):
-                if self._is_searched(session):
-                    found[path_of(session.id)] = (session.entry_count, session.updated_at, 1, 0)
+                if session.updated_at >= oldest and (key := _key_of(session.key)) and key.is_private:
+                    found[f"{SESSIONS}/{session.id}.md"] = (session.entry_count, session.updated_at, 1, 0)
         self._stamps = found
         return found
 
@@ -94,12 +95,6 @@ class StoredDocuments:
         if stamp == known or stamp[0] - known[0] >= self._sync.session_messages:
             return stamp != known
         return len(await self._text(path) or "") - self._lengths[path] >= self._sync.session_bytes
-
-    def _is_searched(self, session: Session) -> bool:
-        days = self._sync.session_days
-        recent = days is None or self._clock.now_ms() - session.updated_at <= days * DAY_MS
-        key = _key_of(session.key)
-        return recent and key is not None and key.is_private
 
     async def _notes(self) -> list[Extraction]:
         waiting = await self._sessions.unplaced(MANY_NOTES)
@@ -132,14 +127,9 @@ def said_lines(entries: Iterable[Entry | Broken], zone: tzinfo) -> Iterator[tupl
 
 def _day(entry: MessageEntry, zone: tzinfo) -> str:
     try:
-        moment = datetime.fromisoformat(entry.timestamp)
+        return f"{datetime.fromisoformat(entry.timestamp).astimezone(zone):%Y-%m-%d}"
     except ValueError:
         return "An unknown day"
-    return f"{moment.astimezone(zone):%Y-%m-%d}"
-
-
-def path_of(session_id: str) -> str:
-    return f"{SESSIONS}/{session_id}.md"
 
 
 def session_of(path: str) -> str:
@@ -171,17 +161,13 @@ def _is_tainted(entry: Entry | Broken, before: bool) -> bool:
 def _said(message: Message, tainted: bool) -> str:
     """One line, or "". Outside text, and replies after reading it, are marked (promise 18)."""
     match message:
-        case UserMessage(origin=Origin.SYSTEM):
-            return ""
-        case UserMessage():
-            owner = message.origin == Origin.OWNER
-            return _line("User" if owner else "Outside", message.text, "" if owner else f" ({OUTSIDE_MARK}")
+        case UserMessage(origin=Origin.OWNER):
+            who, mark = "User", ""
+        case UserMessage() if message.origin != Origin.SYSTEM:
+            who, mark = "Outside", f" ({OUTSIDE_MARK}"
         case AssistantMessage():
-            return _line("Assistant", message.text, f" (having read text {OUTSIDE_MARK}" if tainted else "")
+            who, mark = "Assistant", f" (having read text {OUTSIDE_MARK}" if tainted else ""
         case _:
             return ""
-
-
-def _line(who: str, text: str, mark: str) -> str:
-    folded = " ".join(text.replace("\0", " ").split())
+    folded = " ".join(message.text.replace("\0", " ").split())
     return f"{who}: {folded}{mark}" if folded and folded not in _SILENT else ""

@@ -26,6 +26,11 @@ class DocumentRef(Struct, frozen=True, order=True):
     path: str  # the path in citations: `memory/2026-11-15.md`, or `<collection>/notes/a.md`
 
 
+def is_conversation(path: str) -> bool:
+    """Whether it is the path of a document that is not a file."""
+    return path.startswith(f"{SESSIONS}/")
+
+
 class MemoryDocument(Struct, frozen=True):
     ref: DocumentRef
     stamp: Stamp

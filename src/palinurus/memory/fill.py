@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from palinurus.domain.errors import EmbedderError, StorageError
 from palinurus.memory.answer import OnProgress, Progress
@@ -37,39 +37,27 @@ class FillReport(Struct, frozen=True):
     trouble: str = ""
 
 
-class VectorFiller:
+class VectorFiller(Struct, eq=False):
     """One for each index. `run` and the background task may run at the same time; they alternate step by step."""
 
-    def __init__(
-        self,
-        store: MemoryStore,
-        embedder: Embedder,
-        *,
-        share: float = 0.5,
-        step: int = STEP,
-        step_seconds: float = STEP_SECONDS,
-    ) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._share = share
-        self._step = step
-        self._step_seconds = step_seconds
-        self._trouble = ""
-        self._last: list[MissingVector] = []
-        self._again = 0  # how often the same texts were requested
-        self._one_step = asyncio.Lock()
-        self._nudged = asyncio.Event()
-        self._filling: asyncio.Task[None] | None = None
-
-    @property
-    def trouble(self) -> str:
-        """Why vectors are not being computed, in one sentence; empty if all is well."""
-        return self._trouble
+    store: MemoryStore
+    embedder: Embedder
+    share: float = 0.5  # of one core, for the background task
+    step: int = STEP
+    step_seconds: float = STEP_SECONDS
+    trouble: str = ""  # why vectors are not being computed, in one sentence; empty if all is well
+    last: list[MissingVector] = []
+    again: int = 0  # how often the same texts were requested
+    one_step: asyncio.Lock = field(default_factory=asyncio.Lock)
+    nudged: asyncio.Event = field(default_factory=asyncio.Event)
+    filling: asyncio.Task[None] | None = None
 
     async def run(self, progress: OnProgress | None = None, *, share: float = 1.0) -> FillReport:
         """Runs until nothing is missing. Errors are reported, not raised."""
-        made = 0
-        total = await self._missing() if progress else 0
+        made = total = 0
+        if progress:
+            totals = await self.store.totals()
+            total = max(0, totals.pieces - totals.embedded.get(self.embedder.space.id, 0))
 
         def count_up(count: int) -> None:
             nonlocal made
@@ -84,12 +72,12 @@ class VectorFiller:
 
     def start(self) -> None:
         """Starts the background task, which runs now and after each `nudge`."""
-        if self._filling is None:
-            self._nudged.set()
-            self._filling = asyncio.create_task(self._go_on())
+        if self.filling is None:
+            self.nudged.set()
+            self.filling = asyncio.create_task(self._go_on())
 
     async def stop(self) -> None:
-        filling, self._filling = self._filling, None
+        filling, self.filling = self.filling, None
         if filling is not None:
             filling.cancel()
             with suppress(asyncio.CancelledError):
@@ -97,15 +85,15 @@ class VectorFiller:
 
     def nudge(self) -> None:
         """Reports that there may be work. A pause after a failure is not shortened."""
-        self._nudged.set()
+        self.nudged.set()
 
     async def _go_on(self) -> None:
         rest = FIRST_RETRY
         while True:
-            await self._nudged.wait()
-            self._nudged.clear()
-            if await self._fill(self._share, lambda _: None):
-                self._nudged.set()
+            await self.nudged.wait()
+            self.nudged.clear()
+            if await self._fill(self.share, lambda _: None):
+                self.nudged.set()
                 await asyncio.sleep(rest)
                 rest = min(rest * 2, LAST_RETRY)
             else:
@@ -114,40 +102,37 @@ class VectorFiller:
     async def _fill(self, share: float, made: Callable[[int], None]) -> str:
         """The error, or ""."""
         try:
-            await self._use_first_space()
+            async with self.one_step:
+                if not await self.store.space_in_use():
+                    await self.store.use_space(self.embedder.space)
             spent: float | None = 0.0
             while spent is not None:
                 await asyncio.sleep(spent / max(min(share, 1.0), _LEAST_SHARE) - spent)
                 spent = await self._take_step(made)
         except (EmbedderError, StorageError) as error:
-            if str(error) != self._trouble:
+            if str(error) != self.trouble:
                 log.warning("vectors are not being made: %s", error)
-            self._trouble = str(error)
+            self.trouble = str(error)
         else:
-            self._trouble = ""
-        return self._trouble
-
-    async def _use_first_space(self) -> None:
-        async with self._one_step:
-            if not await self._store.space_in_use():
-                await self._store.use_space(self._embedder.space)
+            self.trouble = ""
+        return self.trouble
 
     async def _take_step(self, made: Callable[[int], None]) -> float | None:
         """Seconds that the embedder took; None if nothing is missing."""
-        space = self._embedder.space
-        async with self._one_step:
-            missing = await self._store.unembedded(space, self._step)
+        space = self.embedder.space
+        async with self.one_step:
+            missing = await self.store.unembedded(space, self.step)
             if not missing:
-                if await self._store.space_in_use() != space.id:
-                    await self._store.use_space(space)  # the shadow is complete
+                if await self.store.space_in_use() != space.id:
+                    await self.store.use_space(space)  # the shadow is complete
                 return None
             self._must_be_new(missing)
             began = asyncio.get_running_loop().time()
             vectors = await self._vectors(missing)
             spent = asyncio.get_running_loop().time() - began
             pairs = zip((each.digest for each in missing), vectors, strict=True)
-            await self._store.put_vectors(space, list(pairs))
-            self._last = missing
+            await self.store.put_vectors(space, list(pairs))
+            self.last = missing
         made(len(missing))
         return spent
 
@@ -156,22 +141,18 @@ class VectorFiller:
 
         Once is normal: while a document is indexed again its pieces are missing, and its new vectors are not stored.
         """
-        last, self._last = self._last, []
-        self._again = self._again + 1 if missing == last else 0
-        if self._again > 1:
+        last, self.last = self.last, []
+        self.again = self.again + 1 if missing == last else 0
+        if self.again > 1:
             raise StorageError("the index does not store its vectors", hint="`pal memory index --force` rebuilds it")
 
     async def _vectors(self, missing: list[MissingVector]) -> list[bytes]:
-        space = self._embedder.space
+        space = self.embedder.space
         try:
-            async with asyncio.timeout(self._step_seconds):
-                vectors = await self._embedder.embed([each.meaning for each in missing])
+            async with asyncio.timeout(self.step_seconds):
+                vectors = await self.embedder.embed([each.meaning for each in missing])
         except TimeoutError as error:
-            said = f"the embedder {space.model} gave no vectors within {self._step_seconds:g} seconds"
+            said = f"the embedder {space.model} gave no vectors within {self.step_seconds:g} seconds"
             raise EmbedderError(said, hint="it is tried again later") from error
         check_vectors(space, vectors, len(missing))
         return vectors
-
-    async def _missing(self) -> int:
-        totals = await self._store.totals()
-        return max(0, totals.pieces - totals.embedded.get(self._embedder.space.id, 0))

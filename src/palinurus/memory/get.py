@@ -19,11 +19,11 @@ from msgspec import Struct
 from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, PalinurusError, WorkspaceError
 from palinurus.domain.messages import OUTSIDE_MARK, Origin
 from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
+from palinurus.memory.answer import IndexFreshness, SearchResult
 from palinurus.memory.chunk import lines_of
-from palinurus.memory.document import MEMORY, SESSIONS
+from palinurus.memory.document import MEMORY, SESSIONS, is_conversation
 from palinurus.memory.question import Question, cites, why_not
-from palinurus.memory.scan import PASSED_BY, decoded, mask_of
+from palinurus.memory.scan import NAMES, PASSED_BY, decoded, mask_of
 from palinurus.memory.settings import Collection
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
@@ -31,7 +31,6 @@ from palinurus.workspace.file_origins import FileOrigins
 if TYPE_CHECKING:
     from palinurus.memory.memory import Memory
 
-ROOT_FILES = ("MEMORY.md", "memory.md", "USER.md")
 MAX_LINES = 120
 MAX_CHARACTERS = 12_000
 MAX_PATH = 1_000
@@ -102,14 +101,12 @@ def root_of(workspace: Boundary, collections: Sequence[Collection], path: str) -
     parts = _parts(path)
     if not parts[-1].lower().endswith(".md"):
         raise WorkspaceError(f"{path!r} is not markdown", hint="memory is made of .md files; `read` reads others")
-    if len(parts) == 1 and parts[0] in ROOT_FILES:
-        return workspace, parts[0]
-    if len(parts) > 1 and parts[0] == MEMORY:
-        return workspace, "/".join(parts)
-    for collection in collections:
-        if len(parts) > 1 and collection.name == parts[0]:
-            _must_be_searched(collection, "/".join(parts))
-            return _folder(collection), "/".join(parts[1:])
+    whole = "/".join(parts)
+    if whole in NAMES or whole.startswith(f"{MEMORY}/"):
+        return workspace, whole
+    collection = next((each for each in collections if whole.startswith(f"{each.name}/")), None)
+    if collection is not None:
+        return _folder(collection, whole), "/".join(parts[1:])
     names = "".join(f", {each.name}/" for each in collections[:20])
     raise OutsideWorkspace(f"{path!r} is not in memory", hint=f"memory is MEMORY.md, USER.md, memory/{names}")
 
@@ -127,21 +124,15 @@ def _parts(path: str) -> list[str]:
     return parts
 
 
-def _must_be_searched(collection: Collection, path: str) -> None:
+def _folder(collection: Collection, path: str) -> Boundary:
     """Refuses a file that its collection's mask excludes: the rest of that folder is not in memory."""
     mask = mask_of(collection)
-    if mask is not None and not mask.has(path):
-        raise OutsideWorkspace(
-            f"{path!r} is not in memory", hint=f"the collection includes only {collection.mask} of that folder"
-        )
-
-
-def _folder(collection: Collection) -> Boundary:
+    if mask is not None and not mask.fullmatch(path):
+        hint = f"the collection includes only {collection.mask} of that folder"
+        raise OutsideWorkspace(f"{path!r} is not in memory", hint=hint)
     if not os.path.isdir(collection.path):  # noqa: PTH112  # the Path form raises where it may not look
-        raise WorkspaceError(
-            f"the folder of the collection {collection.name} is not there: {collection.path}",
-            hint="`pal memory collections list` shows where it should be",
-        )
+        said = f"the folder of the collection {collection.name} is not there: {collection.path}"
+        raise WorkspaceError(said, hint="`pal memory collections list` shows where it should be")
     return Boundary(collection.path)
 
 
@@ -159,14 +150,8 @@ def _cut(path: str, lines: list[str], start: int, asked: int | None, most: int, 
     wanted = len(left) if asked is None else min(asked, len(left))
     clipped = len(taken) == 1 and taken[0] != left[0]
     more = bool(taken) and len(taken) < len(left)
-    return MemoryText(
-        path,
-        "\n".join(taken),
-        start,
-        len(taken),
-        truncated=clipped or len(taken) < wanted,
-        next_from=start + len(taken) if more else 0,
-    )
+    next_from = start + len(taken) if more else 0
+    return MemoryText(path, "\n".join(taken), start, len(taken), clipped or len(taken) < wanted, next_from)
 
 
 class MemorySources(Struct, frozen=True):
@@ -204,10 +189,6 @@ class MemorySources(Struct, frozen=True):
             return False
 
 
-def is_conversation(path: str) -> bool:
-    return path.startswith(f"{SESSIONS}/")
-
-
 def _is_marked(text: str, result: SearchResult) -> bool:
     if OUTSIDE_MARK not in text:
         return False
@@ -239,7 +220,10 @@ async def answer_search(
     if most:
         budget = msgspec.structs.replace(budget, results=most)
     answer = await memory.search(Question(query, budget, least or None, cite=cites(memory.settings, run.key)))
-    return _json(search_output(answer), await _outside_sources(memory, workspace, answer.results))
+    results = (msgspec.structs.replace(each, score=round(each.score, 3), factors=()) for each in answer.results)
+    freshness = None if answer.freshness.is_good else answer.freshness
+    output = SearchOutput(tuple(results), answer.left_out, freshness, answer.refused)
+    return _json(output, await _outside_sources(memory, workspace, answer.results))
 
 
 async def answer_get(memory: Memory, run: ToolRun, workspace: WorkspaceOrigins, wanted: LineRange) -> ToolOutput:
@@ -248,13 +232,6 @@ async def answer_get(memory: Memory, run: ToolRun, workspace: WorkspaceOrigins, 
     found = await get_lines(memory, workspace[0], wanted)
     shown = SearchResult(found.path, found.from_, found.from_ + max(found.lines, 1) - 1, 0, found.text)
     return _json(found, await _outside_sources(memory, workspace, [shown]))
-
-
-def search_output(answer: SearchAnswer) -> SearchOutput:
-    """The answer as JSON for a model."""
-    results = (msgspec.structs.replace(each, score=round(each.score, 3), factors=()) for each in answer.results)
-    freshness = None if answer.freshness.is_good else answer.freshness
-    return SearchOutput(tuple(results), answer.left_out, freshness, answer.refused)
 
 
 async def _outside_sources(

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from palinurus.memory.answer import (
     SyncReport,
 )
 from palinurus.memory.chunk import chunk
-from palinurus.memory.document import SESSIONS, DocumentPieces, FileRow, MemoryDocument, Stamp
+from palinurus.memory.document import SESSIONS, DocumentPieces, FileRow, MemoryDocument, Stamp, is_conversation
 from palinurus.memory.embedder import Space
 from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import MemorySettings
@@ -84,15 +85,9 @@ class Sweep:
         )
 
     def freshness(self) -> IndexFreshness:
-        behind = tuple(self.behind)
-        return IndexFreshness(
-            "unswept" if not self.swept else "stale" if behind or self.unseen or self.error else "fresh",
-            compared=self.compared,
-            caught_up=self.added + self.changed + self.removed,
-            behind=behind[:NAMED_BEHIND],
-            behind_count=len(behind),
-            why=self._why(),
-        )
+        behind, caught_up = tuple(self.behind), self.added + self.changed + self.removed
+        state = "unswept" if not self.swept else "stale" if behind or self.unseen or self.error else "fresh"
+        return IndexFreshness(state, self.compared, caught_up, behind[:NAMED_BEHIND], len(behind), why=self._why())
 
     def _why(self) -> str:
         if isinstance(self.error, PalinurusError):
@@ -187,9 +182,7 @@ class MemoryIndex:
 
     def _ask_for_sweep(self, *, force: bool = False, gentle: bool = False, progress: OnProgress | None = None) -> Sweep:
         """A sweep that starts from now on: one in progress may have missed the latest writes."""
-        if self._next is None:
-            self._next = Sweep()
-        sweep = self._next
+        sweep = self._next = self._next or Sweep()
         sweep.force |= force
         sweep.gentle &= gentle
         if progress is not None:
@@ -223,12 +216,10 @@ class MemoryIndex:
         rows = await self._known()
         found = await self._found(sweep)
         sweep.compared = len(found)
-        changed: list[str] = []
-        if found != self._stamps:
-            changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
-            changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
-        gone = [path for path in rows if path not in found] if changed or len(rows) != len(found) else []
-        gone = [path for path in gone if not path.startswith(tuple(sweep.unseen))]
+        changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
+        changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
+        unseen = tuple(sweep.unseen)
+        gone = [path for path in rows if path not in found and not path.startswith(unseen)]
         sweep.behind = dict.fromkeys([*gone, *changed])
         sweep.swept = True
         await self._drop(sweep, gone)
@@ -265,8 +256,8 @@ class MemoryIndex:
     async def _index(self, sweep: Sweep, changed: list[str], found: dict[str, Stamp]) -> None:
         done = 0
         for paths in _batches(changed, found):
-            files = [path for path in paths if not _is_stored(path)]
-            stored = [await self._read_stored(path, indexing=True) for path in paths if _is_stored(path)]
+            files = [path for path in paths if not is_conversation(path)]
+            stored = [await self._read_stored(path, indexing=True) for path in paths if is_conversation(path)]
             batch = await asyncio.to_thread(self._read, files, stored)
             await self._put(sweep, batch)
             for path in paths:
@@ -366,7 +357,8 @@ class MemoryIndex:
 
     async def _difference(self, path: str, row: FileRow, deep: bool) -> str:
         """The difference after reading the file: another stamp alone is none."""
-        document = await (self._read_stored(path) if _is_stored(path) else asyncio.to_thread(self._scanner.read, path))
+        reading = self._read_stored(path) if is_conversation(path) else asyncio.to_thread(self._scanner.read, path)
+        document = await reading
         if not isinstance(document, MemoryDocument):
             return "gone from the disk"
         if document.digest != row.digest:
@@ -376,9 +368,8 @@ class MemoryIndex:
     async def _has_its_pieces(self, document: MemoryDocument) -> bool:
         cut = await asyncio.to_thread(chunk, document.text, document.ref.path, self._settings.passage_tokens)
         stored = await self._store.pieces_of(document.ref)
-        return [(piece.start_line, piece.end_line, piece.text, piece.context) for piece in cut.pieces] == [
-            (piece.start_line, piece.end_line, piece.text, piece.context) for piece in stored
-        ]
+        known = attrgetter("start_line", "end_line", "text", "context")
+        return list(map(known, cut.pieces)) == list(map(known, stored))
 
 
 def recipe(passage_tokens: int) -> str:
@@ -389,10 +380,6 @@ def recipe(passage_tokens: int) -> str:
 
 def _closed() -> StorageError:
     return StorageError("the index was closed before its files were compared", hint="ask again")
-
-
-def _is_stored(path: str) -> bool:
-    return path.startswith(f"{SESSIONS}/")
 
 
 def _batches(paths: Sequence[str], stamps: dict[str, Stamp]) -> Iterator[list[str]]:

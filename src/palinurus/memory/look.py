@@ -123,29 +123,17 @@ class _Words:
         self.frequencies = tuple(counts)
         rows = max(RANKED[0], min(RANKED[1], layout.pieces // 10))
         self.passages: Scores = self._in_passages(tx, query.words, terms, rows // 2, len(layout.passages))
-        self.pieces: Scores = self._in_pieces(tx, query.words, counts, rows, limit * POOL, sources)
+        self.pieces: Scores = {}
+        kept, total = _rarest(query.words, counts, rows)
+        if total > rows:
+            self.pieces = dict(tx.all("memory.newest_pieces", words=kept, limit=rows))
+        elif kept:  # other sources are filtered out afterwards, so then all are needed
+            self.pieces = dict(tx.all("memory.best_pieces", words=kept, limit=rows if sources else limit * POOL))
         self.best: list[int] = self._choose(layout, limit, sources)
         theirs = [at for at in self.passages if not sources or layout.source_of(layout.pieces_in(at)[0]) in sources]
         best = nlargest(WHOLE, theirs, key=self.passages.__getitem__)
         # All pieces of the best passages: a date or a title may be in the passage's words only.
         self.whole = [piece for passage in best for piece in layout.pieces_in(passage)]
-
-    def _in_pieces(
-        self,
-        tx: Transaction,
-        words: Sequence[str],
-        counts: Sequence[int],
-        rows: int,
-        pool: int,
-        sources: frozenset[str],
-    ) -> Scores:
-        kept, total = _rarest(words, counts, rows)
-        if not kept:
-            return {}
-        if total > rows:
-            return dict(tx.all("memory.newest_pieces", words=kept, limit=rows))
-        # Other sources are filtered out afterwards, so then all are needed.
-        return dict(tx.all("memory.best_pieces", words=kept, limit=rows if sources else pool))
 
     def _in_passages(
         self, tx: Transaction, words: Sequence[str], terms: Sequence[str], rows: int, passages: int
@@ -167,7 +155,7 @@ class _Words:
             piece: score / own + PASSAGE_SHARE * self.passages.get(of(piece), 0.0) / shared
             for piece, score in pieces.items()
         }
-        return sorted(scored, key=scored.__getitem__, reverse=True)[:limit]
+        return nlargest(limit, scored, key=scored.__getitem__)
 
 
 class _Vectors:
@@ -210,20 +198,15 @@ def _nearest_of(vectors: _Vectors, layout: Layout, limit: int, sources: frozense
     """The nearest pieces of these sources, among the ten times as many nearest of all."""
     pieces = list(_wanted(vectors.nearest(limit * 10), layout, sources))
     cosines = vectors.cosines(pieces)
-    return sorted(cosines, key=cosines.__getitem__, reverse=True)[:limit]
+    return nlargest(limit, cosines, key=cosines.__getitem__)
 
 
 def _read_layout(tx: Transaction, version: tuple[int, int]) -> Layout:
-    files = tx.all("memory.layout_files")
-    passages = tx.all("memory.layout_passages")
+    files, passages = tx.all("memory.layout_files"), tx.all("memory.layout_passages")
+    starts, counts = [row[0] for row in files], [row[1] for row in files]
+    refs = [DocumentRef(row[2], row[3]) for row in files]
     return Layout(
-        version,
-        [row[0] for row in files],
-        [row[1] for row in files],
-        [DocumentRef(row[2], row[3]) for row in files],
-        [row[0] for row in passages],
-        [row[1] for row in passages],
-        sum(row[1] for row in files),
+        version, starts, counts, refs, [row[0] for row in passages], [row[1] for row in passages], sum(counts)
     )
 
 

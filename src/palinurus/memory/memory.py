@@ -51,7 +51,7 @@ class Watcher:
 
     def start(self) -> None:
         """Watches the current folders, updated for folders that appeared or disappeared."""
-        alone, whole = (_existing(folders) for folders in self._scanner.folders())
+        alone, whole = ([folder for folder in kind if folder.is_dir()] for kind in self._scanner.folders())
         if self._tasks and self._watched == alone + whole:
             return
         self._cancel()
@@ -93,10 +93,6 @@ class Watcher:
         finally:
             with suppress(RuntimeError):  # it was awaited when the task was cancelled
                 await changes.aclose()
-
-
-def _existing(folders: list[Path]) -> list[Path]:
-    return [folder for folder in folders if folder.is_dir()]
 
 
 def _is_of_interest(_: Any, path: str) -> bool:
@@ -156,11 +152,9 @@ class Memory:
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         status = await self._index.status(deep=deep, space=self.embedder.space if self.embedder else None)
-        return msgspec.structs.replace(
-            status,
-            watching=self._watcher is not None and self._watcher.watching,
-            trouble=status.trouble or (self._filler.trouble if self._filler else ""),
-        )
+        watching = self._watcher is not None and self._watcher.watching
+        trouble = status.trouble or (self._filler.trouble if self._filler else "")
+        return msgspec.structs.replace(status, watching=watching, trouble=trouble)
 
     def listen(self, on_sync: OnSync) -> Callable[[], None]:
         """Calls `on_sync` for each indexed change; returns a function that stops it."""
@@ -191,7 +185,12 @@ class Memory:
         if self._filler is not None:
             self._filler.start()
         while True:
-            await self._try_sync()
+            try:
+                await self._sync(gentle=True)
+            except StorageError as error:
+                log.warning("memory could not be indexed: %s", error)
+            except PalinurusError as error:  # a missing workspace: reported on a search, retried later
+                log.info("memory was not indexed: %s", error)
             if self._watcher is None:
                 if pause is None:
                     return
@@ -200,14 +199,6 @@ class Memory:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):  # not wait_for, which may swallow a cancellation
                         await self._watcher.changed()
-
-    async def _try_sync(self) -> None:
-        try:
-            await self._sync(gentle=True)
-        except StorageError as error:
-            log.warning("memory could not be indexed: %s", error)
-        except PalinurusError as error:  # a missing workspace: reported on a search, retried later
-            log.info("memory was not indexed: %s", error)
 
     async def _sync(
         self, *, force: bool = False, gentle: bool = False, progress: OnProgress | None = None

@@ -53,15 +53,8 @@ def question(settings: MemorySettings, asked: SearchMemory) -> Question:
         budget = msgspec.structs.replace(budget, results=asked.max_results)
     if asked.budget_tokens is not None:
         budget = msgspec.structs.replace(budget, tokens=asked.budget_tokens, results=asked.max_results)
-    return Question(
-        asked.query[:MAX_QUERY],
-        budget,
-        asked.min_score,
-        asked.sources,
-        explain=asked.explain,
-        cite=settings.citations != "off",
-        keyword_only=asked.keyword,
-    )
+    query, cite = asked.query[:MAX_QUERY], settings.citations != "off"
+    return Question(query, budget, asked.min_score, asked.sources, asked.explain, cite, asked.keyword)
 
 
 NOT_PRIVATE = "memory is private: only a private session may search or read it"

@@ -19,6 +19,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import accumulate
 from math import log
 from operator import mul
 
@@ -28,8 +29,7 @@ from palinurus.memory.answer import Factor
 from palinurus.memory.document import CandidateSet, SearchCandidate, WordQuery
 from palinurus.memory.settings import Ranking
 from palinurus.memory.terms import DateSpan, date_in_path, nearness, spelled
-from palinurus.text.stem import beginning, folded, stem, words_of
-from palinurus.text.words import index_words
+from palinurus.text.words import beginning, folded, index_words, stem, words_of
 
 SATURATION = 1.2  # BM25's k1
 LENGTH = 0.3  # BM25's b: line length matters little
@@ -61,7 +61,7 @@ class WordScores:
         weights = self._weights(query, looked, counts)
         around = self._around(looked.candidates, counts, neighbours, texts.brevity())
         self.labelled = [label * brief for label, brief in zip(labelled, texts.brevity(), strict=True)]
-        self.own = _gains(around, weights, texts.relative_lengths())
+        self.own = _gains(around, weights, texts.lengths)
 
     def _counted(self, texts: _Texts) -> tuple[list[Counts], list[float]]:
         counts: list[Counts] = [{} for _ in texts.starts]
@@ -82,7 +82,9 @@ class WordScores:
         contexts = _contexts(candidates)
         above = self._in_contexts(contexts)
         numbers = {candidate.id: at for at, candidate in enumerate(candidates)}
-        around = [_sum(counted, above[context]) for counted, context in zip(counts, contexts, strict=True)]
+        around = [dict(counted) for counted in counts]
+        for counted, context in zip(around, contexts, strict=True):
+            _add(counted, above[context], 1.0)
         for candidate, counted in zip(candidates, counts, strict=True):
             if counted:
                 for distance, weight in window:
@@ -113,13 +115,9 @@ class _Texts:
 
     def __init__(self, texts: Sequence[str]) -> None:
         plain = [text.lower() if text.isascii() else folded(index_words(text)) for text in texts]
-        self.starts: list[int] = []
-        at = 0
-        for text in plain:
-            self.starts.append(at)
-            at += len(text) + 1
         self._all = "\n".join(plain) + "\n"
-        self._lengths = [len(text) + 1 for text in plain]
+        self.lengths = [len(text) + 1 for text in plain]
+        self.starts = [end - length for end, length in zip(accumulate(self.lengths), self.lengths, strict=True)]
         self._labels: dict[int, int] = {}
 
     def occurrences(self, term: str) -> Iterator[tuple[int, int]]:
@@ -141,42 +139,23 @@ class _Texts:
         return offset < self._labels[number]
 
     def brevity(self) -> list[float]:
-        return [min(1.0, BRIEF / length) for length in self._lengths]
-
-    def relative_lengths(self) -> list[float]:
-        mean = len(self._all) / max(1, len(self.starts))
-        return [length / mean for length in self._lengths]
+        return [min(1.0, BRIEF / length) for length in self.lengths]
 
 
 def _contexts(candidates: Sequence[SearchCandidate]) -> list[str]:
     """The context of each: its headings, and the date of its file."""
-    dates: dict[str, str] = {}
-    for candidate in candidates:
-        path = candidate.ref.path
-        if path not in dates:
-            day = date_in_path(path)
-            dates[path] = spelled(day) if day else ""
-    return [f"{dates[candidate.ref.path]} {candidate.context}" for candidate in candidates]
+    days = [date_in_path(candidate.ref.path) for candidate in candidates]
+    return [f"{spelled(day) if day else ''} {each.context}" for day, each in zip(days, candidates, strict=True)]
 
 
-def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence[float]) -> list[float]:
+def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence[int]) -> list[float]:
     """A long piece needs more; a short one little less, or a mere "yes" beside a match would score like the match."""
     each, gains = (SATURATION + 1) / (FULL * sum(weights) or 1.0), []
+    mean = sum(lengths) / max(1, len(lengths))
     for counted, length in zip(around, lengths, strict=True):
-        gain = 0.0
-        if counted:
-            half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length))
-            for number, count in counted.items():
-                gain += weights[number] * count / (count + half)
-        gains.append(gain * each)
+        half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length / mean))
+        gains.append(each * sum(weights[number] * count / (count + half) for number, count in counted.items()))
     return gains
-
-
-def _sum(one: Counts, other: Counts) -> Counts:
-    both = dict(one)
-    if other:
-        _add(both, other, 1.0)
-    return both
 
 
 def _add(to: Counts, counted: Counts, weight: float) -> None:
@@ -274,11 +253,9 @@ def _varied(ranked: list[RankedCandidate], balance: float) -> list[RankedCandida
         best = max(left, key=lambda one: balance * one.score - (1 - balance) * likeness[one.candidate.id])
         left.remove(best)
         chosen.append(best)
+        chosen_words = said[best.candidate.id]
         for one in left:
-            alike = _alike(said[one.candidate.id], said[best.candidate.id])
+            words = said[one.candidate.id]
+            alike = len(words & chosen_words) / (len(words | chosen_words) or 1)
             likeness[one.candidate.id] = max(likeness[one.candidate.id], alike)
     return chosen + rest
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / (len(one | other) or 1)

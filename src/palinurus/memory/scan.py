@@ -23,7 +23,7 @@ from msgspec import Struct
 from palinurus.domain.errors import NotFound, WorkspaceError
 from palinurus.memory.answer import SkippedFile
 from palinurus.memory.document import MEMORY, SESSIONS, DocumentRef, MemoryDocument, Stamp
-from palinurus.memory.settings import Collection
+from palinurus.memory.settings import ALL_MARKDOWN, Collection
 from palinurus.workspace.boundary import DIRECTORY, MAX_BYTES, Boundary
 
 MAX_DEPTH = 32
@@ -31,6 +31,7 @@ MAX_FILES = 200_000
 MAX_TOLD = 100  # maximum skipped files
 PASSED_BY = frozenset({"node_modules", "__pycache__"})
 _KIND = 0o170000  # of a mode
+_NOT_TEXT = re.compile("[\ud800-\udfff]")  # how a byte appears that is not UTF-8
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _ENDINGS = frozenset({".md", ".MD", ".Md", ".mD"})
 _TICK_NS = 50_000_000
@@ -41,17 +42,10 @@ whole seconds, or in two.
 
 _HONEST = frozenset({"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
 NowNs = Callable[[], int]
-SYSTEM_NOW: NowNs = time.time_ns
 
 
-class Mask(Struct, frozen=True):
-    """Which markdown matches: a pattern for the path after so many characters."""
-
-    pattern: re.Pattern[str]
-    behind: int
-
-    def has(self, path: str) -> bool:
-        return self.pattern.fullmatch(path, self.behind) is not None
+Mask = re.Pattern[str]
+"""Matches the path in citations of a collection's markdown, the collection's name included."""
 
 
 class FolderListing(Struct, frozen=True):
@@ -66,9 +60,7 @@ class FolderListing(Struct, frozen=True):
 class FolderWalk:
     """One walk. `known` holds the listings of earlier ones, by path, and is added to."""
 
-    def __init__(
-        self, known: dict[str, FolderListing], now_ns: NowNs, stopped: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, known: dict[str, FolderListing], now_ns: NowNs, stopped: Callable[[], bool]) -> None:
         self._known = known
         self._now_ns = now_ns
         self._stopped = stopped
@@ -155,10 +147,9 @@ class FolderWalk:
         if known is not None and known.stamp == stamp_of(found):
             return known
         listing = _listed(folder, stamp_of(found), prefix, mask)
+        self._known.pop(prefix, None)
         if is_settled(found, self._now_ns()) and found.st_dev in _honest_devices():
             self._known[prefix] = listing
-        else:
-            self._known.pop(prefix, None)
         return listing
 
 
@@ -186,9 +177,9 @@ def _listed(folder: int, stamp: Stamp, prefix: str, mask: Mask | None) -> Folder
             if name[0] == "." or name in PASSED_BY:
                 continue
             if name[-3:] in _ENDINGS:
-                if not (path.isascii() or _is_text(path)):
+                if _NOT_TEXT.search(path):
                     listing.odd.append((path, "its name is not UTF-8"))
-                elif mask is None or mask.has(path):
+                elif mask is None or mask.fullmatch(path):
                     listing.files.append((name, path))
             elif entry.is_dir(follow_symlinks=False):
                 listing.folders.append(name)
@@ -220,17 +211,8 @@ def is_not_there(error: OSError) -> bool:
     return error.errno in _NOT_THERE
 
 
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 NAMES = ("MEMORY.md", "memory.md", "USER.md")
 FOLDER = "memory"
-_ALL = "**/*.md"
 
 
 class Scan(Struct, frozen=True):
@@ -251,7 +233,7 @@ class Scanner:
         collections: Sequence[Collection] = (),
         *,
         sources: Sequence[str],
-        now_ns: NowNs = SYSTEM_NOW,
+        now_ns: NowNs = time.time_ns,
     ) -> None:
         """`now_ns` is compared with the stamps of files, so it is the system clock except in tests."""
         self.workspace = workspace
@@ -290,9 +272,8 @@ class Scanner:
     def read(self, path: str) -> MemoryDocument | SkippedFile | None:
         """The current text; None if it no longer exists."""
         ref = self.ref_of(path)
-        inside = path if ref.source == MEMORY else path.partition("/")[2]
         try:
-            return self._read(ref, inside)
+            return self._read(ref, path if ref.source == MEMORY else path.partition("/")[2])
         except NotFound:
             return None
         except WorkspaceError as error:
@@ -344,13 +325,13 @@ def _root(path: Path, walk: FolderWalk, missing: list[str], holds: tuple[str, ..
 
 def mask_of(collection: Collection) -> Mask | None:
     """A glob as a pattern: `*` and `?` stay inside a folder, `**/` is any number of folders, `{a,b}` is either."""
-    if collection.mask == _ALL:
+    if collection.mask == ALL_MARKDOWN:
         return None
+    name = re.escape(f"{collection.name}/")
     try:
-        pattern = re.compile("".join(_translated(collection.mask)), re.IGNORECASE)
+        return re.compile(name + "".join(_translated(collection.mask)), re.IGNORECASE)
     except re.error:  # braces that do not close
-        pattern = re.compile(re.escape(collection.mask), re.IGNORECASE)
-    return Mask(pattern, len(collection.name) + 1)
+        return re.compile(name + re.escape(collection.mask), re.IGNORECASE)
 
 
 def _translated(mask: str) -> Iterator[str]:

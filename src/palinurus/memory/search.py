@@ -27,14 +27,14 @@ from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import EmbedderError, StorageDamaged, StorageError
 from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
-from palinurus.memory.document import CandidateSet, SearchCandidate, WordQuery
+from palinurus.memory.document import CandidateSet, WordQuery
 from palinurus.memory.embedder import Embedder, check_vectors
 from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.rank import RankedCandidate, rank
 from palinurus.memory.settings import MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.terms import DateSpan, asked_about, date_in_path, word_query, words_for
-from palinurus.text.stem import beginning, folded, stem
+from palinurus.text.words import beginning, folded, stem
 
 if TYPE_CHECKING:
     from palinurus.memory.index import MemoryIndex
@@ -47,7 +47,11 @@ def shortened(looked: CandidateSet, words: Sequence[str]) -> CandidateSet:
     """The same candidates, shortened to the length that is scored."""
     if all(len(candidate.text) <= LONG for candidate in looked.candidates):
         return looked
-    return msgspec.structs.replace(looked, candidates=tuple(_short(each, words) for each in looked.candidates))
+    short = (
+        msgspec.structs.replace(each, text=window(each.text, LONG, words)) if len(each.text) > LONG else each
+        for each in looked.candidates
+    )
+    return msgspec.structs.replace(looked, candidates=tuple(short))
 
 
 def window(text: str, room: int, words: Sequence[str]) -> str:
@@ -61,12 +65,6 @@ def window(text: str, room: int, words: Sequence[str]) -> str:
     start = text.find(" ", start, start + 30) + 1 or start if start else 0
     end = min(len(text), start + room)
     return ("…" if start else "") + text[start:end].strip() + ("…" if end < len(text) else "")
-
-
-def _short(candidate: SearchCandidate, words: Sequence[str]) -> SearchCandidate:
-    if len(candidate.text) <= LONG:
-        return candidate
-    return msgspec.structs.replace(candidate, text=window(candidate.text, LONG, words))
 
 
 def _offsets(text: str, word: str) -> list[int]:
@@ -89,24 +87,18 @@ def clamped(
 ) -> tuple[list[tuple[RankedCandidate, SearchResult]], int]:
     """Results best first, and how many exceeded the budget."""
     results: list[tuple[RankedCandidate, SearchResult]] = []
-    left, most = _room(budget), len(ranked) if budget.results is None else budget.results
+    left = budget.characters if budget.tokens is None else budget.tokens * CHARACTERS_PER_TOKEN
+    most = len(ranked) if budget.results is None else budget.results
     for one in ranked:
         if left < LEAST or len(results) >= most:
             break
         snippet = _snippet(one.candidate.text, budget, left, words)
-        if not snippet:
-            continue
         found = _result(one, snippet, cite=cite)
         needed = len(snippet) + 1 + (len(found.under) if budget.tokens is None else 0)
-        if needed > left + 1:
-            continue
-        left -= needed
-        results.append((one, found))
+        if snippet and needed <= left + 1:
+            left -= needed
+            results.append((one, found))
     return results, len(ranked) - len(results)
-
-
-def _room(budget: SearchLimits) -> int:
-    return budget.characters if budget.tokens is None else budget.tokens * CHARACTERS_PER_TOKEN
 
 
 def _snippet(text: str, budget: SearchLimits, left: int, words: Sequence[str]) -> str:
@@ -124,17 +116,9 @@ def _snippet(text: str, budget: SearchLimits, left: int, words: Sequence[str]) -
 
 
 def _result(one: RankedCandidate, snippet: str, *, cite: bool) -> SearchResult:
-    found = one.candidate
-    return SearchResult(
-        found.ref.path,
-        found.start_line,
-        found.end_line,
-        round(min(1.0, one.score), 4),
-        snippet,
-        found.ref.source,
-        citation(found.ref.path, found.start_line, found.end_line) if cite else "",
-        under(found.ref.path, found.context),
-    )
+    found, path, lines = one.candidate, one.candidate.ref.path, (one.candidate.start_line, one.candidate.end_line)
+    cited, above = citation(path, *lines) if cite else "", under(path, found.context)
+    return SearchResult(path, *lines, round(min(1.0, one.score), 4), snippet, found.ref.source, cited, above)
 
 
 def under(path: str, context: str) -> str:
@@ -160,7 +144,7 @@ class _Vector(msgspec.Struct, frozen=True):
     """A question's vector, or why there is none."""
 
     value: bytes | None
-    state: str  # there | off | down
+    state: str = ""  # if there is none: off | down
     why: str = ""
 
 
@@ -174,21 +158,13 @@ class _ParsedQuestion(msgspec.Struct, frozen=True):
     days: tuple[DateSpan, ...]
     today: date
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return self.question.sources
 
-
-class MemorySearch:
-    def __init__(
-        self, index: MemoryIndex, store: MemoryStore, embedder: Embedder | None, settings: MemorySettings, clock: Clock
-    ) -> None:
-        self._index = index
-        self._store = store
-        self._embedder = embedder
-        self._settings = settings
-        self._sources = {*settings.sources, *(each.name for each in settings.collections)}
-        self._clock = clock
+class MemorySearch(msgspec.Struct, frozen=True, eq=False):
+    index: MemoryIndex
+    store: MemoryStore
+    embedder: Embedder | None
+    settings: MemorySettings
+    clock: Clock
 
     async def ask(self, question: Question) -> SearchAnswer:
         """Any text is a question. Raises only storage errors."""
@@ -197,7 +173,7 @@ class MemorySearch:
         embedding = asyncio.ensure_future(self._embedded(asked.text, question))
         preparing = asyncio.ensure_future(self._prepared(asked))
         try:
-            fresh = await self._index.catch_up(question.budget.seconds * SWEEP_SHARE)
+            fresh = await self.index.catch_up(question.budget.seconds * SWEEP_SHARE)
             if not await preparing:
                 fresh = await self._made_anew(question, started, fresh)
             vector = await embedding
@@ -212,12 +188,12 @@ class MemorySearch:
 
     async def _made_anew(self, question: Question, started: float, before: IndexFreshness) -> IndexFreshness:
         """Rebuilds a discarded damaged index, as far as time allows; nothing is lost."""
-        self._index.reload()
-        fresh = await self._index.catch_up(question.budget.seconds - (perf_counter() - started))
+        self.index.reload()
+        fresh = await self.index.catch_up(question.budget.seconds - (perf_counter() - started))
         return msgspec.structs.replace(fresh, caught_up=before.caught_up + fresh.caught_up)
 
     def _read(self, question: Question) -> _ParsedQuestion:
-        text, today = _clean(question.query), local_time(self._clock).date()
+        text, today = _clean(question.query), local_time(self.clock).date()
         words, days = word_query(text), asked_about(text, today)
         # Words for dates only help to find candidates: no piece has them.
         return _ParsedQuestion(question, text, words, WordQuery(words.words + words_for(days)), days, today)
@@ -225,7 +201,8 @@ class MemorySearch:
     async def _prepared(self, asked: _ParsedQuestion) -> bool:
         """False: the index was damaged and is now empty."""
         try:
-            await self._store.prepare(asked.wide, limit=self._settings.ranking.candidates, sources=asked.sources)
+            limit, sources = self.settings.ranking.candidates, asked.question.sources
+            await self.store.prepare(asked.wide, limit=limit, sources=sources)
         except StorageDamaged:
             return False
         except StorageError as error:  # the search itself will report it
@@ -240,20 +217,17 @@ class MemorySearch:
         much = sum(len(each.text) for each in looked.candidates) > MUCH
         work = partial(self._judged, asked, looked, by_vector=by_vector)
         results, left_out = await asyncio.to_thread(work) if much else work()
-        return SearchAnswer(
-            tuple(results),
-            _with_vectors(fresh, looked, vector),
-            "hybrid" if by_vector else "keyword",
-            round((perf_counter() - started) * 1000, 3),
-            left_out,
-        )
+        freshness, mode = _with_vectors(fresh, looked, vector), "hybrid" if by_vector else "keyword"
+        took_ms = round((perf_counter() - started) * 1000, 3)
+        return SearchAnswer(tuple(results), freshness, mode, took_ms, left_out)
 
     async def _look(self, asked: _ParsedQuestion, vector: bytes | None) -> CandidateSet:
-        space = self._embedder.space if self._embedder and vector else None
-        limit = self._settings.ranking.candidates
-        looked = await self._store.look(asked.wide, vector, space, limit=limit, sources=asked.sources)
+        space = self.embedder.space if self.embedder and vector else None
+        limit = self.settings.ranking.candidates
+        looked = await self.store.look(asked.wide, vector, space, limit=limit, sources=asked.question.sources)
         # Sources that were removed from the config may still be in an index that there was no time to compare.
-        allowed = tuple(each for each in looked.candidates if each.ref.source in self._sources)
+        sources = {*self.settings.sources, *(each.name for each in self.settings.collections)}
+        allowed = tuple(each for each in looked.candidates if each.ref.source in sources)
         frequencies = looked.frequencies[: len(asked.words.words)]
         return msgspec.structs.replace(looked, candidates=allowed, frequencies=frequencies)
 
@@ -261,7 +235,7 @@ class MemorySearch:
         self, asked: _ParsedQuestion, looked: CandidateSet, *, by_vector: bool
     ) -> tuple[list[SearchResult], int]:
         """The best within the budget, and how many more there were."""
-        ranking, question, words = self._settings.ranking, asked.question, asked.words
+        ranking, question, words = self.settings.ranking, asked.question, asked.words
         short = shortened(looked, words.words)
         order = rank(words, short, ranking, by_vector=by_vector, today=asked.today, days=asked.days)
         found = order.above(ranking.min_score if question.min_score is None else question.min_score)
@@ -274,15 +248,15 @@ class MemorySearch:
         return [msgspec.structs.replace(result, factors=order.factors(one)) for one, result in chosen], left_out
 
     async def _embedded(self, text: str, question: Question) -> _Vector:
-        if self._embedder is None or question.keyword_only or not text:
+        if self.embedder is None or question.keyword_only or not text:
             return _Vector(None, "off")
         whole = question.budget.seconds
         seconds = max(whole * EMBEDDING_SHARE, whole - LOOK_SECONDS)
         try:
             async with asyncio.timeout(seconds):
-                vector = await self._embedder.embed_query(text)
-            check_vectors(self._embedder.space, [vector], 1)
-            return _Vector(vector, "there")
+                vector = await self.embedder.embed_query(text)
+            check_vectors(self.embedder.space, [vector], 1)
+            return _Vector(vector)
         except TimeoutError:
             return _Vector(None, "down", f"the embedder did not answer within {seconds:g} s: searched by words alone")
         except EmbedderError as error:
@@ -295,13 +269,10 @@ def _clean(query: str) -> str:
 
 
 def _with_vectors(fresh: IndexFreshness, looked: CandidateSet, vector: _Vector) -> IndexFreshness:
-    state = vector.state
-    if state == "there":
-        state = "complete" if looked.embedded >= looked.pieces else "partial"
+    state, embedded = vector.state, 0
+    if vector.value is not None:
+        embedded = looked.embedded
+        state = "complete" if embedded >= looked.pieces else "partial"
     return msgspec.structs.replace(
-        fresh,
-        vectors=state,
-        embedded=looked.embedded if vector.value is not None else 0,
-        pieces=looked.pieces,
-        why=fresh.why or vector.why,
+        fresh, vectors=state, embedded=embedded, pieces=looked.pieces, why=fresh.why or vector.why
     )

@@ -16,10 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.config.agents import agent_settings
-from palinurus.config.config import Config
-from palinurus.config.duration import seconds
 from palinurus.config.home import Home
-from palinurus.config.section import HERE, OptionForm, Section, build, option
+from palinurus.config.load import Config
+from palinurus.config.section import HERE, Option, OptionForm, Section, build, option, seconds
 
 EMBEDDED, NOBODY = "embedded", "none"
 ALL_MARKDOWN = "**/*.md"
@@ -29,13 +28,18 @@ LONGEST_NAME = 40
 MILLISECONDS = OptionForm(int, lambda said: said / 1000, lambda value: round(value * 1000))
 
 
-def _plain(text: str) -> str:
-    return text.strip().lower()
+def _milliseconds(about: str, key: str, least: int = 0, most: int = 600_000) -> Option:
+    return option(about, key, ge=least, le=most, form=MILLISECONDS)
+
+
+def _share(about: str, key: str) -> Option:
+    return option(about, key, ge=0, le=1)
 
 
 def _odd_provider(said: str) -> str:
-    known = _plain(said) in ("", "auto", EMBEDDED, NOBODY)
-    return "" if known else f"{_plain(said)} makes no vectors here yet; the embedded model does"
+    name = said.strip().lower()
+    known = name in ("", "auto", EMBEDDED, NOBODY)
+    return "" if known else f"{name} makes no vectors here yet; the embedded model does"
 
 
 def _odd_sources(said: Sequence[str]) -> str:
@@ -43,7 +47,7 @@ def _odd_sources(said: Sequence[str]) -> str:
     return "" if odd is None else f"there is no source {odd!r}; there are memory and sessions"
 
 
-_PROVIDER = OptionForm(str, lambda said: NOBODY if _plain(said) == NOBODY else EMBEDDED, str)
+_PROVIDER = OptionForm(str, lambda said: NOBODY if said.strip().lower() == NOBODY else EMBEDDED, str)
 _SOURCES = OptionForm(
     tuple[str, ...], lambda said: tuple(dict.fromkeys(each for each in said if each in RESERVED)), lambda value: value
 )
@@ -104,26 +108,21 @@ class Ranking(Section, frozen=True):
     """Weights of the rankings; they need not add up to one. See docs/memory-quality.md for what was tried."""
 
     words: Annotated[
-        float,
-        option(
-            "How much words count. OpenClaw has 0.3 or 0.4; ours measures best.", "query.hybrid.textWeight", ge=0, le=1
-        ),
+        float, _share("How much words count. OpenClaw has 0.3 or 0.4; ours measures best.", "query.hybrid.textWeight")
     ] = 0.5
-    vector: Annotated[float, option("Weight of the vector score.", "query.hybrid.vectorWeight", ge=0, le=1)] = 0.5
+    vector: Annotated[float, _share("Weight of the vector score.", "query.hybrid.vectorWeight")] = 0.5
     passage: float = 0.2  # of the passage's words, besides the chunk's own
     label: float = 0.3  # for a line that begins with the speaker or subject of the question
     date: float = 0.3  # for daily files of the days in the question
     neighbours: float = 0.5  # weight of a word in the neighbouring chunk
     candidates: int = 65  # candidates per ranking
-    min_score: Annotated[float, option("Results below this are left out.", "query.minScore", ge=0, le=1)] = 0.0
+    min_score: Annotated[float, _share("Results below this are left out.", "query.minScore")] = 0.0
     mmr_lambda: Annotated[
         float | None,
-        option(
+        _share(
             f"With mmr, which has similar results make room for others: 1 is relevance alone, 0 difference alone."
             f" Unset: {MMR_LAMBDA}.",
             "query.hybrid.mmr.lambda",
-            ge=0,
-            le=1,
         ),
     ] = None
     half_life_days: Annotated[
@@ -153,12 +152,8 @@ class SearchLimits(Section, frozen=True):
     ] = None
     seconds: Annotated[
         float,
-        option(
-            "Milliseconds for an answer, of which the embedder has all but one second.",
-            "limits.timeoutMs",
-            ge=50,
-            le=60_000,
-            form=MILLISECONDS,
+        _milliseconds(
+            "Milliseconds for an answer, of which the embedder has all but one second.", "limits.timeoutMs", 50, 60_000
         ),
     ] = 4.0
     tokens: int | None = None  # instead of the characters above: characters/4, whole lines
@@ -167,35 +162,17 @@ class SearchLimits(Section, frozen=True):
 class Sync(Section, frozen=True):
     """When files are scanned."""
 
-    foreign: ClassVar = {
-        "": "onSessionStart onSearch embeddingBatchTimeoutSeconds",
-        "sessions": "postCompactionForce",
-    }
+    foreign: ClassVar = {"": "onSessionStart onSearch embeddingBatchTimeoutSeconds", "sessions": "postCompactionForce"}
 
     watch: Annotated[bool, option("Whether changed files are indexed before a search.")] = True
     debounce_seconds: Annotated[
-        float,
-        option(
-            "Milliseconds of quiet after a change before it is indexed.",
-            "watchDebounceMs",
-            ge=0,
-            le=600_000,
-            form=MILLISECONDS,
-        ),
+        float, _milliseconds("Milliseconds of quiet after a change before it is indexed.", "watchDebounceMs")
     ] = 1.5
     settle_seconds: Annotated[
-        float,
-        option(
-            "Continuous changes are indexed after this at the latest.",
-            "settleMs",
-            ge=0,
-            le=600_000,
-            form=MILLISECONDS,
-        ),
+        float, _milliseconds("Continuous changes are indexed after this at the latest.", "settleMs")
     ] = 15.0
     sweep_minutes: Annotated[
-        float,
-        option("Minutes between scans; 0: never. Searches always check.", "intervalMinutes", ge=0, le=10_000),
+        float, option("Minutes between scans; 0: never. Searches always check.", "intervalMinutes", ge=0, le=10_000)
     ] = 5.0
     session_bytes: Annotated[
         int, option("New bytes after which a conversation is indexed again.", "sessions.deltaBytes", ge=0)
@@ -225,8 +202,7 @@ class MemorySettings(Section, frozen=True):
     ] = ("memory",)
     collections: tuple[Collection, ...] = ()
     passage_tokens: Annotated[
-        int,
-        option("Size of a passage, whose words count for each line in it.", "chunking.tokens", ge=32, le=8_000),
+        int, option("Size of a passage, whose words count for each line in it.", "chunking.tokens", ge=32, le=8_000)
     ] = 400
     embedder: Annotated[
         str,
@@ -248,11 +224,7 @@ class MemorySettings(Section, frozen=True):
     sync: Annotated[Sync, option("When files are scanned.")] = Sync()
     recall: Annotated[
         Literal["off", "on"],
-        option(
-            "Whether the best snippets are added to each message automatically.",
-            "recall.enabled",
-            form=_ON_OFF,
-        ),
+        option("Whether the best snippets are added to each message automatically.", "recall.enabled", form=_ON_OFF),
     ] = "off"
     recall_characters: Annotated[int, option("Characters of them in all.", "recall.maxChars", ge=40, le=20_000)] = 1_200
 
@@ -309,19 +281,12 @@ def memory_settings(config: Config, home: Home, agent_id: str | None = None) -> 
     said = build(MemorySettings, [*layers(MemorySettings), _of_engine(engine)])
     chosen = [build(MemoryChoices, [layer]) for layer in layers(MemoryChoices)]
     joined = build(MemoryChoices, layers(MemoryChoices))
-    ranking = replace(
-        said.ranking,
-        mmr_lambda=_switched(joined.mmr, said.ranking.mmr_lambda, MMR_LAMBDA),
-        half_life_days=_switched(joined.decay, said.ranking.half_life_days, HALF_LIFE_DAYS),
-    )
+    mmr = _switched(joined.mmr, said.ranking.mmr_lambda, MMR_LAMBDA)
+    half_life = _switched(joined.decay, said.ranking.half_life_days, HALF_LIFE_DAYS)
+    ranking = replace(said.ranking, mmr_lambda=mmr, half_life_days=half_life)
     paths = [*engine.paths, *(path for each in reversed(chosen) for path in each.extra_paths)]
-    return replace(
-        said,
-        collections=_collections(paths, home, agent.workspace),
-        ranking=ranking,
-        citations=engine.citations,
-        scope=_scope(joined.scope),
-    )
+    found, scope = _collections(paths, home, agent.workspace), _scope(joined.scope)
+    return replace(said, collections=found, ranking=ranking, citations=engine.citations, scope=scope)
 
 
 def clean_name(text: str) -> str:

@@ -57,7 +57,8 @@ class MemoryStore:
         self._gone = self._written = 0
 
     async def files(self) -> dict[DocumentRef, FileRow]:
-        found = [_file_row(row) for row in await self._read(lambda tx: tx.all("memory.files"))]
+        rows = await self._read(lambda tx: tx.all("memory.files"))
+        found = [FileRow(DocumentRef(row[0], row[1]), row[2:6], *row[6:]) for row in rows]
         return {row.ref: row for row in found}
 
     async def put(self, documents: Sequence[tuple[FileRow, DocumentPieces]]) -> None:
@@ -140,18 +141,17 @@ class MemoryStore:
             database, self._database = self._database, None
             await database.close()
 
-    async def _read(self, work: Work[T]) -> T:
-        return await self._run(work, write=False)
-
     async def _write(self, work: Work[T]) -> T:
-        return await self._run(work, write=True)
+        return await self._read(work, write=True)
 
-    async def _run(self, work: Work[T], *, write: bool) -> T:
+    async def _read(self, work: Work[T], *, write: bool = False) -> T:
         database = await self._opened()
         try:
             return await (database.write(work) if write else database.read(work))
         except StorageError as error:
-            if not _is_damage(error):
+            # A file that SQLite cannot read, or that lacks a table or column, is damaged.
+            lacks = any(text in str(error) for text in ("no such table", "no such column", "has no column"))
+            if not lacks and not isinstance(error, StorageDamaged):
                 raise
             raise await self._discarded(database, error) from error
 
@@ -221,12 +221,6 @@ class MemoryStore:
         return [MissingVector(meaning.to_bytes(8, signed=True), text) for meaning, text in found.items()][:limit]
 
 
-def _is_damage(error: StorageError) -> bool:
-    """Whether SQLite cannot read the file, or a table or column is missing."""
-    lacks = any(text in str(error) for text in ("no such table", "no such column", "has no column"))
-    return isinstance(error, StorageDamaged) or lacks
-
-
 # -- documents into rows ----------------------------------------------------------------------------------------------
 
 
@@ -254,11 +248,6 @@ def _drop(tx: Transaction, refs: Sequence[DocumentRef]) -> int:
             tx.run("memory.drop_file", file=file)
             went += pieces
     return went
-
-
-def _file_row(row: tuple[Any, ...]) -> FileRow:
-    source, path, size, mtime_ns, inode, ctime_ns, digest, indexed_at, pieces, recipe = row
-    return FileRow(DocumentRef(source, path), (size, mtime_ns, inode, ctime_ns), digest, indexed_at, pieces, recipe)
 
 
 def _meaning_number(digest: bytes) -> int:

@@ -70,10 +70,8 @@ def load_comparison(tx: Transaction) -> None:
 
 def _numbers(vector: bytes, dimensions: int) -> tuple[float, ...]:
     if len(vector) != 4 * dimensions:
-        raise StorageError(
-            f"a vector of {len(vector) // 4} numbers does not belong in a space of {dimensions}",
-            hint="the embedder is another one than the index was made with",
-        )
+        said = f"a vector of {len(vector) // 4} numbers does not belong in a space of {dimensions}"
+        raise StorageError(said, hint="the embedder is another one than the index was made with")
     return struct.unpack(f"<{dimensions}f", vector)
 
 

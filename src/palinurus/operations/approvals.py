@@ -15,16 +15,19 @@ from msgspec import Meta, Struct
 
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.events import Invocation
+from palinurus.domain.events import Invocation, render_plan, visible
 from palinurus.domain.keys import SessionKey
 from palinurus.ledger.audit import PastCommand
 from palinurus.operations.operation import Days, OptionNames, operation
 from palinurus.operations.scopes import LOCAL, Caller
 from palinurus.operations.services import Services
 from palinurus.operations.table import mcp_tool
-from palinurus.tools.approvals.approval import Answer, Approval
-from palinurus.tools.approvals.issuer import GrantIssuer, GrantTerms, must_be_confirmed, rules_for
-from palinurus.tools.approvals.proposals import (
+from palinurus.tools.approval import Answer, Approval
+from palinurus.tools.commands.hazards import covers_by_name, runs_other_programs
+from palinurus.tools.commands.judge import config_grants, config_line_id, is_safe
+from palinurus.tools.grant_issuer import GrantIssuer, GrantTerms, must_be_confirmed, rules_for
+from palinurus.tools.grants import EXEC, Grant, GrantDraft, Scope, rule_text
+from palinurus.tools.rule_proposals import (
     Proposal,
     Replay,
     narrowest_rules,
@@ -32,10 +35,6 @@ from palinurus.tools.approvals.proposals import (
     similar_invocations,
     warnings,
 )
-from palinurus.tools.approvals.rendering import render_plan, visible
-from palinurus.tools.commands.hazards import covers_by_name, runs_other_programs
-from palinurus.tools.commands.judge import config_grants, config_line_id, is_safe
-from palinurus.tools.grants import EXEC, Grant, GrantDraft, Scope, rule_text
 from palinurus.tools.settings import ExecSettings
 
 OWNER = "owner"
@@ -356,14 +355,3 @@ def _replay_rules(
 
 def _describe_command(command: PastCommand, reasons: tuple[str, ...] = ()) -> PastCommandLine:
     return PastCommandLine(command.at, command.plan.summary, reasons)
-
-
-OPERATIONS = (
-    list_approvals,
-    show_approval,
-    answer_approval,
-    list_grants,
-    preview_rule,
-    make_grant,
-    revoke_grant,
-)

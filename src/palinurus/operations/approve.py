@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from palinurus.domain.errors import NotConfirmed, PalinurusError
+from palinurus.domain.events import render_plan, visible
 from palinurus.domain.keys import SessionKey
-from palinurus.tools.approvals.approval import Answer, Approval, Approvals, outcome
-from palinurus.tools.approvals.issuer import GrantTerms
-from palinurus.tools.approvals.rendering import render_plan, visible
+from palinurus.tools.approval import Answer, Approval, Approvals, outcome
 from palinurus.tools.commands.hazards import runs_other_programs
+from palinurus.tools.grant_issuer import GrantTerms
 from palinurus.tools.grants import rule_text
 
 USAGE = "/approve ID allow-once|allow-always|deny"

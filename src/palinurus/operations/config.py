@@ -339,13 +339,7 @@ def text_hash(text: str | None) -> str:
 
 
 def _change(
-    services: Services,
-    edit: Edit,
-    base_hash: str | None,
-    caller: Caller,
-    *,
-    dry_run: bool = False,
-    force: bool = False,
+    services: Services, edit: Edit, base_hash: str | None, caller: Caller, *, dry_run: bool = False, force: bool = False
 ) -> ConfigChange:
     """Raises Stale, BadRequest, ConfigError, and what the caller's check raises."""
     with one_editor(services.home):
@@ -422,15 +416,3 @@ def _redactor(services: Services, text: str) -> Redactor:
         return Redactor(load_text(services.home, services.env, text).secrets)
     except ConfigError:
         return Redactor()
-
-
-OPERATIONS = (
-    get_config_value,
-    set_config_value,
-    unset_config_value,
-    validate_config,
-    explain_config,
-    show_config,
-    replace_config,
-    patch_config,
-)

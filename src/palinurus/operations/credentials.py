@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from palinurus.config.agents import default_agent, known_agent
+from palinurus.config.agents import key_folder, known_agent
 from palinurus.config.home import env_value
 from palinurus.config.load import load_config
 from palinurus.config.secrets import origin_of
@@ -30,11 +30,11 @@ from palinurus.operations.operation import AgentRef, OptionNames, Secret, operat
 from palinurus.operations.services import Services
 from palinurus.providers.choose import key_variables, known_provider
 from palinurus.providers.keys.credential_file import (
+    NAME,
     PASSPHRASE_ENV,
     CredentialFile,
     Kind,
     check_profile_id,
-    credential_paths,
     profiles_of,
 )
 from palinurus.providers.keys.credentials import (
@@ -99,8 +99,8 @@ def list_credentials(services: Services, agent_id: ForAgent = "") -> CredentialL
       pal models auth list --json
     """
     loaded = load_config(services.home, services.env)
-    wanted, main = known_agent(loaded.config, agent_id.strip() or None), default_agent(loaded.config)
-    found = gather_credentials(loaded, services.home.root, wanted, main, key_variables(loaded.env))
+    wanted = known_agent(loaded.config, agent_id.strip() or None)
+    found = gather_credentials(loaded, services.home, wanted, key_variables(loaded.env))
     listed = [
         ListedCredential(known.id, known.provider, known.kind, known.source, known.expires_at) for known in found.known
     ]
@@ -167,7 +167,7 @@ def _unknown_provider(services: Services, provider: str) -> str:
 
 
 @contextmanager
-def credential_on_trial(services: Services, provider: str, secret: str) -> Iterator[Callable[[], None]]:
+def credential_on_trial(services: Services, provider: str, secret: str) -> Iterator[Callable[[], object]]:
     """Store a key as `store_credential` does, and take it back on leaving unless the callable given was called.
 
     A key that it replaced is then there again.
@@ -175,19 +175,12 @@ def credential_on_trial(services: Services, provider: str, secret: str) -> Itera
     file, profile_id = credential_file(services, ""), f"{provider.strip().lower()}:default"
     before = profiles_of(file.read()).get(profile_id)
     store_credential(services, provider, secret)
-    kept = False
-
-    def keep() -> None:
-        nonlocal kept
-        kept = True
-
-    try:
-        yield keep
-    finally:
-        if not kept and before is not None:
-            file.add(profile_id, before)
-        elif not kept:
-            file.remove(profile_id)
+    with ExitStack() as undo:
+        if before is not None:
+            undo.callback(file.add, profile_id, before)
+        else:
+            undo.callback(file.remove, profile_id)
+        yield undo.pop_all
 
 
 @operation("credentials.remove", scope="admin", strict=False, needs_home=False)
@@ -242,7 +235,7 @@ def credential_file(services: Services, agent: str) -> CredentialFile:
     """Where the keys of an agent are written; those of the main agent are everybody's. Raises NotFound."""
     loaded = load_config(services.home, services.env)
     owner = known_agent(loaded.config, agent.strip() or None)
-    path = credential_paths(services.home.root, owner, default_agent(loaded.config))[0]
+    path = key_folder(loaded.config, services.home, owner) / NAME
     return CredentialFile(path, env_value(loaded.env, PASSPHRASE_ENV))
 
 
@@ -370,6 +363,3 @@ async def probe_credential(
     chosen = model.strip() or first_model_of(await list_model_options(services), named)
     wanted = chosen if chosen.startswith(f"{named}/") else f"{named}/{chosen}"
     return await probe_model(services, ref=wanted, agent=agent_id)
-
-
-OPERATIONS = (list_credentials, set_credential, remove_credential, probe_credential)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,7 +23,7 @@ from palinurus.operations.operation import operation
 from palinurus.operations.services import Services
 from palinurus.operations.shapes import From, made_of
 from palinurus.sessions.names import name_key
-from palinurus.tools.approvals.approval import Approval
+from palinurus.tools.approval import Approval
 from palinurus.tools.grants import rule_text
 
 Decision = Literal["allow-once", "allow-always", "deny"]
@@ -122,13 +123,12 @@ def _pending(approval: Approval) -> PendingApproval:
 async def get_approval(services: Services, id: str) -> OneApproval:  # noqa: A002  as it is called on the wire
     """One approval, by its id."""
     found = await services.approvals.find(id)
-    once: tuple[Decision, ...] = ("allow-once", "deny")
     lasting = not services.approvals.why_not_always(found)
     return made_of(
         OneApproval,
         found,
         command_preview=found.plan.summary[:200],
-        allowed_decisions=("allow-once", "allow-always", "deny") if lasting else once,
+        allowed_decisions=("allow-once", "allow-always", "deny") if lasting else ("allow-once", "deny"),
         agent_id=SessionKey.parse(found.session_key).agent,
     )
 
@@ -139,11 +139,9 @@ async def wait_for_decision(services: Services, id: str) -> AwaitedDecision:  # 
     found = await services.approvals.find(id)
     if found.status == "pending":
         left = max(0, found.deadline - services.clock.now_ms()) + SLACK_MS
-        try:
+        with suppress(TimeoutError, NotFound):  # nobody has decided, or its run has gone
             async with asyncio.timeout(left / 1000):
                 await _settled(services, found)
-        except (TimeoutError, NotFound):
-            pass  # nobody has decided, or its run has gone
         found = await services.approvals.find(found.id)
     return AwaitedDecision(found.id, DECISIONS.get(found.status), found.asked_at, found.deadline)
 
@@ -182,6 +180,3 @@ async def set_policy(services: Services, file: Any = None, base_hash: str = "") 
         "what may run without approval cannot be set by a call",
         hint="allow-always an approval, approvals.grant for one rule, or `pal config set` on the machine",
     )
-
-
-OPERATIONS = (list_pending, get_approval, wait_for_decision, get_policy, set_policy)

@@ -163,18 +163,3 @@ async def _register(services: Services) -> Register:
 
 def _describe(token: AccessToken, secret: str = "") -> TokenInfo:
     return made_of(TokenInfo, token, secret=secret)
-
-
-OPERATIONS = (
-    show_gateway,
-    stop_gateway,
-    hand_over_home,
-    make_page_link,
-    list_tokens,
-    create_token,
-    rotate_token,
-    revoke_token,
-    list_devices,
-    approve_device,
-    revoke_device,
-)

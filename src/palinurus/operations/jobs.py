@@ -104,13 +104,3 @@ async def drop_delivery(services: Services, id: str) -> DeliveryJob:  # noqa: A0
       pal delivery drop 3f2a
     """
     return await services.deliveries.drop(id)
-
-
-OPERATIONS = (
-    list_jobs,
-    retry_job,
-    drop_job,
-    list_deliveries,
-    retry_delivery,
-    drop_delivery,
-)

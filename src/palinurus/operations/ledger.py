@@ -123,21 +123,10 @@ async def usage_series(services: Services, days: WholeDays = 30, agent_id: str =
     for total in totals:
         day, _, model = total.name.partition(" ")
         by_day.setdefault(day, []).append(msgspec.structs.replace(total, name=model))
-    return UsageSeries(tuple(UsageDay(day, _largest_first(models)) for day, models in by_day.items()))
+    for models in by_day.values():
+        models.sort(key=lambda total: (-total.usage.total, total.name))
+    return UsageSeries(tuple(UsageDay(day, tuple(models)) for day, models in by_day.items()))
 
 
 def _since(services: Services, days: int) -> int:
     return services.clock.now_ms() - days * DAY_MS if days > 0 else 0
-
-
-def _largest_first(totals: list[UsageTotal]) -> tuple[UsageTotal, ...]:
-    return tuple(sorted(totals, key=lambda total: (-total.usage.total, total.name)))
-
-
-OPERATIONS = (
-    show_audit,
-    verify_audit,
-    erase_audit,
-    usage_totals,
-    usage_series,
-)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import islice
@@ -172,28 +171,22 @@ async def index_memory(services: Services, asked: IndexMemory) -> AsyncIterator[
 async def watch_memory(services: Services, agent: OfAgent = "") -> AsyncIterator[IndexChange]:
     """Each change as it is indexed, without end. Files are watched from now on, if they were not before."""
     memory = memory_of(services, agent)
-    waiting: deque[SyncReport] = deque()
-    came, missed = asyncio.Event(), 0
+    waiting = asyncio.Queue[SyncReport](MOST_REPORTS)
+    missed = 0
 
     def told(report: SyncReport) -> None:
         nonlocal missed
-        if len(waiting) >= MOST_REPORTS:
+        if waiting.full():
             missed += 1
         else:
-            waiting.append(report)
-        came.set()
+            waiting.put_nowait(report)
 
     stop = memory.listen(told)
     try:
         memory.start()
         while True:
-            await came.wait()
-            came.clear()
-            while waiting:
-                lost, missed = missed, 0
-                yield IndexChange(waiting.popleft(), services.clock.now_ms(), lost)
+            report = await waiting.get()
+            lost, missed = missed, 0
+            yield IndexChange(report, services.clock.now_ms(), lost)
     finally:
         stop()
-
-
-OPERATIONS = (search_memory, show_memory_status, get_memory, find_said, index_memory, watch_memory)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Struct
 
 from palinurus.config.agents import agent_settings, known_agent
-from palinurus.config.config import SHARED
-from palinurus.config.load import load_config
+from palinurus.config.home import Home
+from palinurus.config.load import SHARED, Config, load_config
 from palinurus.config.rewrite import drop, put
+from palinurus.config.section import dig
 from palinurus.config.source import JsonPath, parse
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.memory.settings import Collection, clean_name, collection_place, free_name, memory_settings
@@ -48,10 +50,6 @@ def list_collections(services: Services, agent: ForAgent = "") -> tuple[ListedCo
     Example:
       pal memory collections list
     """
-    return _list(services, agent)
-
-
-def _list(services: Services, agent: str) -> tuple[ListedCollection, ...]:
     config = load_config(services.home, services.env).config
     return tuple(_listed(each) for each in memory_settings(config, services.home, agent or None).collections)
 
@@ -88,9 +86,16 @@ def add_collection(
     if name and (wanted in taken or free_name(wanted, ()) != wanted):
         raise BadRequest(f"the name {wanted} is taken", hint=f"taken are memory, sessions, {', '.join(taken)}")
     entry = {"name": wanted, "path": str(place)} | ({"pattern": mask} if mask else {})
-    where = _where(services, agent)
-    edit_config(services, lambda text: _appended(text, where, entry), LOCAL)
-    added = next(each for each in _list(services, agent) if each.name == wanted)
+    # For one agent in its own entry; it is made beside an entry in the older list, which goes on to hold.
+    where: JsonPath = ("agents", "entries", known_agent(config, agent), *FOR_ALL) if agent else FOR_ALL
+
+    def append(text: str) -> str:
+        known = _at(parse(text), where)
+        return put(text, where, [entry]) if known is None else put(text, (*where, len(known)), entry)
+
+    edit_config(services, append, LOCAL)
+    listed: tuple[ListedCollection, ...] = list_collections.function(services, agent)
+    added = next(each for each in listed if each.name == wanted)
     return CollectionAdded(added, ".".join(map(str, where)))
 
 
@@ -108,13 +113,13 @@ def remove_collection(services: Services, name: str, agent: ForAgent = "") -> Co
     if found is None:
         names = ", ".join(each.name for each in known) or "none"
         raise NotFound(f"there is no collection {name!r}", hint=f"there are: {names}")
-    places = list(_places(services, agent))
+    workspace = agent_settings(config, services.home, agent or None).workspace
 
     def edit(text: str) -> str:
         data = parse(text)
-        for place in places:
+        for place in _places(config, agent):
             for index, entry in enumerate(_at(data, place) or ()):
-                if _names(services, agent, entry, found):
+                if _names(services.home, workspace, entry, found):
                     return drop(text, (*place, index))
         raise NotFound(
             f"{services.home.config_path} does not name {wanted}", hint="an included file does; change it there"
@@ -129,48 +134,23 @@ def _listed(collection: Collection) -> ListedCollection:
     return ListedCollection(collection.name, str(collection.path), collection.mask, there)
 
 
-def _where(services: Services, agent: str) -> JsonPath:
-    """For one agent its own entry; it is made beside an entry in the older list, which goes on to hold."""
-    if not agent:
-        return FOR_ALL
-    config = load_config(services.home, services.env).config
-    return ("agents", "entries", known_agent(config, agent), "memory", "search", "extraPaths")
-
-
-def _places(services: Services, agent: str) -> list[JsonPath]:
+def _places(config: Config, agent: str) -> list[JsonPath]:
     """Wherever the config may name collections of an agent."""
-    config = load_config(services.home, services.env).config
-    wanted = known_agent(config, agent or None)
-    layers = [*config.own_places.get(wanted, ()), *SHARED]
-    inside: tuple[JsonPath, ...] = (("memory", "search", "extraPaths"), ("memorySearch", "extraPaths"))
+    layers = [*config.own_places.get(known_agent(config, agent or None), ()), *SHARED]
+    inside: tuple[JsonPath, ...] = (FOR_ALL, ("memorySearch", "extraPaths"))
     return [*((*layer, *rest) for layer in layers for rest in inside), FOR_ALL, ("memory", "qmd", "paths")]
 
 
-def _at(data: Any, path: JsonPath) -> Any:
-    for step in path:
-        try:
-            data = data[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return data if isinstance(data, list) else None
+def _at(data: Any, path: JsonPath) -> list[Any] | None:
+    found = dig(data, path)
+    return found if isinstance(found, list) else None
 
 
-def _names(services: Services, agent: str, entry: Any, wanted: Collection) -> bool:
+def _names(home: Home, workspace: Path, entry: Any, wanted: Collection) -> bool:
     """Whether an entry of the config is this collection: by its path and mask, as names may have been changed."""
     text = entry if isinstance(entry, str) else entry.get("path") if isinstance(entry, dict) else None
     if not isinstance(text, str):
         return False
-    config = load_config(services.home, services.env).config
-    place = services.home.expand(text.strip(), agent_settings(config, services.home, agent or None).workspace)
+    place = home.expand(text.strip(), workspace)
     pattern = entry.get("pattern") if isinstance(entry, dict) else None
     return collection_place(place, pattern or "")[:2] == (wanted.path, wanted.mask)
-
-
-def _appended(text: str, where: JsonPath, entry: dict[str, str]) -> str:
-    known = _at(parse(text), where)
-    if known is None:
-        return put(text, where, [entry])
-    return put(text, (*where, len(known)), entry)
-
-
-OPERATIONS = (list_collections, add_collection, remove_collection)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from palinurus.config.agents import AgentEntry, ModelSelection, agent_ids, default_agent
 from palinurus.config.load import LoadedConfig, load_config
 from palinurus.context.epoch import Route
-from palinurus.domain.errors import BadRequest, ConfigError, NotFound
+from palinurus.domain.errors import BadRequest, ConfigError, Failure, NotFound, ProviderError
 from palinurus.domain.messages import Usage, UserMessage
 from palinurus.operations.config import merge_config, set_option, unset_option
 from palinurus.operations.operation import AgentRef, Metavar, OptionNames, Positional, Private, operation
@@ -143,16 +143,10 @@ async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref:
         message = outcome.message
         answered = f"{message.provider}/{message.model}"
         return ProbeReport(True, asked, answered, first, _ms(began), message.usage, tuple(notices))
-    error = outcome.error if outcome else None
-    return ProbeReport(
-        ok=False,
-        asked=asked,
-        total_ms=_ms(began),
-        notices=tuple(notices),
-        error=error.message if error else "the stream ended without a reply",
-        error_kind=str(error.kind) if error else "malformed",
-        hint=error.hint if error else "",
-    )
+    lost = ProviderError("the stream ended without a reply", kind=Failure.MALFORMED)
+    error = outcome.error if outcome else lost
+    report = ProbeReport(False, asked, total_ms=_ms(began), notices=tuple(notices))
+    return replace(report, error=error.message, error_kind=str(error.kind), hint=error.hint)
 
 
 def _ms(began: float) -> int:
@@ -217,7 +211,7 @@ def _all_models(services: Services, served: Sequence[ModelInfo]) -> Iterator[Lis
     """The table, what the config lists or only names, and what local servers have."""
     loaded = load_config(services.home, services.env)
     main = default_agent(loaded.config)
-    keys = gather_credentials(loaded, services.home.root, main, main, key_variables(loaded.env))
+    keys = gather_credentials(loaded, services.home, main, key_variables(loaded.env))
     keyless = {name for name, address in _addresses(loaded).items() if address}  # perhaps they want no key
     ready = {credential.provider for credential in keys.known} | set(FREE) | keyless
     catalog = catalog_of(loaded.config)
@@ -334,8 +328,7 @@ def remove_fallback(services: Services, model: str) -> tuple[str, ...]:
     Example:
       pal models fallbacks remove openai/gpt-6-luna
     """
-    loaded = load_config(services.home, services.env)
-    ref = str(catalog_of(loaded.config).resolve(model))
+    ref = str(catalog_of(load_config(services.home, services.env).config).resolve(model))
     known = default_model(services).fallbacks
     left = tuple(other for other in known if other not in (model, ref))
     if left == known:
@@ -423,10 +416,8 @@ def usable_model(loaded: LoadedConfig, catalog: Catalog, name: str, *, trusted: 
     if known_provider(ref.provider) is None and ref.provider not in own and ref.provider not in FREE:
         meant = similar_provider(ref.provider, own)
         guess = f"did you mean {meant}/{ref.model}? Else " if meant else ""
-        raise BadRequest(
-            f"unknown provider {ref.provider!r}",
-            hint=f"{guess}set models.providers.{ref.provider}.baseUrl first",
-        )
+        hint = f"{guess}set models.providers.{ref.provider}.baseUrl first"
+        raise BadRequest(f"unknown provider {ref.provider!r}", hint=hint)
     if '"' in ref.model or "\\" in ref.model:
         raise BadRequest(f"not a model's name: {ref.model!r}")
     return ref
@@ -466,7 +457,7 @@ async def find_model_options(services: Services, probe: Probe = list_models) -> 
     """Sends requests to this machine only. Raises ConfigError when the config cannot be used."""
     loaded = load_config(services.home, services.env)
     main = default_agent(loaded.config)
-    known = gather_credentials(loaded, services.home.root, main, main, key_variables(loaded.env)).known
+    known = gather_credentials(loaded, services.home, main, key_variables(loaded.env)).known
     keys = {credential.provider for credential in known}
     own = _addresses(loaded)
     local = [(provider, own.get(provider.id) or provider.base_url) for provider in KNOWN if not provider.key_env]
@@ -490,19 +481,3 @@ def first_model_of(options: OnboardingOptions, provider: str) -> str:
         return model
     known = ", ".join(each.provider for each in options.providers)
     raise BadRequest(f"no model of {provider!r} is known", hint=f"name one with --model; known are {known}")
-
-
-OPERATIONS = (
-    show_model_status,
-    probe_model,
-    list_known_models,
-    set_model,
-    list_fallbacks,
-    add_fallback,
-    remove_fallback,
-    clear_fallbacks,
-    list_aliases,
-    add_alias,
-    remove_alias,
-    list_model_options,
-)

@@ -107,7 +107,7 @@ def operation(
         if typing.get_origin(result) is AsyncIterator:
             return Feed(name, params, typing.get_args(result)[0], scope, handler, function, local, needs_home)
         blocks = not inspect.iscoroutinefunction(function)
-        return Operation(name, params, result, scope, handler, function, local, repeatable, mcp, needs_home, blocks)
+        return Operation(name, params, result, scope, handler, function, local, needs_home, repeatable, mcp, blocks)
 
     return make
 
@@ -124,11 +124,8 @@ def bind(name: str, function: Callable[..., Any], *, strict: bool) -> tuple[type
     fields = params.__struct_fields__
 
     def handler(first: Any, params: Struct, caller: Caller = LOCAL, idempotency_key: str = "") -> Any:
-        values: dict[str, Any] = {}
-        if "caller" in given:
-            values["caller"] = caller
-        if "idempotency_key" in given:
-            values["idempotency_key"] = idempotency_key
+        known = {"caller": caller, "idempotency_key": idempotency_key}
+        values = {name: known[name] for name in given}
         if record:
             return function(first, params, **values)
         return function(first, **{field: getattr(params, field) for field in fields}, **values)
@@ -179,8 +176,6 @@ def described_type(hint: Any) -> Any:
 SessionRef = Annotated[str, Metavar("KEY|NAME|ID"), Completion("sessions")]
 
 AgentRef = Annotated[str, Metavar("ID"), Completion("agents")]
-
-Count = Annotated[int, Meta(ge=0, le=100_000)]
 
 Position = Annotated[int, Meta(ge=0, le=2**53)]
 

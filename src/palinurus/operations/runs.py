@@ -179,6 +179,3 @@ async def show_run(services: Services, run_id: Annotated[str, Positional] = "") 
         what = "more than one run begins with" if found else "there is no run"
         raise NotFound(f"{what} {beginning[:80]!r}" if beginning else "there are no runs yet", hint="pal runs list")
     return found[0]
-
-
-OPERATIONS = (submit_message, wait_for_run, follow_run, stop_runs, list_runs, show_run)

@@ -19,11 +19,14 @@ from palinurus.domain.errors import NotOffered
 if TYPE_CHECKING:
     from palinurus.agent.turn import TurnRunner
     from palinurus.config.home import Home
+    from palinurus.config.load import Config
     from palinurus.context.epoch import Route
     from palinurus.dispatch.agents import Agents
     from palinurus.dispatch.delivery import Deliveries
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
+    from palinurus.dispatch.pairing import Pairings
+    from palinurus.dispatch.reception import Reception
     from palinurus.dispatch.traces import Tracer
     from palinurus.domain.identity import AgentIdentity
     from palinurus.domain.keys import SessionKey
@@ -42,9 +45,10 @@ if TYPE_CHECKING:
     from palinurus.sessions.settings import MaintenanceSettings
     from palinurus.sessions.store import SessionStore
     from palinurus.skills.skills import Skills
-    from palinurus.tools.approvals.approval import Approvals, ApprovalStore
+    from palinurus.tools.approval import Approvals, ApprovalStore
     from palinurus.tools.grants import GrantStore
     from palinurus.tools.policy import Policy
+    from palinurus.tools.registry import ResultStore
     from palinurus.tools.settings import ToolSettings
     from palinurus.workspace.file_origins import FileOriginStore
 
@@ -145,6 +149,9 @@ class Services:
     deliveries: Deliveries
     jobs: Jobs
     """Work that survives a restart; kinds of it are registered by extensions."""
+    pairings: Pairings
+    reception: Reception
+    """What channels call for each message that arrives."""
     turns: TurnRunner
     traces: Tracer
     sessions: SessionStore
@@ -154,6 +161,7 @@ class Services:
     approvals: Approvals
     approval_store: ApprovalStore
     file_origins: FileOriginStore
+    results: ResultStore
     core_tools: tuple[Tool, ...]
     """Those that reach into sessions and deliveries."""
     grants: GrantStore
@@ -187,6 +195,11 @@ class Services:
         changed = copy.copy(self)
         vars(changed).update(parts)
         return changed
+
+    @property
+    def config(self) -> Config:
+        """The config that holds now."""
+        raise NotOffered("this home has no config")
 
     def warnings(self) -> tuple[str, ...]:
         """What is odd about the config or a context engine right now, one line each."""

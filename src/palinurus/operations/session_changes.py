@@ -20,10 +20,9 @@ from palinurus.dispatch.queue import DROPS, parse_mode
 from palinurus.domain.errors import BadRequest, NotFound, Stale
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text
-from palinurus.operations.operation import Private, operation
+from palinurus.operations.operation import Private, SessionRef, operation
 from palinurus.operations.scopes import LOCAL, Caller
 from palinurus.operations.services import Services
-from palinurus.operations.sessions import SessionRef
 from palinurus.sessions.names import find_session, is_whole, likely_keys, require_session
 from palinurus.sessions.session import Preferences, Session, SessionChange
 from palinurus.sessions.transcript import SENT
@@ -102,15 +101,15 @@ async def patch_session(
     model = await _model(services, key, params.model)
     thinking = _one_of("thinkingLevel", params.thinking_level, THINKING)
     mark = mark_of(services, "sessions.patch", idempotency_key)
+    reads = model is not None or thinking is not None  # it changes what the model reads
 
     async def work() -> Session:
         session = await _expected(services, key, params.expected_session_id)
-        if model is not None or thinking is not None:
+        if reads:
             await services.turns.history.choose(key, mark, model=model, thinking=thinking)
         change = SessionChange(label=label, preferences=after if after != before else None)
         return await services.sessions.append(session.id, (), change)
 
-    reads = model is not None or thinking is not None
     entry = await (services.dispatcher.in_lane(key, work) if reads else work())
     services.holder.publish_change(str(key), "patch")
     return PatchedSession(str(key), entry, await what_answers(services, key))
@@ -268,7 +267,7 @@ def _preferred(before: Preferences, params: PatchSession) -> Preferences:
     mode = params.queue_mode
     if isinstance(mode, str) and mode:
         mode = parse_mode(mode) or mode
-    wanted: dict[str, str | None] = {
+    chosen: dict[str, str | None] = {
         "verbose_level": _one_of("verboseLevel", params.verbose_level, VERBOSE),
         "response_usage": _one_of("responseUsage", usage, USAGE),
         "elevated_level": _one_of("elevatedLevel", params.elevated_level, ELEVATED),
@@ -276,14 +275,12 @@ def _preferred(before: Preferences, params: PatchSession) -> Preferences:
         "queue_mode": _one_of("queueMode", mode, ("steer", "followup", "collect", "interrupt")),
         "queue_drop": _one_of("queueDrop", params.queue_drop, DROPS),
     }
-    after = msgspec.structs.replace(before, **{name: value for name, value in wanted.items() if value is not None})
+    wanted: dict[str, str | int | None] = {name: value for name, value in chosen.items() if value is not None}
     if params.queue_debounce_ms is not UNSET:
-        after = msgspec.structs.replace(
-            after, queue_debounce_ms=_bounded("queueDebounceMs", params.queue_debounce_ms, 0, MAX_DEBOUNCE_MS)
-        )
+        wanted["queue_debounce_ms"] = _bounded("queueDebounceMs", params.queue_debounce_ms, 0, MAX_DEBOUNCE_MS)
     if params.queue_cap is not UNSET:
-        after = msgspec.structs.replace(after, queue_cap=_bounded("queueCap", params.queue_cap, 1, MAX_QUEUE))
-    return after
+        wanted["queue_cap"] = _bounded("queueCap", params.queue_cap, 1, MAX_QUEUE)
+    return msgspec.structs.replace(before, **wanted)
 
 
 def _one_of(name: str, wanted: Choice, allowed: tuple[str, ...]) -> str | None:
@@ -319,6 +316,3 @@ def _words(message: str, label: str) -> str:
         raise BadRequest(f"the message has {len(message):,} characters, the limit is {MAX_TEXT:,}")
     named = _label(label)
     return f"[{named}]\n\n{message}" if named else message
-
-
-OPERATIONS = (patch_session, reset_session, delete_session, inject_message)

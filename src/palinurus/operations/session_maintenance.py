@@ -11,9 +11,9 @@ from palinurus.dispatch.dispatcher import MAX_TEXT
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
 from palinurus.domain.keys import SessionKey
-from palinurus.operations.operation import operation
+from palinurus.operations.operation import SessionRef, operation
 from palinurus.operations.services import Services
-from palinurus.operations.sessions import SessionRef
+from palinurus.operations.shapes import made_of
 from palinurus.sessions.names import require_session
 from palinurus.sessions.retention import StaleSession, find_stale
 from palinurus.sessions.session import Session
@@ -60,16 +60,7 @@ async def compact_session(
     if done is None:
         return CompactedSession(str(place), compacted=False, entry=session)
     services.holder.publish_change(str(place), "compact")
-    return CompactedSession(
-        str(place),
-        compacted=True,
-        entry=session,
-        messages=done.messages,
-        tokens_before=done.tokens_before,
-        tokens_after=done.tokens_after,
-        made_by=done.made_by,
-        summary=done.summary,
-    )
+    return made_of(CompactedSession, done, key=str(place), compacted=True, entry=session)
 
 
 log = logging.getLogger(__name__)
@@ -132,6 +123,3 @@ async def _archive(services: Services, each: StaleSession) -> bool:
         return True
 
     return await services.dispatcher.in_lane(key, work)
-
-
-OPERATIONS = (compact_session, clean_up_sessions)

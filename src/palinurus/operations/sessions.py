@@ -16,12 +16,11 @@ from palinurus.domain.messages import (
     Image,
     Message,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
     UserMessage,
 )
-from palinurus.operations.operation import Metavar, Positional, Private, operation
+from palinurus.operations.operation import AgentRef, Positional, Private, SessionRef, operation
 from palinurus.operations.services import Services
 from palinurus.operations.table import mcp_tool
 from palinurus.sessions.index import Hit
@@ -40,8 +39,6 @@ from palinurus.sessions.transcript import (
 )
 
 MOST_PREVIEWS = 64
-
-SessionRef = Annotated[str, Metavar("KEY|NAME|ID")]
 
 
 class SessionList(Struct, frozen=True):
@@ -85,7 +82,7 @@ CONVERSATIONS_LIST = mcp_tool(
 @operation("sessions.list", scope="read", mcp=CONVERSATIONS_LIST)
 async def list_sessions(
     services: Services,
-    agent: Annotated[str, "Only this agent's."] = "",
+    agent: Annotated[AgentRef, "Only this agent's."] = "",
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50,
     archived: Annotated[bool, "Also show ended sessions."] = False,
 ) -> SessionList:
@@ -140,7 +137,7 @@ MESSAGES_SEARCH = mcp_tool(
 async def search_sessions(
     services: Services,
     query: str,
-    agent: Annotated[str, "Only this agent's."] = "",
+    agent: Annotated[AgentRef, "Only this agent's."] = "",
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 10,
 ) -> SessionHits:
     """Search all messages.
@@ -270,19 +267,13 @@ def _message(message: Message, at: str) -> Iterator[str]:
             yield _fenced(f"{message.tool_name} →", message.text[:MOST_OF_A_RESULT])
         case AssistantMessage():
             yield f"## Agent · {at}"
-            yield from (told for block in message.content if (told := _block(block)))
+            for block in message.content:
+                if isinstance(block, ToolCall):
+                    yield _fenced(block.name, msgspec.json.encode(block.arguments).decode())
+                elif isinstance(block, Text) and block.text:
+                    yield block.text
             if message.error_message:
                 yield f"*{message.error_message}*"
-
-
-def _block(block: Text | Thinking | ToolCall) -> str:
-    match block:
-        case Text():
-            return block.text
-        case ToolCall():
-            return _fenced(f"{block.name}", msgspec.json.encode(block.arguments).decode())
-        case Thinking():
-            return ""
 
 
 def _text(content: str | tuple[Text | Image, ...]) -> str:
@@ -299,12 +290,3 @@ def _fenced(title: str, text: str) -> str:
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.splitlines())
-
-
-OPERATIONS = (
-    list_sessions,
-    show_session,
-    search_sessions,
-    preview_sessions,
-    export_session,
-)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from palinurus.domain.identity import AgentIdentity
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import grand_total
+from palinurus.operations.agents import AgentSummary, agents_of
 from palinurus.operations.operation import Private, operation
 from palinurus.operations.services import Services
 from palinurus.operations.table import mcp_tool
@@ -40,6 +42,7 @@ class Status(Struct, frozen=True, rename="camel"):
     config: str
     agent: str = ""
     agents: tuple[str, ...] = ()
+    others: tuple[AgentSummary, ...] = ()  # the other agents
     workspace: str = ""
     model: str = ""
     model_reason: str = ""
@@ -86,17 +89,24 @@ async def show_status(
         config=str(services.home.config_path),
         agent=agent_id,
         agents=tuple(services.agents.ids),
+        others=await asyncio.to_thread(_others, services, agent_id),
         workspace=workspace,
         model=f"{route.provider}/{route.model}",
         model_reason=route.reason,
         holder_pid=os.getpid(),
         busy=services.busy,
-        sessions=tuple(await services.sessions.recent(limit=5)),
+        sessions=tuple(await services.sessions.recent(agent=agent, limit=5)),
         warnings=services.warnings(),
         deliveries=await services.deliveries.counts(),
         identity=identity,
         troubles=troubles,
     )
+
+
+def _others(services: Services, agent_id: str) -> tuple[AgentSummary, ...]:
+    if len(services.agents.ids) < 2:
+        return ()
+    return tuple(each for each in agents_of(services).agents if each.id != agent_id)
 
 
 def _lodging(services: Services, agent_id: str) -> tuple[str, AgentIdentity, tuple[str, ...]]:
@@ -121,7 +131,7 @@ async def show_context(services: Services, session_key: OfSession = "", agent: O
     view = await services.turns.history.view_of(key)
     provider, route = await there.choose_model(view.model)
     offered = await there.tools(key, route, provider.context_window(route.model))
-    gathered = request_parts(there, key, offered.specs(), route, services.clock)
+    gathered = request_parts(there, key, offered.specs(), route, services.clock, Inbound("", ""))
     window = provider.context_window(route.model)
     report = context_report(str(key), view, gathered, there.context, window)
     workspace = f"{there.context.prompt.workspace}, {describe_access(services.toolsets.environment(key))}"
@@ -141,14 +151,13 @@ async def show_session_status(services: Services, session_key: OfSession = "", a
     """Show one session at a glance: its model, how full it is, what it cost."""
     key, found = await _place(services, session_key, agent)
     provider, route = await found.choose_model((await services.turns.history.view_of(key)).model)
+    standing = SessionStanding(str(key), f"{route.provider}/{route.model}", provider.context_window(route.model))
     session = await services.sessions.find(key)
     if session is None:
-        return SessionStanding(str(key), f"{route.provider}/{route.model}", provider.context_window(route.model))
+        return standing
     spent = grand_total(await services.usage.totals("session", zone=services.clock.zone, session=str(key)))
-    return SessionStanding(
-        session_key=str(key),
-        model=f"{route.provider}/{route.model}",
-        window=provider.context_window(route.model),
+    return msgspec.structs.replace(
+        standing,
         context_tokens=session.context_tokens,
         cost=spent.cost,
         unpriced=spent.unpriced,
@@ -165,6 +174,7 @@ async def session_report(services: Services, key: SessionKey) -> str:
     agent = services.agents.get(key.agent)
     _, route = await agent.choose_model(view.model)
     preferences = session.preferences if session else Preferences()
+    compactions = session.compaction_count if session else 0
     why = "chosen for this session" if view.model else route.reason or "chosen"
     lines = (
         ("session", str(key)),
@@ -172,17 +182,12 @@ async def session_report(services: Services, key: SessionKey) -> str:
         ("model", f"{standing.model} ({why}), thinking {view.thinking or route.thinking}"),
         ("context", f"{standing.context_tokens:,} of {standing.window:,} tokens at the last call"),
         ("used", _used(standing, session)),
-        ("history", _compactions(session)),
+        ("history", f"{compactions} {'compaction' if compactions == 1 else 'compactions'}"),
         ("running", f"{len(services.dispatcher.runs.active(key))} here, {services.dispatcher.busy} in all"),
         ("chosen", describe(preferences, services.agents.queue("cli"))),
         ("commands", await _where_commands_run(services, key)),
     )
     return "\n".join(f"{name:<8} {told}" for name, told in lines)
-
-
-def _compactions(session: Session | None) -> str:
-    count = session.compaction_count if session else 0
-    return f"{count} {'compaction' if count == 1 else 'compactions'}"
 
 
 def _used(standing: SessionStanding, session: Session | None) -> str:
@@ -210,6 +215,3 @@ async def _place(services: Services, session_key: str, agent: str) -> tuple[Sess
     """The session that is meant, the main one when none is named, and its agent. Raises NotFound."""
     key = await services.dispatcher.place(Inbound("", "", session_key=session_key, agent=agent))
     return key, services.agents.get(key.agent)
-
-
-OPERATIONS = (show_status, show_context, show_session_status)

@@ -43,9 +43,7 @@ def mcp_tool(name: str, about: str, *arguments: tuple[str, Any] | tuple[str, Any
     return McpTool(name, about, arguments, **flags)
 
 
-class Operation(Struct, Generic[P, R], frozen=True):
-    """One request, one result."""
-
+class OperationDeclaration(Struct, Generic[P, R], frozen=True):
     name: str
     params: type[P]
     result: Any  # a type or a union of types, as msgspec takes them
@@ -53,9 +51,14 @@ class Operation(Struct, Generic[P, R], frozen=True):
     handler: Callable[..., Any]  # (services, params, caller, idempotency key)
     function: Callable[..., Any]  # the one below `@operation`
     local: bool = False  # only on the unix socket of the home, not in the gateway
+    needs_home: bool = True  # False: it needs only `services.home` and `services.env`, so a shell runs it by itself
+
+
+class Operation(OperationDeclaration[P, R], frozen=True):
+    """One request, one result."""
+
     repeatable: bool = False  # doing it again under the same idempotency key is harmless and useful
     mcp: McpTool | None = None
-    needs_home: bool = True  # False: it needs only `services.home` and `services.env`, so a shell runs it by itself
     blocks: bool = False  # a plain function, which is run in a thread
 
     def run(self, services: Services, params: P, caller: Caller = LOCAL, idempotency_key: str = "") -> Awaitable[R]:
@@ -74,20 +77,12 @@ class Operation(Struct, Generic[P, R], frozen=True):
         return self.run(services, self.params(**values), caller, idempotency_key)
 
 
-class Feed(Struct, Generic[P, R], frozen=True):
+class Feed(OperationDeclaration[P, R], frozen=True):
     """One request, a stream of results."""
 
-    name: str
-    params: type[P]
-    result: Any
-    scope: Scope
-    handler: Callable[..., AsyncIterator[R]]
-    function: Callable[..., Any]
-    local: bool = False  # as above
-    needs_home: bool = True
-
     def run(self, services: Services, params: P, caller: Caller = LOCAL) -> AsyncIterator[R]:
-        return self.handler(services, params, caller)
+        items: AsyncIterator[R] = self.handler(services, params, caller)
+        return items
 
 
 Row = Operation[Any, Any] | Feed[Any, Any]
@@ -108,15 +103,8 @@ class OperationClient(Protocol):
 class Table:
     """Operations and feeds by name. A family (the first word of a name) is imported when one of it is called."""
 
-    def __init__(
-        self,
-        rows: Iterable[Row] = (),
-        families: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
-        """`families` names the modules that hold each; their operations stand in `OPERATIONS`.
-
-        An extension's operation in a family of the core stands there under its whole name, and comes alone.
-        """
+    def __init__(self, rows: Iterable[Row] = (), families: Mapping[str, Sequence[str]] | None = None) -> None:
+        """`families` names the modules that hold each."""
         self._rows = {row.name: row for row in rows}
         self._families = dict(families or {})
 
@@ -131,7 +119,7 @@ class Table:
 
     def get(self, name: str) -> Row:
         if name not in self._rows:
-            self._load(name if name in self._families else name.partition(".")[0])
+            self._load(name.partition(".")[0])
         try:
             return self._rows[name]
         except KeyError:
@@ -141,7 +129,13 @@ class Table:
 
     def _load(self, family: str) -> None:
         for module in self._families.pop(family, ()):
-            self._rows |= {row.name: row for row in import_module(module).OPERATIONS}
+            self._rows |= {row.name: row for row in operations_in(module)}
+
+
+def operations_in(module: str) -> list[Row]:
+    """What the module makes by `@operation`, in its order; what it imports from others is theirs."""
+    found = vars(import_module(module)).values()
+    return [each for each in found if isinstance(each, (Operation, Feed)) and each.function.__module__ == module]
 
 
 class LocalCaller:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,6 +13,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool
 from palinurus.operations.operation import Metavar, operation
 from palinurus.operations.services import Services
+from palinurus.operations.shapes import made_of
 from palinurus.sandbox.environment import AGENT_PLACE, MEMORY_IS_REAL, ExecEnvironment, Runs, where_commands_run
 from palinurus.sandbox.folders import scratch_folder
 from palinurus.sandbox.probes import ProbeResult, ProbeRun
@@ -64,7 +64,7 @@ class _Place(Struct, frozen=True):
     def about(self, tool: Tool | None, name: str = "") -> ToolRequest:
         """The question for one tool, or for one that there is not."""
         owner_only = tool is not None and tool.owner_only
-        return msgspec.structs.replace(self.asked, tool=tool.spec.name if tool else name, owner_only=owner_only)
+        return replace(self.asked, tool=tool.spec.name if tool else name, owner_only=owner_only)
 
     @property
     def model(self) -> str:
@@ -82,8 +82,9 @@ async def list_tools(
       pal tools list --session-key agent:main:telegram:group:-1001 --sender telegram:42
     """
     place = await _place(services, agent, session_key, model, sender)
-    listed = tuple(_listed(tool, decide(place.policy, place.about(tool))) for tool in place.tools)
-    return ToolList(str(place.asked.key), place.model, place.asked.sandboxed, listed)
+    key = place.asked.key
+    listed = tuple(_listed(tool, _fitting(tool, key, decide(place.policy, place.about(tool)))) for tool in place.tools)
+    return ToolList(str(key), place.model, place.asked.sandboxed, listed)
 
 
 @operation("tools.explain", scope="read")
@@ -108,10 +109,17 @@ async def explain_tool(
         raise NotFound(f"{plain} is a group: {', '.join(group)}", hint=_of_group(group))
     if tool is None and (not is_known(plain) or "*" in plain or ":" in plain):
         raise NotFound(f"there is no tool {name!r}", hint="`pal tools list` shows them")
-    verdict = explain(place.policy, place.about(tool, plain))
     asked = place.asked
+    verdict = _fitting(tool, asked.key, explain(place.policy, place.about(tool, plain)))
     shown = tool.spec.name if tool else plain
     return Explanation(shown, group_of(plain), str(asked.key), place.model, asked.sandboxed, tool is not None, verdict)
+
+
+def _fitting(tool: Tool | None, key: SessionKey, verdict: Verdict) -> Verdict:
+    """The decision, unless the tool would be of no use in the session."""
+    if tool is None or tool.fits is None or tool.fits(key) or not verdict.allowed:
+        return verdict
+    return replace(verdict, allowed=False, layer="session", why="it is not offered: this session cannot use it")
 
 
 def _of_group(group: tuple[str, ...]) -> str:
@@ -198,7 +206,7 @@ class SandboxReport(Struct, frozen=True):
 async def explain_sandbox(
     services: Services,
     session_key: Annotated[str, "Of this session. Default: the agent's main one."] = "",
-    agent: Annotated[str, "Of this agent."] = "",
+    agent: OfAgent = "",
 ) -> SandboxExplanation:
     """Show where the commands of a session run, what they see and may use, and why.
 
@@ -210,22 +218,17 @@ async def explain_sandbox(
     settings, place = services.toolsets.settings(key.agent).sandbox, services.toolsets.environment(key)
     walls = await services.toolsets.sandbox(key.agent).check()
     runs = where_commands_run(place, walls)
-    return SandboxExplanation(
-        str(key),
-        runs,
-        (*_reasons(settings, place, walls), *((_NOT_PRIVATE,) if runs == "sandbox" and not key.is_private else ())),
-        settings.mode,
-        settings.scope,
-        settings.access,
-        walls,
-        _seen(settings, place) if runs == "sandbox" else (),
-        place.network if runs == "sandbox" else runs == "host",
-        settings.memory_mb,
-        settings.cpu_seconds,
-        settings.processes,
-        settings.file_mb,
-        settings.disk_mb,
-        tuple(sorted(place.env)),
+    hides = (_NOT_PRIVATE,) if runs == "sandbox" and not key.is_private else ()
+    return made_of(
+        SandboxExplanation,
+        settings,
+        session_key=str(key),
+        runs=runs,
+        why=(*_reasons(settings, place, walls), *hides),
+        walls=walls,
+        seen=_seen(settings, place) if runs == "sandbox" else (),
+        network=place.network if runs == "sandbox" else runs == "host",
+        env=tuple(sorted(place.env)),
     )
 
 
@@ -233,7 +236,7 @@ async def explain_sandbox(
 async def try_sandbox(
     services: Services,
     session_key: Annotated[str, "Test the sandbox of this session."] = "",
-    agent: Annotated[str, "Of this agent."] = "",
+    agent: OfAgent = "",
 ) -> SandboxReport:
     """Test the sandbox with short commands. Exit code 1 when a test fails.
 
@@ -275,16 +278,7 @@ def _seen(settings: SandboxSettings, place: ExecEnvironment) -> tuple[VisiblePat
     found = [VisiblePath(str(place.workspace), place.writable, _ACCESS[settings.access])]
     if place.agent_workspace is not None:
         found.append(VisiblePath(AGENT_PLACE, False, "the same once more"))
+    programs = VisiblePath("/usr, /bin, /lib and a few files of /etc", False, "this machine's programs")
     if settings.backend == "docker":
-        found.append(VisiblePath("/", False, "the image's files"))
-    else:
-        found.append(VisiblePath("/usr, /bin, /lib and a few files of /etc", False, "this machine's programs"))
-    return (*found, VisiblePath("/tmp", True, "empty, in memory, removed after the command"))  # noqa: S108  the sandbox's
-
-
-OPERATIONS = (
-    list_tools,
-    explain_tool,
-    explain_sandbox,
-    try_sandbox,
-)
+        programs = VisiblePath("/", False, "the image's files")
+    return (*found, programs, VisiblePath("/tmp", True, "empty, in memory, removed after the command"))  # noqa: S108  the sandbox's

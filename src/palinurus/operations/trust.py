@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.domain.events import visible
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OutsideText
 from palinurus.operations.approvals import OWNER, GrantList
 from palinurus.operations.operation import Days, operation
 from palinurus.operations.services import Services
-from palinurus.tools.approvals.issuer import GrantTerms
-from palinurus.tools.approvals.rendering import visible
+from palinurus.tools.grant_issuer import GrantTerms
 from palinurus.tools.grants import FORMS, Grant, Scope, is_trustable, read_source, trust_draft, trust_in
 
 ALL = "all"
@@ -86,8 +86,7 @@ async def _shown(services: Services, key: SessionKey) -> list[ShownText]:
 async def _declare(
     services: Services, key: SessionKey, words: Sequence[str], by: str, scope: Scope, days: float | None = None
 ) -> list[Grant]:
-    shown = await _shown(services, key)
-    known = [OutsideText(each.digest, each.source) for each in shown]
+    known = (await services.turns.history.view_of(key)).outside_texts
     sources = dict.fromkeys(source for word in words for source in _meant(word, known))
     if not sources:
         raise BadRequest("there is nothing to trust", hint=f"name {FORMS}")
@@ -116,6 +115,3 @@ def _listed(shown: Sequence[ShownText]) -> str:
         for number, each in enumerate(shown, start=1)
     ]
     return "\n".join(["Untrusted text in this session:", *lines, USAGE])
-
-
-OPERATIONS = (list_outside_texts, trust_sources)

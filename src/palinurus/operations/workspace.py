@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -21,7 +20,6 @@ from palinurus.operations.services import Services
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
 from palinurus.workspace.files import BOOTSTRAP, is_private
 from palinurus.workspace.history import Commit, LeftOut, WorkspaceHistory
-from palinurus.workspace.steps import Guard
 from palinurus.workspace.write import NEW_FILE, keep_backup, loses, rewrite
 
 NAMES = tuple(slot.name for slot in BOOTSTRAP)
@@ -101,8 +99,7 @@ class CommittedFiles(Struct, frozen=True, rename="camel"):
 async def list_folder(services: Services, agent_id: OfAgent = "", path: FilePath = ".") -> Folder:
     """What a folder of the workspace holds."""
     agent, boundary = _workspace_of(services, agent_id)
-    place, entries, more = await asyncio.to_thread(_folder, boundary, _inside(path or "."))
-    return Folder(agent, str(boundary.root), place, entries, more)
+    return await asyncio.to_thread(_folder, agent, boundary, _inside(path or "."))
 
 
 @operation("workspace.read", scope="read")
@@ -223,13 +220,13 @@ def _inside(path: str) -> str:
     return "/".join(parts) or "."
 
 
-def _folder(boundary: Boundary, path: str) -> tuple[str, tuple[FolderEntry, ...], bool]:
+def _folder(agent: str, boundary: Boundary, path: str) -> Folder:
     listing = boundary.list_directory(path, max_entries=MOST_ENTRIES)
     base = "" if listing.path == "." else f"{listing.path}/"
     shown = [entry for entry in listing.entries if not entry.name.startswith(".") and _is_text(entry.name)]
     entries = [_entry(boundary, base + entry.name, entry.name, is_directory=entry.is_directory) for entry in shown]
     entries.sort(key=lambda each: (not each.is_directory, each.name.casefold(), each.name))
-    return listing.path, tuple(entries), not listing.complete
+    return Folder(agent, str(boundary.root), listing.path, tuple(entries), not listing.complete)
 
 
 def _is_text(name: str) -> bool:
@@ -249,8 +246,7 @@ def _entry(boundary: Boundary, path: str, name: str, *, is_directory: bool) -> F
 
 def _text(agent: str, boundary: Boundary, path: str) -> WorkspaceText:
     with boundary.open_file(path) as file:
-        data = file.read()
-        at = file.stat.st_mtime_ns // 1_000_000
+        data, at = file.read(), file.stat.st_mtime_ns // 1_000_000
     digest, size = _hash(data), len(data)
     if b"\0" in data[:8192]:
         return WorkspaceText(agent, path, size, at, digest, binary=True)
@@ -271,19 +267,14 @@ def _put(boundary: Boundary, path: str, data: bytes, expected: str, now_ms: int)
             backup = keep_backup(boundary, place, before, now_ms)
         return data
 
-    mode = 0o600 if is_private(path) else NEW_FILE
-    written = rewrite(boundary, path, change, create=True, mode=mode, guard=_stays(path))
-    return backup, written.before != data
-
-
-def _stays(path: str) -> Guard:
-    """A link may lead to another file of the workspace, and not into what belongs to git or to us."""
-
-    def guard(place: str) -> None:
+    def stay(place: str) -> None:
+        """A link may lead to another file of the workspace, and not into what belongs to git or to us."""
         if _CLOSED & set(place.casefold().split("/")):
             raise WorkspaceError(f"{path} leads to {place}, which is not written this way", hint="remove the link")
 
-    return guard
+    mode = 0o600 if is_private(path) else NEW_FILE
+    written = rewrite(boundary, path, change, create=True, mode=mode, guard=stay)
+    return backup, written.before != data
 
 
 def _hash(data: bytes) -> str:
@@ -306,16 +297,13 @@ class AgentFileList(Struct, frozen=True, rename="camel"):
     files: tuple[AgentFile, ...]
 
 
-class AgentFileReply(Struct, frozen=True, rename="camel", omit_defaults=True):
+class AgentFileReply(Struct, frozen=True, rename="camel"):
     agent_id: str
     workspace: str
     file: AgentFile
 
 
-class SavedAgentFile(Struct, frozen=True, rename="camel"):
-    agent_id: str
-    workspace: str
-    file: AgentFile
+class SavedAgentFile(AgentFileReply, frozen=True, rename="camel"):
     backup: str = ""  # where a copy of what it held lies
     ok: bool = True
 
@@ -346,9 +334,11 @@ async def set_file(
 ) -> SavedAgentFile:
     """Write one file of an agent."""
     agent, boundary = _workspace_of(services, agent_id)
-    allowed = _allowed(name)
-    data = _bytes(content)
-    expected = (expected_hash or base_hash).lower()
+    allowed, expected = _allowed(name), (expected_hash or base_hash).lower()
+    try:
+        data = content.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("the content ends in the middle of a character", hint="send whole ones") from None
     if len(data) > MAX_BYTES:
         raise BadRequest(f"{allowed} would have {len(data):,} bytes; {MAX_BYTES:,} are allowed", hint="split it")
     backup, _ = await asyncio.to_thread(_put, boundary, allowed, data, expected, services.clock.now_ms())
@@ -362,13 +352,6 @@ def _allowed(name: str) -> str:
     raise BadRequest(f"{name[:80]!r} is no file of an agent", hint=f"{', '.join(NAMES)} and memory/….md")
 
 
-def _bytes(content: str) -> bytes:
-    try:
-        return content.encode()
-    except UnicodeEncodeError:
-        raise BadRequest("the content ends in the middle of a character", hint="send whole ones") from None
-
-
 def _list_files(boundary: Boundary) -> tuple[AgentFile, ...]:
     try:
         listed = boundary.list_directory("memory", max_entries=MOST_NOTES).entries
@@ -380,41 +363,19 @@ def _list_files(boundary: Boundary) -> tuple[AgentFile, ...]:
 
 def _stat_file(boundary: Boundary, name: str) -> AgentFile:
     """Without its content; one that cannot be opened counts as missing, as for a prompt."""
+    path = str(boundary.root / name)
     try:
         with boundary.open_file(name) as file:
-            seen = file.stat
+            return AgentFile(name, path, False, file.stat.st_size, file.stat.st_mtime_ns // 1_000_000)
     except (NotFound, WorkspaceError):
-        return _missing(boundary, name)
-    return AgentFile(name, _path(boundary, name), False, seen.st_size, seen.st_mtime_ns // 1_000_000)
+        return AgentFile(name, path, missing=True)
 
 
 def _read_file(boundary: Boundary, name: str) -> AgentFile:
+    path = str(boundary.root / name)
     try:
         with boundary.open_file(name) as file:
-            data = file.read()
-            seen = file.stat
+            data, at = file.read(), file.stat.st_mtime_ns // 1_000_000
     except NotFound:
-        return _missing(boundary, name)
-    text = data.decode("utf-8", "replace")
-    return AgentFile(name, _path(boundary, name), False, len(data), seen.st_mtime_ns // 1_000_000, _hash(data), text)
-
-
-def _missing(boundary: Boundary, name: str) -> AgentFile:
-    return AgentFile(name, _path(boundary, name), missing=True)
-
-
-def _path(boundary: Boundary, name: str) -> str:
-    return str(Path(boundary.root) / name)
-
-
-OPERATIONS = (
-    list_folder,
-    read_text,
-    show_log,
-    show_diff,
-    restore_file,
-    commit_files,
-    list_files,
-    get_file,
-    set_file,
-)
+        return AgentFile(name, path, missing=True)
+    return AgentFile(name, path, False, len(data), at, _hash(data), data.decode("utf-8", "replace"))

@@ -12,9 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.agents import AgentEntry
-from palinurus.config.config import Config
+from palinurus.config.load import Config
 from palinurus.domain.errors import ConfigError
 from palinurus.domain.messages import Usage
 from palinurus.providers.provider import EMBEDDED, ModelRef
@@ -48,88 +49,70 @@ class ModelInfo(Struct, frozen=True, rename="camel"):
 
 
 _Row = tuple[str, str, int, int, tuple[float, ...] | None, str]
-"""Id, name, context window, maximum reply tokens, price of input, output, cached and stored, capabilities."""
-
-
-def _models(provider: str, wire: str, rows: Iterable[_Row]) -> Iterator[ModelInfo]:
-    for model, name, window, output, price, able in rows:
-        inputs = ("text", "image") if "image" in able else ("text",)
-        cost = Price(*price) if price else None
-        yield ModelInfo(provider, model, wire, window, output, cost, inputs, "reasoning" in able, name)
-
+"""Provider and id, name, context window, maximum reply tokens, price of input, output, cached and stored, abilities."""
+_WIRES = {"anthropic": ANTHROPIC, "google": GOOGLE, EMBEDDED: EMBEDDED}  # all others speak OpenAI's
 
 # fmt: off
-OFFERS: tuple[ModelInfo, ...] = (
-    *_models("openai", OPENAI, (
-        ("gpt-6-astra", "GPT-6 Astra", 922_000, 128_000, (10, 50, 1), "image reasoning"),
-        ("gpt-6-sol", "GPT-6 Sol", 922_000, 128_000, (2, 10, 0.2, 2.5), "image reasoning"),
-        ("gpt-6-luna", "GPT-6 Luna", 922_000, 128_000, (0.1, 0.5, 0.01, 0.125), "image reasoning"),
-        ("gpt-5.6-sol", "GPT-5.6 Sol", 272_000, 128_000, (4, 20, 0.4), "image reasoning"),
-        ("gpt-5.6-terra", "GPT-5.6 Terra", 272_000, 128_000, (2, 12, 0.2), "image reasoning"),
-        ("gpt-5.6-luna", "GPT-5.6 Luna", 272_000, 128_000, (0.2, 1.2, 0.02), "image reasoning"),
-        ("gpt-5.4", "GPT-5.4", 272_000, 128_000, (2.5, 15, 0.25), "image reasoning"),
-        ("gpt-5.4-mini", "GPT-5.4 mini", 272_000, 128_000, (0.75, 4.5, 0.075), "image reasoning"),
-        ("gpt-5", "GPT-5", 272_000, 128_000, (1.25, 10, 0.125), "image reasoning"),
-        ("gpt-5-mini", "GPT-5 mini", 272_000, 128_000, (0.25, 2, 0.025), "image reasoning"),
-        ("gpt-5-nano", "GPT-5 nano", 272_000, 128_000, (0.05, 0.4, 0.005), "image reasoning"),
-        ("gpt-4.1", "GPT-4.1", 1_047_576, 32_768, (2, 8, 0.5), "image"),
-        ("gpt-4o-mini", "GPT-4o mini", 128_000, 16_384, (0.15, 0.6, 0.075), "image"),
-    )),
-    *_models("anthropic", ANTHROPIC, (
-        # Anthropic charges more for cache writes than for plain input.
-        ("claude-fable-5-1", "Fable 5.1", 1_000_000, 128_000, (10, 50), "image reasoning"),
-        ("claude-opus-5-5", "Opus 5.5", 1_000_000, 128_000, (4, 20, 0.2, 5), "image reasoning"),
-        ("claude-sonnet-5-5", "Sonnet 5.5", 1_000_000, 128_000, (2, 10, 0.2, 2.5), "image reasoning"),
-        ("claude-haiku-5-5", "Haiku 5.5", 1_000_000, 128_000, (0.1, 0.5), "image reasoning"),
-        ("claude-opus-5", "Opus 5", 1_000_000, 128_000, (5, 25, 0.5, 6.25), "image reasoning"),
-        ("claude-sonnet-5", "Sonnet 5", 1_000_000, 128_000, (2, 10, 0.2, 2.5), "image reasoning"),
-        ("claude-sonnet-4-6", "Sonnet 4.6", 200_000, 64_000, (3, 15, 0.3, 3.75), "image reasoning"),
-        ("claude-haiku-4-5", "Haiku 4.5", 200_000, 64_000, (1, 5, 0.1, 1.25), "image reasoning"),
-    )),
-    *_models("google", GOOGLE, (
-        ("gemini-3.8-flash", "Gemini 3.8 Flash", 1_048_576, 65_536, None, "image reasoning"),
-        ("gemini-3.5-flash", "Gemini 3.5 Flash", 1_048_576, 65_536, (1.5, 9), "image reasoning"),
-        ("gemini-3.1-pro-preview", "Gemini 3.1 Pro", 1_048_576, 65_536, (2, 12, 0.2), "image reasoning"),
-        ("gemini-3.1-flash-lite", "Gemini 3.1 Flash Lite", 1_048_576, 65_536, (0.25, 1.5, 0.025), "image reasoning"),
-        ("gemini-2.5-pro", "Gemini 2.5 Pro", 1_048_576, 65_536, (1.25, 10, 0.125), "image reasoning"),
-        ("gemini-2.5-flash", "Gemini 2.5 Flash", 1_048_576, 65_536, (0.3, 2.5, 0.03), "image reasoning"),
-    )),
-    *_models("xai", OPENAI, (
-        ("grok-4", "Grok 4", 256_000, 0, (3, 15, 0.75), "image reasoning"),
-        ("grok-4-fast", "Grok 4 fast", 2_000_000, 0, (0.2, 0.5, 0.05), "image reasoning"),
-        ("grok-code-fast-1", "Grok Code", 256_000, 0, (0.2, 1.5, 0.02), "reasoning"),
-    )),
-    *_models("deepseek", OPENAI, (
-        ("deepseek-chat", "DeepSeek", 128_000, 8_192, (0.28, 0.42, 0.028), ""),
-        ("deepseek-reasoner", "DeepSeek R", 128_000, 65_536, (0.28, 0.42, 0.028), "reasoning"),
-    )),
-    *_models("mistral", OPENAI, (
-        ("mistral-large-latest", "Mistral Large", 262_144, 0, (0.5, 1.5), "image"),
-        ("mistral-medium-latest", "Mistral Medium", 131_072, 0, (0.4, 2), "image"),
-        ("mistral-small-latest", "Mistral Small", 131_072, 0, (0.1, 0.3), "image"),
-        ("codestral-latest", "Codestral", 256_000, 0, (0.3, 0.9), ""),
-    )),
-    *_models("groq", OPENAI, (
-        ("openai/gpt-oss-120b", "", 131_072, 65_536, (0.15, 0.6, 0.075), "reasoning"),
-        ("openai/gpt-oss-20b", "", 131_072, 65_536, (0.075, 0.3, 0.0375), "reasoning"),
-        ("llama-3.3-70b-versatile", "", 131_072, 32_768, (0.59, 0.79), ""),
-    )),
-    *_models("cerebras", OPENAI, (
-        ("gpt-oss-120b", "", 131_072, 0, (0.35, 0.75), "reasoning"),
-    )),
-    *_models("together", OPENAI, (
-        ("meta-llama/Llama-3.3-70B-Instruct-Turbo", "", 131_072, 0, (0.88, 0.88), ""),
-    )),
-    *_models("openrouter", OPENAI, (
-        # It routes each request to a model of its choice, so it has no price of its own.
-        ("openrouter/auto", "OpenRouter's choice", 128_000, 0, None, "image reasoning"),
-    )),
-    *_models(EMBEDDED, EMBEDDED, (
-        ("scout", "Scout", 32_000, 0, (0, 0, 0, 0), ""),
-        ("smollm2", "SmolLM2 135M, for small talk", 2_048, 60, (0, 0, 0, 0), ""),
-    )),
+_ROWS: tuple[_Row, ...] = (
+    ("openai/gpt-6-astra", "GPT-6 Astra", 922_000, 128_000, (10, 50, 1), "image reasoning"),
+    ("openai/gpt-6-sol", "GPT-6 Sol", 922_000, 128_000, (2, 10, 0.2, 2.5), "image reasoning"),
+    ("openai/gpt-6-luna", "GPT-6 Luna", 922_000, 128_000, (0.1, 0.5, 0.01, 0.125), "image reasoning"),
+    ("openai/gpt-5.6-sol", "GPT-5.6 Sol", 272_000, 128_000, (4, 20, 0.4), "image reasoning"),
+    ("openai/gpt-5.6-terra", "GPT-5.6 Terra", 272_000, 128_000, (2, 12, 0.2), "image reasoning"),
+    ("openai/gpt-5.6-luna", "GPT-5.6 Luna", 272_000, 128_000, (0.2, 1.2, 0.02), "image reasoning"),
+    ("openai/gpt-5.4", "GPT-5.4", 272_000, 128_000, (2.5, 15, 0.25), "image reasoning"),
+    ("openai/gpt-5.4-mini", "GPT-5.4 mini", 272_000, 128_000, (0.75, 4.5, 0.075), "image reasoning"),
+    ("openai/gpt-5", "GPT-5", 272_000, 128_000, (1.25, 10, 0.125), "image reasoning"),
+    ("openai/gpt-5-mini", "GPT-5 mini", 272_000, 128_000, (0.25, 2, 0.025), "image reasoning"),
+    ("openai/gpt-5-nano", "GPT-5 nano", 272_000, 128_000, (0.05, 0.4, 0.005), "image reasoning"),
+    ("openai/gpt-4.1", "GPT-4.1", 1_047_576, 32_768, (2, 8, 0.5), "image"),
+    ("openai/gpt-4o-mini", "GPT-4o mini", 128_000, 16_384, (0.15, 0.6, 0.075), "image"),
+    # Anthropic charges more for cache writes than for plain input.
+    ("anthropic/claude-fable-5-1", "Fable 5.1", 1_000_000, 128_000, (10, 50), "image reasoning"),
+    ("anthropic/claude-opus-5-5", "Opus 5.5", 1_000_000, 128_000, (4, 20, 0.2, 5), "image reasoning"),
+    ("anthropic/claude-sonnet-5-5", "Sonnet 5.5", 1_000_000, 128_000, (2, 10, 0.2, 2.5), "image reasoning"),
+    ("anthropic/claude-haiku-5-5", "Haiku 5.5", 1_000_000, 128_000, (0.1, 0.5), "image reasoning"),
+    ("anthropic/claude-opus-5", "Opus 5", 1_000_000, 128_000, (5, 25, 0.5, 6.25), "image reasoning"),
+    ("anthropic/claude-sonnet-5", "Sonnet 5", 1_000_000, 128_000, (2, 10, 0.2, 2.5), "image reasoning"),
+    ("anthropic/claude-sonnet-4-6", "Sonnet 4.6", 200_000, 64_000, (3, 15, 0.3, 3.75), "image reasoning"),
+    ("anthropic/claude-haiku-4-5", "Haiku 4.5", 200_000, 64_000, (1, 5, 0.1, 1.25), "image reasoning"),
+    ("google/gemini-3.8-flash", "Gemini 3.8 Flash", 1_048_576, 65_536, None, "image reasoning"),
+    ("google/gemini-3.5-flash", "Gemini 3.5 Flash", 1_048_576, 65_536, (1.5, 9), "image reasoning"),
+    ("google/gemini-3.1-pro-preview", "Gemini 3.1 Pro", 1_048_576, 65_536, (2, 12, 0.2), "image reasoning"),
+    ("google/gemini-3.1-flash-lite", "Gemini 3.1 Flash Lite", 1_048_576, 65_536, (0.25, 1.5, 0.025), "image reasoning"),
+    ("google/gemini-2.5-pro", "Gemini 2.5 Pro", 1_048_576, 65_536, (1.25, 10, 0.125), "image reasoning"),
+    ("google/gemini-2.5-flash", "Gemini 2.5 Flash", 1_048_576, 65_536, (0.3, 2.5, 0.03), "image reasoning"),
+    ("xai/grok-4", "Grok 4", 256_000, 0, (3, 15, 0.75), "image reasoning"),
+    ("xai/grok-4-fast", "Grok 4 fast", 2_000_000, 0, (0.2, 0.5, 0.05), "image reasoning"),
+    ("xai/grok-code-fast-1", "Grok Code", 256_000, 0, (0.2, 1.5, 0.02), "reasoning"),
+    ("deepseek/deepseek-chat", "DeepSeek", 128_000, 8_192, (0.28, 0.42, 0.028), ""),
+    ("deepseek/deepseek-reasoner", "DeepSeek R", 128_000, 65_536, (0.28, 0.42, 0.028), "reasoning"),
+    ("mistral/mistral-large-latest", "Mistral Large", 262_144, 0, (0.5, 1.5), "image"),
+    ("mistral/mistral-medium-latest", "Mistral Medium", 131_072, 0, (0.4, 2), "image"),
+    ("mistral/mistral-small-latest", "Mistral Small", 131_072, 0, (0.1, 0.3), "image"),
+    ("mistral/codestral-latest", "Codestral", 256_000, 0, (0.3, 0.9), ""),
+    ("groq/openai/gpt-oss-120b", "", 131_072, 65_536, (0.15, 0.6, 0.075), "reasoning"),
+    ("groq/openai/gpt-oss-20b", "", 131_072, 65_536, (0.075, 0.3, 0.0375), "reasoning"),
+    ("groq/llama-3.3-70b-versatile", "", 131_072, 32_768, (0.59, 0.79), ""),
+    ("cerebras/gpt-oss-120b", "", 131_072, 0, (0.35, 0.75), "reasoning"),
+    ("together/meta-llama/Llama-3.3-70B-Instruct-Turbo", "", 131_072, 0, (0.88, 0.88), ""),
+    # It routes each request to a model of its choice, so it has no price of its own.
+    ("openrouter/openrouter/auto", "OpenRouter's choice", 128_000, 0, None, "image reasoning"),
+    ("embedded/scout", "Scout", 32_000, 0, (0, 0, 0, 0), ""),
+    ("embedded/smollm2", "SmolLM2 135M, for small talk", 2_048, 60, (0, 0, 0, 0), ""),
 )
 # fmt: on
+
+
+def _offer(row: _Row) -> ModelInfo:
+    ref, name, window, output, price, able = row
+    provider, _, model = ref.partition("/")
+    inputs = ("text", "image") if "image" in able else ("text",)
+    cost, wire = Price(*price) if price else None, _WIRES.get(provider, OPENAI)
+    return ModelInfo(provider, model, wire, window, output, cost, inputs, "reasoning" in able, name)
+
+
+OFFERS = tuple(map(_offer, _ROWS))
 
 # Providers that run on this machine: every model is free.
 FREE = (EMBEDDED, "ollama", "lmstudio")
@@ -192,10 +175,8 @@ class Catalog:
             raise ConfigError(f"{wanted!r} may be a model of several providers", hint=f"say which: {several}")
         if not carriers:
             near = nearest(wanted, [*self.aliases, *map(str, self._models), *(ref.model for ref in self._models)])
-            raise ConfigError(
-                f"{text!r} is not a model; use provider/model or a short name",
-                hint=f"did you mean {near}?" if near else LISTED,
-            )
+            hint = f"did you mean {near}?" if near else LISTED
+            raise ConfigError(f"{text!r} is not a model; use provider/model or a short name", hint=hint)
         return ModelRef(carriers[0], wanted)
 
     def _carriers(self, name: str, *, trusted: bool) -> list[str]:
@@ -214,10 +195,9 @@ class Catalog:
 
     def cost(self, ref: ModelRef, usage: Usage) -> float | None:
         """The cost of a call in US dollars; None if the price is not known. Models on this machine are free."""
-        info = self.find(ref)
-        if info is None and ref.provider in FREE:
-            return cost_of(usage, NOTHING)
-        return cost_of(usage, info.price if info else None)
+        if info := self.find(ref):
+            return cost_of(usage, info.price)
+        return cost_of(usage, NOTHING) if ref.provider in FREE else None
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
@@ -257,7 +237,6 @@ def config_aliases(config: Config) -> dict[str, str]:
 
 
 def _merged(known: ModelInfo | None, ref: ModelRef, entry: ModelEntry, provider: ProviderEntry) -> ModelInfo:
-    base = known or ModelInfo(ref.provider, ref.model)
     said: dict[str, Any] = {
         "context_window": entry.context_window,
         "max_output": entry.max_tokens,
@@ -267,8 +246,8 @@ def _merged(known: ModelInfo | None, ref: ModelRef, entry: ModelEntry, provider:
         "inputs": entry.input,
         "price": _price(entry.cost),
     }
-    fields = {field: getattr(base, field) for field in base.__struct_fields__}
-    return ModelInfo(**{**fields, **{field: value for field, value in said.items() if value is not None}})
+    changes = {field: value for field, value in said.items() if value is not None}
+    return replace(known or ModelInfo(ref.provider, ref.model), **changes)
 
 
 def _price(cost: ModelCost | None) -> Price | None:

@@ -108,39 +108,25 @@ class KnownProvider(Struct, frozen=True):
         return next((name for name in (self.key_env, self.other_key_env) if name and env.get(name, "").strip()), "")
 
 
+CLAUDE: Wire = "anthropic-messages"
+GEMINI: Wire = "google-generative-ai"
+GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
+TOGETHER_MODEL = "meta-llama/Llama-3.3-70B-Instruct-Turbo"
+
 # In order of choice. A model that was removed fails as model_not_found, and the config names
 # another. A window is what a model accepts, which may be less than advertised.
 KNOWN: tuple[KnownProvider, ...] = (
     KnownProvider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini", 272_000),
     KnownProvider(
-        "anthropic",
-        "https://api.anthropic.com",
-        "ANTHROPIC_API_KEY",
-        "claude-sonnet-5-5",
-        1_000_000,
-        wire="anthropic-messages",
+        "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5", 1_000_000, CLAUDE
     ),
-    KnownProvider(
-        "google",
-        "https://generativelanguage.googleapis.com/v1beta",
-        "GEMINI_API_KEY",
-        "gemini-3.8-flash",
-        1_048_576,
-        wire="google-generative-ai",
-        other_key_env="GOOGLE_API_KEY",
-    ),
+    KnownProvider("google", GEMINI_URL, "GEMINI_API_KEY", "gemini-3.8-flash", 1_048_576, GEMINI, "GOOGLE_API_KEY"),
     KnownProvider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "openrouter/auto", 128_000),
     KnownProvider("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b", 131_072),
     KnownProvider("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-medium-latest", 131_072),
     KnownProvider("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-chat", 128_000),
     KnownProvider("xai", "https://api.x.ai/v1", "XAI_API_KEY", "grok-4", 256_000),
-    KnownProvider(
-        "together",
-        "https://api.together.xyz/v1",
-        "TOGETHER_API_KEY",
-        "meta-llama/Llama-3.3-70B-Instruct-Turbo",
-        131_072,
-    ),
+    KnownProvider("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY", TOGETHER_MODEL, 131_072),
     KnownProvider("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "gpt-oss-120b", 131_072),
     KnownProvider("ollama", "http://127.0.0.1:11434/v1"),
     KnownProvider("lmstudio", "http://127.0.0.1:1234/v1"),

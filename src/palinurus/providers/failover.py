@@ -51,18 +51,15 @@ class FailoverRule(Struct, frozen=True):
 
 RULES: dict[Failure, FailoverRule] = {
     # A refusal may concern the model and not the key (not permitted, not in the plan): another model may work.
-    Failure.AUTH: FailoverRule(again=False, cools="model", then="credential"),
-    Failure.BILLING: FailoverRule(again=False, cools="model", then="credential"),
+    **dict.fromkeys((Failure.AUTH, Failure.BILLING), FailoverRule(again=False, cools="model", then="credential")),
     Failure.RATE_LIMIT: FailoverRule(again=True, cools="key", then="credential"),
-    Failure.OVERLOAD: FailoverRule(again=True, cools="", then="model"),
-    Failure.NETWORK: FailoverRule(again=True, cools="", then="model"),
-    Failure.TIMEOUT: FailoverRule(again=True, cools="", then="model"),
-    Failure.MALFORMED: FailoverRule(again=True, cools="", then="model"),
-    Failure.MODEL_NOT_FOUND: FailoverRule(again=False, cools="", then="model"),
-    Failure.BAD_REQUEST: FailoverRule(again=False, cools="", then="model"),
+    **dict.fromkeys(
+        (Failure.OVERLOAD, Failure.NETWORK, Failure.TIMEOUT, Failure.MALFORMED),
+        FailoverRule(again=True, cools="", then="model"),
+    ),
+    **dict.fromkeys((Failure.MODEL_NOT_FOUND, Failure.BAD_REQUEST), FailoverRule(again=False, cools="", then="model")),
     # Another model would get the same too long prompt, or the same refused request.
-    Failure.CONTEXT_OVERFLOW: FailoverRule(again=False, cools="", then="stop"),
-    Failure.REFUSAL: FailoverRule(again=False, cools="", then="stop"),
+    **dict.fromkeys((Failure.CONTEXT_OVERFLOW, Failure.REFUSAL), FailoverRule(again=False, cools="", then="stop")),
 }
 
 
@@ -158,20 +155,11 @@ class FailoverProvider:
         self._renew = renew
         self._dice = dice
         self._redact = redact
-        self._primary = self._open(self._legs()[0])
+        first = self._legs()[0]
+        primary = first.candidate.open(first.credential)
+        self.name, self.wire, self.context_window = primary.name, primary.wire, primary.context_window
         self._answered: Leg | None = None
         self._used: Credential | None = None  # of the last request, if it may have been renewed
-
-    @property
-    def name(self) -> str:
-        return self._primary.name
-
-    @property
-    def wire(self) -> str:
-        return self._primary.wire
-
-    def context_window(self, model: str) -> int:
-        return self._primary.context_window(model)
 
     async def close(self) -> None:
         """Does nothing: the providers belong to their creator."""
@@ -229,14 +217,11 @@ class FailoverProvider:
             return self._answered
         return next(iter(ready or legs), None)
 
-    def _open(self, leg: Leg) -> Provider:
-        return leg.candidate.open(leg.credential)
-
     async def _ready(self, leg: Leg, refused: str) -> Provider:
         """The same with a renewed credential if necessary."""
         self._used = None
         if self._renew is None or leg.credential is None or not leg.credential.refresh:
-            return self._open(leg)
+            return leg.candidate.open(leg.credential)
         try:
             self._used = await self._renew(leg.credential, refused)
         except ProviderError as error:

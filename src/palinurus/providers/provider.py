@@ -30,6 +30,7 @@ class ModelRef(Struct, frozen=True):
 EMBEDDED = "embedded"  # the provider of the embedded models
 SCOUT = ModelRef(EMBEDDED, "scout")
 SCOUT_WINDOW = 32_000
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 TALKER = ModelRef(EMBEDDED, "smollm2")  # chats for Scout, if installed
 
 
@@ -105,21 +106,20 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
-class Unavailable:
+class Unavailable(Struct, frozen=True, eq=False):
     """Implements Provider: fails each request with a fixed reason.
 
-    It replaces a wrongly configured one: the message is accepted and stored, and the reason is the reply.
+    It replaces a wrongly configured one: the message is accepted and stored, and the reason is the reply. `wire` and
+    `window` are those of the real provider, so that nothing changes once it works.
     """
 
-    def __init__(self, name: str, error: ProviderError, *, wire: str = "unavailable", window: int = 32_000) -> None:
-        """`wire` and `window` are those of the real provider, so that nothing changes once it works."""
-        self.name = name
-        self.wire = wire
-        self.error = error
-        self._window = window
+    name: str
+    error: ProviderError
+    wire: str = "unavailable"
+    window: int = 32_000
 
     def context_window(self, model: str) -> int:
-        return self._window
+        return self.window
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         yield ReplyFailed(self.error)

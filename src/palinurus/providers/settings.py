@@ -33,8 +33,7 @@ class ModelCost(Section, frozen=True):
     input: Annotated[float | None, option("Price of a million tokens read.", ge=0)] = None
     output: Annotated[float | None, option("Price of a million tokens written.", ge=0)] = None
     cache_read: Annotated[
-        float | None,
-        option("Price of a million tokens served from the provider's cache. Unset: as input.", ge=0),
+        float | None, option("Price of a million tokens served from the provider's cache. Unset: as input.", ge=0)
     ] = None
     cache_write: Annotated[
         float | None, option("Price of a million tokens put into the provider's cache. Unset: as input.", ge=0)
@@ -82,13 +81,11 @@ class ModelsOptions(Section, frozen=True):
     foreign: ClassVar = {"": "bedrockDiscovery pricing catalog"}
 
     mode: Annotated[
-        Literal["merge", "replace"],
-        option("Whether these providers add to the built-in ones or replace them."),
+        Literal["merge", "replace"], option("Whether these providers add to the built-in ones or replace them.")
     ] = "merge"
     providers: Annotated[dict[str, ProviderEntry], option("Providers by id.")] = {}
     small_talk: Annotated[
-        bool,
-        option("Whether scout leaves small talk to the small embedded model where it is installed."),
+        bool, option("Whether scout leaves small talk to the small embedded model where it is installed.")
     ] = True
 
     @property

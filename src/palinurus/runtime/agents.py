@@ -22,7 +22,7 @@ from palinurus.config.agents import (
     reset_rule,
 )
 from palinurus.config.home import env_value
-from palinurus.config.load import LoadedConfig, load_config, unused_in_short
+from palinurus.config.load import Config, LoadedConfig, load_config, unused_in_short
 from palinurus.domain.errors import ConfigError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from palinurus.runtime.tool_sources import S
     from palinurus.runtime.tools import ToolResources, Toolsets
     from palinurus.sessions.reset import ResetPolicy
-    from palinurus.skills.catalog import SkillCache
+    from palinurus.skills.discovery import SkillCache
     from palinurus.skills.skills import AgentSkills, Skills
-    from palinurus.tools.approvals.approval import Approvals
+    from palinurus.tools.approval import Approvals
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +69,9 @@ class _ConfigParts:
         from palinurus.providers.choose import key_variables
         from palinurus.providers.keys.credentials import gather_credentials
 
-        loaded, root = self.loaded, self._owner.home.root
-        main, variables = default_agent(loaded.config), key_variables(loaded.env)
-        found = {agent: gather_credentials(loaded, root, agent, main, variables) for agent in agent_ids(loaded.config)}
+        loaded, home = self.loaded, self._owner.home
+        variables = key_variables(loaded.env)
+        found = {agent: gather_credentials(loaded, home, agent, variables) for agent in agent_ids(loaded.config)}
         self.seen |= {path: _stat(path) for known in found.values() for path in known.files}
         return found
 
@@ -103,18 +103,14 @@ class _ConfigParts:
         from palinurus.dispatch.commands import SLASH_WORDS
         from palinurus.skills.skills import AgentSkills
 
-        return AgentSkills(
-            self._owner.home,
-            self.loaded,
-            cache=self._owner.skill_cache,
-            taken=SLASH_WORDS,
-        )
+        return AgentSkills(self._owner.home, self.loaded, cache=self._owner.skill_cache, taken=SLASH_WORDS)
 
     @cached_property
     def hands(self) -> Toolsets:
         from palinurus.runtime.tools import Toolsets
 
-        more = (*self._owner.services.core_tools, *LOADED.find_tools(self.loaded.config))
+        services = self._owner.services
+        more = (*services.core_tools, *LOADED.find_tools(self.loaded.config, services))
         return Toolsets(self.loaded, self._owner.tool_resources, more)
 
     def forget_keys(self) -> None:
@@ -154,8 +150,8 @@ class ConfiguredAgents:
 
     def make_approvals(self) -> Approvals:
         from palinurus.runtime.tools import program_path
-        from palinurus.tools.approvals.approval import Approvals
-        from palinurus.tools.approvals.issuer import GrantIssuer
+        from palinurus.tools.approval import Approvals
+        from palinurus.tools.grant_issuer import GrantIssuer
 
         issuer = GrantIssuer(
             self.services.grants,
@@ -196,10 +192,10 @@ class ConfiguredAgents:
     @cached_property
     def pool(self) -> CredentialPool:
         """A key that rests goes on resting."""
-        from palinurus.providers.keys.pool import NAME, CooldownFile, CredentialPool
+        from palinurus.providers.keys.pool import NAME, CredentialPool
 
-        cooldowns = CooldownFile(self.home.root / "derived" / NAME, readonly=self.services.readonly)
-        return CredentialPool(self.services.clock, cooldowns)
+        file = self.home.root / "derived" / NAME
+        return CredentialPool(self.services.clock, file, readonly=self.services.readonly)
 
     @cached_property
     def renewals(self) -> Renewals:
@@ -422,6 +418,10 @@ class ConfiguredAgents:
         """A source of tools that an extension brings."""
         self.refresh()
         return self.tool_resources.sources.get(kind)
+
+    def current_config(self) -> Config:
+        self.refresh()
+        return self.loaded.config
 
     def current_hands(self) -> Toolsets:
         self.refresh()

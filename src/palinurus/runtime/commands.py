@@ -6,9 +6,11 @@ import msgspec
 
 from palinurus.dispatch.immediate import Answer
 from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.operations.services import Services
+from palinurus.runtime.extensions import LOADED
 
 
 def slash_commands(services: Services) -> dict[str, Answer]:
@@ -46,7 +48,17 @@ def slash_commands(services: Services) -> dict[str, Answer]:
 
         return await trust_command(services, key, words, _speaker(inbound), owner=inbound.origin == Origin.OWNER)
 
+    def answered_by_extension(name: str) -> Answer:
+        async def answer(key: SessionKey, words: str, inbound: Inbound) -> str:
+            try:
+                return str(await LOADED.find_slash_command(name)(services, key, words, inbound))
+            except (BadRequest, NotFound) as error:  # an answer like any other: the chat goes on
+                return str(error)
+
+        return answer
+
     return {
+        **{name: answered_by_extension(name) for each in LOADED.known for name in each.slash_commands},
         "status": say_status,
         "context": say_context,
         "models": say_models,

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig, load_config
 from palinurus.domain.errors import ConfigError, PalinurusError
-from palinurus.parts import resolve
 from palinurus.runtime.checks.agents import check_agents, check_model
 from palinurus.runtime.checks.check import Check, bad, ok, warning
 from palinurus.runtime.checks.place import (
@@ -22,7 +21,7 @@ from palinurus.runtime.checks.place import (
 )
 from palinurus.runtime.checks.sandbox import check_sandbox
 from palinurus.runtime.checks.sessions import check_sessions
-from palinurus.runtime.extensions import LOADED
+from palinurus.runtime.extensions import LOADED, imported
 
 
 async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_model: bool = True) -> list[Check]:
@@ -43,27 +42,20 @@ async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_
         checks += [check async for check in check_memory(home)]
     for check in LOADED.load().checks:
         with _told("extensions", checks):
-            checks += (resolve(check) if isinstance(check, str) else check)(home, loaded)
+            checks += imported(check)(home, loaded)
     if loaded is not None:
-        await _promises(home, env, loaded, checks, ask_model=ask_model)
+        with _told("agents", checks):
+            checks += check_agents(home, loaded)
+        with _told("sessions", checks):
+            checks += await check_sessions(home, loaded)
+        with _told("sandbox", checks):
+            checks += [check async for check in check_sandbox(home, loaded)]
+    if loaded is not None and ask_model:
+        with _told("model", checks):
+            checks.append(await check_model(home, env, loaded))
     with _told("disk", checks):
         checks.append(check_room(home))
     return [*checks, check_git()]
-
-
-async def _promises(
-    home: Home, env: Mapping[str, str], loaded: LoadedConfig, checks: list[Check], *, ask_model: bool
-) -> None:
-    """What the config says there is."""
-    with _told("agents", checks):
-        checks += check_agents(home, loaded)
-    with _told("sessions", checks):
-        checks += await check_sessions(home, loaded)
-    with _told("sandbox", checks):
-        checks += [check async for check in check_sandbox(home, loaded)]
-    if ask_model:
-        with _told("model", checks):
-            checks.append(await check_model(home, env, loaded))
 
 
 @contextmanager

@@ -17,12 +17,19 @@ from palinurus.parts import EXTENSIONS, Extension, resolve
 if TYPE_CHECKING:
     import click
 
-    from palinurus.config.config import Config
+    from palinurus.config.load import Config
     from palinurus.domain.tool import Tool
+    from palinurus.operations.services import Services
     from palinurus.operations.table import Row
     from palinurus.storage.jobs import JobKind
 
 T = TypeVar("T")
+
+
+def imported(part: T | str) -> T:
+    """A part itself, or what stands where it says."""
+    found: T = resolve(part) if isinstance(part, str) else part
+    return found
 
 
 class App:
@@ -36,6 +43,8 @@ class App:
         self.sources: list[Any] = []
         self.jobs: dict[str, JobKind | str] = {}
         self.tools: list[Tool | str] = []
+        self.tool_makers: list[str] = []
+        self.slash_commands: dict[str, str] = {}
 
     def operation(self, operation: Row | str, name: str = "") -> None:
         """Made by `@operation`: also a method of the gateway and a row of the schema. One that is far has a `name`."""
@@ -52,6 +61,15 @@ class App:
     def tool(self, tool: Tool | str) -> None:
         """For every agent, under the policy like any other."""
         self.tools.append(tool)
+
+    def make_tools(self, maker: str) -> None:
+        """Where a function is that makes tools for every agent of the services that they need: `make(services)`."""
+        self.tool_makers.append(maker)
+
+    def slash_command(self, name: str, command: str) -> None:
+        """Where an async function is that answers `/NAME` in a chat: `answer(services, key, words, inbound)`. The
+        extension declares its help (`Extension.slash_commands`)."""
+        self.slash_commands[name] = command
 
     def tool_source(self, source: Any) -> None:
         """A class that is a runtime.ToolSource, or where one is: tools that come and go while the program runs."""
@@ -87,8 +105,7 @@ class Extensions:
 
     def find_operation(self, name: str) -> Row | None:
         app = self.load(lambda each: any(name == own or name.startswith(f"{own}.") for own in each.operations))
-        found = app.operations.get(name)
-        return resolve(found) if isinstance(found, str) else found
+        return imported(app.operations.get(name))
 
     def all_operations(self, wanted: Callable[[Extension], bool] = lambda _: True) -> list[Row]:
         """Of those that match, and of those that were loaded before."""
@@ -97,12 +114,10 @@ class Extensions:
 
     def find_job(self, name: str) -> JobKind | None:
         """Who does jobs of this kind; None when nobody does."""
-        found = self.load(lambda each: name in each.jobs).jobs.get(name)
-        return resolve(found) if isinstance(found, str) else found
+        return imported(self.load(lambda each: name in each.jobs).jobs.get(name))
 
     def find_command(self, name: str) -> click.Command | None:
-        command = self.load(lambda each: name in each.commands).commands.get(name)
-        return resolve(command) if isinstance(command, str) else command
+        return imported(self.load(lambda each: name in each.commands).commands.get(name))
 
     def waiting_operations(self) -> list[str]:
         """Names of operations whose extension is not loaded. One that names only families is loaded for it."""
@@ -119,16 +134,19 @@ class Extensions:
         return {name.partition(" ")[2]: line for name, line in lines.items() if name.startswith(f"{group} ")}
 
     def find_routes(self) -> list[Any]:
-        routes = self.load(lambda each: each.routes).routes
-        return [resolve(each) if isinstance(each, str) else each for each in routes]
+        return [imported(each) for each in self.load(lambda each: each.routes).routes]
 
     def find_sources(self, config: Config) -> list[Any]:
         """The classes of tool sources of those that the config has something for."""
-        sources = self._with_tools(config).sources
-        return [resolve(each) if isinstance(each, str) else each for each in sources]
+        return [imported(each) for each in self._with_tools(config).sources]
 
-    def find_tools(self, config: Config) -> list[Tool]:
-        return [resolve(each) if isinstance(each, str) else each for each in self._with_tools(config).tools]
+    def find_tools(self, config: Config, services: Services) -> list[Tool]:
+        app = self._with_tools(config)
+        made = (tool for maker in app.tool_makers for tool in resolve(maker)(services))
+        return [*map(imported, app.tools), *made]
+
+    def find_slash_command(self, name: str) -> Any:
+        return resolve(self.load(lambda each: name in each.slash_commands).slash_commands[name])
 
     def _with_tools(self, config: Config) -> App:
         return self.load(lambda each: each.tools == "*" or bool(each.tools and dig(config.data, each.tools.split("."))))

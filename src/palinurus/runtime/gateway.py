@@ -8,39 +8,40 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from palinurus import __version__
 from palinurus.config.atomic import write_atomic
 from palinurus.config.load import LoadedConfig
+from palinurus.dispatch.runs import Run
 from palinurus.domain.clock import random_id
 from palinurus.domain.errors import BadRequest, ConfigError, StorageError
+from palinurus.domain.events import Lifecycle, RunEvent
 from palinurus.gateway.auth.devices import ConnectAuthenticator
 from palinurus.gateway.auth.guard import Guard, server_address
-from palinurus.gateway.http import invoke
-from palinurus.gateway.http.app import make_app
-from palinurus.gateway.http.routes import RouteProvider, Stage, health_routes, reading_routes
-from palinurus.gateway.http.server import HttpServer, TlsListener
-from palinurus.gateway.http.tls import EVERYWHERE, LanCertificate, machine_names
+from palinurus.gateway.http import invoke, metrics
+from palinurus.gateway.http.app import RouteProvider, Stage, health_routes, make_app, reading_routes
+from palinurus.gateway.http.server import EVERYWHERE, HttpServer, LanCertificate, TlsListener, machine_names
 from palinurus.gateway.hub import Hub, Publisher
-from palinurus.gateway.metrics import routes as metrics
+from palinurus.gateway.meter import Meter
 from palinurus.gateway.openclaw import METHODS
 from palinurus.gateway.settings import GatewaySettings
 from palinurus.gateway.websocket.methods import Endpoints, GatewayContext, Methods
 from palinurus.gateway.websocket.socket import EVENTS, Sockets
-from palinurus.operations.access import Register
 from palinurus.operations.scopes import SCOPES, Scope
-from palinurus.operations.services import DashboardLink, GatewayState
+from palinurus.operations.services import DashboardLink, GatewayState, Services
 from palinurus.runtime.extensions import LOADED
-from palinurus.runtime.monitoring import GatewayMonitoring
 from palinurus.runtime.runtime import Runtime
 from palinurus.runtime.secret import SHORT, OwnerSecret
 from palinurus.runtime.table import TABLE
+from palinurus.runtime.telemetry import open_telemetry
+from palinurus.runtime.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -60,23 +61,52 @@ class RunningGateway(Struct, frozen=True, rename="camel"):
     version: str = __version__
 
 
+class GatewayMonitoring:
+    """Metrics, the watchdog of the event loop, and traces for a collector. Made on the loop that it watches."""
+
+    def __init__(self, services: Services, loaded: LoadedConfig, env: Mapping[str, str]) -> None:
+        self._clock = services.clock
+        self.meter = Meter(services.clock)
+        self.watchdog = Watchdog(asyncio.get_running_loop())
+        self._telemetry = open_telemetry(loaded, env)
+        if self._telemetry is not None:
+            services.traces.listeners.append(self._telemetry)
+        services.dispatcher.runs.listen(self._hear)
+
+    def routes(self, context: GatewayContext, clients: Callable[[], int]) -> list[BaseRoute]:
+        return metrics.metrics_routes(
+            context, self.meter, metrics.Gauges(clients, context.services.deliveries.counts, self.watchdog)
+        )
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        return metrics.RequestLog(app, self.meter, self._clock, self.watchdog.stir)
+
+    async def close(self) -> None:
+        self.watchdog.stop()
+        if self._telemetry is not None:
+            await self._telemetry.close()
+
+    def _hear(self, run: Run, event: RunEvent) -> None:
+        if isinstance(event, Lifecycle):
+            self.watchdog.stir()
+        self.meter(run, event)
+
+
 class Gateway:
     def __init__(self, runtime: Runtime, settings: GatewaySettings) -> None:
         """Raises ConfigError for what must not be started: no secret, one that can be guessed, a port that is taken."""
         self.settings = settings
         self._runtime = runtime
         self._services = services = runtime.services
+        self._state_file = services.home.root / STATE_FILE
         self._stage: Stage = "starting"
         self._leave = asyncio.Event()
         self._hurry = asyncio.Event()
         secret = OwnerSecret(self._config, services.env, services.home.root, settings.mode)
         self.token_from = "nowhere: no credential is needed" if settings.mode == "none" else secret.prepare()
         _check_length(secret, settings)
-        register = self._services.access
-        assert register is not None  # noqa: S101  # a runtime has one
-        self._register: Register = register
-        clock = self._services.clock
-        self._guard = Guard(register, server_address(0), secret, clock, no_auth=settings.mode == "none")
+        self._register, clock = services.access, services.clock
+        self._guard = Guard(self._register, server_address(0), secret, clock, no_auth=settings.mode == "none")
         hub = Hub()
         self._context = GatewayContext(
             services=self._services,
@@ -91,7 +121,7 @@ class Gateway:
         methods = Methods(METHODS, TABLE)
         self._sockets = Sockets(self._context, methods, ConnectAuthenticator(self._guard, hub, clock, random_id))
         self._watching = GatewayMonitoring(self._services, runtime.agents.loaded, services.env)
-        runtime.when_committed(self._watching.meter.committed)
+        services.database.on_commit = self._watching.meter.committed
         app = self._watching.around(make_app(self._context, self._sockets, self._routes(methods)))
         self._lan = LanCertificate(services.home.root, clock) if settings.lan else None
         secure = None
@@ -113,7 +143,7 @@ class Gateway:
     def _routes(self, methods: Methods) -> list[BaseRoute]:
         extensions: list[RouteProvider] = LOADED.find_routes()
         routes = [
-            *health_routes(lambda: self._stage, self._runtime.disk_trouble),
+            *health_routes(lambda: self._stage, self._runtime.services.reserve.trouble),
             *self._watching.routes(self._context, lambda: self._sockets.count),
             *invoke.routes(self._context),
             *(route for each in extensions for route in each.make(self._context)),
@@ -134,7 +164,7 @@ class Gateway:
         await self._register.load()
         self._guard.secret_digest()
         await self._listening.start()
-        self._watching.start()
+        self._watching.watchdog.start()
         self._watch = asyncio.create_task(self._look())
         self._services.holder.gateway = self.standing
         self._services.holder.end = self.leave
@@ -198,7 +228,8 @@ class Gateway:
         hurry = asyncio.create_task(self._hurry.wait())
         await asyncio.wait([draining, hurry], return_when=asyncio.FIRST_COMPLETED)
         if not draining.done():
-            self._stop_runs()
+            for run in self._services.dispatcher.runs.active():
+                run.stop.request("the gateway is shutting down")
             await asyncio.wait([draining], timeout=STOP_SECONDS)
         if not draining.done():
             log.warning("%d run(s) did not stop and are left to the next start", self._services.dispatcher.busy)
@@ -213,11 +244,8 @@ class Gateway:
         self._services.holder.gateway = self._services.holder.end = self._services.holder.link = None
         with suppress(StorageError):  # when a token was last used is not worth a failure at the end
             await self._register.flush()
-        self._remove_state()
-
-    def _stop_runs(self) -> None:
-        for run in self._services.dispatcher.runs.active():
-            run.stop.request("the gateway is shutting down")
+        with suppress(OSError):
+            self._state_file.unlink()
 
     async def _look(self) -> None:
         """The configured secret is asked for with every request; those who only listen are looked after here."""
@@ -236,14 +264,6 @@ class Gateway:
     def _config(self) -> LoadedConfig:
         self._runtime.agents.refresh()
         return self._runtime.agents.loaded
-
-    @property
-    def _state_file(self) -> Path:
-        return self._services.home.root / STATE_FILE
-
-    def _remove_state(self) -> None:
-        with suppress(OSError):
-            self._state_file.unlink()
 
 
 def _check_length(secret: OwnerSecret, settings: GatewaySettings) -> None:

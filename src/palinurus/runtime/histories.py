@@ -60,10 +60,7 @@ class Histories:
             self._handy.add(run.id)
         elif isinstance(event, Lifecycle) and event.phase in ENDED and run.id in self._handy:
             self._handy.discard(run.id)
-            self._ended(run)
-
-    def _ended(self, run: Run) -> None:
-        self._note(run.key.agent, Change(f"run {run.id} in {run.key}", run.key.agent))
+            self._note(run.key.agent, Change(f"run {run.id} in {run.key}", run.key.agent))
 
     def edited(self, agent: str, what: str) -> None:
         """The owner has changed a file on a surface. Must not raise."""

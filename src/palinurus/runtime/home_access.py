@@ -95,7 +95,7 @@ class HomeAccess:
     @property
     def busy(self) -> int:
         """Runs that closing will wait for."""
-        return self._runtime.busy if self._runtime else 0
+        return self._runtime.services.busy if self._runtime else 0
 
     async def finish_upkeep(self) -> None:
         """Wait for what follows a reply when this process holds the home: a model may take notes, within its limit."""

@@ -60,7 +60,7 @@ class HomeLock:
     def holder(self) -> str:
         """Who holds it, for people: "pid 123 (pal chat)"."""
         try:
-            pid, _, command = self._path.read_text(encoding="utf-8").strip().partition(" ")
+            pid, _, command = self._path.read_text(encoding="utf-8", errors="replace").strip().partition(" ")
         except OSError:
             return "another process"
         return f"pid {pid} ({command})" if pid else "another process"

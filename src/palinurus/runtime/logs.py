@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from palinurus.config.home import Home
-from palinurus.operations.logs import FOLDER, NAME, OLD_FILES, Level, LogLine
+from palinurus.operations.logs import FOLDER, LEVELS, NAME, OLD_FILES, Level, LogLine
 from palinurus.sessions.transcript import timestamp
 
 MAX_BYTES = 5 * 1024 * 1024
@@ -170,8 +170,4 @@ def _said(record: logging.LogRecord) -> str:
 
 
 def _level(number: int) -> Level:
-    if number >= logging.ERROR:
-        return "error"
-    if number >= logging.WARNING:
-        return "warning"
-    return "info" if number >= logging.INFO else "debug"
+    return next((level for level in reversed(LEVELS) if number >= getattr(logging, level.upper())), "debug")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,6 @@ class Memories:
         self._clock = clock
         self._readonly = readonly
         self._made: dict[str, tuple[AgentMemories, Memory]] = {}
-        self._embedder: Embedder | None = None
         self._keeping_up = False
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -64,7 +64,7 @@ class Memories:
 
     async def close(self) -> None:
         await asyncio.gather(*(memory.close() for _, memory in self._made.values()), *self._retiring)
-        if self._embedder is not None:
+        if "_embedder" in vars(self):
             await self._embedder.close()
 
     def _make(self, agent_id: str, wanted: AgentMemories, after: asyncio.Future[None] | None) -> Memory:
@@ -85,15 +85,14 @@ class Memories:
         )
         index = MemoryIndex(store, scanner, self._clock, settings, conversations=stored, agent=agent_id)
         watcher = Watcher(scanner, settings.sync) if settings.sync.watch else None
-        embedder = self._shared_embedder() if settings.embedder != "none" else None
+        embedder = self._embedder if settings.embedder != "none" else None
         return Memory(settings, store, index, embedder, self._clock, watcher)
 
-    def _shared_embedder(self) -> Embedder:
-        if self._embedder is None:
-            from palinurus.memory.embedders.embedded import EmbeddedModel
+    @cached_property
+    def _embedder(self) -> Embedder:
+        from palinurus.memory.embedders.embedded import EmbeddedModel
 
-            self._embedder = EmbeddedModel()
-        return self._embedder
+        return EmbeddedModel()
 
     def _retire(self, memory: Memory) -> asyncio.Future[None]:
         """Whoever still asks it is answered; then it goes."""

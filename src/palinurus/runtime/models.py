@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from palinurus.config.agents import AgentSettings
 from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
 from palinurus.config.secrets import variable_named
-from palinurus.config.section import SecretRef
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, ConfigError, Failure, ProviderError
@@ -35,9 +34,7 @@ from palinurus.providers.provider import (
     SCOUT,
     TALKER,
     ModelRef,
-    ModelRequest,
     Provider,
-    ReplyEvent,
     Unavailable,
 )
 from palinurus.providers.settings import ModelsOptions, ProviderEntry
@@ -46,26 +43,11 @@ from palinurus.text.words import nearest
 
 if TYPE_CHECKING:
     from palinurus.providers.scout.scout import Talk
+    from palinurus.providers.smollm.smollm import SmolLM
+    from palinurus.providers.wires.http import WireProvider
 
 KEY_HEADER_WIRES = ("google-generative-ai",)  # where a key goes in a header that takes no sign-in
 LOOK_AGAIN_MS = 30_000  # a model server may be started at any time; asking it each turn would cost each turn
-
-
-class WireProvider(Protocol):
-    """What every class in the table of parts is made with. Raises ConfigError for a base URL that is none."""
-
-    def __call__(
-        self,
-        name: str,
-        base_url: str,
-        api_key: str | None,
-        /,
-        *,
-        windows: Mapping[str, int],
-        clock: Clock,
-        headers: Mapping[str, str],
-        idle_timeout: float,
-    ) -> Provider: ...
 
 
 class Models:
@@ -242,10 +224,7 @@ class Models:
         name = choice.ref.provider
         base_url = self._base_url(choice)
         if not base_url:
-            raise ConfigError(
-                f"unknown provider {name!r}",
-                hint=f"set models.providers.{name}.baseUrl in the config",
-            )
+            raise ConfigError(f"unknown provider {name!r}", hint=f"set models.providers.{name}.baseUrl in the config")
         headers = _headers(entry, self._loaded)
         if credential is None and not headers and (needs_key(name, base_url) or _unset_variable(entry)):
             return None
@@ -311,28 +290,21 @@ def _wire(entry: ProviderEntry | None, choice: ReachableModel) -> str:
     return (model.api if model else None) or (entry.api if entry else None) or choice.wire
 
 
-def _part(name: str, wire: str) -> WireProvider:
+def _part(name: str, wire: str) -> type[WireProvider]:
     if wire not in WIRES:
         raise ConfigError(
             f"provider {name} speaks {wire}, which this release does not", hint=f"it speaks {', '.join(WIRES)}"
         )
-    found: WireProvider = resolve(WIRES[wire])
+    found: type[WireProvider] = resolve(WIRES[wire])
     return found
-
-
-def _secret(value: str | SecretRef | None, loaded: LoadedConfig) -> str | None:
-    return resolve_secret(value, loaded.env, secret_providers(loaded))
 
 
 def _headers(entry: ProviderEntry | None, loaded: LoadedConfig) -> dict[str, str]:
     if entry is None:
         return {}
-    values = {name: _secret(value, loaded) for name, value in entry.headers.items()}
+    known = secret_providers(loaded)
+    values = {name: resolve_secret(value, loaded.env, known) for name, value in entry.headers.items()}
     return {name: value for name, value in values.items() if value is not None}
-
-
-class SmallModel(Provider, Protocol):
-    def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]: ...
 
 
 class EmbeddedModels:
@@ -341,7 +313,6 @@ class EmbeddedModels:
     def __init__(self, clock: Clock, *, small_talk: bool) -> None:
         self._clock = clock
         self._small_talk = small_talk
-        self._small: SmallModel | None = None
 
     @cached_property
     def _scout(self) -> Provider:
@@ -354,19 +325,18 @@ class EmbeddedModels:
         if ref == SCOUT:
             return self._scout
         if ref == TALKER:
-            return self._small_model()
+            return self._small
         raise ConfigError(f"there is no model {ref} in this program", hint=f"there are {SCOUT} and {TALKER}")
 
     async def close(self) -> None:
-        if self._small is not None:
+        if "_small" in vars(self):
             await self._small.close()
 
     def _find_talker(self) -> Talk | None:
         """Implements scout.FindTalker. Looked for each time: it may be installed while we run."""
-        return self._small_model().stream if self._small_talk and weights_file() is not None else None
+        return self._small.stream if self._small_talk and weights_file() is not None else None
 
-    def _small_model(self) -> SmallModel:
-        if self._small is None:
-            make: Callable[[Clock], SmallModel] = resolve(SMALL_MODEL)  # imported at the first small talk
-            self._small = make(self._clock)
-        return self._small
+    @cached_property
+    def _small(self) -> SmolLM:
+        make: type[SmolLM] = resolve(SMALL_MODEL)  # imported at the first small talk
+        return make(self._clock)

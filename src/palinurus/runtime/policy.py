@@ -1,7 +1,8 @@
 """The policy of one agent, gathered from the places of the config that speak about tools, and what is odd about it.
 
-What `channels` says about groups stands in a part of the config that has no schema yet. It is read here all the same:
-a deny that nobody reads would be a promise that nobody keeps. For the same reason a wrong shape there is an error.
+What `channels` says about the tools of groups is read here, of accounts too: a deny that nobody reads would be a
+promise that nobody keeps. A session's key does not name the account, so all that is said about a group holds for each
+account. A wrong shape there is an error.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from palinurus.config.agents import known_agent
-from palinurus.config.config import SHARED, Config
-from palinurus.config.section import build
+from palinurus.config.load import SHARED, Config
+from palinurus.config.section import build, dig
 from palinurus.config.source import format_path
 from palinurus.config.tree import faults
 from palinurus.domain.errors import ConfigError
@@ -124,23 +125,35 @@ def _inner(tools: Iterable[AgentToolOptions], name: str) -> Rules:
 
 def _groups(config: Config) -> tuple[dict[str, Rules], Tables]:
     """`channels.<channel>.groups.<id>.tools` and `.toolsBySender`, by `channel:id`."""
-    groups: dict[str, Rules] = {}
-    senders: Tables = {}
-    channels = config.data.get("channels")
-    for channel, entry in _items(channels, ("channels",)):
-        inside = entry.get("groups") if isinstance(entry, dict) else None
-        for group, about in _items(inside, ("channels", channel, "groups")):
-            place = ("channels", channel, "groups", group)
+    groups: dict[str, list[Allowance]] = {}
+    senders: dict[str, list[Mapping[str, Allowance]]] = {}
+    for channel, inside, path in _listed_groups(config):
+        for group, about in _items(inside, path):
+            place = (*path, group)
             key = f"{channel}:{group}".strip().lower()
             for name, value in _items(about, place):
                 if name == "tools" and value is not None:
-                    groups[key] = _rules(_read(value, (*place, name)))
+                    groups.setdefault(key, []).append(_read(value, (*place, name)))
                 elif name == "toolsBySender" and value is not None:
                     table = {
                         sender: _read(each, (*place, name, sender)) for sender, each in _items(value, (*place, name))
                     }
-                    senders[key] = _table([table], sender_key)
-    return groups, senders
+                    senders.setdefault(key, []).append(table)
+    return (
+        {key: _joined(said) for key, said in groups.items()},
+        {key: _table(tables, sender_key) for key, tables in senders.items()},
+    )
+
+
+def _listed_groups(config: Config) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+    """`groups` of each channel and of each of its accounts, with the path."""
+    for channel, entry in _items(config.data.get("channels"), ("channels",)):
+        path = ("channels", channel)
+        for name, value in _items(entry, path):
+            if name == "groups":
+                yield channel, value, (*path, name)
+            for account, own in _items(value, (*path, name)) if name == "accounts" else ():
+                yield channel, dig(own, ("groups",)), (*path, name, account, "groups")
 
 
 def _items(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

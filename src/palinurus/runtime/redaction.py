@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from palinurus.config.agents import agent_ids, default_agent
+from palinurus.config.agents import agent_ids
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
 from palinurus.config.secrets import Redactor
@@ -17,11 +17,11 @@ def redactor_of(home: Home, env: Mapping[str, str]) -> Redactor:
     """Never raises: with a config that cannot be read, what is shaped like a secret is taken out still."""
     try:
         loaded = load_config(home, env)
-        main, variables = default_agent(loaded.config), key_variables(loaded.env)
+        variables = key_variables(loaded.env)
         keys = [
             secret
             for agent in agent_ids(loaded.config)
-            for secret in gather_credentials(loaded, home.root, agent, main, variables).secrets
+            for secret in gather_credentials(loaded, home, agent, variables).secrets
         ]
     except PalinurusError:
         return Redactor()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palinurus.config.home import Home
-from palinurus.domain.errors import StorageReadOnly
+from palinurus.domain.errors import PalinurusError, StorageReadOnly
 from palinurus.runtime.services import HomeServices
-from palinurus.storage.database import OnCommit
 
 if TYPE_CHECKING:
     from palinurus.providers.failover import Sleep
     from palinurus.runtime.agents import ConfiguredAgents
-    from palinurus.runtime.maintenance import HomeMaintenance
+
+
+log = logging.getLogger(__name__)
+
+MAINTENANCE_SECONDS = 6 * 3600.0
 
 
 class Runtime:
@@ -30,24 +34,11 @@ class Runtime:
     ) -> None:
         """`process` is how others are told of the one that holds the home for them."""
         self.services = HomeServices(home, env, readonly=readonly, sleep=sleep, process=process)
-        self._tidying: HomeMaintenance | None = None
+        self._maintenance: asyncio.Task[None] | None = None
 
     @property
     def agents(self) -> ConfiguredAgents:
         return self.services.agents
-
-    @property
-    def busy(self) -> int:
-        """Runs that closing will wait for."""
-        dispatcher = self.services.built("dispatcher")
-        return dispatcher.busy if dispatcher else 0
-
-    def when_committed(self, told: OnCommit) -> None:
-        self.services.database.on_commit = told
-
-    def disk_trouble(self) -> str:
-        """What keeps the home from taking anything new, in one line; empty when nothing does. Blocks a little."""
-        return self.services.reserve.trouble()
 
     async def recover(self) -> None:
         """Take up what a process that died had left: first the questions that nobody hears the answers of."""
@@ -60,11 +51,8 @@ class Runtime:
 
     def keep_up(self) -> None:
         """Index memories in the background, in a process that stays. Not needed for right answers."""
-        from palinurus.runtime.maintenance import HomeMaintenance
-
         self.agents.memories.keep_up(self.agents.ids)
-        self._tidying = HomeMaintenance(self.services)
-        self._tidying.start()
+        self._maintenance = asyncio.create_task(_maintain(self.services), name="pal-maintenance")
 
     async def idle(self) -> None:
         """Until what follows a reply is done."""
@@ -82,8 +70,9 @@ class Runtime:
             await jobs.close(but=KIND)  # while what they need is there; replies are sent to the end
         if dispatcher is not None:
             dispatcher.shut()
-        if self._tidying is not None:
-            await self._tidying.close()
+        if self._maintenance is not None:
+            self._maintenance.cancel()
+            await asyncio.wait([self._maintenance])
         if approvals is not None:
             await approvals.release()  # nobody can answer here any more
         if dispatcher is not None:
@@ -97,6 +86,19 @@ class Runtime:
         for part in map(self.services.built, ("jobs", "agents", "index", "database")):
             if part is not None:
                 await part.close()
+
+
+async def _maintain(services: HomeServices) -> None:
+    """Every few hours: unused sessions are archived, waiting notes are written to their files."""
+    from palinurus.operations.session_maintenance import clean_up_sessions
+
+    while True:
+        await services.turns.maintenance.place_notes()
+        try:
+            await clean_up_sessions(services, enforce=None)
+        except PalinurusError as error:  # the next time
+            log.warning("maintenance failed, next try in some hours: %s", error)
+        await asyncio.sleep(MAINTENANCE_SECONDS)
 
 
 def make_home(root: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
+from palinurus.config.load import Config
 from palinurus.domain.clock import Clock, SystemClock
 from palinurus.domain.errors import PalinurusError, StorageFull
 from palinurus.operations.services import Services
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
     from palinurus.dispatch.lanes import Lanes
+    from palinurus.dispatch.pairing import Pairing, Pairings
+    from palinurus.dispatch.reception import Reception
     from palinurus.dispatch.traces import Tracer
     from palinurus.domain.identity import AgentIdentity
     from palinurus.domain.tool import Tool
@@ -31,18 +35,20 @@ if TYPE_CHECKING:
     from palinurus.operations.access import Register
     from palinurus.providers.failover import Sleep
     from palinurus.runtime.histories import Histories
-    from palinurus.runtime.tools import CurrentToolsets
+    from palinurus.runtime.tools import Toolsets
     from palinurus.sessions.index import TranscriptIndex
     from palinurus.sessions.settings import MaintenanceSettings
     from palinurus.sessions.store import SessionStore
     from palinurus.skills.skills import Skills
-    from palinurus.tools.approvals.approval import Approvals, ApprovalStore
+    from palinurus.tools.approval import Approvals, ApprovalStore
     from palinurus.tools.grants import GrantStore
+    from palinurus.tools.registry import ResultStore
     from palinurus.workspace.boundary import Boundary
     from palinurus.workspace.file_origins import FileOriginStore
 
 
 class HomeServices(Services):
+    access: Register
     agents: ConfiguredAgents
     database: Database
     lanes: Lanes
@@ -80,6 +86,10 @@ class HomeServices(Services):
 
     def build_clock(self) -> Clock:
         return SystemClock(agent_settings(self.agents.loaded.config, self.home).zone)
+
+    @property
+    def config(self) -> Config:
+        return self.agents.loaded.config
 
     def warnings(self) -> tuple[str, ...]:
         return (*self.agents.warnings, *filter(None, (self.reserve.trouble(),)), *super().warnings())
@@ -141,7 +151,7 @@ class HomeServices(Services):
         return GrantStore(self.database)
 
     def build_approval_store(self) -> ApprovalStore:
-        from palinurus.tools.approvals.approval import ApprovalStore
+        from palinurus.tools.approval import ApprovalStore
 
         return ApprovalStore(self.database)
 
@@ -175,10 +185,12 @@ class HomeServices(Services):
     def build_approvals(self) -> Approvals:
         return self.agents.make_approvals()
 
-    def build_toolsets(self) -> CurrentToolsets:
-        from palinurus.runtime.tools import CurrentToolsets
+    def build_results(self) -> ResultStore:
+        return self.agents.tool_resources.results
 
-        return CurrentToolsets(self.agents.current_hands)
+    @property
+    def toolsets(self) -> Toolsets:  # type: ignore[override]  # those of whatever config holds now
+        return self.agents.current_hands()
 
     def build_core_tools(self) -> tuple[Tool, ...]:
         from palinurus.dispatch.messages import SessionMessages
@@ -233,6 +245,29 @@ class HomeServices(Services):
         dispatcher.when_stopped = self.agents.stop_commands
         dispatcher.answers |= slash_commands(self)
         return dispatcher
+
+    def build_pairings(self) -> Pairings:
+        from palinurus.dispatch.pairing import Pairings, PairingStore
+
+        pairings = Pairings(PairingStore(self.database), self.clock, secrets.randbelow)
+        pairings.changed = self._publish_pairing
+        return pairings
+
+    def _publish_pairing(self, pairing: Pairing) -> None:
+        told = {"channel": pairing.channel, "account": pairing.account, "status": pairing.status}
+        self.holder.publish("pairing", "", lambda: told)
+
+    def build_reception(self) -> Reception:
+        from palinurus.dispatch.reception import Reception
+
+        return Reception(
+            self.dispatcher,
+            self.deliveries,
+            self.jobs,
+            self.pairings,
+            self.agents.current_config,
+            lambda agent_id: self.describe_agent(agent_id)[1],
+        )
 
     def build_traces(self) -> Tracer:
         from palinurus.dispatch.traces import Tracer

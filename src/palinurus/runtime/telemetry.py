@@ -58,15 +58,10 @@ def telemetry_settings(loaded: LoadedConfig, env: Mapping[str, str]) -> Telemetr
         )
     if not _installed():
         raise ConfigError("traces are not sent: the OpenTelemetry SDK is not installed", hint="the extra: otel")
-    known = {
-        name: resolve_secret(value, loaded.env, secret_providers(loaded)) for name, value in options.headers.items()
-    }
-    return TelemetrySettings(
-        endpoint,
-        {name: value for name, value in known.items() if value is not None},
-        options.service_name or "palinurus",
-        options.sample_rate,
-    )
+    known = secret_providers(loaded)
+    found = {name: resolve_secret(value, loaded.env, known) for name, value in options.headers.items()}
+    headers = {name: value for name, value in found.items() if value is not None}
+    return TelemetrySettings(endpoint, headers, options.service_name or "palinurus", options.sample_rate)
 
 
 def open_telemetry(loaded: LoadedConfig, env: Mapping[str, str]) -> Telemetry | None:

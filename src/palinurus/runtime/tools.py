@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from palinurus.agent.agent import SessionWorkspace
-from palinurus.config.agents import AgentSettings, agent_settings
+from palinurus.config.agents import AgentSettings, agent_folder, agent_ids, agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
 from palinurus.context.epoch import Route
@@ -30,15 +30,13 @@ from palinurus.skills.discovery import skill_roots
 from palinurus.skills.pins import client_locks
 from palinurus.skills.settings import skills_settings
 from palinurus.skills.skills import Skills
+from palinurus.tools.built_in import edit_tools, exec_tools, file_tools, find_tool, patch_tool, web_tools
 from palinurus.tools.exec.context import CommandExtras, ExecContext
-from palinurus.tools.exec.tools import exec_tools
 from palinurus.tools.files.reach import FileAccess, TextLines, closed_in, text_lines
-from palinurus.tools.files.tools import edit_tools, file_tools, find_tool, patch_tool
 from palinurus.tools.gate import Gate, GatedTools, GateServices
 from palinurus.tools.policy import Policy
 from palinurus.tools.registry import ResultStore, ToolRegistry, characters_for_window
 from palinurus.tools.settings import AllTools, ToolSettings, tool_settings
-from palinurus.tools.web.tools import web_tools
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
 from palinurus.workspace.files import WorkspaceFiles
@@ -213,10 +211,10 @@ class Toolsets:
         policy = policy_of(config, agent.agent_id)
         options = settings.sandbox
         sandbox = resources.docker(options.docker) if options.backend == "docker" else resources.bubblewrap
-        told = self._instructions(agent)
+        told, others = self._instructions(agent), tuple(self._others_inside(agent))
 
         def place(key: SessionKey) -> ExecEnvironment:
-            return exec_environment(settings.sandbox, agent.workspace, key, told)
+            return exec_environment(settings.sandbox, agent.workspace, key, told, others)
 
         tools = [*self._file_tools(agent.workspace, place, settings), *self._web_tools(settings), *self._more]
         if memory_settings(config, resources.home, agent.agent_id).enabled:
@@ -257,6 +255,20 @@ class Toolsets:
         records = (record for root in roots for record in client_locks(root))
         return instructions_in(agent.workspace, agent.extra_bootstrap_files, (*roots, *known.link_targets), records)
 
+    def _others_inside(self, agent: AgentSettings) -> Iterator[str]:
+        """Where other agents live and where keys are, as far as that is inside this agent's workspace: old configs.
+
+        A home that is inside is closed as a whole.
+        """
+        config, home = self._loaded.config, self._resources.home
+        ids = agent_ids(config)
+        folders = {agent_folder(config, home, each) for each in ids}
+        folders |= {agent_settings(config, home, each).workspace for each in ids if each != agent.agent_id}
+        inside = closed_in(agent.workspace, [home.root])
+        for place in closed_in(agent.workspace, folders):
+            if not any(place.startswith(f"{each}/") for each in inside):
+                yield place
+
     def _file_tools(
         self, workspace: Path, place: Callable[[SessionKey], ExecEnvironment], settings: ToolSettings
     ) -> list[Tool]:
@@ -268,7 +280,7 @@ class Toolsets:
         def reach(key: SessionKey) -> FileAccess:
             room = place(key)
             why = "" if room.writable else "this session's sandbox may only read the workspace"
-            mine = closed if room.own is None else ()
+            mine = (*closed, *room.others) if room.own is None else ()
             return FileAccess(resources.files_of(room), room.writable, why, mine, room.fixed, room.instructions)
 
         clock = resources.watch.clock
@@ -294,28 +306,6 @@ class Toolsets:
         loaded = self._loaded
         key = resolve_secret(settings.search.api_key, loaded.env, secret_providers(loaded))
         return web_tools(settings.fetch, settings.search, api_key=key or "")
-
-
-class CurrentToolsets:
-    """Implements operations.ToolService: the tools of whatever config holds now."""
-
-    def __init__(self, current: Callable[[], Toolsets]) -> None:
-        self._current = current
-
-    async def tools(self, agent_id: str) -> Sequence[Tool]:
-        return await self._current().tools(agent_id)
-
-    def policy(self, agent_id: str) -> Policy:
-        return self._current().policy(agent_id)
-
-    def settings(self, agent_id: str) -> ToolSettings:
-        return self._current().settings(agent_id)
-
-    def environment(self, key: SessionKey) -> ExecEnvironment:
-        return self._current().environment(key)
-
-    def sandbox(self, agent_id: str) -> Sandbox:
-        return self._current().sandbox(agent_id)
 
 
 def _host_sandbox() -> Sandbox:

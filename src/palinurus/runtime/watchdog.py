@@ -40,7 +40,7 @@ Queued = Callable[[], float]
 
 
 class Watchdog:
-    """Implements gateway.metrics.routes.Pulse. Made on the thread of the loop that it watches."""
+    """Implements gateway.http.metrics.Pulse. Made on the thread of the loop that it watches."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, cpu: Cpu | None = None, queued: Queued | None = None

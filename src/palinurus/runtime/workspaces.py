@@ -22,7 +22,11 @@ def give_workspace(settings: AgentSettings, services: Services) -> None:
     One that an agent has lived in and that is gone is not replaced: it may only have been moved.
     """
     root = settings.workspace
-    if services.readonly or settings.workspace_named or os.path.lexists(root):
+    if (
+        services.readonly
+        or settings.workspace_named
+        or (os.path.lexists(root) and not _is_kept_free(root, services.home))
+    ):
         return
     if services.was_spoken_to(settings.agent_id):
         return
@@ -30,6 +34,14 @@ def give_workspace(settings: AgentSettings, services: Services) -> None:
 
     seed_workspace(root, skip_bootstrap=settings.skip_bootstrap, skip_optional=settings.skip_optional_bootstrap_files)
     log.warning("there was no workspace, so one was created in %s", root)
+
+
+def _is_kept_free(root: Path, home: Home) -> bool:
+    """Whether a sandbox of another agent, whose workspace is around it, has made the folder: an empty one."""
+    try:
+        return root.parent != home.root and root.is_dir() and next(root.iterdir(), None) is None
+    except OSError:
+        return False
 
 
 def check_workspace(root: Path, home: Home) -> None:

@@ -35,7 +35,6 @@ STAGE = "/tmp"  # noqa: S108  as launch.py has it
 INSIDE, OUTSIDE = 1, 1  # bubblewrap's own processes count too: for root's sandboxes both
 TRIAL_SECONDS = 20.0
 _TRIAL = "it works"
-_FIRST_TO_GO = "500"  # of 1000: when memory runs out, the kernel ends sandboxes first
 
 FindGroups = Callable[[], totals.Groups | None]
 
@@ -98,16 +97,10 @@ class BubblewrapSandbox(CheckedSandbox):
     async def _start(self, command: SandboxCommand) -> RunningProcess:
         mounts = await asyncio.to_thread(view.prepare_mounts, command.mounts, self._hidden)
         orders = _orders(command, mounts) if os.geteuid() == 0 else None
-        shown = [
-            view.MountedDirectory(
-                each.source,
-                f"{STAGE}/{number}" if orders else str(each.source),
-                each.target,
-                each.writable,
-                view.covered(each),
-            )
-            for number, each in enumerate(mounts)
-        ]
+        shown = []
+        for number, each in enumerate(mounts):
+            found_at = f"{STAGE}/{number}" if orders else str(each.source)
+            shown.append(view.MountedDirectory(each.source, found_at, each.target, each.writable, view.covered(each)))
         closed = view.repositories(shown)
         with StartGate() as gate, self._arguments(command, shown, gate, closed) as (args_fd, fds):
             call = (self._program, "--args", str(args_fd), "--", *view.started(command))
@@ -180,20 +173,14 @@ class BubblewrapSandbox(CheckedSandbox):
 async def _check_places(pid: int, expected: Mapping[str, tuple[int, int]]) -> None:
     """Checks the mounts before the command starts: bubblewrap used paths, and a path may have changed meanwhile."""
     for place, identity in expected.items():
-        if await _seen_inside(pid, place) != identity:
-            raise SandboxError(
-                f"{place} was replaced while the sandbox was created", hint="find out which program replaces it"
-            )
-
-
-async def _seen_inside(pid: int, place: str) -> tuple[int, int]:
-    """Returns what is at this path once the sandbox has its own root."""
-    until = monotonic() + TRIAL_SECONDS
-    while monotonic() < until:
-        if seen := _look_inside(pid, place):
-            return seen
-        await asyncio.sleep(0.0005)
-    raise SandboxError(f"{place} does not exist inside the sandbox")
+        until = monotonic() + TRIAL_SECONDS
+        while (seen := _look_inside(pid, place)) is None:  # the sandbox has no root of its own yet
+            if monotonic() > until:
+                raise SandboxError(f"{place} does not exist inside the sandbox")
+            await asyncio.sleep(0.0005)
+        if seen != identity:
+            hint = "find out which program replaces it"
+            raise SandboxError(f"{place} was replaced while the sandbox was created", hint=hint)
 
 
 def _look_inside(pid: int, place: str) -> tuple[int, int] | None:
@@ -249,21 +236,17 @@ def _limit(pid: int, limits: CommandLimits) -> None:
     counted = kernel.limits_processes() and limits.processes
     wanted = msgspec.structs.replace(limits, processes=counted and limits.processes + INSIDE)
     lower(pid, as_rlimits(wanted, processes=bool(counted)))
-    with suppress(OSError):  # a failure is harmless
-        Path(f"/proc/{pid}/oom_score_adj").write_text(_FIRST_TO_GO)
+    with suppress(OSError):  # of 1000: when memory runs out, the kernel ends sandboxes first; a failure is harmless
+        Path(f"/proc/{pid}/oom_score_adj").write_text("500")
 
 
 def _orders(command: SandboxCommand, mounts: list[SandboxMount]) -> dict[str, Any]:
     """Returns what launch.py does for root."""
     found = [(mount, mount.source.stat()) for mount in mounts]
+    shown = [(str(mount.source), seen.st_uid, seen.st_gid, mount.writable) for mount, seen in found]
     processes = command.limits.processes and command.limits.processes + INSIDE + OUTSIDE
     limits = as_rlimits(msgspec.structs.replace(command.limits, processes=processes), processes=True)
-    return {
-        "parent": os.getpid(),
-        "user": free_user(),
-        "limits": limits,
-        "directories": [(str(mount.source), each.st_uid, each.st_gid, mount.writable) for mount, each in found],
-    }
+    return {"parent": os.getpid(), "user": free_user(), "limits": limits, "directories": shown}
 
 
 def _joined(args: list[str]) -> bytes:

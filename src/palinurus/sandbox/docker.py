@@ -13,17 +13,18 @@ import secrets
 import shutil
 import signal
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from palinurus.domain.errors import PalinurusError, SandboxError
 from palinurus.sandbox import view
-from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, alive, gone, signal_all
+from palinurus.sandbox.family import LAST_SECONDS, POLITE_SECONDS, Relative, alive, gone, signal_all
 from palinurus.sandbox.process import RunningProcess, read_whole
-from palinurus.sandbox.sandbox import CheckedSandbox, CommandLimits, SandboxCommand, SandboxMount
+from palinurus.sandbox.sandbox import MIB, CheckedSandbox, CommandLimits, SandboxCommand, SandboxMount
 from palinurus.sandbox.settings import DockerOptions
-from palinurus.sandbox.spawn import held, spawn
+from palinurus.sandbox.spawn import SpawnedProcess, held, spawn
 from palinurus.sandbox.totals import UsageTotals, looks_at_disks
 
 IMAGE = "debian:bookworm-slim"
@@ -34,15 +35,7 @@ REMARKS = (
     "experimental: tried by its makers with podman 4.3 in docker's place, not with Docker's own engine",
     "access to the engine is root access to this machine, and pal has it",
 )
-_FOR_DOCKER = (
-    "PATH",
-    "HOME",
-    "DOCKER_HOST",
-    "DOCKER_CONTEXT",
-    "DOCKER_CONFIG",
-    "DOCKER_TLS_VERIFY",
-    "DOCKER_CERT_PATH",
-)
+_FOR_DOCKER = ("PATH", "HOME", *(f"DOCKER_{name}" for name in ("HOST", "CONTEXT", "CONFIG", "TLS_VERIFY", "CERT_PATH")))
 _JOINED = 'exec "$@" 2>&1'  # an engine transports the two outputs separately, and their order would be lost
 _SHARED_NETWORK = re.compile(r"host|container:.*|ns:.*", re.IGNORECASE)
 
@@ -80,14 +73,28 @@ class DockerSandbox(CheckedSandbox):
         with held(variables_file(command.env)) as (fd,):
             argv = run_arguments(self._program, self._options, command, name, f"/dev/fd/{fd}")
             spawned = spawn(argv, _own_env(), pty=command.pty, cwd="/", pass_fds=(fd,))
-            process = RunningProcess(spawned, _Termination(self, name, spawned.child.pid), command.limits.wall_seconds)
+            process = self._process(spawned, name, command.limits.wall_seconds)
         process.watch(totals)
         return process
 
+    def _process(self, spawned: SpawnedProcess, name: str, seconds: float) -> RunningProcess:
+        client = alive(spawned.child.pid)
+        return RunningProcess(spawned, partial(self._end_all, name, [client] if client else []), seconds)
+
+    async def _end_all(self, name: str, client: list[Relative], ended: bool) -> list[int]:
+        """Lets the engine end a container, if there is one, and everything in it; then our docker program ends by
+        itself."""
+        began = not name or ended or (await self.ask("kill", name))[0] == 0
+        if await gone(client, POLITE_SECONDS if began else 0):
+            signal_all(client, signal.SIGKILL)
+        left = await gone(client, LAST_SECONDS)
+        if not began:  # the container was being created: it would stay for ever
+            await self.ask("rm", "--force", name)
+        return [each.pid for each in left]
+
     async def ask(self, *arguments: str) -> tuple[int, str]:
         """Runs one docker command and returns its exit code and output."""
-        spawned = spawn((self._program, *arguments), _own_env(), cwd="/")
-        process = RunningProcess(spawned, _Termination(None, "", spawned.child.pid), ANSWER_SECONDS)
+        process = self._process(spawn((self._program, *arguments), _own_env(), cwd="/"), "", ANSWER_SECONDS)
         output = (await read_whole(process)).decode(errors="replace").strip()
         return (await process.wait()).code, output
 
@@ -108,26 +115,6 @@ class DockerSandbox(CheckedSandbox):
         return f"the image {image} is missing: docker pull {image}" if code else ""
 
 
-class _Termination:
-    """Lets the engine end the container and everything in it; then our docker program ends by itself."""
-
-    def __init__(self, sandbox: DockerSandbox | None, name: str, pid: int) -> None:
-        self._sandbox, self._name = sandbox, name
-        self._client = alive(pid)
-
-    async def __call__(self, ended: bool) -> list[int]:
-        began = True
-        if self._sandbox is not None and not ended:
-            began = (await self._sandbox.ask("kill", self._name))[0] == 0
-        client = [self._client] if self._client else []
-        if await gone(client, POLITE_SECONDS if began else 0):
-            signal_all(client, signal.SIGKILL)
-        left = await gone(client, LAST_SECONDS)
-        if self._sandbox is not None and not began:  # the container was being created: it would stay for ever
-            await self._sandbox.ask("rm", "--force", self._name)
-        return [each.pid for each in left]
-
-
 def run_arguments(program: str, options: DockerOptions, command: SandboxCommand, name: str, env_file: str) -> list[str]:
     """Returns the `docker run` arguments with every restriction. Raises SandboxError for an option that would lift
     one."""
@@ -139,7 +126,8 @@ def run_arguments(program: str, options: DockerOptions, command: SandboxCommand,
     args += ["--network", _network(options, command), "--read-only", "--cap-drop", "ALL"]
     args += ["--security-opt", "no-new-privileges", "--pull", "never", "--log-driver", "none"]
     args += ["--user", _user(command), "--workdir", command.cwd, "--env-file", env_file]
-    args += [*_resources(options, limits), *_scratch(limits)]
+    args += [*_resources(options, limits), "--tmpfs"]
+    args.append(f"/tmp:rw,nosuid,nodev,mode=1777,size={limits.memory_bytes // 2 or 512 * MIB}")  # noqa: S108  its own
     for mount in command.mounts:
         args += ["--mount", _mount(str(mount.source), mount.target, writable=mount.writable)]
         covers = view.covered(mount)
@@ -179,10 +167,8 @@ def _user(command: SandboxCommand) -> str:
         return NOBODY
     owner = found.source.stat()
     if not owner.st_uid:
-        raise SandboxError(
-            f"{found.source} belongs to root, and commands in a container do not run as root",
-            hint="give it to an ordinary user (chown), or use bubblewrap",
-        )
+        said = f"{found.source} belongs to root, and commands in a container do not run as root"
+        raise SandboxError(said, hint="give it to an ordinary user (chown), or use bubblewrap")
     return f"{owner.st_uid}:{owner.st_gid}"
 
 
@@ -195,11 +181,6 @@ def _resources(options: DockerOptions, limits: CommandLimits) -> list[str]:
     args += ["--ulimit", f"cpu={limits.cpu_seconds}"] if limits.cpu_seconds else []
     args += ["--ulimit", f"fsize={limits.file_bytes}"] if limits.file_bytes else []
     return [*args, "--ulimit", "core=0"]
-
-
-def _scratch(limits: CommandLimits) -> list[str]:
-    size = limits.memory_bytes // 2 or 512 * 1024 * 1024
-    return ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={size}"]  # noqa: S108  the container's
 
 
 def _mount(source: str, target: str, *, writable: bool) -> str:

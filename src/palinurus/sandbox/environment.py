@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from palinurus.domain.keys import SessionKey
 from palinurus.sandbox.sandbox import MIB, CommandLimits, SandboxCommand, SandboxMount, SandboxStatus
@@ -23,7 +23,6 @@ INSIDE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SCRATCH = "/tmp"  # noqa: S108  of the sandbox
 BEGINNINGS = frozenset(slot.name for slot in BOOTSTRAP)
 Access = Literal["none", "ro", "rw"]
-_UNFIT = re.compile(r"[^a-z0-9]+")
 Runs = Literal["sandbox", "host", "nowhere"]
 MEMORY_IS_REAL = "MEMORY.md, USER.md and memory/ are the agent's own: file and memory tools reach them, commands do not"
 
@@ -46,6 +45,7 @@ class ExecEnvironment(Struct, frozen=True):
     private: bool = True  # whether only the owner takes part: then the real memory is used
     instructions: Instructions = INSTRUCTIONS  # files that sessions start with
     shared: bool = False  # other agents share the folder, so the agent's start files are read from its own workspace
+    others: tuple[str, ...] = ()  # folders inside the agent's workspace that belong to other agents
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -65,34 +65,41 @@ def boundary_of(place: ExecEnvironment, own: Boundary) -> Boundary:
 
 
 def exec_environment(
-    settings: SandboxSettings, workspace: Path, key: SessionKey, instructions: Instructions = INSTRUCTIONS
+    settings: SandboxSettings,
+    workspace: Path,
+    key: SessionKey,
+    instructions: Instructions = INSTRUCTIONS,
+    others: tuple[str, ...] = (),
 ) -> ExecEnvironment:
     """Returns where things are. Pure: creates nothing."""
-    sandboxed = _sandboxed(settings, key)
-    if sandboxed == "no":
-        return ExecEnvironment(
-            "no",
-            workspace,
-            writable=True,
-            network=True,
-            limits=_limits(settings),
-            env=settings.env,
-            instructions=instructions,
-        )
+    memory, file, disk = (size * MIB for size in (settings.memory_mb, settings.file_mb, settings.disk_mb))
+    limits = CommandLimits(memory, settings.cpu_seconds, settings.processes, file, disk_bytes=disk)
+    host = ExecEnvironment(
+        "no",
+        workspace,
+        writable=True,
+        network=True,
+        limits=limits,
+        env=settings.env,
+        instructions=instructions,
+        others=others,
+    )
+    if (sandboxed := _sandboxed(settings, key)) == "no":
+        return host
     private = settings.access == "none"
-    return ExecEnvironment(
-        sandboxed,
-        settings.root / _scope_id(settings.scope, key) if private else workspace,
+    return structs.replace(
+        host,
+        sandboxed=sandboxed,
+        workspace=settings.root / _scope_id(settings.scope, key) if private else workspace,
         writable=settings.access != "ro",
         agent_workspace=workspace if settings.access == "ro" else None,
         network=settings.network,
-        limits=_limits(settings),
         env={**settings.env, **(settings.docker.env if settings.backend == "docker" else {})},
         access=settings.access,
         own=workspace if private else None,
-        instructions=instructions,
         private=key.is_private,
         shared=private and settings.scope == "shared",
+        others=() if private else others,
     )
 
 
@@ -114,21 +121,14 @@ def command_in(
     closed = (*MEMORY_FILES, MEMORY_DIRECTORY) if place.own is not None else ()
     instructions = place.instructions
     writable = place.writable and not (guarded and WHOLE in instructions.folders)
-    mounts = [SandboxMount(place.workspace, workspace, writable, private, guarded, closed, instructions)]
+    mounts = [SandboxMount(place.workspace, workspace, writable, private, guarded, closed, instructions, place.others)]
     if place.agent_workspace is not None:
-        mounts.append(SandboxMount(place.agent_workspace, AGENT_PLACE, private=private))
+        mounts.append(SandboxMount(place.agent_workspace, AGENT_PLACE, private=private, others=place.others))
     others = (folder for folder in folders if not folder.startswith("/usr/"))  # every sandbox shows these
     mounts += [SandboxMount(Path(folder), folder) for folder in others]
     home = workspace if place.writable else SCRATCH
-    return SandboxCommand(
-        tuple(argv),
-        cwd or workspace,
-        {**clean_env(INSIDE_PATH, home, pty=pty), "USER": "pal", "LOGNAME": "pal", **place.env},
-        tuple(mounts),
-        place.network,
-        pty,
-        place.limits,
-    )
+    env = {**clean_env(INSIDE_PATH, home, pty=pty), "USER": "pal", "LOGNAME": "pal", **place.env}
+    return SandboxCommand(tuple(argv), cwd or workspace, env, tuple(mounts), place.network, pty, place.limits)
 
 
 def clean_env(path: str, home: str, *, pty: bool = False) -> dict[str, str]:
@@ -145,21 +145,11 @@ def _sandboxed(settings: SandboxSettings, key: SessionKey) -> Literal["required"
     return "no" if settings.mode == "non-main" and key == SessionKey.main(key.agent) else "required"
 
 
-def _limits(settings: SandboxSettings) -> CommandLimits:
-    return CommandLimits(
-        settings.memory_mb * MIB,
-        settings.cpu_seconds,
-        settings.processes,
-        settings.file_mb * MIB,
-        disk_bytes=settings.disk_mb * MIB,
-    )
-
-
 def _scope_id(scope: Literal["session", "agent", "shared"], key: SessionKey) -> str:
     """Returns a directory name. Others choose the names of peers and threads, so only letters and digits of a key are
     used, and a digest of the whole key distinguishes equal results."""
     whole = {"session": str(key), "agent": f"agent:{key.agent}", "shared": "shared"}[scope]
-    shown = _UNFIT.sub("-", whole.lower())[:48].strip("-")
+    shown = re.sub(r"[^a-z0-9]+", "-", whole.lower())[:48].strip("-")
     return f"{shown}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
 
@@ -180,31 +170,25 @@ def describe_access(place: ExecEnvironment) -> str:
 
 def describe_sandbox(place: ExecEnvironment, status: SandboxStatus) -> str:
     """Returns the text for the model. It does not change from message to message."""
-    return " ".join((*_commands(place, status), *_workspace(place)))
+    return f"{_commands(place, status)} {_workspace(place)}"
 
 
-def _commands(place: ExecEnvironment, status: SandboxStatus) -> tuple[str, ...]:
+def _commands(place: ExecEnvironment, status: SandboxStatus) -> str:
     runs = where_commands_run(place, status)
     if runs == "nowhere":
-        return (f"A sandbox ({status.name}) is required and does not work on this machine: no command runs.",)
+        return f"A sandbox ({status.name}) is required and does not work on this machine: no command runs."
     if runs == "host":
         asks = ", so they ask your user first" if place.sandboxed == "preferred" else ""
-        return (f"None: commands run on the machine itself, with network{asks}.",)
+        return f"None: commands run on the machine itself, with network{asks}."
     network = "network" if place.network else "no network"
-    return (
-        f"Commands run in a sandbox ({status.name}): they see the workspace and the machine's programs, {network}.",
-    )
+    return f"Commands run in a sandbox ({status.name}): they see the workspace and the machine's programs, {network}."
 
 
-def _workspace(place: ExecEnvironment) -> tuple[str, ...]:
+def _workspace(place: ExecEnvironment) -> str:
     if place.own is None:
-        if place.writable:
-            return ("The workspace is your real one, read-write.",)
         notes = "; `memory_write` writes real notes all the same" if place.private else ""
-        return (f"The workspace is your real one, read-only{notes}.",)
-    lines = ["The workspace is a copy of your real one, which stays as it is; what you change here stays here."]
+        return f"The workspace is your real one, {'read-write' if place.writable else f'read-only{notes}'}."
+    text = "The workspace is a copy of your real one, which stays as it is; what you change here stays here."
     if place.private:
-        lines.append("Only MEMORY.md, USER.md and memory/ are real: file and memory tools reach them, commands do not.")
-    if place.shared:
-        lines.append("Other agents share it; your AGENTS.md, SOUL.md and so on are read-only.")
-    return tuple(lines)
+        text += " Only MEMORY.md, USER.md and memory/ are real: file and memory tools reach them, commands do not."
+    return text + (" Other agents share it; your AGENTS.md, SOUL.md and so on are read-only." if place.shared else "")

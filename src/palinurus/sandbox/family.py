@@ -163,9 +163,7 @@ def signal_all(those: Iterable[Relative], *numbers: int) -> None:
     for each in those:
         if _is(each):
             for number in numbers:
-                with suppress(
-                    ProcessLookupError, PermissionError
-                ):  # a process that may not be signalled is reported at the end
+                with suppress(ProcessLookupError, PermissionError):  # one that may not be signalled is reported later
                     os.kill(each.pid, number)
 
 
@@ -211,33 +209,26 @@ class MemoryUse:
     def _measure(self, pid: int, files: dict[int, int]) -> int:
         """Counts each page divided by its number of users. Pages of files on disk are not counted: they can be
         dropped."""
-        try:
-            with open(f"{_PROC}/{pid}/smaps", "rb") as file:  # noqa: PTH123
-                text = file.read(MOST_TEXT)
-        except OSError:
-            return _estimate(pid)
-        if len(text) == MOST_TEXT:
+        text = b""
+        with suppress(OSError), open(f"{_PROC}/{pid}/smaps", "rb") as file:  # noqa: PTH123
+            text = file.read(MOST_TEXT)
+        if not text or len(text) == MOST_TEXT:
             return _estimate(pid)
         total, counted = 0, b"Pss:"
         for line in text.splitlines():
             if mapping := _MAPPING.match(line):
-                counted = b"Pss:" if self._is_own(mapping, files) else b"Anonymous:"
+                # Of a file on disk, or one counted already, only pages with private changes count.
+                device, inode = os.makedev(int(mapping[1], 16), int(mapping[2], 16)), int(mapping[3])
+                own = inode == 0 or (device == self._shared_device and inode not in files)
+                counted = b"Pss:" if own else b"Anonymous:"
             elif line.startswith((counted, b"SwapPss:")):
                 total += int(line.split()[1])
         return total * _KIB
 
-    def _is_own(self, mapping: re.Match[bytes], files: dict[int, int]) -> bool:
-        """Returns whether it is memory and not a file on disk or a counted in-memory file. Of a file only pages with
-        private changes count."""
-        device, inode = os.makedev(int(mapping[1], 16), int(mapping[2], 16)), int(mapping[3])
-        return inode == 0 or (device == self._shared_device and inode not in files)
-
 
 def tree(root: Relative) -> Iterator[int]:
     """Returns the pids of a running process and of all below it."""
-    if (now := alive(root.pid)) is None or now.born != root.born:
-        return
-    todo = [root.pid]
+    todo = [root.pid] if _is(root) else []
     for _ in range(MOST_PROCESSES):
         if not todo:
             return
@@ -263,13 +254,9 @@ def _children(pid: int) -> list[int]:
                 found += map(int, _read(f"{_PROC}/{pid}/task/{task}/children").split())
     except OSError:
         return []
-    if not found and not _tells_children():
+    if not found and not os.path.exists(f"{_PROC}/self/task/{os.getpid()}/children"):  # noqa: PTH110
         return [each.pid for each in descendants(pid) if each.parent == pid]
     return found
-
-
-def _tells_children() -> bool:
-    return os.path.exists(f"{_PROC}/self/task/{os.getpid()}/children")  # noqa: PTH110
 
 
 def _estimate(pid: int) -> int:

@@ -90,7 +90,10 @@ def prepare_private(place: ExecEnvironment, source: Path) -> bool:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with scratch_folder(".seeding-", root) as staged:
             for name, data, mode in _seeds(Boundary(source)):
-                _write_seed(staged / name, data, mode)
+                path = staged / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+                path.chmod(mode)  # independent of the umask
             staged.rename(place.workspace)  # renamed as a whole: an existing one is complete
     except OSError as error:
         if place.workspace.is_dir():  # another process created it first
@@ -114,15 +117,14 @@ def follow_workspace(place: ExecEnvironment, extra: Iterable[str] = ()) -> None:
             if _digest(ours) not in (_digest(theirs), copied.get(name, "")):
                 continue  # the session has changed it
             if _digest(ours) != _digest(theirs):
-                _bring(folder, name, theirs, ours)
+                if theirs is not None:
+                    rewrite(folder, name, lambda *_, data=theirs: data, create=True)
+                elif ours is not None:
+                    delete_file(folder, name, lambda *_: None)
             copied[name] = _digest(theirs)
         except WorkspaceError as error:
-            log.info(
-                "%s of the sandbox %s could not be updated from the agent's workspace: %s",
-                name,
-                place.workspace.name,
-                error,
-            )
+            said = "%s of the sandbox %s could not be updated from the agent's workspace: %s"
+            log.info(said, name, place.workspace.name, error)
     if copied != before:
         _save(path, copied)
 
@@ -132,13 +134,6 @@ def find_misplaced_notes(root: Path) -> list[Path]:
     names = ("memory/*.md", *MEMORY_FILES)
     found = {path.parents[name.count("/")] for name in names for path in root.glob(f"*/{name}") if path.lstat().st_size}
     return sorted(found)
-
-
-def _bring(folder: Boundary, name: str, theirs: bytes | None, ours: bytes | None) -> None:
-    if theirs is not None:
-        rewrite(folder, name, lambda *_: theirs, create=True)
-    elif ours is not None:
-        delete_file(folder, name, lambda *_: None)
 
 
 def _read(boundary: Boundary, name: str) -> bytes | None:
@@ -170,7 +165,9 @@ def _save(path: Path, copied: dict[str, str]) -> None:
 
 def _seeds(source: Boundary) -> Iterator[tuple[str, bytes, int]]:
     """Returns regular files inside the source only; links that lead out and unreadable files are left out."""
-    names = [slot.name for slot in BOOTSTRAP if not slot.private] + _skills(source)
+    names = [slot.name for slot in BOOTSTRAP if not slot.private]
+    with suppress(NotFound, WorkspaceError):
+        names += source.walk("skills", max_files=SEEDED_FILES).files
     left = SEEDED_BYTES
     for name in names:
         try:
@@ -183,16 +180,3 @@ def _seeds(source: Boundary) -> Iterator[tuple[str, bytes, int]]:
         if left < 0:
             return
         yield name, data, 0o755 if executable else 0o644
-
-
-def _skills(source: Boundary) -> list[str]:
-    try:
-        return list(source.walk("skills", max_files=SEEDED_FILES).files)
-    except (NotFound, WorkspaceError):
-        return []
-
-
-def _write_seed(path: Path, data: bytes, mode: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    path.chmod(mode)  # independent of the umask

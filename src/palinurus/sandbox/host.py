@@ -12,12 +12,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from palinurus.domain.errors import NotFound, SandboxError
 from palinurus.sandbox.family import COOKIE, POLITE_SECONDS, Marks, end_family
 from palinurus.sandbox.process import RunningProcess
-from palinurus.sandbox.sandbox import CommandLimits, SandboxCommand, SandboxStatus
-from palinurus.sandbox.spawn import SpawnedProcess, as_rlimits, lower, spawn
+from palinurus.sandbox.sandbox import SandboxCommand, SandboxStatus
+from palinurus.sandbox.spawn import as_rlimits, lower, spawn
 
 _LINUX = sys.platform == "linux"
 _REMARKS = (
@@ -41,38 +42,29 @@ class HostSandbox:
 
     async def start(self, command: SandboxCommand) -> RunningProcess:
         cookie = os.urandom(12).hex()
-        env = {**command.env, COOKIE: cookie}
+        env, orders = {**command.env, COOKIE: cookie}, {"terminal": True} if command.pty else None
         with _folder(command) as cwd:
-            spawned = spawn(
-                command.argv,
-                env,
-                cwd=cwd,
-                pty=command.pty,
-                pass_fds=command.fds,
-                orders={"terminal": True} if command.pty else None,
-            )
-        _limit(spawned.child.pid, command.limits)
-        return RunningProcess(spawned, _Termination(spawned, cookie), command.limits.wall_seconds)
-
-
-class _Termination:
-    """Ends all processes of one command."""
-
-    def __init__(self, spawned: SpawnedProcess, cookie: str) -> None:
-        self.pid = spawned.child.pid
-        self.cookie = cookie
-        self.output = spawned.output_name
-
-    async def __call__(self, ended: bool) -> list[int]:
+            spawned = spawn(command.argv, env, cwd=cwd, pty=command.pty, pass_fds=command.fds, orders=orders)
+        pid = spawned.child.pid
         if _LINUX:
-            # Its pid may be reused once it was waited for; processes left behind still have the marks.
-            pid = 0 if ended else self.pid
-            return await end_family(Marks(pid, pid, self.cookie, self.output))
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGTERM)
-            await asyncio.sleep(POLITE_SECONDS)
-            os.killpg(self.pid, signal.SIGKILL)
-        return []
+            # From outside and a moment late, which is enough against accidents; the host gives no other protection.
+            with suppress(ProcessLookupError):
+                lower(pid, as_rlimits(command.limits, processes=False))
+        end_all = partial(_end_all, pid, cookie, spawned.output_name)
+        return RunningProcess(spawned, end_all, command.limits.wall_seconds)
+
+
+async def _end_all(pid: int, cookie: str, output: str, ended: bool) -> list[int]:
+    """Ends all processes of one command."""
+    if _LINUX:
+        # Its pid may be reused once it was waited for; processes left behind still have the marks.
+        own = 0 if ended else pid
+        return await end_family(Marks(own, own, cookie, output))
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGTERM)
+        await asyncio.sleep(POLITE_SECONDS)
+        os.killpg(pid, signal.SIGKILL)
+    return []
 
 
 @contextmanager
@@ -92,11 +84,3 @@ def _folder(command: SandboxCommand) -> Iterator[str]:
         yield f"/proc/self/fd/{held}" if _LINUX else command.cwd
     finally:
         os.close(held)
-
-
-def _limit(pid: int, limits: CommandLimits) -> None:
-    """Sets limits from outside and a moment late, which is enough against accidents; the host gives no other
-    protection."""
-    if _LINUX:
-        with suppress(ProcessLookupError):
-            lower(pid, as_rlimits(limits, processes=False))

@@ -15,9 +15,8 @@ import platform
 import re
 import struct
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from msgspec import Struct
 
 from palinurus.sandbox.view import BubblewrapDialect
 
@@ -48,47 +47,35 @@ _SWITCHES = (
 _NAMESPACE_TROUBLE = re.compile(r"namespace|uid map|gid map|RTM_NEWADDR|loopback|pivot_root|mount", re.IGNORECASE)
 
 
-class _Machine(Struct, frozen=True):
-    arch: int
-    ioctl: int
-    socket: int
-    prctl: int
-    refused: tuple[int, ...]
-
-
-# add_key, request_key, keyctl, bpf, perf_event_open, userfaultfd, open_by_handle_at, kexec_load, kexec_file_load,
-# init_module, finit_module, delete_module
+# The architecture, the numbers of ioctl, socket and prctl, and those that are refused: add_key, request_key, keyctl,
+# bpf, perf_event_open, userfaultfd, open_by_handle_at, kexec_load, kexec_file_load, init_module, finit_module,
+# delete_module.
 _MACHINES = {
-    "x86_64": _Machine(
-        0xC000003E, 16, 41, 157, (248, 249, 250, 321, 298, 323, 304, 246, 320, 175, 313, 176, *_EVERYWHERE)
-    ),
-    "aarch64": _Machine(
-        0xC00000B7, 29, 198, 167, (217, 218, 219, 280, 241, 282, 265, 104, 294, 105, 273, 106, *_EVERYWHERE)
-    ),
-}  # fmt: skip
+    "x86_64": (0xC000003E, 16, 41, 157, (248, 249, 250, 321, 298, 323, 304, 246, 320, 175, 313, 176)),
+    "aarch64": (0xC00000B7, 29, 198, 167, (217, 218, 219, 280, 241, 282, 265, 104, 294, 105, 273, 106)),
+}
 
 
 def call_filter(machine: str = platform.machine()) -> bytes | None:
     """Returns the filter for this machine; None if its system call numbers are not known here."""
-    known = _MACHINES.get(machine)
-    if known is None:
+    if machine not in _MACHINES:
         return None
-    program = [
-        _step(_LOAD, _ARCH),
-        *_unless(known.arch, errno.ENOSYS),  # the calls of a 32-bit program have other numbers
-        _step(_LOAD, _NUMBER),
-        _step(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS),
-    ]  # fmt: skip
-    for number in known.refused:
-        program += _if(number, errno.EPERM)
-    tricks = [_step(_LOAD, _SECOND), *(step for each in TERMINAL_TRICKS for step in _if(each, errno.EPERM)), _allow()]
-    families = [_step(_LOAD, _FIRST), *(step for each in FAMILIES for step in _pass(each)), _refuse(errno.EAFNOSUPPORT)]
+    arch, ioctl, socket, prctl, refused = _MACHINES[machine]
+    allow, absent = _step(_RETURN, _ALLOW), _refuse(errno.ENOSYS)
+    tricks = [_step(_LOAD, _SECOND), *_each(TERMINAL_TRICKS, _refuse(errno.EPERM)), allow]
+    families = [_step(_LOAD, _FIRST), *_each(FAMILIES, allow), _refuse(errno.EAFNOSUPPORT)]
     # Reports success and does nothing: total memory is checked from outside.
-    hiding = [_step(_LOAD, _FIRST), *_if(SET_DUMPABLE, 0), _allow()]
-    program += [_step(_EQUAL, known.prctl, 0, len(hiding)), *hiding]
-    program += [_step(_EQUAL, known.ioctl, 0, len(tricks)), *tricks]
-    program += [_step(_EQUAL, known.socket, 0, len(families)), *families]
-    return b"".join([*program, _allow()])
+    hiding = [_step(_LOAD, _FIRST), *_each((SET_DUMPABLE,), _refuse(0)), allow]
+    program = [
+        _step(_LOAD, _ARCH), _step(_EQUAL, arch, 1, 0), absent,  # the calls of a 32-bit program have other numbers
+        _step(_LOAD, _NUMBER), _step(_AT_LEAST, _X32, 0, 1), absent,
+        *_each((*refused, *_EVERYWHERE), _refuse(errno.EPERM)),
+        _step(_EQUAL, prctl, 0, len(hiding)), *hiding,
+        _step(_EQUAL, ioctl, 0, len(tricks)), *tricks,
+        _step(_EQUAL, socket, 0, len(families)), *families,
+        allow,
+    ]  # fmt: skip
+    return b"".join(program)
 
 
 def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
@@ -99,20 +86,10 @@ def _refuse(number: int) -> bytes:
     return _step(_RETURN, _ERROR | number)
 
 
-def _allow() -> bytes:
-    return _step(_RETURN, _ALLOW)
-
-
-def _if(value: int, number: int) -> list[bytes]:
-    return [_step(_EQUAL, value, 0, 1), _refuse(number)]
-
-
-def _unless(value: int, number: int) -> list[bytes]:
-    return [_step(_EQUAL, value, 1, 0), _refuse(number)]
-
-
-def _pass(value: int) -> list[bytes]:
-    return [_step(_EQUAL, value, 0, 1), _allow()]
+def _each(values: Iterable[int], then: bytes) -> Iterator[bytes]:
+    """Returns the steps that end with `then` for each of these values."""
+    for value in values:
+        yield from (_step(_EQUAL, value, 0, 1), then)
 
 
 def missing(program: str) -> str:
@@ -147,23 +124,15 @@ def explain(output: str, proc: Path = Path("/proc/sys")) -> str:
 def limits_processes() -> bool:
     """Since Linux 5.14 a limit inside a user namespace counts only that namespace's processes; before, all of the
     user's."""
-    return os.geteuid() == 0 or _kernel() >= (5, 14)
+    return os.geteuid() == 0 or tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (5, 14)
 
 
 def remarks_here(dialect: BubblewrapDialect, *, grouped: bool) -> tuple[str, ...]:
-    remarks = []
-    if not grouped:
-        remarks.append("the total memory of a command is checked from outside: pal may use no control group")
-    if call_filter() is None:
-        remarks.append("system calls are not filtered: the numbers for this kind of machine are not known")
-    if not dialect.no_more_namespaces:
-        remarks.append("commands can create user namespaces: bubblewrap 0.8 would prevent it")
-    if not dialect.sizes:
-        remarks.append("the scratch space inside may fill half of the machine's memory: bubblewrap 0.7 would limit it")
-    if not limits_processes():
-        remarks.append("the number of processes is not limited: that needs Linux 5.14")
-    return tuple(remarks)
-
-
-def _kernel() -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    strengths = {
+        "the total memory of a command is checked from outside: pal may use no control group": grouped,
+        "system calls are not filtered: the numbers for this kind of machine are not known": call_filter(),
+        "commands can create user namespaces: bubblewrap 0.8 would prevent it": dialect.no_more_namespaces,
+        "the scratch space inside may fill half of the machine's memory: bubblewrap 0.7 would limit it": dialect.sizes,
+        "the number of processes is not limited: that needs Linux 5.14": limits_processes(),
+    }
+    return tuple(remark for remark, has in strengths.items() if not has)

@@ -41,16 +41,11 @@ class CannotMap(Exception):
 
 def main(orders: dict[str, Any]) -> NoReturn:
     kernel = Kernel()
-    if orders.get("terminal"):
-        take_terminal()
+    if orders.get("terminal"):  # a session leader without one gets the first that it opens: Ctrl-C and /dev/tty work
+        os.close(os.open(os.ttyname(0), os.O_RDWR))
     if "user" in orders:
         become_user(orders, kernel)
     run(orders, kernel)
-
-
-def take_terminal() -> None:
-    """Opens the terminal: a session leader without one gets the first that it opens. Then Ctrl-C and /dev/tty work."""
-    os.close(os.open(os.ttyname(0), os.O_RDWR))
 
 
 def run(orders: dict[str, Any], kernel: Kernel) -> NoReturn:
@@ -108,9 +103,8 @@ def stage(kernel: Kernel, directories: list[Directory], user: int) -> tuple[int,
 
 def owner_of(directories: list[Directory]) -> tuple[int, int]:
     """Returns the owner of the writable ones; never root."""
-    owners = {(each.owner, each.group) for each in directories if each.writable} or {
-        (each.owner, each.group) for each in directories
-    }
+    shown = [each for each in directories if each.writable] or directories
+    owners = {(each.owner, each.group) for each in shown}
     owner = owners.pop()
     if owners or not owner[0] or not owner[1]:
         names = ", ".join(each.source for each in directories)
@@ -146,15 +140,13 @@ class Kernel:
         wanted = (directory.owner, directory.group, user, user if group is None else group)
         if wanted[:2] != wanted[2:]:
             try:
-                self.set_attributes(tree, NOSUID | NODEV | IDMAP, self.space(*wanted))
+                # The fields: set, clear, propagation, user namespace.
+                fields = (ctypes.c_uint64 * 4)(NOSUID | NODEV | IDMAP, 0, 0, self.space(*wanted))
+                self.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, fields, ctypes.sizeof(fields))
             except OSError as error:
                 if must_map:
                     raise CannotMap from error
         return tree
-
-    def set_attributes(self, tree: int, attributes: int, space: int) -> None:
-        fields = (ctypes.c_uint64 * 4)(attributes, 0, 0, space)  # set, clear, propagation, user namespace
-        self.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, fields, ctypes.sizeof(fields))
 
     def space(self, owner: int, group: int, user: int, user_group: int) -> int:
         """Returns a user namespace that maps ids on disk to ids here. It exists as long as its descriptor."""

@@ -15,14 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from palinurus.domain.errors import PalinurusError
 from palinurus.sandbox.environment import ExecEnvironment, command_in
 from palinurus.sandbox.folders import scratch_folder
 from palinurus.sandbox.process import read_whole
-from palinurus.sandbox.sandbox import MIB, CommandLimits, Process, Sandbox
+from palinurus.sandbox.sandbox import MIB, CommandLimits, Process, ProcessEnd, Sandbox
 
 SECONDS = 10.0
 STOP_SECONDS = 5.0  # a third of a second on an idle machine
@@ -43,22 +42,15 @@ class ProbeResult(Struct, frozen=True):
     milliseconds: int = 0
 
 
-class _ProbeOutcome(Struct, frozen=True):
-    code: int
-    output: str
-    reason: str
-
-
 Look = Callable[[], Awaitable[tuple[bool, str]]]
 
 
-class ProbeRun:
+class ProbeRun(Struct, frozen=True):
     """Probes of one sandbox in one environment. `secret_folder` must not be visible inside: the home of pal."""
 
-    def __init__(self, sandbox: Sandbox, place: ExecEnvironment, secret_folder: Path) -> None:
-        self._sandbox = sandbox
-        self._place = place
-        self._secret_folder = secret_folder
+    sandbox: Sandbox
+    place: ExecEnvironment
+    secret_folder: Path
 
     async def run(self) -> AsyncIterator[ProbeResult]:
         looks: dict[str, Look] = {
@@ -83,65 +75,64 @@ class ProbeRun:
             yield ProbeResult(name, passed, what, round((monotonic() - started) * 1000))
 
     async def _start(self, line: str, **limits: int) -> Process:
-        allowed = replace(CommandLimits(), **limits, wall_seconds=SECONDS)
-        return await self._sandbox.start(command_in(replace(self._place, limits=allowed), ("/bin/sh", "-c", line)))
+        allowed = structs.replace(CommandLimits(), **limits, wall_seconds=SECONDS)
+        return await self.sandbox.start(
+            command_in(structs.replace(self.place, limits=allowed), ("/bin/sh", "-c", line))
+        )
 
-    async def _try(self, line: str, **limits: int) -> _ProbeOutcome:
+    async def _try(self, line: str, **limits: int) -> str:
+        return (await self._end(line, **limits))[0]
+
+    async def _end(self, line: str, **limits: int) -> tuple[str, ProcessEnd]:
         process = await self._start(line, **limits)
         try:
             output = (await read_whole(process)).decode(errors="replace").strip()
-            ended = await process.wait()
+            return output, await process.wait()
         finally:
             await process.kill()
-        return _ProbeOutcome(ended.code, output, ended.reason)
 
     async def _compare(self, little: str, much: str, signs: tuple[object, object], **limits: int) -> tuple[bool, str]:
         """The small amount must work and print its output: otherwise a limit and a missing program would look the
         same."""
         allowed, refused = await self._try(little), await self._try(much, **limits)
-        if str(signs[0]) not in allowed.output:
-            return False, f"cannot be tested: {allowed.output[:200]}"
-        return _limited(str(signs[1]) not in refused.output)
+        if str(signs[0]) not in allowed:
+            return False, f"cannot be tested: {allowed[:200]}"
+        return _limited(str(signs[1]) not in refused)
 
     async def _runs(self) -> tuple[bool, str]:
-        tried = await self._try("echo here")
-        return tried.output == "here" and tried.code == 0, "" if tried.output == "here" else tried.output[:200]
+        output, ended = await self._end("echo here")
+        return output == "here" and ended.code == 0, "" if output == "here" else output[:200]
 
     async def _workspace(self) -> tuple[bool, str]:
         name = f".pal-probe-{secrets.token_hex(6)}"
-        tried = await self._try(
-            f"cd {shlex.quote(str(self._place.workspace))} && echo x > {name} && rm {name} && echo written"
-        )
-        written = tried.output == "written"
-        wanted = self._place.writable
+        folder = shlex.quote(str(self.place.workspace))
+        output = await self._try(f"cd {folder} && echo x > {name} && rm {name} && echo written")
         with suppress(OSError):
-            (self._place.workspace / name).unlink(missing_ok=True)
-        state = "is read-only" if not written else "can be written"
-        return written == wanted, state if written == wanted else f"{state}, and should not be; {tried.output[:200]}"
+            (self.place.workspace / name).unlink(missing_ok=True)
+        state = "can be written" if output == "written" else "is read-only"
+        passed = (output == "written") == self.place.writable
+        return passed, state if passed else f"{state}, and should not be; {output[:200]}"
 
     async def _secret(self) -> tuple[bool, str]:
         secret = secrets.token_hex(16)
-        with _hidden(secret, self._secret_folder) as one, _hidden(secret, None) as two:
+        with _hidden(secret, self.secret_folder) as one, _hidden(secret, None) as two:
             paths = shlex.join(map(str, (one, two)))
-            tried = await self._try(f"cat {paths} /proc/1/environ /proc/1/root/{one} 2>/dev/null")
-        seen = secret in tried.output
+            seen = secret in await self._try(f"cat {paths} /proc/1/environ /proc/1/root/{one} 2>/dev/null")
         return not seen, "can be read" if seen else "cannot be read"
 
     async def _system(self) -> tuple[bool, str]:
-        tried = await self._try(
-            "for d in / /usr /etc /dev /bin; do (echo x > $d/.pal-probe) 2>/dev/null && echo $d; done"
-        )
-        return not tried.output, f"can be written: {tried.output.split()}" if tried.output else "is read-only"
+        line = "for d in / /usr /etc /dev /bin; do (echo x > $d/.pal-probe) 2>/dev/null && echo $d; done"
+        output = await self._try(line)
+        return not output, f"can be written: {output.split()}" if output else "is read-only"
 
     async def _network(self) -> tuple[bool, str]:
         """Opens a port on loopback and looks for it in the kernel's port list, which has it if the network is the
         same."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = f":{server.getsockname()[1]:04X}"
-            tried = await self._try("cat /proc/net/tcp /proc/net/dev")
-        shared = any(port in line for line in tried.output.splitlines())
+            shared = port in await self._try("cat /proc/net/tcp /proc/net/dev")
         state = "is the host's" if shared else "is not the host's"
-        return shared == self._place.network, f"{state}, as the config says" if self._place.network else state
+        return shared == self.place.network, f"{state}, as the config says" if self.place.network else state
 
     async def _memory(self) -> tuple[bool, str]:
         much = 160 * MIB
@@ -158,14 +149,14 @@ class ProbeRun:
         return passed, what.replace("is ", "are ", 1)
 
     async def _file_size(self) -> tuple[bool, str]:
-        tried = await self._try("cd /tmp && head -c 4194304 /dev/zero > big; wc -c < big", file_bytes=MIB)
-        size = tried.output.split()[-1:] or ["0"]
-        bound = size[0].isdigit() and int(size[0]) <= MIB
-        return bound, "is limited" if bound else f"is not limited: {tried.output[:200]}"
+        output = await self._try("cd /tmp && head -c 4194304 /dev/zero > big; wc -c < big", file_bytes=MIB)
+        size = (output.split() or ["0"])[-1]
+        bound = size.isdigit() and int(size) <= MIB
+        return bound, "is limited" if bound else f"is not limited: {output[:200]}"
 
     async def _cpu(self) -> tuple[bool, str]:
-        tried = await self._try("while :; do :; done", cpu_seconds=1)
-        return _limited(tried.code > 128 and not tried.reason)
+        _, ended = await self._end("while :; do :; done", cpu_seconds=1)
+        return _limited(ended.code > 128 and not ended.reason)
 
     async def _stop(self) -> tuple[bool, str]:
         process = await self._start(_SLEEPERS)

@@ -21,7 +21,6 @@ from palinurus.sandbox.totals import FIRST_SECONDS, UsageTotals
 
 LINGER_SECONDS = 0.2
 """Processes left behind may keep the output open for ever; after the command's end we wait no longer than this."""
-_END_OF_INPUT = b"\x04"  # what a terminal reads as the end of input
 
 EndAll = Callable[[bool], Awaitable[list[int]]]
 """Ends everything the command has started. The argument says whether the command itself has ended; returns the pids
@@ -48,10 +47,9 @@ class RunningProcess:
         self._ended: asyncio.Future[ProcessEnd] = self._loop.create_future()
         self._killing: asyncio.Task[None] | None = None
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
         if wall_seconds:
-            self._timer = self._loop.call_later(wall_seconds, self._end, f"took longer than {wall_seconds:g} s")
-        self._first_look: asyncio.TimerHandle | None = None
+            self._timers.append(self._loop.call_later(wall_seconds, self._end, f"took longer than {wall_seconds:g} s"))
         _watch(self._child, self._loop, self._on_end)
 
     @property
@@ -62,7 +60,7 @@ class RunningProcess:
         """Starts checking its total use, from a moment later until its end."""
         self._totals = totals
         if not self._ended.done():
-            self._first_look = self._loop.call_later(FIRST_SECONDS, totals.start, self._exceed)
+            self._timers.append(self._loop.call_later(FIRST_SECONDS, totals.start, self._exceed))
 
     async def read(self, size: int = 65_536) -> bytes:
         async with self._reading:
@@ -70,7 +68,7 @@ class RunningProcess:
                 try:
                     data = os.read(self._output, size)
                 except BlockingIOError:
-                    if await self._readable(self._output):
+                    if await self._ready(self._output, reading=True):
                         continue
                     data = b""
                 except OSError:  # EIO: the last process has closed the terminal
@@ -83,14 +81,14 @@ class RunningProcess:
 
     async def write(self, data: bytes, *, close: bool = False) -> None:
         async with self._writing:
-            left = memoryview(data + _END_OF_INPUT if close and self._terminal else data)
+            left = memoryview(data + b"\x04" if close and self._terminal else data)  # a terminal reads it as the end
             while left:
                 if self._input is None:
                     raise _deaf()
                 try:
                     left = left[os.write(self._input, left) :]
                 except BlockingIOError:
-                    await self._writable(self._input)
+                    await self._ready(self._input)
                 except OSError:
                     self._close_input()
                     raise _deaf() from None
@@ -101,9 +99,7 @@ class RunningProcess:
         return await asyncio.shield(self._ended)
 
     async def kill(self, reason: str = "stopped") -> None:
-        if self._killing is None:
-            self._killing = self._loop.create_task(self._kill(reason))
-        await asyncio.shield(self._killing)  # the caller may be cancelled; the ending continues
+        await asyncio.shield(self._end(reason))  # the caller may be cancelled; the ending continues
 
     async def _kill(self, reason: str) -> None:
         if self._child.poll() is None:  # one that has just ended by itself was not ended by us
@@ -126,9 +122,10 @@ class RunningProcess:
             if not data or len(self._rest) > 1_048_576:  # a writer that was not found could fill it again and again
                 self._close_output()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str) -> asyncio.Task[None]:
         if self._killing is None:
             self._killing = self._loop.create_task(self._kill(reason))
+        return self._killing
 
     def _exceed(self, reason: str) -> None:
         """Called in the thread that checks the totals."""
@@ -138,22 +135,20 @@ class RunningProcess:
 
     def _on_end(self) -> None:
         code = self._child.wait()
-        for timer in (self._timer, self._first_look):
-            if timer is not None:
-                timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
         self._close_input()
         if self._totals is not None:
             self._totals.stop()
             last = self._totals.last()
             self._excess = self._excess or last
         if not self._ended.done():
-            reason = self._excess or self._reason
-            self._ended.set_result(ProcessEnd(code if code >= 0 else 128 - code, reason))
+            self._ended.set_result(ProcessEnd(code if code >= 0 else 128 - code, self._excess or self._reason))
 
-    async def _readable(self, fd: int) -> bool:
-        """Waits for more output; returns False if the command has ended and nothing came for a moment."""
+    async def _ready(self, fd: int, *, reading: bool = False) -> bool:
+        """Waits for a descriptor; returns False if the command has ended and nothing came for a moment."""
         ready: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(fd, _settle, ready)
+        (self._loop.add_reader if reading else self._loop.add_writer)(fd, _settle, ready)
         try:
             if not self._ended.done():
                 await asyncio.wait((ready, self._ended), return_when=asyncio.FIRST_COMPLETED)
@@ -161,18 +156,8 @@ class RunningProcess:
             done, _ = await asyncio.wait((ready,), timeout=LINGER_SECONDS)
             return bool(done)
         finally:
-            if self._output == fd:  # otherwise it was closed meanwhile, and the number may be reused
-                self._loop.remove_reader(fd)
-            ready.cancel()
-
-    async def _writable(self, fd: int) -> None:
-        ready: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_writer(fd, _settle, ready)
-        try:
-            await asyncio.wait((ready, self._ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if self._input == fd:
-                self._loop.remove_writer(fd)
+            if fd == (self._output if reading else self._input):  # otherwise closed meanwhile, and the number reused
+                (self._loop.remove_reader if reading else self._loop.remove_writer)(fd)
             ready.cancel()
 
     def _close_output(self) -> None:
@@ -211,7 +196,13 @@ def _watch(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, on_e
     try:
         fd = os.pidfd_open(child.pid)
     except (AttributeError, OSError):  # not Linux, or an old kernel
-        _watch_in_thread(child, loop, on_end)
+
+        def wait() -> None:
+            child.wait()
+            with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+                loop.call_soon_threadsafe(on_end)
+
+        threading.Thread(target=wait, name=f"wait-{child.pid}", daemon=True).start()
         return
 
     def ended() -> None:
@@ -220,14 +211,3 @@ def _watch(child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, on_e
         on_end()
 
     loop.add_reader(fd, ended)
-
-
-def _watch_in_thread(
-    child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, on_end: Callable[[], None]
-) -> None:
-    def wait() -> None:
-        child.wait()
-        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
-            loop.call_soon_threadsafe(on_end)
-
-    threading.Thread(target=wait, name=f"wait-{child.pid}", daemon=True).start()

@@ -12,8 +12,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Protocol
 
-import msgspec
-from msgspec import Struct
+from msgspec import MsgspecError, Struct, json
 
 from palinurus.config.atomic import make_directory, write_atomic
 from palinurus.domain.errors import SandboxError, StorageError
@@ -50,6 +49,7 @@ class SandboxMount(Struct, frozen=True):
     guarded: bool = False  # whether the files that sessions start with are read-only
     closed: tuple[str, ...] = ()  # names in it that are hidden and cannot be created
     instructions: Instructions = INSTRUCTIONS  # files that sessions start with
+    others: tuple[str, ...] = ()  # folders in it that are not the agent's: hidden, where they are
 
 
 class SandboxCommand(Struct, frozen=True):
@@ -165,24 +165,21 @@ class _TrialRecord(Struct, frozen=True):
     status: SandboxStatus
 
 
-class DeferredSandbox:
+class DeferredSandbox(Struct, eq=False, dict=True):
     """Implements Sandbox by a backend that is imported and created at first use.
 
     `record` stores the result of the last trial, for `expect`; `program` is what that depends on.
     """
 
-    def __init__(
-        self, name: str, make: Callable[[], Sandbox], record: Path | None = None, program: str = "bwrap"
-    ) -> None:
-        self.name = name
-        self._make = make
-        self._record = record
-        self._program = program
-        self._recorded: SandboxStatus | None = None
+    name: str
+    make: Callable[[], Sandbox]
+    record: Path | None = None
+    program: str = "bwrap"
+    _recorded: SandboxStatus | None = None
 
     @cached_property
     def _made(self) -> Sandbox:
-        return self._make()
+        return self.make()
 
     async def check(self) -> SandboxStatus:
         status = await self._made.check()
@@ -198,11 +195,11 @@ class DeferredSandbox:
         return self._known() or await self.check()
 
     def _known(self) -> SandboxStatus | None:
-        if self._record is None or "_made" in self.__dict__:  # it caches its result itself
+        if self.record is None or "_made" in self.__dict__:  # it caches its result itself
             return None
         try:
-            known = msgspec.json.decode(self._record.read_bytes(), type=_TrialRecord)
-        except (OSError, msgspec.MsgspecError):
+            known = json.decode(self.record.read_bytes(), type=_TrialRecord)
+        except (OSError, MsgspecError):
             return None
         recent = 0 <= time() - known.at < EXPECTED_SECONDS
         return known.status if recent and known.machine == self._machine() else None
@@ -210,20 +207,20 @@ class DeferredSandbox:
     def _save_record(self, status: SandboxStatus) -> None:
         """Stores a success. A failure is not stored: it is checked again each time. A lost record is rebuilt."""
         self._recorded = status
-        if self._record is None:
+        if self.record is None:
             return
         with suppress(OSError, StorageError):
             if status.works:
-                make_directory(self._record.parent)
-                write_atomic(self._record, msgspec.json.encode(_TrialRecord(self._machine(), time(), status)))
+                make_directory(self.record.parent)
+                write_atomic(self.record, json.encode(_TrialRecord(self._machine(), time(), status)))
             else:
-                self._record.unlink(missing_ok=True)
+                self.record.unlink(missing_ok=True)
 
     def _machine(self) -> tuple[str, ...]:
         """Identifies this user, program and kernel."""
         parts = [str(os.geteuid())]
         with suppress(OSError):
-            found = shutil.which(self._program) or ""
+            found = shutil.which(self.program) or ""
             seen = Path(found).stat()
             parts += [found, str(seen.st_ino), str(seen.st_mtime_ns)]
         for name in _MACHINE:

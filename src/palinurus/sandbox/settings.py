@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from palinurus.config.config import Config
 from palinurus.config.home import Home
+from palinurus.config.load import Config
 from palinurus.config.section import OptionForm, Section, build_values, option, whole
 
 

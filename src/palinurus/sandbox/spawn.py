@@ -23,11 +23,11 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from types import CodeType, TracebackType
-from typing import Any, NamedTuple, Self
+from types import CodeType
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -170,58 +170,40 @@ def start_error(program: str, cwd: str | None, error: OSError | ValueError) -> N
     return SandboxError(f"{program!r} cannot be started: {str(reason).lower()}")
 
 
-class _Info(msgspec.Struct, rename="kebab"):
-    child_pid: int
-
-
-class StartGate:
+class StartGate(ExitStack):
     """Two pipes. `theirs` are the ends that bubblewrap gets."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._info, self.tell = os.pipe()
         reading, self._release = os.pipe()
         # Also opened for writing, so that it never ends by itself: if we die now, no command runs without its limits.
         self.hold = os.open(f"/proc/self/fd/{reading}", os.O_RDWR | os.O_CLOEXEC)
         os.close(reading)
-        self._open = {self._info, self.tell, self.hold, self._release}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close(*tuple(self._open))
-
-    @property
-    def theirs(self) -> tuple[int, int]:
-        return self.tell, self.hold
+        self.theirs = self.tell, self.hold
+        self.callback(_close, self._info, self._release)
+        self._copies = self.enter_context(ExitStack())
+        self._copies.callback(_close, *self.theirs)
 
     def handed_over(self) -> None:
         """Closes our copies of bubblewrap's ends. While we hold them, we cannot see that it has ended."""
-        self._close(*self.theirs)
+        self._copies.close()
 
     async def who(self) -> int | None:
         """Returns the pid of the first process inside, or None if bubblewrap ended without creating one."""
         os.set_blocking(self._info, False)
-        loop = asyncio.get_running_loop()
         output = b""
         async with asyncio.timeout(SECONDS):
-            while piece := await _next(self._info, loop):
+            while piece := await _next(self._info):
                 output += piece
-        return msgspec.json.decode(output, type=_Info).child_pid if output.strip() else None
+        return int(msgspec.json.decode(output)["child-pid"]) if output.strip() else None
 
     def open(self) -> None:
         os.write(self._release, b"x")
 
-    def _close(self, *fds: int) -> None:
-        for fd in fds:
-            if fd in self._open:
-                self._open.remove(fd)
-                os.close(fd)
 
-
-async def _next(fd: int, loop: asyncio.AbstractEventLoop) -> bytes:
+async def _next(fd: int) -> bytes:
+    loop = asyncio.get_running_loop()
     while True:
         try:
             return os.read(fd, 4096)
@@ -249,25 +231,17 @@ def lower(pid: int, wanted: dict[int, tuple[int, int]]) -> None:
     """Sets them for another process, unless its own hard limits are lower. Linux only."""
     for kind, (soft, hard) in wanted.items():
         most = resource.prlimit(pid, kind)[1]
-        resource.prlimit(pid, kind, (_lower(soft, most), _lower(hard, most)))
-
-
-def _lower(wanted: int, most: int) -> int:
-    return wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        endless = most == resource.RLIM_INFINITY
+        resource.prlimit(pid, kind, (soft, hard) if endless else (min(soft, most), min(hard, most)))
 
 
 def free_user(uid_map: str | None = None) -> int:
     """Returns an unused user id. Raises SandboxError where this root has no other users, as in some containers."""
-    known = _known(Path("/proc/self/uid_map").read_text() if uid_map is None else uid_map)
+    lines = (Path("/proc/self/uid_map").read_text() if uid_map is None else uid_map).splitlines()
+    known = [tuple(map(int, line.split())) for line in lines if line.strip()]
     number = os.getpid() * 4096 + next(_counter) % 4096
     for first, many in ((_FAR, _FAR_MANY), (_NEAR, _NEAR_MANY)):
-        if any(start <= first and first + many <= start + length for start, length in known):
+        if any(start <= first and first + many <= start + length for start, _, length in known):
             return first + number % many
-    raise SandboxError(
-        "root has no other user ids here, so commands cannot run without root's privileges",
-        hint="run pal as an ordinary user, or in a container with at least 65536 user ids",
-    )
-
-
-def _known(uid_map: str) -> list[tuple[int, int]]:
-    return [(int(line.split()[0]), int(line.split()[2])) for line in uid_map.splitlines() if line.strip()]
+    hint = "run pal as an ordinary user, or in a container with at least 65536 user ids"
+    raise SandboxError("root has no other user ids here, so commands cannot run without root's privileges", hint=hint)

@@ -17,11 +17,12 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from palinurus.sandbox.family import MemoryUse, Relative, written_bytes
 from palinurus.sandbox.sandbox import MIB, SandboxCommand
@@ -34,10 +35,8 @@ FIRST_SECONDS = 0.05  # most commands have ended by then
 SOONEST, LATEST = 0.02, 1.0  # seconds between two checks
 SHARE = 9  # after a check, this multiple of its duration passes without one
 FASTEST = 4096 * MIB  # bytes per second that a command may approach a limit
-MIN_FREE_BYTES, MIN_FREE_PARTS = (
-    1024 * MIB,
-    20,
-)  # this much stays free for others, or a twentieth of the total if that is less
+# This much stays free for others, or a twentieth of the total if that is less.
+MIN_FREE_BYTES, MIN_FREE_PARTS = 1024 * MIB, 20
 _MACHINE = re.compile(r"^(MemTotal|MemAvailable):\s+(\d+) kB", re.MULTILINE)
 Look = Callable[[], tuple[str, float]]
 """Returns which limit is exceeded, for people, or an empty text and how many bytes are left. Blocks for
@@ -77,13 +76,9 @@ class Group:
 
     def remove(self) -> bool:
         """Removes the group. Returns False while a process is still in it."""
-        try:
+        with suppress(OSError):
             self._place.rmdir()
-        except FileNotFoundError:
-            return True
-        except OSError:
-            return False
-        return True
+        return not self._place.exists()
 
 
 class Groups:
@@ -208,21 +203,20 @@ class MinimumFree:
         return free < self.least and self._initial - free > self._slack
 
 
-class UsageTotals:
-    """Checks in its own thread, until a limit is exceeded or the command has ended."""
+class UsageTotals(Struct, eq=False):
+    """Checks in its own thread, until a limit is exceeded or the command has ended.
 
-    def __init__(
-        self, looks: Iterable[Look], strike: Callable[[], None] = lambda: None, last: Callable[[], str] = lambda: ""
-    ) -> None:
-        """`strike` ends the command at once; `last` returns the exceeded limit of an ended one. Neither raises."""
-        self._looks = tuple(looks)
-        self._strike = strike
-        self.last = last
-        self._over = threading.Event()
+    `strike` ends the command at once; `last` returns the exceeded limit of an ended one. Neither raises.
+    """
+
+    looks: Sequence[Look]
+    strike: Callable[[], None] = lambda: None
+    last: Callable[[], str] = lambda: ""
+    _over: threading.Event = field(default_factory=threading.Event)
 
     def start(self, on_excess: Callable[[str], None]) -> None:
         """Starts the thread. `on_excess` is called in it, before the command is ended."""
-        if self._looks and not self._over.is_set():
+        if self.looks and not self._over.is_set():
             threading.Thread(target=self._watch, args=(on_excess,), name="pal-totals", daemon=True).start()
 
     def stop(self) -> None:
@@ -233,11 +227,11 @@ class UsageTotals:
         while not self._over.wait(pause):
             began = time.monotonic()
             left = float("inf")
-            for look in self._looks:
+            for look in self.looks:
                 reason, margin = look()
                 if reason and not self._over.is_set():
                     on_excess(reason)
-                    self._strike()
+                    self.strike()
                     return
                 left = min(left, margin)
             pause = max(SOONEST, min(LATEST, left / FASTEST), (time.monotonic() - began) * SHARE)
@@ -253,35 +247,25 @@ def look_at_group(group: Group, limit: int) -> Look:
 
 
 def look_at_memory(root: Relative, places: Iterable[str], limit: int) -> Look:
-    use = MemoryUse(root, places)
+    return _look_at_use(partial(MemoryUse(root, places).measure, limit), limit, memory_reason(limit))
 
+
+def look_at_writing(root: Relative, limit: int) -> Look:
+    reason = f"wrote more than {limit // MIB} MiB to the disk (sandbox.diskMb)"
+    return _look_at_use(partial(written_bytes, root), limit, reason)
+
+
+def _look_at_use(measure: Callable[[], int], limit: int, reason: str) -> Look:
     def look() -> tuple[str, float]:
-        used = use.measure(limit)
-        return memory_reason(limit) if used > limit else "", limit - used
+        used = measure()
+        return reason if used > limit else "", limit - used
 
     return look
 
 
 def look_at_machine() -> Look:
     """Detects memory that cannot be counted as the command's."""
-    free, whole = _machine_memory()
-    minimum = MinimumFree(free, whole)
-
-    def look() -> tuple[str, float]:
-        left = _machine_memory()[0]
-        reason = f"the machine runs out of memory: {left // MIB} MiB are left, and {minimum.least // MIB} are kept free"
-        return reason if minimum.is_passed(left) else "", left - minimum.least
-
-    return look
-
-
-def look_at_writing(root: Relative, limit: int) -> Look:
-    def look() -> tuple[str, float]:
-        written = written_bytes(root)
-        reason = f"wrote more than {limit // MIB} MiB to the disk (sandbox.diskMb)"
-        return reason if written > limit else "", limit - written
-
-    return look
+    return _look_at_rest(_machine_memory, "the machine runs out of memory")
 
 
 def looks_at_disks(command: SandboxCommand) -> list[Look]:
@@ -290,16 +274,17 @@ def looks_at_disks(command: SandboxCommand) -> list[Look]:
     for mount in (each for each in command.mounts if each.writable):
         with suppress(OSError):
             places[mount.source.stat().st_dev] = mount.source
-    return [_look_at_disk(place) for place in places.values()]
+    return [_look_at_rest(partial(_free_space, each), f"the disk of {each} is nearly full") for each in places.values()]
 
 
-def _look_at_disk(place: Path) -> Look:
-    minimum = MinimumFree(*_free_space(place))
+def _look_at_rest(measure: Callable[[], tuple[int, int]], what: str) -> Look:
+    """`measure` returns the free and the total bytes."""
+    minimum = MinimumFree(*measure())
 
     def look() -> tuple[str, float]:
-        free = _free_space(place)[0]
-        left = f"{free // MIB} MiB are left, and {minimum.least // MIB} are kept free"
-        return f"the disk of {place} is nearly full: {left}" if minimum.is_passed(free) else "", free - minimum.least
+        free, _ = measure()
+        reason = f"{what}: {free // MIB} MiB are left, and {minimum.least // MIB} are kept free"
+        return reason if minimum.is_passed(free) else "", free - minimum.least
 
     return look
 

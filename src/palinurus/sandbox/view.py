@@ -17,13 +17,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from palinurus.domain.errors import SandboxError
 from palinurus.sandbox.sandbox import MIB, SandboxCommand, SandboxMount
@@ -34,13 +33,11 @@ from palinurus.workspace.write import NEW_FILE, create_file
 
 USER, USER_ID = "pal", 1000
 HOSTNAME = "sandbox"
-_PROGRAMS = "/usr/bin:/bin"
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # links into /usr on most systems
 _SYSTEM = ("/usr", "/nix/store", "/run/current-system")
 # Few directories of /etc are visible, since each costs about half a millisecond; small files are copied.
 _ETC_DIRECTORIES = ("alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies", "fonts")
 _ETC_FILES = ("ld.so.cache", "ssl/openssl.cnf", "ssl/cert.pem", "localtime", "mime.types", "protocols", "services")
-_ETC_FILES_WITH_NETWORK = ("resolv.conf", "hosts")
 _MADE_UP = {
     "passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\n{USER}:x:{USER_ID}:{USER_ID}::/tmp:/bin/sh\n"
     "nobody:x:65534:65534::/:/usr/sbin/nologin\n",
@@ -54,7 +51,6 @@ _ROOTS = (
     "/", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/var", "/home", "/root", "/run", "/opt", "/srv", "/mnt", "/media",
     _TEMPORARY,
 )  # fmt: skip
-_SCRATCH = 512 * MIB
 _NOTHING = "/dev/null"  # as a file inside: devices do not work there, so it can be neither read nor written
 
 
@@ -71,42 +67,32 @@ class Cover(Struct, frozen=True):
 def make_placeholders(mount: SandboxMount) -> None:
     """Creates an empty file where a command must find none. One created by bubblewrap could not be written later."""
     instructions = mount.instructions
-    folders = {MEMORY_DIRECTORY, *instructions.folders}
-    names = {*(instructions.names if mount.guarded else ()), *mount.closed} if mount.writable else set()
+    folders = {MEMORY_DIRECTORY, *instructions.folders, *mount.others}
+    guarded = instructions.names if mount.guarded else ()
+    names = {*guarded, *mount.closed, *mount.others} if mount.writable else set()
     for name in sorted(names):
-        if (
-            os.path.lexists(mount.source / name)
-            or _in_the_way(mount.source, name)
-            or _behind_a_link(mount.source, name)
-        ):
+        source = mount.source
+        if os.path.lexists(source / name) or _in_the_way(source, name) or _behind_a_link(source, name):
             continue
         if name in folders:
-            (mount.source / name).mkdir(mode=0o700 if is_private(name) else 0o755, parents=True, exist_ok=True)
+            mode = 0o700 if is_private(name) or name in mount.others else 0o755
+            (source / name).mkdir(mode=mode, parents=True, exist_ok=True)
         else:
-            create_file(Boundary(mount.source), name, b"", mode=0o600 if is_private(name) else NEW_FILE)
+            create_file(Boundary(source), name, b"", mode=0o600 if is_private(name) else NEW_FILE)
 
 
 def covered(mount: SandboxMount) -> tuple[Cover, ...]:
     """Returns the covers. Its source must be resolved. A link is covered at its target; targets outside are not
     visible."""
-    found = {} if mount.private else dict(_hidden(mount.source))
-    if mount.guarded and mount.writable:
-        found = {**_guarded(mount.source, mount.instructions), **found}
-    found |= {
-        place: _nothing(mount.source, place) for name in mount.closed if (place := path_inside(mount.source, name))
-    }
+    source = mount.source
+    found = _guarded(source, mount.instructions) if mount.guarded and mount.writable else {}
+    private = () if mount.private else filter(is_private, sorted(os.listdir(source)))  # noqa: PTH208  names
+    for name in (*private, *mount.closed):
+        if place := path_inside(source, name):
+            found[place] = Cover(place, "empty directory" if (source / place).is_dir() else "empty file")
+    found |= {place: Cover(place, "empty directory") for place in mount.others if (mount.source / place).is_dir()}
     whole = {place for place, cover in found.items() if cover.how != "held"}
     return tuple(cover for place, cover in sorted(found.items()) if not whole & set(_above(place)))
-
-
-def _hidden(source: Path) -> Iterator[tuple[str, Cover]]:
-    for name in sorted(os.listdir(source)):  # noqa: PTH208  names
-        if is_private(name) and (place := path_inside(source, name)):
-            yield place, _nothing(source, place)
-
-
-def _nothing(source: Path, place: str) -> Cover:
-    return Cover(place, "empty directory" if (source / place).is_dir() else "empty file")
 
 
 def _guarded(source: Path, instructions: Instructions) -> dict[str, Cover]:
@@ -178,9 +164,9 @@ def prepare_mounts(mounts: Iterable[SandboxMount], hidden: Hidden) -> list[Sandb
             raise SandboxError(f"there is no directory {mount.source} to show in the sandbox", hint="create it first")
         _check(source, hidden)
         _check_target(mount.target)
-        found.append(replace(mount, source=source))
+        found.append(structs.replace(mount, source=source))
     for mount in found:
-        if mount.guarded or mount.closed:
+        if mount.guarded or mount.closed or mount.others:
             make_placeholders(mount)
     return sorted(found, key=lambda mount: mount.target.count("/"))
 
@@ -195,7 +181,7 @@ def isolation(command: SandboxCommand, dialect: BubblewrapDialect) -> list[str]:
 def started(command: SandboxCommand) -> tuple[str, ...]:
     """Returns what bubblewrap starts. A terminal becomes the session's own, so that Ctrl-C reaches only the command,
     for which it was created. Without setsid a command has its terminal, but no Ctrl-C."""
-    found = shutil.which("setsid", path=_PROGRAMS) if command.pty else None
+    found = shutil.which("setsid", path="/usr/bin:/bin") if command.pty else None
     return (found, "-c", *command.argv) if found else command.argv
 
 
@@ -217,14 +203,14 @@ def root_file_system() -> list[str]:
 def etc_files(network: bool) -> dict[str, bytes]:
     """Returns files of /etc: the machine's own if they reveal nothing about its users, otherwise generated ones."""
     files = {f"/etc/{name}": text.encode() for name, text in _MADE_UP.items()}
-    for name in (*_ETC_FILES, *(_ETC_FILES_WITH_NETWORK if network else ())):
+    for name in (*_ETC_FILES, *(("resolv.conf", "hosts") if network else ())):
         with suppress(OSError):
             files[f"/etc/{name}"] = Path("/etc", name).read_bytes()
     return files
 
 
 def scratch(command: SandboxCommand, dialect: BubblewrapDialect) -> list[str]:
-    size = str(command.limits.memory_bytes // 2 or _SCRATCH)
+    size = str(command.limits.memory_bytes // 2 or 512 * MIB)
     sized = ["--size", size] if dialect.sizes else []
     return [
         "--proc", "/proc",
@@ -237,7 +223,8 @@ def directories(shown: Sequence[MountedDirectory], hidden: Hidden, closed: Colle
     args: list[str] = []
     for each in shown:
         args += ["--bind" if each.writable else "--ro-bind", each.found_at, each.target]
-        args += _mask(each, hidden)
+        if home := covers(each.source, hidden):  # a later mount may show a part of it again
+            args += _nothing_in(os.path.join(each.target, home.relative_to(each.source)))  # noqa: PTH118  a path inside
         for cover in each.covers:
             args += _cover(each, cover)
         if f"{each.target}/.git" in closed:
@@ -267,14 +254,6 @@ def covers(source: Path, hidden: Hidden) -> Path | None:
     return home if home is not None and home.is_dir() and home.is_relative_to(source.resolve()) else None
 
 
-def _mask(shown: MountedDirectory, hidden: Hidden) -> list[str]:
-    """Covers our home inside what is visible. Later mounts may show a part of it again."""
-    home = covers(shown.source, hidden)
-    if home is None:
-        return []
-    return _nothing_in(os.path.join(shown.target, home.relative_to(shown.source)))  # noqa: PTH118  a path inside
-
-
 def _cover(shown: MountedDirectory, cover: Cover) -> list[str]:
     place = f"{shown.target}/{cover.name}"
     if cover.how == "empty directory":
@@ -295,10 +274,8 @@ def _check(source: Path, hidden: Hidden) -> None:
     if str(source) in _ROOTS or any(source.is_relative_to(tree) for tree in _WHOLE_TREES):
         raise SandboxError(f"{source} belongs to the system: no sandbox shows it", hint="use another workspace")
     if user and user.is_relative_to(source):
-        raise SandboxError(
-            f"{source} contains all files of its user, including keys: no sandbox shows it",
-            hint="use a separate directory as the agent's workspace",
-        )
+        said = f"{source} contains all files of its user, including keys: no sandbox shows it"
+        raise SandboxError(said, hint="use a separate directory as the agent's workspace")
 
 
 def _check_target(target: str) -> None:

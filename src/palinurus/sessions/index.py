@@ -7,6 +7,7 @@ There is no background work and nothing becomes stale: a search first indexes wh
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,16 @@ class TranscriptIndex:
         self._path = path
         self._index: Database | None = None
 
-    async def search(self, query: str, *, agent: str = "", limit: int = 20) -> list[Hit]:
-        """Best first, and complete: everything appended before the call is included."""
+    async def search(
+        self, query: str, *, agent: str = "", limit: int = 20, keys: Sequence[str] | None = None
+    ) -> list[Hit]:
+        """Best first, and complete: everything appended before the call is included. `keys`: only these sessions."""
         # Requiring every word finds 6 % of what natural questions ask for; any word, ranked, finds 90 % (LoCoMo).
         wanted = " OR ".join(f'"{word}"' for word in query_words(query, singles=False))
         if not wanted:
             return []
-        values = {"query": wanted, "agent": agent, "limit": limit}
+        only = None if keys is None else json.dumps(list(keys))
+        values = {"query": wanted, "agent": agent, "limit": limit, "keys": only}
         try:
             rows = await self._find(values)
         except StorageDamaged:  # nothing is lost: the home has all the data

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from palinurus.domain.clock import Clock, NewId
-from palinurus.domain.messages import Message
+from palinurus.domain.messages import Message, map_strings
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import (
@@ -28,26 +29,20 @@ from palinurus.sessions.transcript import (
 Redact = Callable[[str], str]
 """Returns the text without secrets, or the same text if there is none. Must not raise."""
 
-E = TypeVar("E", bound=msgspec.Struct)
+E = TypeVar("E", bound=Struct)
 
 
-class Journal:
-    def __init__(
-        self, store: SessionStore, session: Session, tail: str | None, clock: Clock, new_id: NewId, redact: Redact
-    ) -> None:
-        self.session = session
-        self._store = store
-        self._tail = tail
-        self._clock = clock
-        self._new_id = new_id
-        self._redact = redact
+class Journal(Struct, eq=False):
+    _store: SessionStore
+    session: Session
+    _tail: str | None
+    _clock: Clock
+    _new_id: NewId
+    redact: Redact
 
     def clean(self, message: E) -> E:
         """The message as it will be stored: redacted."""
-        return redacted(message, self._redact)
-
-    def redact(self, text: str) -> str:
-        return self._redact(text)
+        return redacted(message, self.redact)
 
     def message(self, message: Message, *, entry_id: str = "") -> MessageEntry:
         """An entry for this message. `entry_id` makes writing it twice harmless."""
@@ -62,16 +57,8 @@ class Journal:
     def compaction(
         self, summary: str, first_kept: str, tokens_before: int, details: dict[str, Any], *, entry_id: str = ""
     ) -> CompactionEntry:
-        place = self._place(entry_id)
-        return self.clean(
-            CompactionEntry(
-                summary=summary,
-                first_kept_entry_id=first_kept,
-                tokens_before=tokens_before,
-                details=details,
-                **place,
-            )
-        )
+        place = {"first_kept_entry_id": first_kept, **self._place(entry_id)}
+        return self.clean(CompactionEntry(summary=summary, tokens_before=tokens_before, details=details, **place))
 
     def model_change(self, provider: str, model: str, *, entry_id: str = "") -> ModelChange:
         return ModelChange(provider=provider, model_id=model, **self._place(entry_id))
@@ -93,23 +80,13 @@ def redacted(record: E, redact: Redact) -> E:
     try:
         text = msgspec.json.encode(record).decode()
     except UnicodeEncodeError:
-        record = msgspec.convert(_walk(msgspec.to_builtins(record), _whole_characters), type(record))
+        record = msgspec.convert(map_strings(msgspec.to_builtins(record), _whole_characters), type(record))
         text = msgspec.json.encode(record).decode()
     if redact(text) == text:
         return record
-    return msgspec.convert(_walk(msgspec.to_builtins(record), redact), type(record))
+    return msgspec.convert(map_strings(msgspec.to_builtins(record), redact), type(record))
 
 
 def _whole_characters(text: str) -> str:
     """Replaces lone surrogates, as a cut JSON escape leaves them: they cannot be encoded."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _walk(value: Any, redact: Redact) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, list | tuple):
-        return [_walk(item, redact) for item in value]
-    if isinstance(value, dict):
-        return {_walk(key, redact): _walk(item, redact) for key, item in value.items()}
-    return value

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Origin
+from palinurus.domain.messages import Origin, encodable
 from palinurus.sessions.others import others_form
 
 ROLES = {"user": "user", "human": "user", "system": "user", "assistant": "assistant", "tool": "assistant",
@@ -39,7 +39,7 @@ def todays_form(payload: str, entry_id: str, parent_id: str | None) -> dict[str,
         return None
     if not isinstance(value, dict):
         return None
-    whole = {str(name): _whole(item) for name, item in value.items()}
+    whole = encodable(value)  # a lone surrogate cannot be sent to a model
     return _typed(others_form(whole) or whole, entry_id, parent_id)
 
 
@@ -121,12 +121,3 @@ def _stamp(value: Any) -> str:
     except (TypeError, ValueError, OverflowError, OSError):
         return ""
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def _whole(value: Any) -> Any:
-    """Replaces a lone surrogate with a question mark: it cannot be sent to a model."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="replace").decode()
-    if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list) else value

@@ -78,10 +78,9 @@ def _codex(value: Form, item: Form) -> Form:
         match item.get("type"):
             case "message" if item.get("role") in ("user", "assistant"):
                 message = {"role": item["role"], "content": _texts(item.get("content"))}
-            case "function_call":
-                message = _calling(_call(item.get("call_id"), item.get("name"), item.get("arguments")))
-            case "custom_tool_call":
-                message = _calling(_call(item.get("call_id"), item.get("name"), item.get("input")))
+            case "function_call" | "custom_tool_call" as kind:
+                sent = item.get("arguments" if kind == "function_call" else "input")
+                message = _calling(_call(item.get("call_id"), item.get("name"), sent))
             case "local_shell_call":
                 message = _calling(_call(item.get("call_id"), "local_shell", item.get("action")))
             case "function_call_output" | "custom_tool_call_output":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.envelope import Delivery
+from palinurus.domain.envelope import Delivery, Spawn
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import UsageRow
@@ -51,6 +51,8 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     memory_flush_compaction_count: int = 0  # number of compactions at that time
     entry_count: int = 0
     delivery: Delivery | None = None
+    spawned_by: str = ""  # of a subagent: the key of its parent's session
+    spawn_depth: int = 0
     preferences: Preferences = Preferences()
     archived_at: int | None = None  # since then another session may use its key
     archive_mark: str = ""  # idempotency key of the archive operation
@@ -70,6 +72,7 @@ class SessionChange(Struct, frozen=True):
     model: str | None = None
     label: str | None = None
     delivery: Delivery | None = None
+    spawn: Spawn | None = None
     preferences: Preferences | None = None
     spent: UsageRow | None = None
     extraction: Extraction | None = None
@@ -83,12 +86,13 @@ NO_CHANGE = SessionChange()
 def changed(session: Session, change: SessionChange, *, now: int, entries: int) -> Session:
     """The row after an append; every storage uses this function."""
     usage = change.usage or Usage()
+    label = change.spawn.label if change.spawn else ""
     return msgspec.structs.replace(
         session,
         updated_at=now,
         started_at=now if change.restarted else session.started_at,
         last_interaction_at=now if change.interaction else session.last_interaction_at,
-        label=session.label if change.label is None else change.label,
+        label=change.label if change.label is not None else session.label or label,
         provider=session.provider if change.provider is None else change.provider,
         model=session.model if change.model is None else change.model,
         input_tokens=session.input_tokens + usage.input + usage.cache_read + usage.cache_write,
@@ -103,6 +107,8 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         ),
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
+        spawned_by=change.spawn.parent if change.spawn else session.spawned_by,
+        spawn_depth=len(change.spawn.lineage) if change.spawn else session.spawn_depth,
         preferences=change.preferences or session.preferences,
     )
 

@@ -2,8 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from palinurus.config.duration import DAY_SECONDS, DAYS
-from palinurus.config.section import Section, option
+from palinurus.config.section import DAY_SECONDS, DAYS, Section, option
 
 
 class MaintenanceSettings(Section, frozen=True):

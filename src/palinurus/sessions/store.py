@@ -94,7 +94,7 @@ class SessionStore:
         is refused with a StorageError (promise 2).
         """
         # Dropped from the cache until the write has succeeded: a cancelled one may be on the disk all the same.
-        kept = self._forget(session_id)
+        kept = self.forget(session_id)
         before = kept.session if kept is not None else None
         session = await self.database.write(lambda tx: self.add_entries(tx, session_id, entries, change, before))
         if kept is not None:
@@ -148,20 +148,16 @@ class SessionStore:
 
         An already archived one is returned unchanged.
         """
-        self._forget(session_id)
+        self.forget(session_id)
         session = await self.database.write(lambda tx: self._archive(tx, session_id, mark))
         if self._remembers:
             self._ended.add(session_id)
-        self._forget(session_id)  # another caller may have read it meanwhile
+        self.forget(session_id)  # another caller may have read it meanwhile
         return session
 
     async def archived(self, key: SessionKey) -> list[Session]:
         """The archived sessions of a key, newest first."""
         return [_session(row) for (row,) in await self._all("sessions.sessions_archived", key=str(key))]
-
-    def forget(self, session_id: str) -> None:
-        """Drops a session from the cache after another writer changed it."""
-        self._forget(session_id)
 
     async def _value(self, query: str, **values: Any) -> Any:
         return await self.database.read(lambda tx: tx.value(query, **values))
@@ -204,10 +200,11 @@ class SessionStore:
         if session.archived_at is None and session.id not in self._ended:
             self._ids[session.key] = session.id
         while len(self._cached) > self._remembers:
-            self._forget(next(iter(self._cached)))
+            self.forget(next(iter(self._cached)))
         return kept
 
-    def _forget(self, session_id: str) -> _CachedSession | None:
+    def forget(self, session_id: str) -> _CachedSession | None:
+        """Drops a session from the cache, for example after another writer changed it."""
         kept = self._cached.pop(session_id, None)
         if kept is not None and self._ids.get(kept.session.key) == session_id:
             del self._ids[kept.session.key]

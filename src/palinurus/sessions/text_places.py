@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import json
 
-from palinurus.domain.text_places import Spot, TextFiles, TextPlace, TextRows, WordCheck
-from palinurus.domain.words import TOMBSTONE, Words, forget_in_json
+from palinurus.domain.text_places import (
+    TOMBSTONE,
+    Spot,
+    TextFiles,
+    TextPlace,
+    TextRows,
+    WordCheck,
+    Words,
+    forget_in_json,
+)
 
 SQL = ("session_places", __file__)
 MOST_ASKED = 5  # texts that are searched for in the index afterwards

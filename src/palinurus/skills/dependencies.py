@@ -23,16 +23,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, PalinurusError, WebError
-from palinurus.skills.report import find_state
 from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skill import Install, Kind, Skill
-from palinurus.skills.skills import Skills
+from palinurus.skills.skills import Skills, find_state
 
 _SHAPES: dict[Kind, re.Pattern[str]] = {
     "brew": re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]*(?:/[A-Za-z0-9][A-Za-z0-9@._+-]*){0,2}"),
@@ -43,7 +42,11 @@ _SHAPES: dict[Kind, re.Pattern[str]] = {
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".zip")
-_NODE = {
+_COMMANDS = {  # by kind, and by the manager of node packages
+    "brew": ("brew", "install"),
+    "apt": ("apt-get", "install", "-y", "--no-install-recommends"),
+    "go": ("go", "install"),
+    "uv": ("uv", "tool", "install"),
     "npm": ("npm", "install", "-g", "--ignore-scripts"),
     "pnpm": ("pnpm", "add", "-g", "--ignore-scripts"),
     "yarn": ("yarn", "global", "add", "--ignore-scripts"),
@@ -101,72 +104,56 @@ def install_plan(skill: Skill, missing: Sequence[str], settings: SkillsSettings,
     refused: list[str] = []
     steps: list[InstallStep] = []
     left = list(dict.fromkeys(missing))
-    for spec in _preferred(skill.about.install, settings):
+    order: tuple[Kind, ...] = ("brew", *_ORDER) if settings.prefer_brew else (*_ORDER, "brew")
+    for spec in sorted(skill.about.install, key=lambda spec: order.index(spec.kind)):
         brings = [name for name in left if name in spec.bins] if spec.bins else list(left)
         if not brings or (spec.os and ways.platform not in spec.os):
             continue
-        made = _step(skill, spec, settings, ways)
-        if isinstance(made, str):
-            refused.append(made)
-        else:
-            steps.append(made)
+        try:
+            steps.append(_step(skill, spec, settings, ways))
             left = [name for name in left if name not in brings]
+        except BadRequest as error:
+            refused.append(f"{spec.kind}: {error.message}")
     return InstallPlan(skill.name, tuple(steps), tuple(left), tuple(refused))
 
 
-def _preferred(specs: Sequence[Install], settings: SkillsSettings) -> Iterator[Install]:
-    order: tuple[Kind, ...] = ("brew", *_ORDER) if settings.prefer_brew else (*_ORDER, "brew")
-    for kind in order:
-        yield from (spec for spec in specs if spec.kind == kind)
-
-
-def _step(skill: Skill, spec: Install, settings: SkillsSettings, ways: Ways) -> InstallStep | str:
-    label = spec.label or f"install {spec.package or PurePosixPath(urlsplit(spec.url).path).name} ({spec.kind})"
+def _step(skill: Skill, spec: Install, settings: SkillsSettings, ways: Ways) -> InstallStep:
+    """Raises BadRequest with the reason why it cannot be used."""
+    label = spec.label or f"install {spec.package or PurePosixPath(_parts(spec.url).path).name} ({spec.kind})"
     if spec.kind == "download":
-        found = _download(skill, spec, ways)
-        return found if isinstance(found, str) else InstallStep(label, "download", spec.bins, download=found)
+        return InstallStep(label, "download", spec.bins, download=_download(skill, spec, ways))
     if not _SHAPES[spec.kind].fullmatch(spec.package):
-        return f"{spec.kind}: {spec.package[:80]!r} is not the name of a package"
-    argv = _command(spec, settings, ways)
-    program = next(word for word in argv if word != "sudo")
-    if not ways.has(program):
-        return f"{spec.kind}: there is no {program} here"
-    return InstallStep(label, spec.kind, spec.bins, argv)
+        raise BadRequest(f"{spec.package[:80]!r} is not the name of a package")
+    command = _COMMANDS[settings.node_manager if spec.kind == "node" else spec.kind]
+    if not ways.has(command[0]):
+        raise BadRequest(f"there is no {command[0]} here")
+    first = ("sudo",) if spec.kind == "apt" and not ways.root else ()
+    version = "@latest" if spec.kind == "go" and "@" not in spec.package else ""
+    return InstallStep(label, spec.kind, spec.bins, (*first, *command, f"{spec.package}{version}"))
 
 
-def _command(spec: Install, settings: SkillsSettings, ways: Ways) -> tuple[str, ...]:
-    match spec.kind:
-        case "brew":
-            return ("brew", "install", spec.package)
-        case "apt":
-            plain = ("apt-get", "install", "-y", "--no-install-recommends", spec.package)
-            return plain if ways.root else ("sudo", *plain)
-        case "node":
-            return (*_NODE[settings.node_manager], spec.package)
-        case "go":
-            return ("go", "install", spec.package if "@" in spec.package else f"{spec.package}@latest")
-        case _:
-            return ("uv", "tool", "install", spec.package)
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise BadRequest(f"{url[:120]!r} is not an address: {error}") from None
 
 
-def _download(skill: Skill, spec: Install, ways: Ways) -> Download | str:
-    address = urlsplit(spec.url)
+def _download(skill: Skill, spec: Install, ways: Ways) -> Download:
+    address = _parts(spec.url)
     name = PurePosixPath(address.path).name
     if address.scheme != "https" or not address.hostname or address.username is not None:
-        return f"download: {spec.url[:120]!r} is not a plain https address"
+        raise BadRequest(f"{spec.url[:120]!r} is not a plain https address")
     if not _SHA256.fullmatch(spec.sha256):
-        return f"download: {spec.url[:200]} has no sha256 to check it by; get it by hand"
+        raise BadRequest(f"{spec.url[:200]} has no sha256 to check it by; get it by hand")
     archive = spec.extract or bool(spec.archive) or name.endswith(_ARCHIVES)
     if archive and not f".{spec.archive or name}".endswith(_ARCHIVES):
-        return f"download: {(spec.archive or name)[:60]!r} is not an archive that can be opened"
-    folder = os.path.normpath(os.path.join(ways.tools, _folder(skill.key), spec.target_dir))  # noqa: PTH118
-    if not f"{folder}/".startswith(f"{os.path.normpath(ways.tools)}/{_folder(skill.key)}/"):
-        return f"download: its target {spec.target_dir[:60]!r} leads out of the skill's folder"
+        raise BadRequest(f"{(spec.archive or name)[:60]!r} is not an archive that can be opened")
+    own = re.sub(r"[^A-Za-z0-9_-]+", "-", skill.key).strip("-")[:64] or "skill"
+    folder = os.path.normpath(os.path.join(ways.tools, own, spec.target_dir))  # noqa: PTH118
+    if not f"{folder}/".startswith(f"{os.path.normpath(ways.tools)}/{own}/"):
+        raise BadRequest(f"its target {spec.target_dir[:60]!r} leads out of the skill's folder")
     return Download(spec.url, spec.sha256, folder, archive, spec.strip_components)
-
-
-def _folder(key: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", key).strip("-")[:64] or "skill"
 
 
 def download(url: str, into: IO[bytes]) -> None:
@@ -198,10 +185,8 @@ def install_download(wanted: Download, get: Fetch = download) -> Path:
             whole.seek(0)
             found = hashlib.file_digest(whole, "sha256").hexdigest()
         if found != wanted.sha256:
-            raise BadRequest(
-                f"{wanted.url} is not what the skill names: its sha256 is {found}",
-                hint="do not use it; tell its author",
-            )
+            why = f"{wanted.url} is not what the skill names: its sha256 is {found}"
+            raise BadRequest(why, hint="do not use it; tell its author")
         if wanted.archive:
             unpack(file, folder, wanted.strip)
             file.unlink()

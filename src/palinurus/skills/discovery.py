@@ -6,25 +6,37 @@ workspace/instructions.py and runtime/tools.py.
 For every file and folder that counted, its `stat` result is stored (`marks`), which makes the next scan cheap: as long
 as all of them are equal, nothing is listed, opened or parsed. Files are opened through the workspace's boundary, which
 resolves links step by step, so what is read is inside the root even if the tree changes meanwhile.
+
+All skills of one agent: every root is scanned, and of two skills with one name the one from the higher root is used.
+
+What was found below each root is cached in one file on disk, with one `stat` result for each file and folder that
+counts. As long as those are equal, nothing is listed, opened or parsed, in this process or the next. The cache file may
+be deleted at any time; if it cannot be read or written, the roots are scanned.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
+import unicodedata
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from palinurus import __version__
+from palinurus.config.atomic import make_directory, write_atomic
 from palinurus.config.home import Home
-from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, WorkspaceError
+from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, StorageError, WorkspaceError
 from palinurus.skills.manifest import read_manifest
 from palinurus.skills.pins import Pins, client_installs, client_locks, find_drift, lock_path, read_pins, registry_of
 from palinurus.skills.settings import SkillsSettings
-from palinurus.skills.skill import SKILL_FILE, OmittedSkill, Skill, SkillManifest, Tier
+from palinurus.skills.skill import SKILL_FILE, OmittedSkill, ShadowedSkill, Skill, SkillManifest, Tier
 from palinurus.workspace.boundary import PROJECT_SKILLS, SKILLS, Boundary
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -80,9 +92,8 @@ class RootScan(Struct, frozen=True):
     settled: bool = True  # False: something changed so recently that its mark cannot be trusted
 
     def skills(self) -> list[Skill]:
-        cut = len(SKILL_FILE) + 1
         return [
-            Skill(read.about, read.mark.path[:-cut], self.root.tier, read.digest, read.registry)
+            Skill(read.about, read.mark.path.removesuffix(f"/{SKILL_FILE}"), self.root.tier, read.digest, read.registry)
             for read in self.reads
             if read.about is not None and not read.reason
         ]
@@ -90,22 +101,8 @@ class RootScan(Struct, frozen=True):
 
 def looks_the_same(scanned: RootScan) -> bool:
     """Compares one stat for each mark. This is the whole cost of a turn if nothing has changed."""
-    if not scanned.settled:
-        return False
-    return all(map(_unchanged, scanned.marks)) and all(_unchanged(read.mark) for read in scanned.reads)
-
-
-def _unchanged(mark: Mark) -> bool:
-    try:
-        seen = os.stat(mark.path)  # noqa: PTH116  a thousand of these in a row
-    except (OSError, ValueError):
-        return not mark.inode
-    return (
-        seen.st_mtime_ns == mark.modified
-        and seen.st_ctime_ns == mark.changed
-        and seen.st_size == mark.size
-        and seen.st_ino == mark.inode
-    )
+    marks = (*scanned.marks, *(read.mark for read in scanned.reads))
+    return scanned.settled and all(mark_of(mark.path) == mark for mark in marks)
 
 
 def scan(root: Root, settings: SkillsSettings, known: RootScan | None = None, home: Path | None = None) -> RootScan:
@@ -126,7 +123,7 @@ def scan(root: Root, settings: SkillsSettings, known: RootScan | None = None, ho
 
 def mark_of(path: str) -> Mark:
     try:
-        seen = os.stat(path)  # noqa: PTH116  as above
+        seen = os.stat(path)  # noqa: PTH116  a thousand of these in a row
     except (OSError, ValueError):
         return Mark(path)
     return Mark(path, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
@@ -148,23 +145,21 @@ class _Walk:
         self.left_out: list[OmittedSkill] = []
 
     def enter(self, folder: str, depth: int) -> None:
-        if self._folders > self._limits.folders:
-            return
         self._folders += 1
         if self._folders > self._limits.folders:
-            self._leave(folder, f"more than {self._limits.folders} folders below {self._root.path}: not searched")
+            if self._folders == self._limits.folders + 1:
+                self._leave(folder, f"more than {self._limits.folders} folders below {self._root.path}: not searched")
             return
         before = mark_of(folder)  # later changes will show
+        entries: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as found:
                 entries = sorted(islice(found, MAX_ENTRIES), key=lambda entry: entry.name)
         except NotADirectoryError:
             self._leave(folder, "it is not a folder")
-            entries = []
         except OSError as error:
             if before.inode:
                 self._leave(folder, f"it cannot be read: {(error.strerror or str(error)).lower()}")
-            entries = []
         if any(entry.name == SKILL_FILE for entry in entries):
             self._take(folder)
             return
@@ -257,3 +252,141 @@ def _unreadable(error: WorkspaceError | NotFound, root: str, limit: int) -> str:
     if " bytes; " in error.message:
         return f"its {SKILL_FILE} is larger than {limit:,} bytes"
     return f"its {SKILL_FILE} cannot be read: {error.message}"
+
+
+FORMAT = f"3 {__version__}"
+MAX_ROOTS = 512
+MAX_BYTES = 64 * 1024 * 1024
+# One turn needs the list several times; OpenClaw's watcher waits as long before it reports a change.
+BELIEVED_SECONDS = 0.25
+
+
+class CachedRoots(Struct, frozen=True):
+    format: str
+    roots: dict[str, RootScan]
+
+
+class SkillCache:
+    """One file for all agents of a home. Read once, written when something has changed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path  # None: nothing is cached
+        self._roots: dict[str, RootScan] | None = None
+
+    def get(self, root: Root, settings: SkillsSettings) -> RootScan | None:
+        if self._roots is None:
+            self._roots = self._load()
+        return self._roots.get(_key(root, settings))
+
+    def put(self, found: Iterable[RootScan], settings: SkillsSettings) -> None:
+        """Stores entries, newest first, as many as fit."""
+        newest = {_key(each.root, settings): each for each in found}
+        others = {key: each for key, each in self._load().items() if key not in newest}
+        self._roots = dict(list({**newest, **others}.items())[:MAX_ROOTS])
+        if self._path is None:
+            return
+        data = msgspec.msgpack.encode(CachedRoots(FORMAT, self._roots))
+        with suppress(OSError, StorageError):
+            make_directory(self._path.parent)
+            write_atomic(self._path, data)
+
+    def _load(self) -> dict[str, RootScan]:
+        if self._path is None:
+            return self._roots or {}
+        try:
+            if self._path.stat().st_size > MAX_BYTES:
+                return {}
+            cached = msgspec.msgpack.decode(self._path.read_bytes(), type=CachedRoots)
+        except (OSError, msgspec.DecodeError):
+            return {}
+        return cached.roots if cached.format == FORMAT else {}
+
+
+def _key(root: Root, settings: SkillsSettings) -> str:
+    limits = settings.limits
+    bounds = (limits.folders, limits.skills, limits.file_bytes, *settings.link_targets)
+    return "\0".join((root.tier, root.path, *map(str, bounds)))
+
+
+class SkillSet(Struct, frozen=True):
+    """The skills by name. `shadowed` and `left_out` tell people why something is missing."""
+
+    skills: tuple[Skill, ...] = ()
+    shadowed: tuple[ShadowedSkill, ...] = ()
+    left_out: tuple[OmittedSkill, ...] = ()
+
+    def get(self, name: str) -> Skill:
+        """Returns a skill. Raises NotFound, with the reason if the skill exists and was left out."""
+        wanted = same_name(name)
+        for skill in self.skills:
+            if same_name(skill.name) == wanted or same_name(skill.key) == wanted:
+                return skill
+        for each in self.left_out:
+            if f"/{wanted}/" in f"{same_name(each.path)}/":
+                raise NotFound(f"the skill {name} was left out: {each.reason}", hint=each.path)
+        raise NotFound(f"there is no skill {name!r}", hint="`pal skills list` shows them")
+
+
+class SkillCatalog:
+    """The skills below some roots, the root that wins first. Thread-safe."""
+
+    def __init__(
+        self,
+        roots: tuple[Root, ...],
+        settings: SkillsSettings,
+        cache: SkillCache,
+        *,
+        home: Path | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._roots = roots
+        self._settings = settings
+        self._cache = cache
+        self._home = home  # the home has the pins of skills that were installed from a registry
+        self._now = now
+        self._looked = -1.0
+        self._lock = threading.Lock()
+        self._scans: list[RootScan] = []
+        self._last: SkillSet | None = None
+
+    def look(self) -> SkillSet:
+        """Returns the skills; the same object as before if nothing on disk has changed."""
+        with self._lock:
+            began = self._now()
+            if self._last is not None and 0 <= began - self._looked < BELIEVED_SECONDS:
+                return self._last
+            known = [self._cache.get(root, self._settings) for root in self._roots]
+            scans = [
+                before if before and looks_the_same(before) else self._scan(root, before)
+                for root, before in zip(self._roots, known, strict=True)
+            ]
+            if scans != known:
+                self._cache.put(scans, self._settings)
+            if self._last is None or scans != self._scans:
+                self._scans, self._last = scans, settle(scans)
+            self._looked = began
+            return self._last
+
+    def _scan(self, root: Root, known: RootScan | None) -> RootScan:
+        return scan(root, self._settings, known, self._home)
+
+
+def settle(roots: Iterable[RootScan]) -> SkillSet:
+    """Decides which skill has which name. Pure; the root that wins comes first."""
+    taken: dict[str, Skill] = {}
+    shadowed: list[ShadowedSkill] = []
+    left_out: list[OmittedSkill] = []
+    for scanned in roots:
+        left_out += scanned.left_out
+        for skill in scanned.skills():
+            winner = taken.setdefault(same_name(skill.name), skill)
+            if winner is not skill:
+                shadowed.append(ShadowedSkill(skill.name, skill.tier, skill.location, winner.location))
+    return SkillSet(tuple(taken[name] for name in sorted(taken)), tuple(shadowed), tuple(left_out))
+
+
+def same_name(name: str) -> str:
+    """Names that look alike are equal: a skill must not imitate another one by its case."""
+    if name.isascii():  # the common case, checked a thousand times in a row
+        return name.lower().strip()
+    return unicodedata.normalize("NFKC", name).casefold().strip()

@@ -46,8 +46,7 @@ class FrontMatter(NamedTuple):
 
 def read_front_matter(data: bytes) -> FrontMatter:
     """Returns the front matter. Raises BadRequest with the reason."""
-    text = _text(data)
-    head, body = _split(text)
+    head, body = _split(_text(data))
     if len(head) > MAX_CHARACTERS:
         raise BadRequest(f"its front matter has {len(head):,} characters; {MAX_CHARACTERS:,} are allowed")
     refuse_hidden(head, "its front matter")
@@ -172,12 +171,8 @@ def _unquoted(text: str) -> str:
 def read_manifest(data: bytes, folder_name: str) -> SkillManifest:
     """Returns the manifest in the bytes of a SKILL.md; a skill without a name is named after its folder. Raises
     BadRequest."""
-    return manifest_of(read_front_matter(data), folder_name)
-
-
-def manifest_of(matter: FrontMatter, folder_name: str) -> SkillManifest:
-    fields = matter.fields
-    notes = [matter.remark] if matter.remark else []
+    fields, _, remark = read_front_matter(data)
+    notes = [remark] if remark else []
     metadata = _object(fields.get("metadata"), "metadata", notes)
     ours = _object(metadata.get(OURS), f"metadata.{OURS}", notes)
     theirs = next((_object(metadata[name], name, notes) for name in THEIRS if name in metadata), {})
@@ -199,12 +194,7 @@ def manifest_of(matter: FrontMatter, folder_name: str) -> SkillManifest:
         key=_plain(own.get("skillKey")),
         primary_env=_plain(own.get("primaryEnv")),
         os=tuple(_platform(each) for each in _words(own.get("os"))),
-        requires=Requires(
-            bins=_words(requires.get("bins")),
-            any_bins=_words(requires.get("anyBins")),
-            env=_words(requires.get("env")),
-            config=_words(requires.get("config")),
-        ),
+        requires=Requires(*(_words(requires.get(name)) for name in ("bins", "anyBins", "env", "config"))),
         install=tuple(_installs(own.get("install"), notes)),
         capabilities=_capabilities(fields, own, notes),
         remarks=tuple(notes),
@@ -252,9 +242,7 @@ def _object(value: Any, what: str, notes: list[str]) -> Mapping[str, Any]:
 
 def _plain(value: Any) -> str:
     """Returns one line of text; empty for other values."""
-    if isinstance(value, bool) or value is None or isinstance(value, dict | list):
-        return ""
-    return str(value).strip()
+    return "" if isinstance(value, bool | dict | list | None) else str(value).strip()
 
 
 def _truth(value: Any, otherwise: bool) -> bool:
@@ -332,23 +320,20 @@ def _capabilities(fields: Mapping[str, Any], own: Mapping[str, Any], notes: list
         return Capabilities(tools=())
     return Capabilities(
         tools=_words(declared["tools"]) if "tools" in declared else None,
-        hosts=tuple(_hosts(declared["hosts"], notes)) if "hosts" in declared else None,
-        paths=tuple(_paths(declared["paths"], notes)) if "paths" in declared else None,
+        hosts=_hosts(declared["hosts"], notes) if "hosts" in declared else None,
+        paths=_paths(declared["paths"], notes) if "paths" in declared else None,
     )
 
 
-def _hosts(value: Any, notes: list[str]) -> Iterator[str]:
-    for host in _words(value):
-        if _HOST.fullmatch(host):
-            yield host.lower()
-        else:
-            notes.append(f"{host[:60]!r} in its capabilities is not a host")
+def _hosts(value: Any, notes: list[str]) -> tuple[str, ...]:
+    hosts = _words(value)
+    notes += [f"{each[:60]!r} in its capabilities is not a host" for each in hosts if not _HOST.fullmatch(each)]
+    return tuple(each.lower() for each in hosts if _HOST.fullmatch(each))
 
 
-def _paths(value: Any, notes: list[str]) -> Iterator[str]:
-    for path in value if isinstance(value, list) else [_plain(value)]:
-        text = _plain(path)[:MAX_ITEM]
-        if text and not text.startswith(("/", "~")) and ".." not in text.split("/"):
-            yield text
-        else:
-            notes.append(f"{text[:60]!r} in its capabilities is not a path inside the workspace")
+def _paths(value: Any, notes: list[str]) -> tuple[str, ...]:
+    paths = [_plain(each)[:MAX_ITEM] for each in (value if isinstance(value, list) else [value])]
+    inside = [each for each in paths if each and each[0] not in "/~" and ".." not in each.split("/")]
+    outside = (each for each in paths if each not in inside)
+    notes += [f"{each[:60]!r} in its capabilities is not a path inside the workspace" for each in outside]
+    return tuple(inside)

@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound
-from palinurus.skills.catalog import same_name
+from palinurus.skills.discovery import same_name
 from palinurus.skills.settings import SkillLimit
 from palinurus.skills.skill import Skill
 
@@ -109,8 +109,7 @@ def _bundled(skills: Sequence[Skill], user_home: str, described: bool) -> list[s
         return []
     if not described:
         return [f"<bundled>{', '.join(escape(skill.name) for skill in skills)}</bundled>"]
-    above = skills[0].folder.rpartition("/")[0]
-    where = escape(shortened(f"{above}/NAME/SKILL.md", user_home))
+    where = escape(shortened(f"{skills[0].folder.rpartition('/')[0]}/NAME/SKILL.md", user_home))
     lines = [f"{escape(skill.name)}: {escape(_short(skill.about.description))}" for skill in skills]
     return [f'<bundled location="{where}">', *lines, "</bundled>"]
 

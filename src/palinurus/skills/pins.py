@@ -57,9 +57,8 @@ class Pins(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # of folders, so that most checks need no disk access
 
     def of(self, folder: str) -> Pin | None:
-        if os.path.basename(folder) not in self.names:  # noqa: PTH119  of a text; asked for every skill
-            return None
-        return self.skills.get(os.path.realpath(folder))
+        named = os.path.basename(folder) in self.names  # noqa: PTH119  of a text; asked for every skill
+        return self.skills.get(os.path.realpath(folder)) if named else None
 
 
 class Drift(Struct, frozen=True):
@@ -78,13 +77,11 @@ def read_pins(home: Path) -> Pins:
     """Reads the pins. Does not raise: an unreadable lock pins nothing and says so, and its skills are then refused."""
     path = lock_path(home)
     try:
-        data = path.read_bytes()
+        lock = msgspec.json.decode(path.read_bytes()[:MAX_LOCK], type=_Lock)
     except FileNotFoundError:
         return Pins()
     except OSError as error:
         return Pins(damaged=f"{path} cannot be read: {error.strerror}")
-    try:
-        lock = msgspec.json.decode(data[:MAX_LOCK], type=_Lock)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return Pins(damaged=f"{path} is damaged: {error}")
     return Pins(lock.skills, names=frozenset(os.path.basename(folder) for folder in lock.skills))  # noqa: PTH119
@@ -98,9 +95,8 @@ def find_drift(folder: str, pins: Pins, registry: str = "") -> Drift | None:
     if entry is None:
         return None
     found = _find_files(folder)
-    if not found.odd and digest_of(found.files) == entry.digest:
-        return Drift(entry.registry, places=tuple(found.places))
-    return Drift(entry.registry, _drift_text(entry, found), tuple(found.places))
+    same = not found.odd and digest_of(found.files) == entry.digest
+    return Drift(entry.registry, "" if same else _drift_text(entry, found), tuple(found.places))
 
 
 def digest_of(files: Mapping[str, str]) -> str:

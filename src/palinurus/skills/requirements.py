@@ -18,10 +18,17 @@ from msgspec import Struct
 
 from palinurus.skills.discovery import Mark, mark_of
 from palinurus.skills.settings import SkillEntrySettings, SkillsSettings
-from palinurus.skills.skill import Skill
+from palinurus.skills.skill import Requires, Skill
 
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 NO_ENTRY = SkillEntrySettings()
+_REASONS = {
+    "os": "only for",
+    "bins": "missing programs:",
+    "any_bins": "none of these programs is installed:",
+    "env": "variables that are not set:",
+    "config": "the config does not set",
+}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _LOADS_CODE = re.compile(
     r"PATH|HOME|SHELL|IFS|ENV|BASH_\w*|LD_\w*|DYLD_\w*|GLIBC_TUNABLES|GCONV_PATH|MALLOC_\w*|PYTHON\w*|NODE_\w*|NPM_\w*"
@@ -30,11 +37,9 @@ _LOADS_CODE = re.compile(
 )
 
 
-class MissingRequirements(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    bins: tuple[str, ...] = ()
-    any_bins: tuple[str, ...] = ()  # none of these exists, and one is needed
-    env: tuple[str, ...] = ()
-    config: tuple[str, ...] = ()
+class MissingRequirements(Requires, frozen=True):
+    """Those that are not there. Of `any_bins` none exists, and one is needed."""
+
     os: tuple[str, ...] = ()  # it works on these only
 
     def __bool__(self) -> bool:
@@ -70,9 +75,8 @@ class Programs:
 
     def has(self, name: str) -> bool:
         if name not in self._found:
-            self._found[name] = bool(_PROGRAM.fullmatch(name)) and any(
-                _runs(f"{folder}/{name}") for folder in self._folders
-            )
+            places = (f"{folder}/{name}" for folder in self._folders)
+            self._found[name] = bool(_PROGRAM.fullmatch(name)) and any(map(_runs, places))
         return self._found[name]
 
 
@@ -131,16 +135,9 @@ def _missing(
 
 
 def _reasons(missing: MissingRequirements) -> Iterator[str]:
-    if missing.os:
-        yield f"only for {', '.join(missing.os)}"
-    if missing.bins:
-        yield f"missing programs: {', '.join(missing.bins)}"
-    if missing.any_bins:
-        yield f"none of these programs is installed: {', '.join(missing.any_bins)}"
-    if missing.env:
-        yield f"variables that are not set: {', '.join(missing.env)}"
-    if missing.config:
-        yield f"the config does not set {', '.join(missing.config)}"
+    for name, reason in _REASONS.items():
+        if names := getattr(missing, name):
+            yield f"{reason} {', '.join(names)}"
 
 
 def _runs(path: str) -> bool:

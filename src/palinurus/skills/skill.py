@@ -132,9 +132,8 @@ def restriction_of(skill: Skill, workspace: str) -> Restriction | None:
     needs, bounded = skill.about.capabilities, skill.about.capabilities.hosts is not None
     if not needs.declared and not skill.registry:
         return None
-    why = (
-        "is in use and declares what it needs" if needs.declared else f"came from {skill.registry} and declares nothing"
-    )
+    bare = f"came from {skill.registry} and declares nothing"
+    why = "is in use and declares what it needs" if needs.declared else bare
     return Restriction(
         f"skill:{skill.name}",
         f"the skill {skill.name} {why}",

@@ -2,13 +2,14 @@
 
 Everything is answered from a listing that is rebuilt only if something has changed on disk, among the programs, or in
 the environment variables that skills require.
+
+The skills of an agent as people and programs see them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,21 +19,28 @@ from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig, load_config
 from palinurus.domain.messages import ContextNote, Origin, OutsideText, ToolCall, ToolResult
-from palinurus.domain.tool import ToolRun
-from palinurus.skills import use
-from palinurus.skills.catalog import SkillCache, SkillCatalog, SkillSet, same_name
-from palinurus.skills.discovery import skill_roots
-from palinurus.skills.offer import SkillCall, SkillOffer, command_names, offer, parse_invocation
-from palinurus.skills.requirements import Eligibility, Programs, SkillEnvironment, judge, run_variables
+from palinurus.domain.tool import Restriction, ToolRun
+from palinurus.skills import requirements, use
+from palinurus.skills.discovery import SkillCache, SkillCatalog, SkillSet, same_name, skill_roots
+from palinurus.skills.offer import Form, SkillCall, SkillOffer, command_names, offer, parse_invocation, shortened
 from palinurus.skills.settings import SkillsSettings, skill_variables, skills_settings
-from palinurus.skills.skill import Skill, restriction_of
+from palinurus.skills.skill import (
+    Install,
+    OmittedSkill,
+    ShadowedSkill,
+    Skill,
+    SkillManifest,
+    Tier,
+    restriction_of,
+    restriction_text,
+)
 
 RUNS = frozenset({"exec"})  # calls that run what is in a skill's folder, and do not only show it
 
 
 class SkillState(Struct, frozen=True, gc=False):
     skill: Skill
-    verdict: Eligibility
+    verdict: requirements.Eligibility
     command: str = ""  # its slash command, if people may call it
 
     @property
@@ -54,41 +62,31 @@ class SkillListing(Struct, frozen=True):
         return tuple(each.skill for each in self.states if each.verdict.usable)
 
 
-class Skills:
-    def __init__(
-        self,
-        catalog: SkillCatalog,
-        settings: SkillsSettings,
-        here: SkillEnvironment,
-        *,
-        workspace: str,
-        user_home: str,
-        taken: Collection[str] = (),  # names of our own slash commands
-    ) -> None:
-        self.settings = settings
-        self.workspace = workspace
-        self.user_home = user_home
-        self._catalog = catalog
-        self._here = here
-        self._taken = taken
-        self._last: SkillListing | None = None
-        self._variables: frozenset[str] = frozenset()  # that skills require
-        self._present: frozenset[str] = frozenset()
+class Skills(Struct, eq=False):
+    _catalog: SkillCatalog
+    settings: SkillsSettings
+    here: requirements.SkillEnvironment
+    workspace: str
+    user_home: str
+    taken: Collection[str] = ()  # names of our own slash commands
+    _last: SkillListing | None = None
+    _variables: frozenset[str] = frozenset()  # that skills require
+    _present: frozenset[str] = frozenset()
 
     def listing(self) -> SkillListing:
         """Returns the listing. Blocks for a few milliseconds at most if nothing has changed, with a thousand skills."""
         found = self._catalog.look()
-        programs_changed = self._here.programs.renew()
+        programs_changed = self.here.programs.renew()
         if self._last is None or self._last.found is not found:
             self._variables = frozenset(name for skill in found.skills for name in skill.about.requires.env)
             self._last = None
-        present = self._here.present(self._variables)
+        present = self.here.present(self._variables)
         if self._last is None or programs_changed or present != self._present:
             self._last, self._present = self._list(found, present), present
         return self._last
 
     def has_program(self, name: str) -> bool:
-        return self._here.programs.has(name)
+        return self.here.programs.has(name)
 
     def offer(self) -> SkillOffer:
         """Returns the text in the prompt. It is the same as long as nothing has changed."""
@@ -151,7 +149,7 @@ class Skills:
         """Returns the config's variables of the skills in use, for a command of this run. Secrets; raises
         ConfigError."""
         used = self.in_use(run)
-        return run_variables(used, self.settings, self._here, sandboxed=sandboxed) if used else {}
+        return requirements.run_variables(used, self.settings, self.here, sandboxed=sandboxed) if used else {}
 
     def folders(self, run: ToolRun) -> tuple[str, ...]:
         """Returns folders outside the workspace that a command of this run needs to read."""
@@ -183,13 +181,11 @@ class Skills:
         return msgspec.structs.replace(run, skills=names, restrictions=(*run.restrictions, *more))
 
     def _list(self, found: SkillSet, present: Collection[str]) -> SkillListing:
-        verdicts = [(skill, judge(skill, self.settings, self._here, present)) for skill in found.skills]
+        verdicts = [(skill, requirements.judge(skill, self.settings, self.here, present)) for skill in found.skills]
         usable = [skill for skill, verdict in verdicts if verdict.usable]
-        commands = command_names(usable, self._taken)
+        commands = command_names(usable, self.taken)
         by_name = {same_name(skill.name): command for command, skill in commands.items()}
-        states = tuple(
-            SkillState(skill, verdict, by_name.get(same_name(skill.name), "")) for skill, verdict in verdicts
-        )
+        states = tuple(SkillState(skill, each, by_name.get(same_name(skill.name), "")) for skill, each in verdicts)
         chosen = [each.skill for each in states if each.offered]
         return SkillListing(
             found,
@@ -208,30 +204,27 @@ def called_note(invoked: SkillCall) -> ContextNote:
     return ContextNote("skill", text, skill.name, origin=use.origin_of(skill), sources=(use.source_of(skill),))
 
 
-class AgentSkills:
+class AgentSkills(Struct, eq=False):
     """One per config; `cache` outlives it. `taken` are the names of our own slash commands."""
 
-    def __init__(
-        self, home: Home, loaded: LoadedConfig, *, cache: SkillCache | None = None, taken: Collection[str] = ()
-    ) -> None:
-        self._home = home
-        self._loaded = loaded
-        self._cache = cache
-        self._taken = taken
-        self._made: dict[str, Skills] = {}
+    home: Home
+    loaded: LoadedConfig
+    cache: SkillCache | None = None
+    taken: Collection[str] = ()
+    _made: dict[str, Skills] = {}
 
     def of(self, agent_id: str = "") -> Skills:
         """Returns the skills of an agent, by default of the default agent. Raises NotFound."""
         if agent_id not in self._made:
-            loaded = self._loaded
-            agent = agent_settings(loaded.config, self._home, agent_id or None)
+            loaded = self.loaded
+            agent = agent_settings(loaded.config, self.home, agent_id or None)
             self._made[agent_id] = open_skills(
-                self._home,
+                self.home,
                 agent.workspace,
-                skills_settings(loaded, self._home, agent.agent_id),
-                look_around(self._home, loaded.env, partial(_values, loaded)),
-                cache=self._cache,
-                taken=self._taken,
+                skills_settings(loaded, self.home, agent.agent_id),
+                look_around(self.home, loaded.env, lambda it: skill_variables(loaded, it.key, it.about.primary_env)),
+                cache=self.cache,
+                taken=self.taken,
             )
         return self._made[agent_id]
 
@@ -245,7 +238,7 @@ def open_skills(
     home: Home,
     workspace: Path,
     settings: SkillsSettings,
-    here: SkillEnvironment,
+    here: requirements.SkillEnvironment,
     *,
     cache: SkillCache | None = None,
     taken: Collection[str] = (),
@@ -258,8 +251,10 @@ def open_skills(
 
 def look_around(
     home: Home, env: Mapping[str, str], values: Callable[[Skill], Mapping[str, str]] = lambda _: {}
-) -> SkillEnvironment:
-    return SkillEnvironment(sys.platform, env, Programs(env.get("PATH", ""), tools_folders(home)), values)
+) -> requirements.SkillEnvironment:
+    return requirements.SkillEnvironment(
+        sys.platform, env, requirements.Programs(env.get("PATH", ""), tools_folders(home)), values
+    )
 
 
 def skill_cache(home: Home) -> SkillCache:
@@ -276,5 +271,122 @@ def tools_folders(home: Home) -> list[str]:
     return [str(place) for folder in found for place in (folder, folder / "bin")]
 
 
-def _values(loaded: LoadedConfig, skill: Skill) -> Mapping[str, str]:
-    return skill_variables(loaded, skill.key, skill.about.primary_env)
+class ListedSkill(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    name: str
+    description: str
+    tier: Tier
+    location: str
+    usable: bool
+    offered: bool = False  # whether a model may choose it by itself
+    command: str = ""
+    emoji: str = ""
+    registry: str = ""
+    reasons: tuple[str, ...] = ()  # why it is not usable
+    missing: requirements.MissingRequirements = requirements.MissingRequirements()
+    install: tuple[Install, ...] = ()  # ways to install what is missing; only shown
+
+
+class ListSize(Struct, frozen=True):
+    """What the list of skills costs in every prompt."""
+
+    characters: int
+    listed: int
+    total: int
+    form: Form
+
+
+class SkillList(Struct, frozen=True, rename="camel"):
+    skills: tuple[ListedSkill, ...]
+    shadowed: tuple[ShadowedSkill, ...]
+    left_out: tuple[OmittedSkill, ...]
+    prompt: ListSize
+
+
+class SkillInfo(Struct, frozen=True, rename="camel"):
+    skill: ListedSkill
+    about: SkillManifest
+    digest: str
+    may_use: str  # in one line
+    restriction: Restriction | None
+
+
+class SkillTrouble(Struct, frozen=True):
+    name: str
+    what: str
+
+
+class SkillCheck(Struct, frozen=True, rename="camel"):
+    usable: tuple[str, ...]
+    waiting: tuple[ListedSkill, ...]  # something is missing that can be installed or set
+    unwanted: tuple[ListedSkill, ...]  # disabled, or for another system
+    shadowed: tuple[ShadowedSkill, ...]
+    left_out: tuple[OmittedSkill, ...]
+    remarks: tuple[SkillTrouble, ...]
+    prompt: ListSize
+
+
+def list_skills(skills: Skills) -> SkillList:
+    listing = skills.listing()
+    shown = tuple(_listed(each, skills) for each in listing.states)
+    return SkillList(shown, listing.found.shadowed, listing.found.left_out, _size(skills))
+
+
+def show_skill(skills: Skills, name: str) -> SkillInfo:
+    """Describes one skill. Raises NotFound."""
+    state = find_state(skills, name)
+    skill = state.skill
+    restriction = restriction_of(skill, skills.workspace)
+    return SkillInfo(_listed(state, skills), skill.about, skill.digest, restriction_text(restriction), restriction)
+
+
+def check_skills(skills: Skills) -> SkillCheck:
+    listing = skills.listing()
+    shown = [_listed(each, skills) for each in listing.states]
+    idle = [each for each in shown if not each.usable]
+    waiting = [each for each in idle if len(each.reasons) == _mendable(each.missing)]
+    return SkillCheck(
+        usable=tuple(each.name for each in shown if each.usable),
+        waiting=tuple(waiting),
+        unwanted=tuple(each for each in idle if each not in waiting),
+        shadowed=listing.found.shadowed,
+        left_out=listing.found.left_out,
+        remarks=tuple(
+            SkillTrouble(each.skill.name, remark) for each in listing.states for remark in each.skill.about.remarks
+        ),
+        prompt=_size(skills),
+    )
+
+
+def find_state(skills: Skills, name: str) -> SkillState:
+    """Returns the state of one skill. Raises NotFound."""
+    listing = skills.listing()
+    skill = listing.found.get(name)
+    return next(each for each in listing.states if each.skill is skill)
+
+
+def _mendable(missing: requirements.MissingRequirements) -> int:
+    """Returns how many of the reasons end when something is installed or set."""
+    return sum(bool(each) for each in (missing.bins, missing.any_bins, missing.env, missing.config))
+
+
+def _listed(state: SkillState, skills: Skills) -> ListedSkill:
+    skill, verdict = state.skill, state.verdict
+    return ListedSkill(
+        name=skill.name,
+        description=skill.about.description,
+        tier=skill.tier,
+        location=shortened(skill.location, skills.user_home),
+        usable=verdict.usable,
+        offered=state.offered,
+        command=state.command,
+        emoji=skill.about.emoji,
+        registry=skill.registry,
+        reasons=verdict.reasons,
+        missing=verdict.missing,
+        install=skill.about.install if verdict.missing else (),
+    )
+
+
+def _size(skills: Skills) -> ListSize:
+    offer = skills.offer()
+    return ListSize(len(offer.text), offer.listed, offer.total, offer.form)

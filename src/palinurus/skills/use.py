@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
 from palinurus.domain.messages import Origin
-from palinurus.skills.catalog import same_name
+from palinurus.skills.discovery import same_name
 from palinurus.skills.manifest import body_of
 from palinurus.skills.skill import SKILL_FILE, Skill
 from palinurus.workspace.boundary import Boundary
@@ -163,7 +163,8 @@ class Recogniser:
         if len(words) < LENGTH or not self.skills:
             return ()
         known = self._known
-        hits = (known[run] for run in _sliding(words) if run in known)
+        sliding = zip(*(words[at:] for at in range(LENGTH)), strict=False)
+        hits = (known[run] for run in sliding if run in known)
         return tuple({skill.name: skill for skills in hits for skill in skills}.values())
 
     @cached_property
@@ -220,10 +221,6 @@ def _line_starts(body: str) -> Iterator[WordRun]:
         words = words_of(line)
         if len(words) >= LENGTH:
             yield tuple(map(sys.intern, words[:LENGTH]))
-
-
-def _sliding(words: Sequence[str]) -> Iterable[WordRun]:
-    return zip(*(words[at:] for at in range(LENGTH)), strict=False)
 
 
 def _skill_file(skill: Skill) -> bytes:

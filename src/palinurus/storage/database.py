@@ -159,8 +159,7 @@ class Database:
         with translated(self.path):
             if rewrite:
                 await self.flush()
-                await loop.run_in_executor(self._write_thread, self._write_anew)
-            await loop.run_in_executor(self._write_thread, self._empty_log)
+            await loop.run_in_executor(self._write_thread, self._empty_log, rewrite)
 
     async def close(self) -> None:
         """Closes after the last added write has ended."""
@@ -187,12 +186,10 @@ class Database:
         if not self._committing:
             self._commit_next(asyncio.get_running_loop())
 
-    def _write_anew(self) -> None:
+    def _empty_log(self, rewrite: bool) -> None:
         if self._writer is not None:
-            self._writer.execute("VACUUM")
-
-    def _empty_log(self) -> None:
-        if self._writer is not None:
+            if rewrite:
+                self._writer.execute("VACUUM")
             with suppress(apsw.BusyError):  # a reader is active; the log is emptied when the last one has finished
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
@@ -223,7 +220,6 @@ class Database:
     def _stop_idle_timer(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-            self._idle = None
 
     def _checkpoint(self) -> None:
         """Moves the log into the file as far as no reader uses it, so that losing the log loses little."""

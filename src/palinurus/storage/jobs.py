@@ -225,6 +225,10 @@ class JobQueue:
         found = await self._rows("job_by_id", id=job_id)
         return _job(found[0]) if found else None
 
+    async def find_by_key(self, kind: str, idempotency_key: str) -> Job | None:
+        found = await self._rows("job_by_key", kind=kind, idempotency_key=idempotency_key)
+        return _job(found[0]) if found else None
+
     async def open(self, kind: str) -> list[Job]:
         """Open jobs of a kind, in the order in which they were added."""
         return [_job(row) for row in await self._rows("open_jobs", kind=kind)]

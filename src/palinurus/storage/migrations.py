@@ -9,7 +9,7 @@ so a crash leaves the file either before or after it. A new file takes all steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,30 +55,28 @@ def migrate(connection: apsw.Connection, path: Path, file: str) -> bool:
     """Runs the missing steps. Returns whether the file was new."""
     is_new = not _version(connection)
     backup = None if is_new else path
-    missing = [(series, _missing(connection, path, at, series)) for at, series in enumerate(series_of(file))]
-    if not any(steps for _, steps in missing):
+    missing = _missing(connection, path, file)
+    if not any(missing.values()):
         return False
     checked = connection.pragma("foreign_keys")
     connection.pragma("foreign_keys", 0)  # foreign keys can be switched off only outside a transaction
-    for at, (series, steps) in enumerate(missing):
-        record: Callable[[apsw.Connection, Step], None] = _count if at == 0 else _Taker(series.name)
+    for series, steps in missing.items():
         if steps and backup is not None:
-            _back_up(connection, _beside(backup, series.name if at else "", steps[0][0]))
+            _back_up(connection, backup.with_name(f"{path.name}.before-{series and f'{series}-'}{steps[0][0]:04d}"))
             backup = None  # one copy, made before the first step, is enough
         for together in [steps] if is_new else [[step] for step in steps]:
-            _take(connection, path, together, record)
+            _take(connection, path, together, series)
     connection.pragma("foreign_keys", checked)
     return is_new
 
 
 def check_form(connection: apsw.Connection, path: Path, file: str) -> None:
     """For a read-only process: raises StorageReadOnly if the file is of an earlier release."""
-    for at, series in enumerate(series_of(file)):
-        if missing := _missing(connection, path, at, series):
-            name = "" if at == 0 else f"{series.name} "
+    for series, steps in _missing(connection, path, file).items():
+        if steps:
             raise StorageReadOnly(
-                f"{path} has {name}form {missing[0][0] - 1} of an earlier release, and cannot be brought to form"
-                f" {missing[-1][0]} from here",
+                f"{path} has {series and f'{series} '}form {steps[0][0] - 1} of an earlier release, and cannot be"
+                f" brought to form {steps[-1][0]} from here",
                 hint="call pal once where it may write there",
             )
 
@@ -88,43 +86,33 @@ def newest_form(file: str) -> int:
     return steps_in(series_of(file)[0])[-1][0]
 
 
-def _missing(connection: apsw.Connection, path: Path, at: int, series: Series) -> list[Step]:
-    steps = steps_in(series)
-    taken = _version(connection) if at == 0 else _taken(connection, series.name)
-    newest = steps[-1][0] if steps else 0
-    if taken > newest:
-        name = "" if at == 0 else f"{series.name} "
-        raise StorageDamaged(
-            f"{path} has {name}form {taken}, this release knows forms up to {newest}",
-            hint="use the newer release of pal",
-        )
-    return [step for step in steps if step[0] > taken]
+def _missing(connection: apsw.Connection, path: Path, file: str) -> dict[str, list[Step]]:
+    """The missing steps by series; the file's own series has no name."""
+    missing: dict[str, list[Step]] = {}
+    for at, series in enumerate(series_of(file)):
+        name, steps = series.name if at else "", steps_in(series)
+        taken = _taken(connection, name) if name else _version(connection)
+        newest = steps[-1][0] if steps else 0
+        if taken > newest:
+            raise StorageDamaged(
+                f"{path} has {name and f'{name} '}form {taken}, this release knows forms up to {newest}",
+                hint="use the newer release of pal",
+            )
+        missing[name] = [step for step in steps if step[0] > taken]
+    return missing
 
 
-def _take(
-    connection: apsw.Connection, path: Path, steps: Sequence[Step], record: Callable[[apsw.Connection, Step], None]
-) -> None:
+def _take(connection: apsw.Connection, path: Path, steps: Sequence[Step], series: str) -> None:
     with connection:
-        for step in steps:
-            connection.execute(step[2])
-            record(connection, step)
+        for number, name, text in steps:
+            connection.execute(text)
+            if series:
+                connection.execute(_TAKE, (series, number, name))
+            else:
+                connection.pragma("user_version", number)
         if connection.execute("PRAGMA foreign_key_check").fetchall():
             number = steps[-1][0]
             raise StorageDamaged(f"{path} cannot be brought to form {number}: rows point to others that have gone")
-
-
-def _count(connection: apsw.Connection, step: Step) -> None:
-    connection.pragma("user_version", step[0])
-
-
-class _Taker:
-    """Records the steps of a further series."""
-
-    def __init__(self, series: str) -> None:
-        self._series = series
-
-    def __call__(self, connection: apsw.Connection, step: Step) -> None:
-        connection.execute(_TAKE, (self._series, step[0], step[1]))
 
 
 def _version(connection: apsw.Connection) -> int:
@@ -136,10 +124,6 @@ def _taken(connection: apsw.Connection, series: str) -> int:
     if not connection.execute(_HAS_SERIES).fetchall():
         return 0
     return int(connection.execute(_TAKEN, (series,)).get)
-
-
-def _beside(path: Path, series: str, number: int) -> Path:
-    return path.with_name(f"{path.name}.before-{f'{series}-' if series else ''}{number:04d}")
 
 
 def _back_up(connection: apsw.Connection, target: Path) -> None:

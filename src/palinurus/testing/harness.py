@@ -52,12 +52,11 @@ from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import decode_row, messages_of
 from palinurus.storage.database import Database, MemoryDatabase
 from palinurus.storage.jobs import RUN, Job, JobQueue
-from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.testing.provider import ScriptedProvider
-from palinurus.tools.approvals.approval import Approvals, ApprovalStore
-from palinurus.tools.approvals.issuer import GrantIssuer
-from palinurus.tools.files.tools import file_tools
+from palinurus.testing.fakes import FakeClock, ScriptedProvider, SeededIds
+from palinurus.tools.approval import Approvals, ApprovalStore
+from palinurus.tools.built_in import file_tools
 from palinurus.tools.gate import Gate, GateServices
+from palinurus.tools.grant_issuer import GrantIssuer
 from palinurus.tools.grants import GrantStore
 from palinurus.tools.policy import Policy, Rules
 from palinurus.tools.registry import ToolRegistry

@@ -27,9 +27,9 @@ class Period(Struct, frozen=True, order=True):
         first, last = self.first, self.last
         if first == last:
             text = first.isoformat()
-        elif (first, last) == _ends(year_of(first.year)):
+        elif Period(first, last) == year_of(first.year):
             text = f"{first.year}"
-        elif (first, last) == _ends(month_of(first.year, first.month)):
+        elif Period(first, last) == month_of(first.year, first.month):
             text = f"{first:%Y-%m}"
         else:
             text = f"{first.isoformat()} to {last.isoformat()}"
@@ -47,10 +47,6 @@ class Period(Struct, frozen=True, order=True):
         return self.first <= other.last and other.first <= self.last
 
 
-def _ends(period: Period) -> tuple[date, date]:
-    return period.first, period.last
-
-
 def day_from(base: date, offset: int = 0, *, about: bool = False) -> Period:
     day = base + timedelta(offset)
     return Period(day, day, about)
@@ -60,11 +56,6 @@ def week_from(base: date, offset: int) -> Period:
     """Monday to Sunday."""
     monday = base - timedelta(base.weekday()) + timedelta(weeks=offset)
     return Period(monday, monday + timedelta(6))
-
-
-def weekend_from(base: date, offset: int) -> Period:
-    saturday = week_from(base, offset).first + timedelta(5)
-    return Period(saturday, saturday + timedelta(1))
 
 
 def month_of(year: int, month: int, *, about: bool = False) -> Period:
@@ -90,21 +81,6 @@ def weekday_from(base: date, weekday: int, step: int) -> tuple[Period, ...]:
     # "Next Friday", said on a Monday, is this week's for some people and next week's for others.
     both = base.weekday() + ahead < 7
     return (day_from(base, ahead), day_from(base, ahead + 7)) if both else (day_from(base, ahead),)
-
-
-def named_month_from(base: date, month: int, step: int) -> Period:
-    year = base.year
-    if step < 0 and month >= base.month:
-        year -= 1
-    elif step > 0 and month <= base.month:
-        year += 1
-    return month_of(year, month)
-
-
-def likely_year(base: date, month: int) -> int:
-    """The year of a month without one: the past is preferred unless the next occurrence is near."""
-    ahead = (month - base.month) % 12
-    return base.year + (month < base.month) - (ahead > 4)
 
 
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -162,7 +138,9 @@ def date_of(path: str) -> date | None:
 def find_dates(text: str, base: date, *, tense: Tense = "") -> list[DateMention]:
     """Dates in the text, in order. A bare weekday counts only if a tense shows which one is meant."""
     found: list[DateMention] = []
-    if text.isascii() and not _may_name_days(text):
+    # Most texts have no date, and compiling the rules takes longer than this check.
+    has_digit = any(digit in text for digit in "0123456789")
+    if text.isascii() and not has_digit and _TELLING.isdisjoint(_LETTERS.findall(text.lower())):
         return found
     taken = bytearray(len(text))  # characters already matched: an earlier rule takes precedence
     for rule in _rules(tense, ascii_only=text.isascii()):
@@ -172,11 +150,6 @@ def find_dates(text: str, base: date, *, tense: Tense = "") -> list[DateMention]
                 found.append(DateMention(start, end, meant, rule.relative))
                 taken[start:end] = b"\1" * (end - start)
     return sorted(found, key=lambda each: each.start)
-
-
-def _may_name_days(text: str) -> bool:
-    """Whether any rule could match. Most texts have no date, and compiling the rules takes longer than this check."""
-    return not _TELLING.isdisjoint(_LETTERS.findall(text.lower())) or any(digit in text for digit in "0123456789")
 
 
 def resolved(text: str, base: date | None) -> str:
@@ -200,7 +173,7 @@ def _meant(meaning: Meaning, match: re.Match[str], base: date) -> tuple[Period, 
 @cache  # compiling takes milliseconds that most starts do not need
 def _rules(tense: Tense, *, ascii_only: bool) -> tuple[DateRule, ...]:
     step = {"past": -1, "future": 1, "": 0}[tense]
-    rules = [*_relative(), *([] if ascii_only else [*_relative_cjk(), *_absolute_cjk()]), *_absolute()]
+    rules = [*_relative(), *(() if ascii_only else _in_cjk()), *_absolute()]
     return (*rules, *(_bare(step) if step else ()))
 
 
@@ -212,7 +185,6 @@ def _days(pattern: str, offset: int) -> DateRule:
     return _rule(pattern, lambda _, base: day_from(base, offset))
 
 
-@cache
 def _relative() -> tuple[DateRule, ...]:
     part = "(?: (?:morning|afternoon|evening|night))?"
     count = rf"(?P<n>\d{{1,3}}|an?|(?:a )?couple of|{'|'.join(_NUMBERS)})"
@@ -228,8 +200,7 @@ def _relative() -> tuple[DateRule, ...]:
     )
 
 
-@cache
-def _relative_cjk() -> tuple[DateRule, ...]:
+def _in_cjk() -> tuple[DateRule, ...]:
     units = "天|日|个月|個月|か月|ヶ月|年|周|星期|週間|週"
     return (
         _days("大前天", -3),
@@ -247,10 +218,11 @@ def _relative_cjk() -> tuple[DateRule, ...]:
         _rule("去年|昨年", lambda _, base: year_of(base.year - 1)),
         _rule("明年|来年", lambda _, base: year_of(base.year + 1)),
         _rule("今年", lambda _, base: year_of(base.year)),
+        _rule(r"(?:(?P<year>\d{4})年)?(?P<month>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?", _calendar, relative=False),
+        _rule(r"(?P<year>(?:19|20)\d\d)年", _calendar, relative=False),
     )
 
 
-@cache
 def _absolute() -> tuple[DateRule, ...]:
     # "May" is a verb as well; "Sept".
     names = "|".join("(?-i:May)" if name == "may" else rf"{name[:3]}(?:t?\b|{name[3:]}\b)" for name in _MONTHS)
@@ -262,15 +234,6 @@ def _absolute() -> tuple[DateRule, ...]:
         rf"\b(?P<name>{names})\.?,? (?P<year>\d{{4}})\b",
         rf"(?<=\bin )(?P<name>{names})",
         r"(?:(?<=\bin )|(?<=\bsince ))(?P<year>(?:19|20)\d\d)\b",
-    )
-    return tuple(_rule(pattern, _calendar, relative=False) for pattern in patterns)
-
-
-@cache
-def _absolute_cjk() -> tuple[DateRule, ...]:
-    patterns = (
-        r"(?:(?P<year>\d{4})年)?(?P<month>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?",
-        r"(?P<year>(?:19|20)\d\d)年",
     )
     return tuple(_rule(pattern, _calendar, relative=False) for pattern in patterns)
 
@@ -316,12 +279,15 @@ def _around(match: re.Match[str], base: date) -> Period | tuple[Period, ...]:
     if unit in _WEEKDAYS:
         return weekday_from(base, _WEEKDAYS.index(unit), step)
     if unit in _MONTHS:
-        return named_month_from(base, _MONTHS.index(unit) + 1, step)
+        month = _MONTHS.index(unit) + 1
+        later = (step > 0 and month <= base.month) - (step < 0 and month >= base.month)
+        return month_of(base.year + later, month)
     match unit:
         case "week":
             return week_from(base, step)
         case "weekend":
-            return weekend_from(base, step)
+            sunday = week_from(base, step).last
+            return Period(sunday - timedelta(1), sunday)
         case "month":
             return month_from(base, step)
         case _:
@@ -349,6 +315,7 @@ def _calendar(match: re.Match[str], base: date) -> Period:
     if not name and not parts.get("month"):
         return year_of(int(match["year"]))
     month = next(n for n, full in enumerate(_MONTHS, 1) if full[:3] == name[:3]) if name else int(match["month"])
-    year = int(parts.get("year") or likely_year(base, month))
-    day = parts.get("day")
+    # Without a year the past is preferred, unless the next occurrence is near.
+    likely = base.year + (month < base.month) - ((month - base.month) % 12 > 4)
+    year, day = int(parts.get("year") or likely), parts.get("day")
     return day_from(date(year, month, int(day))) if day else month_of(year, month)

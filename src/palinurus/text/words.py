@@ -1,6 +1,8 @@
-"""The words of a text: stop words, roots for scripts with spaces, character pairs for those without.
+"""The words of a text: stop words, stems, roots for scripts with spaces, character pairs for those without.
 
-A root is the Porter stem of a word, or of the word that is listed here as its base form.
+A stem is what the text index stores: folded and Porter-stemmed by SQLite's FTS5, because ranking reads the words of
+candidates again and must agree with the index on which words are equal. A root is the stem of a word, or of the word
+that is listed here as its base form.
 """
 
 from __future__ import annotations
@@ -8,13 +10,50 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from palinurus.text.stem import stem
+_WORD = re.compile(r"[^\W_]+")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Words in order, in lower case and without accents."""
+    return _WORD.findall(folded(text))
+
+
+def folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text.lower())))
+
+
+def beginning(stemmed: str) -> str:
+    """A prefix that all words with this stem share: stemming changes at most the last letter (happi)."""
+    last, length = stemmed[-1:], len(stemmed)
+    changed = length > 3 or (length > 2 and last in "ey") or (length > 1 and last == "i")
+    return stemmed[:-1] if changed else stemmed
+
+
+@lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """The stem of a folded word."""
+    import apsw
+
+    raw = word.encode("utf-8", "replace")
+    stems = _porter()(raw, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
+    return stems[0] if stems else word
+
+
+@cache
+def _porter() -> Any:
+    """The tokenizer of the text index. Accents stay: `folded` removes them where they shall go."""
+    import apsw  # most starts stem nothing
+
+    return apsw.Connection(":memory:").fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "0"])
 
 
 def lazy_pattern(pattern: str, flags: int = 0) -> Callable[[], re.Pattern[str]]:
@@ -28,7 +67,7 @@ _KANA = "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
 _HANGUL = "\uac00-\ud7a3\u1100-\u11ff"
 _UNSPACED = lazy_pattern(f"[{_IDEOGRAPH}々〇{_KANA}{_HANGUL}]+")
 _IDEOGRAPHS = lazy_pattern(f"[{_IDEOGRAPH}]")
-_INDEXED = re.compile(r"[^\W_]+")
+
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 _OWNER = re.compile(r"['’]s?$", re.IGNORECASE)
 Script = Literal["", "han", "hiragana", "katakana", "hangul"]
@@ -153,9 +192,8 @@ def roots_of(text: str) -> frozenset[str]:
     """All search terms of a text."""
     found: set[str] = set()
     for token in tokens(text):
-        found.update(pairs(token.word) if token.is_cjk else (root(token.word),))
-        if token.is_cjk:
-            found.update(token.word)  # single characters match only single characters
+        # Single characters match only single characters.
+        found.update((*pairs(token.word), *token.word) if token.is_cjk else (root(token.word),))
     return frozenset(found)
 
 
@@ -179,7 +217,7 @@ def index_words(text: str, *, singles: bool = True) -> str:
 
 def query_words(text: str, *, singles: bool = True) -> tuple[str, ...]:
     """The index words of a question that carry its subject; all of them if none do."""
-    words = list(dict.fromkeys(_INDEXED.findall(index_words(text, singles=singles).lower())))
+    words = list(dict.fromkeys(_WORD.findall(index_words(text, singles=singles).lower())))
     telling = [word for word in words if word not in STOP_WORDS]
     return tuple((telling or words)[:MAX_WORDS])
 
@@ -232,16 +270,12 @@ def _kana_words(script: str, *, follows: bool) -> list[ContentRun]:
     bare = _KANA_BEGINNING().sub("", script) if follows else script
     found: list[ContentRun] = []
     for part in _KANA_QUESTION().split(bare):
-        word = _without_endings(part)
+        word = part
+        while ending := next((each for each in _KANA_ENDINGS if word.endswith(each)), ""):
+            word = word.removesuffix(ending)
         if len(word) > 1:
             found.append(ContentRun(word, part[len(word) :].startswith("の")))
     return found
-
-
-def _without_endings(word: str) -> str:
-    while ending := next((each for each in _KANA_ENDINGS if word.endswith(each)), ""):
-        word = word.removesuffix(ending)
-    return word
 
 
 LONGEST = 64  # of a name to compare: the cost grows faster than the length

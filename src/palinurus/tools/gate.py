@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, field, structs, to_builtins
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
 from palinurus.domain.events import Plan
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
-from palinurus.domain.restrictions import beyond
-from palinurus.domain.tool import MAX_CHARACTERS, PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec, failed
+from palinurus.domain.tool import MAX_CHARACTERS, PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec, beyond, failed
 from palinurus.ledger.audit import AuditEvent, Kind
 from palinurus.ledger.audit_log import AuditLog
 from palinurus.sessions.journal import redacted
-from palinurus.tools.approvals.approval import Approval, Approvals
+from palinurus.tools.approval import Approval, Approvals
 from palinurus.tools.grants import GrantStore, covers_call, trust_in
 from palinurus.tools.policy import Policy, ToolRequest, Verdict, decide, must_ask, offered_tools, policy_traits
 from palinurus.tools.registry import ToolRegistry
@@ -34,7 +32,6 @@ from palinurus.tools.tool_names import canonical
 REMEMBERED = 1_000  # sessions whose offered tools are cached; sessions, and allowed plans in each
 KEPT_OF_A_RESULT = 2_000  # characters in the audit log; the transcript has the whole text
 
-_YES = ("allowed-once", "allowed-always")
 
 Untrusted = Literal["ask", "deny", "allow"]
 
@@ -65,39 +62,30 @@ class GateServices(Struct, frozen=True):
     audit: AuditLog
     clock: Clock
     redact: Callable[[str], str]
-    allowed_plans: AllowedPlans = msgspec.field(default_factory=AllowedPlans)
+    allowed_plans: AllowedPlans = field(default_factory=AllowedPlans)
 
 
-class Gate:
+class Gate(Struct, eq=False):
     """The tools of one agent behind its policy."""
 
-    def __init__(
-        self,
-        tools: ToolRegistry,
-        policy: Policy,
-        services: GateServices,
-        *,
-        sandboxed: Callable[[SessionKey], bool] = lambda _: False,
-        untrusted: Untrusted = "ask",
-    ) -> None:
-        self.tools = tools
-        self.policy = policy
-        self.services = services
-        self.sandboxed = sandboxed
-        self.untrusted = untrusted
-        self._offered: dict[tuple[object, ...], tuple[ToolSpec, ...]] = {}  # by the traits that the policy uses
+    tools: ToolRegistry
+    policy: Policy
+    services: GateServices
+    sandboxed: Callable[[SessionKey], bool] = lambda _: False
+    untrusted: Untrusted = "ask"
+    _offered: dict[tuple[object, ...], tuple[ToolSpec, ...]] = {}  # by all that they depend on
 
     def with_tools(self, more: Sequence[Tool]) -> Gate:
         """Returns the same gate with more tools."""
-        tools = self.tools.with_tools(more)
-        return Gate(tools, self.policy, self.services, sandboxed=self.sandboxed, untrusted=self.untrusted)
+        return structs.replace(self, tools=self.tools.with_tools(more), _offered={})
 
     def offer(
         self, key: SessionKey, provider: str = "", model: str = "", characters: int = MAX_CHARACTERS
     ) -> GatedTools:
         """Returns the tools that a session offers to a model, for every sender: the rest is restricted at the call."""
         sandboxed = self.sandboxed(key)
-        alike = (*policy_traits(key), provider, model, sandboxed)
+        fits = (tool.fits(key) for tool in self.tools.all() if tool.fits is not None)
+        alike = (*policy_traits(key), provider, model, sandboxed, *fits)
         if alike not in self._offered:
             if len(self._offered) >= REMEMBERED:
                 self._offered.clear()
@@ -119,7 +107,7 @@ class Gate:
         if not run.outside:
             return run
         trust = await trust_in(self.services.grants, run.key, self.services.clock.now_ms())
-        return msgspec.structs.replace(run, trust=trust)
+        return structs.replace(run, trust=trust)
 
 
 class GatedTools(Struct, frozen=True):
@@ -134,27 +122,24 @@ class GatedTools(Struct, frozen=True):
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:
         """Runs one call. Raises nothing but cancellation; every failure is a result."""
-        return await self.gate.run(msgspec.structs.replace(run, max_characters=self.characters), call)
+        return await self.gate.run(structs.replace(run, max_characters=self.characters), call)
 
 
-class _GatedCall:
+class _GatedCall(Struct, frozen=True):
     """One call on its way through the gate."""
 
-    def __init__(self, gate: Gate, run: ToolRun, call: ToolCall) -> None:
-        self._gate = gate
-        self._services = gate.services
-        self._run = run
-        self._call = call
+    gate: Gate
+    run: ToolRun
+    call: ToolCall
 
     async def run_through(self) -> ToolOutput:
-        tool = self._gate.tools.get(self._call.name)
+        tool = self.gate.tools.get(self.call.name)
         if tool is None:
-            return await self._refuse("unknown", self._gate.tools.unknown(self._call.name))
+            return await self._refuse("unknown", self.gate.tools.unknown(self.call.name))
         verdict = self._verdict(tool)
         if not verdict.allowed:
-            return await self._refuse(
-                f"denied: {verdict.layer}", f"{tool.spec.name} may not be used here: {verdict.why} ({verdict.layer})"
-            )
+            why = f"{tool.spec.name} may not be used here: {verdict.why} ({verdict.layer})"
+            return await self._refuse(f"denied: {verdict.layer}", why)
         prepared = await self._prepared(tool)
         if isinstance(prepared, ToolOutput):  # the model has to correct the arguments
             await self._record("decision", "malformed", {"said": _text(prepared)[:KEPT_OF_A_RESULT]})
@@ -168,51 +153,40 @@ class _GatedCall:
         """Refuses the call, asks for approval, or runs it."""
         if prepared.refusal:
             return await self._refuse("denied: plan", prepared.refusal, prepared.plan)
-        if self._run.untrusted and prepared.when_untrusted and self._gate.untrusted == "deny":
+        if self.run.untrusted and prepared.when_untrusted and self.gate.untrusted == "deny":
             why = f"{tool.spec.name} was not run: {prepared.when_untrusted}"
             return await self._refuse("denied: untrusted", why, prepared.plan)
         if (reason := await self._reason_to_ask(tool, prepared)) and (why := await self._ask(prepared, reason)):
             return failed(why)
-        details = {"plan": msgspec.to_builtins(prepared.plan), "digest": prepared.plan.digest}
+        details = {"plan": to_builtins(prepared.plan), "digest": prepared.plan.digest}
         grants = {"grants": list(prepared.granted)} if prepared.granted else {}
         await self._record("call", f"allowed: {verdict.layer}", {**details, **grants})
         try:
-            output = await self._gate.tools.execute(self._run, self._call, prepared.run)
+            output = await self.gate.tools.execute(self.run, self.call, prepared.run)
         except asyncio.CancelledError:
-            self._services.audit.note(self._event("result", "stopped", {}))
+            self.gate.services.audit.note(self._event("result", "stopped", {}))
             raise
         if tool.outside:
-            output = msgspec.structs.replace(output, origin=Origin.OUTSIDE)
+            output = structs.replace(output, origin=Origin.OUTSIDE)
         self._note_result(output)
         return output
 
     def _verdict(self, tool: Tool) -> Verdict:
         """Returns the decision of the policy and of this run's restrictions on hosts and files."""
-        run = self._run
-        request = ToolRequest(
-            tool.spec.name,
-            run.key,
-            owner=run.owner,
-            channel=run.channel,
-            sender=run.sender,
-            provider=run.provider,
-            model=run.model,
-            sandboxed=self._gate.sandboxed(run.key),
-            owner_only=tool.owner_only,
-            restrictions=run.restrictions,
-        )
-        verdict = decide(self._gate.policy, request)
-        why = beyond(run.restrictions, canonical(tool.spec.name), self._call.arguments) if verdict.allowed else ""
+        run = self.run
+        sandboxed, origin = self.gate.sandboxed(run.key), (run.owner, run.channel, run.sender, run.provider, run.model)
+        request = ToolRequest(tool.spec.name, run.key, *origin, sandboxed, tool.owner_only, run.restrictions)
+        verdict = decide(self.gate.policy, request)
+        why = beyond(run.restrictions, canonical(tool.spec.name), self.call.arguments) if verdict.allowed else ""
         return Verdict(False, "restriction", why) if why else verdict
 
     async def _prepared(self, tool: Tool) -> PreparedCall | ToolOutput:
-        arguments: Mapping[str, Any] = self._call.arguments
+        arguments, name = self.call.arguments, tool.spec.name
         if tool.prepare is None:
-            name = tool.spec.name
             plan = Plan(name, name, arguments=dict(arguments))
-            return PreparedCall(plan, lambda: tool.run(self._run, arguments), when_untrusted=tool.when_untrusted)
+            return PreparedCall(plan, lambda: tool.run(self.run, arguments), when_untrusted=tool.when_untrusted)
         try:
-            return await tool.prepare(self._run, arguments)
+            return await tool.prepare(self.run, arguments)
         except StorageError:
             raise
         except PalinurusError as error:
@@ -220,12 +194,12 @@ class _GatedCall:
 
     async def _reason_to_ask(self, tool: Tool, prepared: PreparedCall) -> str:
         """Returns why a person must approve the call; empty if no approval is needed."""
-        run = self._run
-        if prepared.lasting and self._services.allowed_plans.holds(run, prepared.plan.digest):
+        run = self.run
+        if prepared.lasting and self.gate.services.allowed_plans.holds(run, prepared.plan.digest):
             return ""
         if reason := must_ask(run.restrictions, tool.spec.name):
             return reason
-        if run.untrusted and prepared.when_untrusted and self._gate.untrusted != "allow":
+        if run.untrusted and prepared.when_untrusted and self.gate.untrusted != "allow":
             return prepared.when_untrusted
         if prepared.ask and tool.spec.name != "exec" and await self._use_grant(prepared.plan):
             return ""
@@ -233,57 +207,53 @@ class _GatedCall:
 
     async def _ask(self, prepared: PreparedCall, reason: str) -> str:
         """Asks for approval. Returns why the call may not run; empty if a person approved it."""
-        approval = await self._services.approvals.ask(self._run, prepared, reason)
-        allowed = _allows(approval, prepared, reason)
-        await self._record("decision", approval.status, _decision_details(approval, reason))
-        if prepared.lasting and allowed and approval.status in _YES:
-            self._services.allowed_plans.add(self._run, prepared.plan.digest)
-        return "" if allowed else _not_allowed(self._call.name, approval)
+        approval = await self.gate.services.approvals.ask(self.run, prepared, reason)
+        approved = approval.status in ("allowed-once", "allowed-always")
+        # A decision about another plan does not count. The fallback for unanswered approvals applies only to the tool's
+        # own request, not to one of a restriction.
+        unanswered = approval.status in ("expired", "unattended") and prepared.unanswered and reason == prepared.ask
+        allowed = approval.digest == prepared.plan.digest if approved else unanswered
+        decision = {"approval": approval.id, "digest": approval.digest, "plan": to_builtins(approval.plan)}
+        decision |= {"reason": reason, "by": approval.decided_by, "where": approval.decided_where}
+        await self._record("decision", approval.status, decision)
+        if prepared.lasting and allowed and approved:
+            self.gate.services.allowed_plans.add(self.run, prepared.plan.digest)
+        return "" if allowed else _not_allowed(self.call.name, approval)
 
     async def _use_grant(self, plan: Plan) -> bool:
         """Returns whether a grant covers this call of a tool. For commands, exec checks grants itself."""
-        key, now = self._run.key, self._services.clock.now_ms()
-        grants = await self._services.grants.active(agent=key.agent, session_key=str(key), now=now)
+        key, now = self.run.key, self.gate.services.clock.now_ms()
+        grants = await self.gate.services.grants.active(agent=key.agent, session_key=str(key), now=now)
         grant = next((each for each in grants if covers_call(each, plan.tool, plan.arguments)), None)
         if grant is not None:
-            await self._services.grants.used(grant.id, now, plan.summary)
+            await self.gate.services.grants.used(grant.id, now, plan.summary)
         return grant is not None
 
     async def _refuse(self, outcome: str, why: str, plan: Plan | None = None) -> ToolOutput:
-        details = {"why": why, **({"plan": msgspec.to_builtins(plan)} if plan else {"arguments": self._call.arguments})}
+        details = {"why": why, **({"plan": to_builtins(plan)} if plan else {"arguments": self.call.arguments})}
         await self._record("decision", outcome, details)
         return failed(why)
 
     async def _record(self, kind: Kind, outcome: str, details: dict[str, Any]) -> None:
-        await self._services.audit.record(self._event(kind, outcome, details))
+        await self.gate.services.audit.record(self._event(kind, outcome, details))
 
     def _note_result(self, output: ToolOutput) -> None:
-        text = self._services.redact(_text(output))[
-            :KEPT_OF_A_RESULT
-        ]  # cut after redaction: half a secret would not be recognised
-        details: dict[str, Any] = {"text": text, "origin": str(output.origin)}
-        if output.details:
-            details["details"] = output.details
+        # Cut after redaction: half a secret would not be recognised.
+        text = self.gate.services.redact(_text(output))[:KEPT_OF_A_RESULT]
+        further = {"details": output.details} if output.details else {}
+        details = {"text": text, "origin": str(output.origin), **further}
         outcome = "error" if output.is_error else "ok"
         try:
             event = self._event("result", outcome, details)
         except (RecursionError, UnicodeError):  # it has run: that is recorded, whatever its details are
             event = self._event("result", outcome, {"text": text, "unreadable": "details"})
-        self._services.audit.note(event)
+        self.gate.services.audit.note(event)
 
     def _event(self, kind: Kind, outcome: str, details: dict[str, Any]) -> AuditEvent:
-        run, call = self._run, self._call
-        now = self._services.clock.now_ms()
+        run, call = self.run, self.call
+        now = self.gate.services.clock.now_ms()
         event = AuditEvent(kind, now, run.run_id, str(run.key), call.name, call.id, outcome, details)
-        return redacted(event, self._services.redact)
-
-
-def _allows(approval: Approval, prepared: PreparedCall, reason: str) -> bool:
-    """Returns whether the call may run. The fallback for unanswered approvals applies only to the tool's own request,
-    not to one of a restriction."""
-    if approval.status in _YES:
-        return approval.digest == prepared.plan.digest  # a decision about another plan does not count
-    return approval.status in ("expired", "unattended") and prepared.unanswered and reason == prepared.ask
+        return redacted(event, self.gate.services.redact)
 
 
 def _not_allowed(name: str, approval: Approval) -> str:
@@ -293,17 +263,6 @@ def _not_allowed(name: str, approval: Approval) -> str:
         "unattended": f"it needs an approval ({approval.reason}), and no person could be asked",
     }
     return f"{name} was not run: {because.get(approval.status, approval.status)}."
-
-
-def _decision_details(approval: Approval, reason: str) -> dict[str, Any]:
-    return {
-        "approval": approval.id,
-        "digest": approval.digest,
-        "plan": msgspec.to_builtins(approval.plan),
-        "reason": reason,
-        "by": approval.decided_by,
-        "where": approval.decided_where,
-    }
 
 
 def _text(output: ToolOutput) -> str:

@@ -26,8 +26,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, json, structs
 
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.events import Invocation
@@ -149,9 +148,8 @@ def rule_arguments(words: Patterns) -> Patterns:
 def _begins_unnamed(argument: str, named: int) -> bool:
     """Returns whether a part that must be named is matched by wildcards only."""
     acts = _ACTS.match(argument)
-    if acts is not None and acts.end() > named:
-        return True
-    return any(found.start() >= named for found in _ROOT.finditer(argument))
+    named_less = acts is not None and acts.end() > named
+    return named_less or any(found.start() >= named for found in _ROOT.finditer(argument))
 
 
 @lru_cache(maxsize=4096)
@@ -230,7 +228,7 @@ class GrantStore:
             if grant is None:
                 raise NotFound(f"there is no grant {grant_id!r}", hint="`pal approvals grants` shows them")
             if grant.revoked_at is None:
-                grant = msgspec.structs.replace(grant, revoked_at=now)
+                grant = structs.replace(grant, revoked_at=now)
                 tx.run("grants.change", **_values(grant))
             return grant
 
@@ -245,7 +243,7 @@ class GrantStore:
 
         def work(tx: Transaction) -> None:
             if grant := _grant(tx, grant_id):
-                after = msgspec.structs.replace(grant, last_used_at=now, last_used_command=shown)
+                after = structs.replace(grant, last_used_at=now, last_used_command=shown)
                 tx.run("grants.change", **_values(after))
 
         await self._database.write(work)
@@ -294,10 +292,8 @@ def covers_call(grant: Grant | GrantDraft, tool: str, arguments: Mapping[str, An
     """
     if tool == EXEC or grant.tool != tool or len(grant.args) != len(arguments):
         return False
-    return all(
-        _covers_value(pattern, name, arguments[name])
-        for pattern, name in zip(grant.args, sorted(arguments), strict=True)
-    )
+    pairs = zip(grant.args, sorted(arguments), strict=True)
+    return all(_covers_value(pattern, name, arguments[name]) for pattern, name in pairs)
 
 
 def is_in_force(grant: Grant, *, agent: str, session_key: str, now: int) -> bool:
@@ -336,7 +332,7 @@ def _covers_value(pattern: str, name: str, value: Any) -> bool:
 
 
 def _argument(name: str, value: Any) -> str:
-    return f"{name}={msgspec.json.encode(value, order='sorted').decode()}"
+    return f"{name}={json.encode(value, order='sorted').decode()}"
 
 
 class GrantedTrust(Struct, frozen=True):

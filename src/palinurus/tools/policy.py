@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import chain
 from typing import Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Restriction, Tool
@@ -31,7 +29,7 @@ from palinurus.tools.tool_names import (
 )
 
 Profile = Literal["minimal", "coding", "messaging", "full"]
-OWNERS_DEFAULT = (*PROFILES["coding"], "message")
+OWNERS_DEFAULT = (*PROFILES["coding"], "message", "agents_list")
 
 
 class Rules(Struct, frozen=True):
@@ -89,41 +87,25 @@ def scopes_of(policy: Policy, asked: ToolRequest, whoever: bool) -> list[PolicyS
     agent = f"agents.{asked.key.agent}.tools"
     found = [PolicyScope("tools", policy.everybody), PolicyScope(agent, policy.agent)]
     groups = _groups(asked.key) if policy.by_group or policy.group_by_sender else ()
-    if policy.by_group:
-        found += [
-            PolicyScope(group_path(scope.where, "tools"), scope.rules)
-            for scope in fitting_scopes(policy.by_group, groups)
-        ]
-    if whoever:
-        return found
-    if policy.group_by_sender:
-        found += _in_groups(policy.group_by_sender, groups, asked)
-    if policy.by_sender:
-        found += _by_sender(policy.by_sender, asked, "tools.toolsBySender")
-    if policy.agent_by_sender:
-        found += _by_sender(policy.agent_by_sender, asked, f"{agent}.toolsBySender")
+    fitting = fitting_scopes(policy.by_group, groups)
+    found += [PolicyScope(group_path(scope.where, "tools"), scope.rules) for scope in fitting]
+    tables = policy.group_by_sender
+    if not whoever and (tables or policy.by_sender or policy.agent_by_sender):
+        found += _by_sender({group_path(each, "toolsBySender"): tables.get(each, {}) for each in groups}, asked)
+        found += _by_sender({"tools.toolsBySender": policy.by_sender}, asked)
+        found += _by_sender({f"{agent}.toolsBySender": policy.agent_by_sender}, asked)
     return found
 
 
 def any_sender(policy: Policy, asked: ToolRequest) -> Iterator[PolicyScope]:
     """Returns what is said about the senders who may write here, whoever they are."""
-    tables = chain(
-        (policy.by_sender, policy.agent_by_sender),
-        (policy.group_by_sender.get(group, {}) for group in _groups(asked.key)),
-    )
+    groups = (policy.group_by_sender.get(group, {}) for group in _groups(asked.key))
+    tables = (policy.by_sender, policy.agent_by_sender, *groups)
     return (PolicyScope(f"toolsBySender.{key}", rules) for table in tables for key, rules in table.items())
-
-
-def both_scopes(everybody: Rules, agent: Rules, asked: ToolRequest, name: str) -> tuple[PolicyScope, PolicyScope]:
-    return PolicyScope(f"tools.{name}.tools", everybody), PolicyScope(
-        f"agents.{asked.key.agent}.tools.{name}.tools", agent
-    )
 
 
 def fitting_scopes(table: Mapping[str, Rules], keys: Iterable[str], path: str = "") -> list[PolicyScope]:
     """Returns the entries of these keys, nearest first: that one complete, of the others only their denies."""
-    if not table:
-        return []
     found = [PolicyScope(f"{path}.{key}" if path else key, table[key]) for key in keys if key in table]
     return found if len(found) < 2 else [found[0], *map(_denying, found[1:])]
 
@@ -142,30 +124,20 @@ def _denying(scope: PolicyScope) -> PolicyScope:
     return PolicyScope(scope.where, Rules(deny=scope.rules.deny))
 
 
-def _in_groups(
-    tables: Mapping[str, Mapping[str, Rules]], groups: Iterable[str], asked: ToolRequest
-) -> Iterator[PolicyScope]:
+def _by_sender(tables: Mapping[str, Mapping[str, Rules]], asked: ToolRequest) -> Iterator[PolicyScope]:
+    """Returns what tables, by their path and nearest first, say about the sender.
+
+    People choose their own names, so an entry by name only adds restrictions to the other entries.
+    """
     keys, names = _sender_keys(asked.channel, asked.sender, asked.known_as)
     nearest = True
-    for group in groups:
-        table, path = tables.get(group, {}), group_path(group, "toolsBySender")
+    for path, table in tables.items():
         here = fitting_scopes(table, keys, path)
         yield from here if nearest else map(_denying, here)
-        yield from _by_name(table, names, path)
+        for name in names:
+            if rules := table.get(name):
+                yield PolicyScope(f"{path}.{name}", Rules(allow=rules.allow, deny=rules.deny))
         nearest = nearest and not here
-
-
-def _by_sender(table: Mapping[str, Rules], asked: ToolRequest, path: str) -> Iterator[PolicyScope]:
-    keys, names = _sender_keys(asked.channel, asked.sender, asked.known_as)
-    yield from fitting_scopes(table, keys, path)
-    yield from _by_name(table, names, path)
-
-
-def _by_name(table: Mapping[str, Rules], names: Iterable[str], path: str) -> Iterator[PolicyScope]:
-    """People choose their own names, so an entry by name only adds restrictions to the other entries."""
-    for name in names:
-        if rules := table.get(name):
-            yield PolicyScope(f"{path}.{name}", Rules(allow=rules.allow, deny=rules.deny))
 
 
 @lru_cache(maxsize=1024)
@@ -216,25 +188,26 @@ def decide(policy: Policy, asked: ToolRequest) -> Verdict:
 def explain(policy: Policy, asked: ToolRequest) -> Verdict:
     """Returns the same decision with all steps, including layers after the one that denied."""
     chain = tuple(_steps(policy, asked))
-    return msgspec.structs.replace(_verdict(chain), chain=chain)
+    return structs.replace(_verdict(chain), chain=chain)
 
 
 def offered_tools(policy: Policy, tools: Iterable[Tool], asked: ToolRequest) -> tuple[Tool, ...]:
-    """Returns the tools that some sender may use in this session: those are offered to the model.
+    """Returns the tools that fit this session and that some sender may use there: those are offered to the model.
 
     Senders, ownership and restrictions change from message to message, and the start of a request must not (promise
     20), so they are ignored here and applied at the gate. `asked.tool`, `owner` and `sender` do not matter.
     """
-    return tuple(
-        tool
-        for tool in tools
-        if _verdict(_steps(policy, msgspec.structs.replace(asked, tool=tool.spec.name), whoever=True)).allowed
-    )
+
+    def is_allowed(tool: Tool) -> bool:
+        if tool.fits is not None and not tool.fits(asked.key):
+            return False
+        return _verdict(_steps(policy, structs.replace(asked, tool=tool.spec.name), whoever=True)).allowed
+
+    return tuple(filter(is_allowed, tools))
 
 
 def policy_traits(key: SessionKey) -> tuple[object, ...]:
-    """Returns the traits of a session key that `offered_tools` uses: sessions with equal traits are offered the same
-    tools."""
+    """Returns the traits of a session key that the policy uses: sessions with equal traits may use the same tools."""
     return key.agent, key.is_private, key.is_subagent, _groups(key)
 
 
@@ -249,28 +222,13 @@ def must_ask(restrictions: Iterable[Restriction], tool: str) -> str:
 def default_profile(key: SessionKey, owner: bool) -> tuple[str, tuple[str, ...]]:
     """Returns the default profile: its description for a sentence, and its tools.
 
-    The owner's private sessions also have `message`, which the profile coding lacks, so that the agent can write to its
-    owner.
+    The owner's private sessions also have `message` and `agents_list`, which the profile coding lacks: the agent can
+    write to its owner, and knows the other agents.
     """
-    if key.is_private and owner:
-        return "the profile coding with message, the default of the owner's private sessions,", OWNERS_DEFAULT
+    if (key.is_private or key.is_subagent) and owner:
+        which = "the profile coding with message and agents_list, the default of the owner's private sessions,"
+        return which, OWNERS_DEFAULT
     return "the profile messaging, the default outside the owner's private sessions,", PROFILES["messaging"]
-
-
-_NO_ALLOW = Step("allow", "silent", "no scope has an allow list")
-_NO_DENY = Step("deny", "silent", "no scope denies it")
-_NOT_OWNER_ONLY = Step("owner-only", "silent", "it is not for the owner alone")
-_OWNER_ASKS = Step("owner-only", "allows", "it is for the owner alone, and the sender is the owner")
-_NO_OWNER = Step("owner-only", "denies", "it is for the owner alone, and the sender is not the owner")
-_NO_PROVIDER = Step("provider", "silent", "nothing is said for this provider or model")
-_NOT_EXEC = Step("elevated", "silent", "concerns exec alone")
-_MAY_LEAVE = Step("elevated", "silent", "exec may ask to leave the sandbox")
-_STAYS = Step("elevated", "silent", "exec may not leave the sandbox")
-_NO_SANDBOX = Step("sandbox", "silent", "the session is not one that must be sandboxed")
-_SANDBOX = Step("sandbox", "silent", "the session is sandboxed, which does not matter to it")
-_NO_SUBAGENT = Step("subagent", "silent", "the session is no subagent's")
-_SUBAGENT = Step("subagent", "silent", "subagents may have it")
-_UNRESTRICTED = Step("restriction", "silent", "no restriction of this turn applies to it")
 
 
 def _verdict(steps: Iterable[Step]) -> Verdict:
@@ -290,16 +248,31 @@ def _steps(policy: Policy, asked: ToolRequest, whoever: bool = False) -> Iterato
     tool = canonical(asked.tool)
     scopes = scopes_of(policy, asked, whoever)
     yield from _profile(policy, asked, tool, [*scopes, *(any_sender(policy, asked) if whoever else ())], whoever)
-    yield from _each(_allowance("allow", scope, tool) for scope in scopes) or (_NO_ALLOW,)
-    yield from _each(_denial("deny", scope, tool) for scope in scopes) or (_NO_DENY,)
+    allowances = (_allowance("allow", scope, tool) for scope in scopes)
+    yield from _layer("allow", allowances, "no scope has an allow list")
+    yield from _layer("deny", (_denial("deny", scope, tool) for scope in scopes), "no scope denies it")
     if not whoever:
         yield _owner_only(asked, tool)
-    yield from _provider(policy, asked, tool) or (_NO_PROVIDER,)
-    yield _NOT_EXEC if tool != "exec" else _MAY_LEAVE if asked.elevated_allowed else _STAYS
-    yield from _sandbox(policy, asked, tool)
-    yield from _subagent(policy, asked, tool)
+    yield from _layer("provider", _provider(policy, asked, tool), "nothing is said for this provider or model")
+    leaves = "exec may ask to leave the sandbox" if asked.elevated_allowed else "exec may not leave the sandbox"
+    yield Step("elevated", "silent", leaves if tool == "exec" else "concerns exec alone")
+    if asked.sandboxed:
+        silent = "the session is sandboxed, which does not matter to it"
+        yield from _layer("sandbox", _sandbox(policy, asked, tool), silent)
+    else:
+        yield Step("sandbox", "silent", "the session is not one that must be sandboxed")
+    if asked.key.is_subagent:
+        yield from _layer("subagent", _subagent(policy, asked, tool), "subagents may have it")
+    else:
+        yield Step("subagent", "silent", "the session is no subagent's")
     if not whoever:
-        yield from _each(_restricted(each, tool) for each in asked.restrictions) or (_UNRESTRICTED,)
+        restricted = (_restricted(each, tool) for each in asked.restrictions)
+        yield from _layer("restriction", restricted, "no restriction of this turn applies to it")
+
+
+def _layer(layer: str, steps: Iterable[Step | None], otherwise: str) -> list[Step]:
+    """Returns what the layer says; if it says nothing, one silent step with the reason."""
+    return [step for step in steps if step is not None] or [Step(layer, "silent", otherwise)]
 
 
 def _profile(policy: Policy, asked: ToolRequest, tool: str, scopes: list[PolicyScope], whoever: bool) -> Iterator[Step]:
@@ -334,50 +307,36 @@ def _denial(layer: str, scope: PolicyScope, tool: str) -> Step | None:
 
 def _owner_only(asked: ToolRequest, tool: str) -> Step:
     if not asked.owner_only and not denied_by(OWNER_ONLY, tool):
-        return _NOT_OWNER_ONLY
-    return _OWNER_ASKS if asked.owner else _NO_OWNER
+        return Step("owner-only", "silent", "it is not for the owner alone")
+    if asked.owner:
+        return Step("owner-only", "allows", "it is for the owner alone, and the sender is the owner")
+    return Step("owner-only", "denies", "it is for the owner alone, and the sender is not the owner")
 
 
-def _provider(policy: Policy, asked: ToolRequest, tool: str) -> list[Step]:
-    if not asked.provider or not (policy.by_provider or policy.agent_by_provider):
-        return []
-    provider = asked.provider.lower()
-    keys = (f"{provider}/{asked.model.lower()}", provider)
-    own = f"agents.{asked.key.agent}.tools.byProvider"
-    found = [
-        *fitting_scopes(policy.by_provider, keys, "tools.byProvider"),
-        *fitting_scopes(policy.agent_by_provider, keys, own),
-    ]
-    return _each(step for scope in found for step in _by_provider(scope, tool))
+def _provider(policy: Policy, asked: ToolRequest, tool: str) -> Iterator[Step | None]:
+    provider, own = asked.provider.lower(), f"agents.{asked.key.agent}.tools.byProvider"
+    keys = (f"{provider}/{asked.model.lower()}", provider) if provider else ()
+    scopes = fitting_scopes(policy.by_provider, keys, "tools.byProvider")
+    for scope in (*scopes, *fitting_scopes(policy.agent_by_provider, keys, own)):
+        if profile := scope.rules.profile:
+            has = allowed_by(PROFILES[profile], tool) or allowed_by(scope.rules.also_allow, tool)
+            why = f"{scope.where}: the profile {profile} has {'' if has else 'no '}{tool}"
+            yield Step("provider", "allows" if has else "denies", why)
+        yield _allowance("provider", scope, tool)
+        yield _denial("provider", scope, tool)
 
 
-def _by_provider(scope: PolicyScope, tool: str) -> Iterator[Step | None]:
-    profile = scope.rules.profile
-    if profile:
-        has = allowed_by(PROFILES[profile], tool) or allowed_by(scope.rules.also_allow, tool)
-        why = f"{scope.where}: the profile {profile} has {'' if has else 'no '}{tool}"
-        yield Step("provider", "allows" if has else "denies", why)
-    yield _allowance("provider", scope, tool)
-    yield _denial("provider", scope, tool)
+def _sandbox(policy: Policy, asked: ToolRequest, tool: str) -> Iterator[Step | None]:
+    rules = policy.sandboxed, policy.agent_sandboxed
+    if denied_by(NOT_SANDBOXED, tool) and not any(allowed_by(each.also_allow, tool) for each in rules):
+        yield Step("sandbox", "denies", "not in sandboxed sessions, unless tools.sandbox.tools.alsoAllow adds it")
+    yield from _both("sandbox", "tools.sandbox.tools", rules, asked, tool)
 
 
-def _sandbox(policy: Policy, asked: ToolRequest, tool: str) -> Iterable[Step]:
-    if not asked.sandboxed:
-        return (_NO_SANDBOX,)
-    scopes = both_scopes(policy.sandboxed, policy.agent_sandboxed, asked, "sandbox")
-    added = any(allowed_by(scope.rules.also_allow, tool) for scope in scopes)
-    never = None
-    if denied_by(NOT_SANDBOXED, tool) and not added:
-        never = Step("sandbox", "denies", f"not in sandboxed sessions, unless {scopes[0].where}.alsoAllow adds it")
-    return _each([never, *_both("sandbox", scopes, tool)]) or (_SANDBOX,)
-
-
-def _subagent(policy: Policy, asked: ToolRequest, tool: str) -> Iterable[Step]:
-    if not asked.key.is_subagent:
-        return (_NO_SUBAGENT,)
-    scopes = both_scopes(policy.subagents, policy.agent_subagents, asked, "subagents")
-    never = Step("subagent", "denies", f"subagents never have {tool}") if denied_by(NOT_FOR_SUBAGENTS, tool) else None
-    return _each([never, *_both("subagent", scopes, tool)]) or (_SUBAGENT,)
+def _subagent(policy: Policy, asked: ToolRequest, tool: str) -> Iterator[Step | None]:
+    if denied_by(NOT_FOR_SUBAGENTS, tool):
+        yield Step("subagent", "denies", f"subagents never have {tool}")
+    yield from _both("subagent", "tools.subagents.tools", (policy.subagents, policy.agent_subagents), asked, tool)
 
 
 def _restricted(restriction: Restriction, tool: str) -> Step | None:
@@ -389,11 +348,8 @@ def _restricted(restriction: Restriction, tool: str) -> Step | None:
     return None
 
 
-def _both(layer: str, scopes: Iterable[PolicyScope], tool: str) -> Iterator[Step | None]:
-    for scope in scopes:
+def _both(layer: str, place: str, rules: tuple[Rules, Rules], asked: ToolRequest, tool: str) -> Iterator[Step | None]:
+    everybody, agent = rules
+    for scope in (PolicyScope(place, everybody), PolicyScope(f"agents.{asked.key.agent}.{place}", agent)):
         yield _allowance(layer, scope, tool)
         yield _denial(layer, scope, tool)
-
-
-def _each(steps: Iterable[Step | None]) -> list[Step]:
-    return [step for step in steps if step is not None]

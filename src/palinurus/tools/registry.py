@@ -21,8 +21,7 @@ from contextlib import suppress
 from os import utime
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
+from msgspec import MsgspecError, Struct, json, structs
 
 from palinurus.config.atomic import make_directory, storage_error, write_atomic
 from palinurus.domain.clock import Clock
@@ -38,7 +37,6 @@ MAX_BYTES = 32 * 1024 * 1024  # of one session
 MAX_FILES = 100
 MAX_AGE_MS = 7 * 24 * 3600 * 1000
 SWEEP_MS = 3600 * 1000
-_ID = re.compile(r"[0-9a-f]{16}")
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +57,6 @@ class ResultInfo(Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
 
-class StoredResult(Struct, frozen=True):
-    info: ResultInfo
-    text: str
-
-
 class ResultStore:
     """Stores the whole of cut results. Its methods block: call them in a thread."""
 
@@ -76,7 +69,7 @@ class ResultStore:
 
     def keep(self, key: SessionKey, info: ResultInfo, text: str) -> str:
         """Stores a text without secrets and returns its id. Raises StorageError."""
-        data = msgspec.json.encode(info) + b"\n" + text[:MAX_CHARACTERS_KEPT].encode("utf-8", "replace")
+        data = json.encode(info) + b"\n" + text[:MAX_CHARACTERS_KEPT].encode("utf-8", "replace")
         name = hashlib.sha256(data).hexdigest()[:16]
         directory, now = self._directory(key), self._clock.now_ms()
         file = directory / f"{name}.txt"
@@ -91,22 +84,21 @@ class ResultStore:
             _prune(directory, now - MAX_AGE_MS)
         return name
 
-    def load(self, run: ToolRun, path: str) -> StoredResult:
+    def load(self, run: ToolRun, path: str) -> tuple[ResultInfo, str]:
         """Returns what `result:ID` names in this session. Raises NotFound."""
         name = path.removeprefix(SCHEME).strip()
-        gone = NotFound(
-            f"there is no {path[:80]} in this session", hint="results are stored for seven days; call the tool again"
-        )
-        if not _ID.fullmatch(name):
+        hint = "results are stored for seven days; call the tool again"
+        gone = NotFound(f"there is no {path[:80]} in this session", hint=hint)
+        if not re.fullmatch(r"[0-9a-f]{16}", name):
             raise gone
         try:
             head, _, body = (self._directory(run.key) / f"{name}.txt").read_bytes().partition(b"\n")
-            info = msgspec.json.decode(head, type=ResultInfo)
-        except (OSError, msgspec.MsgspecError) as error:
+            info = json.decode(head, type=ResultInfo)
+        except (OSError, MsgspecError) as error:
             raise gone from error
         if info.private and not run.private:
             raise gone
-        return StoredResult(info, body.decode("utf-8", "replace"))
+        return info, body.decode("utf-8", "replace")
 
     def forget(self, key: SessionKey) -> None:
         """Removes the stored results of a session."""
@@ -132,24 +124,20 @@ def results_folder(key: str) -> str:
 
 def _prune(directory: Path, oldest: int) -> None:
     """Removes results that are too old, too many, or not ours. What cannot be removed is tried again later."""
-    left, files = MAX_BYTES, MAX_FILES
-    for modified, size, file in _newest_first(directory):
-        left, files = left - size, files - 1
-        if modified < oldest or left < 0 or files < 0:
-            with suppress(OSError):
-                file.unlink()
-    with suppress(OSError):
-        directory.rmdir()  # fails unless it is empty
-
-
-def _newest_first(directory: Path) -> list[tuple[int, int, Path]]:
     found = []
     with suppress(OSError):
         for file in directory.iterdir():
             with suppress(OSError):
                 stat = file.lstat()
                 found.append((stat.st_mtime_ns // 1_000_000, stat.st_size, file))
-    return sorted(found, reverse=True)
+    left = MAX_BYTES
+    for number, (modified, size, file) in enumerate(sorted(found, reverse=True), start=1):
+        left -= size
+        if modified < oldest or left < 0 or number > MAX_FILES:
+            with suppress(OSError):
+                file.unlink()
+    with suppress(OSError):
+        directory.rmdir()  # fails unless it is empty
 
 
 def split_pieces(text: str) -> list[str]:
@@ -179,7 +167,7 @@ class _Clipper(Struct, frozen=True):
     def clip_output(self, output: ToolOutput) -> ToolOutput:
         limit = self.run.max_characters
         if isinstance(output.content, str):
-            return msgspec.structs.replace(output, content=self._clip(output.content, limit))
+            return structs.replace(output, content=self._clip(output.content, limit))
         blocks: list[Text | Image] = []
         for block in output.content:
             if isinstance(block, Text):
@@ -187,7 +175,7 @@ class _Clipper(Struct, frozen=True):
                 limit = max(limit - len(block.text), 0)
             else:
                 blocks.append(block)
-        return msgspec.structs.replace(output, content=tuple(blocks))
+        return structs.replace(output, content=tuple(blocks))
 
     def _clip(self, text: str, limit: int) -> str:
         """Cuts to `limit` characters plus the line that says what was cut. The result can always be encoded."""
@@ -255,7 +243,7 @@ class ToolRegistry:
         except PalinurusError as error:
             output = failed(str(error))
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if _is_cancelled():  # otherwise the tool raised a cancellation of its own
                 raise
             output = failed(f"{call.name} gave up: something that it waited for was cancelled")
         except Exception as error:
@@ -268,6 +256,5 @@ class ToolRegistry:
 
 
 def _is_cancelled() -> bool:
-    """Returns whether this task was cancelled; a tool may also raise a cancellation of its own."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

@@ -43,10 +43,12 @@ def message_tool(send: Send, known: Known) -> Tool:
     async def message(
         run: ToolRun,
         to: Annotated[str, "main, telegram:42, telegram:group:7, or a session key"],
-        text: Annotated[str, "what they will read"],
+        text: str,
     ) -> PreparedCall | ToolOutput:
-        key = _recipient(run, to)
-        outgoing = OutgoingMessage(str(key), _check_text(text))
+        key = SessionKey.recipient(to, run.key.agent)
+        if key == run.key:
+            raise BadRequest("that is the current session", hint="write it in your reply")
+        outgoing = OutgoingMessage(str(key), check_text(text))
         is_known = await known(run, outgoing.to)
 
         async def deliver() -> ToolOutput:
@@ -60,14 +62,7 @@ def message_tool(send: Send, known: Known) -> Tool:
     return message
 
 
-def _recipient(run: ToolRun, to: str) -> SessionKey:
-    key = SessionKey.recipient(to, run.key.agent)
-    if key == run.key:
-        raise BadRequest("that is the current session", hint="write it in your reply")
-    return key
-
-
-def _check_text(text: str) -> str:
+def check_text(text: str) -> str:
     if not text.strip():
         raise BadRequest("the message is empty", hint="say something")
     if len(text) > MAX_TEXT:

@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct
 
-from palinurus.config.config import Config
 from palinurus.config.home import Home
+from palinurus.config.load import Config
 from palinurus.config.section import OptionForm, Secret, Section, option
 from palinurus.sandbox.settings import SandboxSettings, sandbox_settings
 from palinurus.workspace.settings import UNTRUSTED_PATHS
@@ -71,7 +71,7 @@ class AgentToolOptions(ProfiledAllowance, frozen=True):
 class AllTools(Section, frozen=True):
     """Tool settings for all agents."""
 
-    foreign: ClassVar = {"": "agentToAgent sessions media links bash alsoAllowPlugins"}
+    foreign: ClassVar = {"": "media links bash alsoAllowPlugins"}
 
     untrusted: Annotated[
         Literal["ask", "deny", "allow"],
@@ -209,15 +209,8 @@ def tool_settings(config: Config, home: Home, agent_id: str) -> ToolSettings:
 
 def _elevated(places: list[ElevatedSettings]) -> ElevatedSettings:
     """An agent can only restrict the general setting: both must enable it, and a sender must be on both lists."""
-    enabled = all(each.enabled for each in places)
     lists = [each.allow_from for each in places if each.allow_from is not None]
-    if not lists:
-        return ElevatedSettings(enabled)
-    channels = sorted(set.intersection(*(set(each) for each in lists)))
-    return ElevatedSettings(
-        enabled,
-        {
-            channel: tuple(sender for sender in lists[-1][channel] if all(sender in each[channel] for each in lists))
-            for channel in channels
-        },
-    )
+    senders = {}
+    for channel in sorted(set.intersection(*map(set, lists))) if lists else ():
+        senders[channel] = tuple(name for name in lists[-1][channel] if all(name in each[channel] for each in lists))
+    return ElevatedSettings(all(each.enabled for each in places), senders if lists else None)

@@ -8,13 +8,7 @@ from palinurus.tools.registry import results_folder
 SQL = ("tool_places", __file__)
 
 PLACES = (
-    TextRows(
-        "approvals",
-        "decided approvals",
-        "remove",
-        *SQL,
-        kept={"approvals": "a pending approval"},
-    ),
+    TextRows("approvals", "decided approvals", "remove", *SQL, kept={"approvals": "a pending approval"}),
     TextRows("grants", "grants", "remove", *SQL),
     TextFiles(r"results/.*", "text", folder_of=results_folder),
     TextFiles(r"(sandboxes|skills|tools)/.*", "stays", "a file of tools or skills; --files rewrites it", is_work=True),

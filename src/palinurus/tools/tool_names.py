@@ -33,8 +33,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 BUILT_IN = frozenset({
     "read", "write", "edit", "delete", "apply_patch", "ls", "grep", "find", "exec", "process", "web_search",
     "web_fetch", "memory_search", "memory_get", "memory_write", "session_status", "message",
+    "sessions_spawn", "sessions_yield", "subagents", "sessions_list", "sessions_history", "sessions_search",
+    "sessions_send", "agents_list",
 })  # fmt: skip
 """The tools of this version. A config may leave some of them out."""
+SIDE_BY_SIDE: Mapping[str, str] = {
+    **dict.fromkeys(("read", "ls", "grep", "find", "memory_search", "memory_get", "session_status"), "home"),
+    **dict.fromkeys(("sessions_list", "sessions_history", "sessions_search", "agents_list"), "home"),
+    **dict.fromkeys(("web_fetch", "web_search"), "web"),
+}
+"""Tools that only read: calls of one reply run at the same time. Those that leave the machine are not mixed with the
+others, so that none leaves after a result that came in from outside."""
 EVERYTHING_BUT = ("fs", "runtime", "plugins")
 """group:openclaw is every built-in tool except these (facts 25)."""
 

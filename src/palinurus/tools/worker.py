@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turbohtml import Document, Element
+    from turbohtml import Document
 
 Hit = tuple[str, int, str]
 """A path, the number of a line, and an excerpt."""
@@ -41,10 +41,8 @@ async def run_worker(task: str, library: str, request: bytes, seconds: float) ->
     """Returns the answer of the process; empty if it failed. Raises TimeoutError."""
     import os
 
-    from palinurus.domain.worker import (
-        WorkerFailed,
-        run_program,
-    )  # not at the top: the process must not import Palinurus
+    # Not at the top: the process must not import Palinurus.
+    from palinurus.domain.worker import WorkerFailed, run_program
 
     arguments = ("-I", "-S", "-X", "utf8", __file__, task, library)
     env = {name: os.environ[name] for name in _NEEDED if name in os.environ}
@@ -94,7 +92,9 @@ def markdown(page: bytes, *, url: str, charset: str, most: int) -> dict[str, Any
         escaping=Markdown.Escaping(mode="none", asterisks=False, underscores=False),  # for reading, not for rendering
         tables=Markdown.Tables(cell_blocks="text"),
     )
-    text = _main_part(document).to_markdown(config)
+    main = document.select("main, [role=main]")
+    whole = len(main) != 1 or len(main[0].text.strip()) < MAIN_CHARACTERS
+    text = (document if whole else main[0]).to_markdown(config)
     return {"title": name, "text": text[:most], "total": len(text)}
 
 
@@ -105,11 +105,6 @@ def _parsed(page: bytes, charset: str) -> Document:
         return parse(page, encoding=charset or None, detect_encoding=not charset, positions=False)
     except LookupError:  # no such charset
         return parse(page, detect_encoding=True, positions=False)
-
-
-def _main_part(document: Document) -> Document | Element:
-    found = document.select("main, [role=main]")
-    return found[0] if len(found) == 1 and len(found[0].text.strip()) >= MAIN_CHARACTERS else document
 
 
 def limit_self() -> None:

@@ -31,6 +31,8 @@ from palinurus.workspace.steps import (
     anything,
     leads_out,
     look_up,
+    no_file,
+    opened,
     outside,
     path_errors,
     steps,
@@ -60,13 +62,10 @@ class OpenFile(NamedTuple):
     def read(self, limit: int = MAX_BYTES) -> bytes:
         """The whole content. Raises WorkspaceError if it exceeds the limit, whatever size was reported."""
         _check_size(self.path, self.stat.st_size, limit)
-        pieces: list[bytes] = []
-        size = 0
-        while piece := os.read(self.fd, limit + 1 - size):
-            pieces.append(piece)
-            size += len(piece)
-            _check_size(self.path, size, limit)
-        return b"".join(pieces)
+        with os.fdopen(self.fd, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+        _check_size(self.path, len(data), limit)
+        return data
 
 
 class Entry(Struct, frozen=True):
@@ -135,15 +134,12 @@ class Boundary:
     def open_file(self, path: str) -> Iterator[OpenFile]:
         """Open a regular file for reading. Raises NotFound, OutsideWorkspace or WorkspaceError."""
         with self.steps(path) as place, path_errors(path):
-            _check_regular(path, place.stat)
-            fd = os.open(place.name, READ, dir_fd=place.directory)
-            try:
+            check_regular(path, place.stat)
+            with opened(place.name, READ, place.directory) as fd:
                 found = os.fstat(fd)
-                _check_regular(path, found)
+                check_regular(path, found)
                 self.check_links(place.path, fd)
                 yield OpenFile(fd, place.path, found)
-            finally:
-                os.close(fd)
 
     def check_links(self, place: str, fd: int) -> None:
         """Raises WorkspaceError for a file with names outside: see steps.py. `place` is its path after links."""
@@ -186,9 +182,7 @@ class _Walk:
     """A bounded walk; the limit on entries bounds the cost of a huge directory."""
 
     def __init__(self, hidden: bool, max_files: int) -> None:
-        self.hidden = hidden
-        self.max_files = max_files
-        self.looks = max_files * 4
+        self.hidden, self.max_files, self.looks = hidden, max_files, max_files * 4
         self.files = 0
         self.found: list[WalkEntry] = []
         self.complete = True
@@ -216,12 +210,11 @@ class _Walk:
             self.found.append(WalkEntry(prefix + entry.name, False, found.st_mtime_ns))
         elif stat.S_ISDIR(found.st_mode):
             self.found.append(WalkEntry(prefix + entry.name, True, found.st_mtime_ns))
-            if depth <= 0:
-                self.complete = False
-                return
             try:
-                below = os.open(entry.name, DIRECTORY, dir_fd=fd)
+                below = os.open(entry.name, DIRECTORY, dir_fd=fd) if depth > 0 else -1
             except OSError:  # unreadable or just replaced: continue with the rest
+                below = -1
+            if below < 0:
                 self.complete = False
                 return
             try:
@@ -237,27 +230,24 @@ def _directory(place: ResolvedPath, path: str) -> Iterator[int]:
     if not stat.S_ISDIR(place.stat.st_mode):
         raise WorkspaceError(f"{path} is a file, not a directory", hint="read it instead")
     # `.` opens the root itself; a name opens the entry, and only if it is still the directory that was seen.
-    fd = os.open(place.name or ".", DIRECTORY, dir_fd=place.directory)
-    try:
+    with opened(place.name or ".", DIRECTORY, place.directory) as fd:
         yield fd
-    finally:
-        os.close(fd)
 
 
-def _check_regular(path: str, found: os.stat_result | None) -> None:
+def check_regular(path: str, found: os.stat_result | None, instead: str = "list it instead", use: str = "read") -> None:
+    """Raises NotFound or WorkspaceError for what is not a regular file; the rest is for the hints."""
     if found is None:
-        raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
+        raise no_file(path)
     if stat.S_ISDIR(found.st_mode):
-        raise WorkspaceError(f"{path} is a directory, not a file", hint="list it instead")
+        raise WorkspaceError(f"{path} is a directory, not a file", hint=instead)
     if not stat.S_ISREG(found.st_mode):
-        raise WorkspaceError(f"{path} is not a regular file", hint="only plain files are read")
+        raise WorkspaceError(f"{path} is not a regular file", hint=f"only plain files are {use}")
 
 
 def _check_size(path: str, size: int, limit: int) -> None:
     if size > limit:
-        raise WorkspaceError(
-            f"{path} has {size:,} bytes; a workspace file may have {limit:,}", hint="split it into smaller files"
-        )
+        limits = f"{size:,} bytes; a workspace file may have {limit:,}"
+        raise WorkspaceError(f"{path} has {limits}", hint="split it into smaller files")
 
 
 def is_memory(path: str) -> bool:

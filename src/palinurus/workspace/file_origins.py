@@ -59,9 +59,8 @@ class UntrustedPaths:
         self._folders = frozenset(each[:-1] for each in plain if each.endswith("/") and "/" not in each[:-1])
         self._paths = tuple(each for each in plain if "/" in each[:-1])
         self._endings = tuple(each[1:] for each in plain if each.startswith("*.") and not set(each[1:]) & set("*?[/"))
-        self._names = tuple(
-            each for each in plain if "/" not in each and each not in {f"*{end}" for end in self._endings}
-        )
+        endings = {f"*{end}" for end in self._endings}
+        self._names = tuple(each for each in plain if "/" not in each and each not in endings)
 
     def has(self, place: str) -> bool:
         """Whether the file at this path from the workspace root matches."""
@@ -206,9 +205,9 @@ class FileOrigins:
     Without a store, entries last as long as the process.
     """
 
-    def __init__(self, store: FileOriginStore | None = None, kinds: Iterable[str] = UNTRUSTED_PATHS) -> None:
+    def __init__(self, store: FileOriginStore | None = None) -> None:
         self._store = store
-        self.use_kinds(kinds)
+        self.use_kinds(UNTRUSTED_PATHS)
         self._entries: dict[str, FileOrigin] = {}
         self._places: dict[Identity, str] = {}
         self._copied: Counter[tuple[int, str]] = Counter()  # sizes and digests
@@ -236,16 +235,14 @@ class FileOrigins:
 
         `place` is its path after links.
         """
-        return (self.name_source(absolute(boundary, place), place),) if self.is_outside(boundary, place) else ()
+        is_outside = self.kinds.has(place) or self.is_held(boundary, place)
+        return (self.name_source(absolute(boundary, place), place),) if is_outside else ()
 
     def name_source(self, path: str, place: str) -> str:
         """The source name of such a file. Trust in a folder covers what its owner puts there, and never what an
         untrusted run has written into it: that has a separate name. Blocks.
         """
         return f"{'written' if self.is_held_at(path) else 'file'}:{place}"
-
-    def is_outside(self, boundary: Boundary, place: str) -> bool:
-        return self.kinds.has(place) or self.is_held(boundary, place)
 
     def is_held(self, boundary: Boundary, place: str) -> bool:
         """Whether it has an entry, under this name or another."""

@@ -9,15 +9,15 @@ output are bounded.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -30,52 +30,15 @@ MAX_OUTPUT = 4 * 1024 * 1024
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"
 # Repository settings that change the meaning of its files; we would read and store them wrongly.
 _NOT_PLAIN = r"^(filter\.|extensions\.|include|core\.(worktree|sparsecheckout|splitindex|autocrlf|eol)$)"
-_CONFIG = """[core]
-	repositoryformatversion = 0
-	bare = false
-	filemode = true
-	fsmonitor = false
-	hooksPath = /dev/null
-	attributesFile = /dev/null
-	excludesFile = {excludes}
-	quotePath = false
-	untrackedCache = false
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[commit]
-	gpgSign = false
-[diff]
-	renames = true
-"""
+_CONFIG = """core.repositoryformatversion=0 core.bare=false core.filemode=true core.fsmonitor=false
+core.hooksPath=/dev/null core.attributesFile=/dev/null core.quotePath=false core.untrackedCache=false gc.auto=0
+maintenance.auto=false commit.gpgSign=false diff.renames=true"""
+_VARIABLES = f"""PATH={_PATH} LC_ALL=C.UTF-8 GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1
+GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0"""
 # Never committed automatically: large, generated or secret files.
-_EXCLUDES = """.pal/
-.pal-*.tmp
-node_modules/
-.venv/
-venv/
-__pycache__/
-*.pyc
-*.sqlite
-*.sqlite-wal
-*.sqlite-shm
-.env
-.env.*
-*.pem
-*.key
-*.p12
-*.pfx
-*.jks
-*.kdbx
-.netrc
-.npmrc
-.pypirc
-.git-credentials
-id_rsa*
-id_ed25519*
-credentials.json
-"""
+_EXCLUDES = """.pal/ .pal-*.tmp node_modules/ .venv/ venv/ __pycache__/ *.pyc *.sqlite *.sqlite-wal *.sqlite-shm
+.env .env.* *.pem *.key *.p12 *.pfx *.jks *.kdbx .netrc .npmrc .pypirc .git-credentials id_rsa* id_ed25519*
+credentials.json"""
 _MARKS_OF_WORK = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
@@ -107,7 +70,9 @@ def unfit(root: Path, git: str) -> str:
                 return "the repository of the workspace is not a plain one"
     except OSError:
         return "the workspace is not a git repository; `git init` in it begins a history"
-    odd = _odd_settings(place / "config", git)
+    # The config is read as text: includes are not followed.
+    output = _read_config(place / "config", git, "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN)
+    odd = "its config cannot be read" if output is None else ", ".join(sorted(set(output.split()))[:3])
     return f"the repository of the workspace is not a plain one ({odd})" if odd else ""
 
 
@@ -160,19 +125,11 @@ class Git:
             yield Git(self.root, self._program, copy)
             _install(copy, self._index)
 
-    def run(
-        self,
-        *arguments: str,
-        given: bytes = b"",
-        most: int = MAX_OUTPUT,
-        variables: Mapping[str, str] = MappingProxyType({}),
-    ) -> GitOutput:
+    def run(self, *arguments: str, given: bytes = b"", most: int = MAX_OUTPUT, **variables: str) -> GitOutput:
         """Runs git and returns its output. Raises WorkspaceError if it fails or times out."""
+        command = [self._program, "--no-pager", "--literal-pathspecs", *arguments]
         with self._stage() as environment:
-            return _bounded(
-                [self._program, "--no-pager", "--literal-pathspecs", *arguments],
-                {**environment, **variables}, self.root, given, most,
-            )  # fmt: skip
+            return _bounded(command, {**environment, **variables}, self.root, given, most)
 
     @contextmanager
     def _stage(self) -> Iterator[dict[str, str]]:
@@ -185,25 +142,14 @@ class Git:
                 (ours / name).symlink_to(place / name)
             (ours / "info").mkdir()
             (ours / "info" / "exclude").symlink_to(place / "info" / "exclude")
-            (ours / "HEAD").write_text(f"ref: {branch}\n" if branch else _detached(place))
-            (ours / "excludes").write_text(_EXCLUDES)
-            (ours / "config").write_text(_CONFIG.format(excludes=ours / "excludes"))
-            yield {
-                "PATH": _PATH,
-                "HOME": folder,
-                "LC_ALL": "C.UTF-8",
-                "GIT_DIR": folder,
-                "GIT_WORK_TREE": str(self.root),
-                "GIT_INDEX_FILE": str(self._index),
-                "GIT_CONFIG_NOSYSTEM": "1",
-                "GIT_CONFIG_GLOBAL": "/dev/null",
-                "GIT_ATTR_NOSYSTEM": "1",
-                "GIT_NO_REPLACE_OBJECTS": "1",
-                "GIT_NO_LAZY_FETCH": "1",
-                "GIT_ALLOW_PROTOCOL": "none",
-                "GIT_TERMINAL_PROMPT": "0",
-                "GIT_OPTIONAL_LOCKS": "0",
-            }
+            detached = _head(place, "([0-9a-f]{40})")
+            (ours / "HEAD").write_text(f"{detached}\n" if detached else f"ref: {branch or 'refs/heads/main'}\n")
+            (ours / "excludes").write_text("\n".join([*_EXCLUDES.split(), ""]))
+            settings = (each.partition(".") for each in (*_CONFIG.split(), f"core.excludesFile={ours / 'excludes'}"))
+            (ours / "config").write_text("".join(f"[{section}]\n\t{setting}\n" for section, _, setting in settings))
+            fixed = {name: value for name, _, value in (each.partition("=") for each in _VARIABLES.split())}
+            tree = {"GIT_WORK_TREE": str(self.root), "GIT_INDEX_FILE": str(self._index)}
+            yield {**fixed, "HOME": folder, "GIT_DIR": folder, **tree}
 
 
 def _install(copy: Path, index: Path) -> None:
@@ -222,31 +168,19 @@ def _install(copy: Path, index: Path) -> None:
         lock.replace(index)
 
 
-def _head(place: Path) -> str:
+def _head(place: Path, pattern: str) -> str:
+    """The part of HEAD that the pattern names, "" if HEAD has another form."""
     try:
-        return (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+        found = re.fullmatch(pattern, (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip())
     except OSError:
         return ""
+    return found[1] if found else ""
 
 
 def _branch(place: Path) -> str:
     """The branch that HEAD names, "" if it is not in the repository itself."""
-    head = _head(place)
-    name = head.removeprefix("ref: ").strip()
-    safe = name.startswith("refs/heads/") and ".." not in name and not any(char.isspace() for char in name)
-    return name if head.startswith("ref: ") and safe and name.isprintable() else ""
-
-
-def _detached(place: Path) -> str:
-    head = _head(place)
-    hexadecimal = len(head) == 40 and set(head) <= set("0123456789abcdef")
-    return f"{head}\n" if hexadecimal else "ref: refs/heads/main\n"
-
-
-def _odd_settings(config: Path, git: str) -> str:
-    """The settings that make the repository unusual. The file is read as text: includes are not followed."""
-    output = _read_config(config, git, "--no-includes", "--name-only", "--get-regexp", _NOT_PLAIN)
-    return "its config cannot be read" if output is None else ", ".join(sorted(set(output.split()))[:3])
+    name = _head(place, r"ref: \s*(refs/heads/\S*)")
+    return name if ".." not in name and name.isprintable() else ""
 
 
 def _read_config(config: Path, git: str, *arguments: str) -> str | None:

@@ -114,8 +114,7 @@ class WorkspaceHistory:
     def content(self, commit: str, path: str) -> bytes:
         """The content of a file at a commit. Raises NotFound."""
         git = self._git()
-        wanted = self._checked(git, commit)
-        listed = git.run("ls-tree", "-z", "--long", wanted, "--", path).text
+        listed = git.run("ls-tree", "-z", "--long", self._checked(git, commit), "--", path).text
         if not listed:
             raise NotFound(f"{path} was not there at {commit[:12]}", hint="choose another point of its history")
         mode, kind, blob, size = listed.partition("\t")[0].split()
@@ -274,17 +273,15 @@ def _commit(text: str) -> str:
 
 def _make_commit(git: Git, message: str, author: str) -> None:
     shown = "".join(char for char in author if char.isprintable() and char not in "<>\n").strip() or AUTHOR
-    emails = {"GIT_AUTHOR_EMAIL": ADDRESS, "GIT_COMMITTER_EMAIL": ADDRESS}
-    variables = {"GIT_AUTHOR_NAME": shown[:80], "GIT_COMMITTER_NAME": AUTHOR, **emails}
-    given = message.encode("utf-8", "replace")
-    git.run("commit", "--quiet", "--no-verify", "--file=-", given=given, variables=variables)
+    git.run(
+        "commit", "--quiet", "--no-verify", "--file=-", given=message.encode("utf-8", "replace"),
+        GIT_AUTHOR_NAME=shown[:80], GIT_AUTHOR_EMAIL=ADDRESS, GIT_COMMITTER_NAME=AUTHOR, GIT_COMMITTER_EMAIL=ADDRESS,
+    )  # fmt: skip
 
 
 def _commits(output: GitOutput) -> tuple[Commit, ...]:
     blocks = output.text.split("\x1e")[1:]
-    if output.truncated and blocks:
-        blocks.pop()  # the last one may be cut
-    return tuple(_one(block) for block in blocks)
+    return tuple(_one(block) for block in (blocks[:-1] if output.truncated else blocks))  # the last one may be cut
 
 
 def _one(block: str) -> Commit:

@@ -41,11 +41,11 @@ class Instructions(Struct, frozen=True):
 
     def followed(self, root: Path) -> Instructions:
         """Adds the link targets inside the workspace: the file behind `AGENTS.md` counts too."""
-        files = (place for name in self.files if (place := path_inside(root, name)))
-        folders = (place for name in self.folders if (place := path_inside(root, name)))
-        return Instructions(
-            tuple(dict.fromkeys((*self.files, *files))), tuple(dict.fromkeys((*self.folders, *folders))), self.records
+        files, folders = (
+            tuple(dict.fromkeys((*names, *filter(None, (path_inside(root, name) for name in names)))))
+            for names in (self.files, self.folders)
         )
+        return Instructions(files, folders, self.records)
 
     def find_loose(self, root: Path) -> str:
         """A path that cannot be guarded by its name: a link, or a file with another name; empty if there is none."""

@@ -50,10 +50,11 @@ def fit_image(data: bytes) -> Image:
     if len(data) > MAX_BYTES:
         raise BadRequest(f"the picture has {_mb(len(data))}, and {_mb(MAX_BYTES)} is the limit", hint="send it smaller")
     drawing = _drawn(data)
-    lossless = drawing.mode in ("RGBA", "LA") or not data.startswith(b"\xff\xd8")
-    png = _encoded(drawing, "PNG", optimize=True) if lossless else b""
-    if lossless and (drawing.mode in ("RGBA", "LA") or len(png) <= MAX_PNG):
-        return _image(png, "image/png")
+    transparent = drawing.mode in ("RGBA", "LA")
+    if transparent or not data.startswith(b"\xff\xd8"):
+        png = _encoded(drawing, "PNG", optimize=True)
+        if transparent or len(png) <= MAX_PNG:
+            return _image(png, "image/png")
     return _image(_encoded(drawing, "JPEG", quality=QUALITY, optimize=True), "image/jpeg")
 
 
@@ -103,7 +104,7 @@ def _drawn(data: bytes) -> Drawing:
     try:
         with Pillow.open(BytesIO(data), formats=_READ) as opened:
             if opened.width * opened.height > MAX_PIXELS:
-                raise _bomb(f"{opened.width:,} x {opened.height:,}")
+                raise _bomb(f" ({opened.width:,} x {opened.height:,})")
             drawing = _plain(opened)
             drawing.thumbnail((LONGEST_SIDE, LONGEST_SIDE), reducing_gap=3.0)
             drawing = ImageOps.exif_transpose(drawing)
@@ -121,8 +122,7 @@ def _plain(opened: Drawing) -> Drawing:
     """Grey, colours, or colours with transparency. A photograph is not decoded yet, so that it is decoded small."""
     if opened.has_transparency_data:
         drawing = opened.convert("RGBA")
-        alpha = drawing.getchannel("A").getextrema()
-        return drawing.convert("RGB") if alpha == (255, 255) else drawing
+        return drawing.convert("RGB") if drawing.getchannel("A").getextrema() == (255, 255) else drawing
     if opened.mode in ("RGB", "L"):
         return opened
     if opened.mode.startswith("I"):  # 16 bits per pixel, which conversion would clip at 255
@@ -131,11 +131,8 @@ def _plain(opened: Drawing) -> Drawing:
 
 
 def _bomb(size: str = "") -> BadRequest:
-    shown = f" ({size})" if size else ""
-    return BadRequest(
-        f"the picture has too many pixels{shown}: {MAX_PIXELS // 1_000_000} million is the limit",
-        hint="send it smaller",
-    )
+    limit = f"{MAX_PIXELS // 1_000_000} million is the limit"
+    return BadRequest(f"the picture has too many pixels{size}: {limit}", hint="send it smaller")
 
 
 def _encoded(drawing: Drawing, form: str, **options: int) -> bytes:

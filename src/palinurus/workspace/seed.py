@@ -14,8 +14,9 @@ import subprocess
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +26,8 @@ from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import TextFile, WorkspaceFiles, labelled
 from palinurus.workspace.write import create_file, delete_file, keep_backup
 
+TemplateKind = Literal["assistant", "coder", "researcher", "home"]
+KINDS: tuple[TemplateKind, ...] = get_args(TemplateKind)
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
 FIRST_RUN = "BOOTSTRAP.md"
 DIRECTORIES = ("memory", "skills")
@@ -56,8 +59,19 @@ class SeedReport(Struct, frozen=True):
     git_initialised: bool = False
 
 
-def template(name: str) -> str:
-    return (Path(__file__).with_name("templates") / name).read_text(encoding="utf-8")
+def template(name: str, kind: TemplateKind = "assistant") -> str:
+    """The file of an assistant; other kinds have an IDENTITY.md of their own, and add to AGENTS.md and SOUL.md."""
+    folder = Path(__file__).with_name("templates")
+    general, own = folder / name, folder / kind / name
+    if not own.is_file():
+        return general.read_text(encoding="utf-8")
+    return "".join(each.read_text(encoding="utf-8") for each in ((own,) if name in PERSONAL else (general, own)))
+
+
+@cache
+def template_texts(name: str) -> frozenset[str]:
+    """What a file may say that nobody has changed."""
+    return frozenset(template(name, kind) for kind in KINDS)
 
 
 def is_brand_new(root: Path) -> bool:
@@ -66,7 +80,12 @@ def is_brand_new(root: Path) -> bool:
 
 
 def seed_workspace(
-    root: Path, *, skip_bootstrap: bool = False, skip_optional: Collection[str] = (), git: bool = True
+    root: Path,
+    *,
+    skip_bootstrap: bool = False,
+    skip_optional: Collection[str] = (),
+    git: bool = True,
+    kind: TemplateKind = "assistant",
 ) -> SeedReport:
     """Creates the files that an agent needs. Safe to repeat, also after a kill.
 
@@ -78,20 +97,16 @@ def seed_workspace(
         return SeedReport()
     # BOOTSTRAP comes first: it does not count as use, so an interrupted seeding starts again as new.
     boundary = Boundary(root)
-    first = [FIRST_RUN] if brand_new and not is_setup_complete(boundary) else []
+    set_up = any(_is_complete(boundary, name) for name in _SETUP_STATES)
+    first = [FIRST_RUN] if brand_new and not set_up else []
     names = first + [name for name in TEMPLATES if name not in skip_optional]
-    made = {name: _write_template(boundary, name) for name in names}
+    made = {name: _write_template(boundary, name, kind) for name in names}
     made |= {f"{name}/": _make_directory(root / name) for name in DIRECTORIES}
     return SeedReport(
         created=tuple(name for name, new in made.items() if new),
         kept=tuple(name for name, new in made.items() if not new),
         git_initialised=git and brand_new and _git_init(root),
     )
-
-
-def is_setup_complete(boundary: Boundary) -> bool:
-    """Whether the first conversation of this workspace is marked as complete."""
-    return any(_is_complete(boundary, name) for name in _SETUP_STATES)
 
 
 def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
@@ -115,14 +130,14 @@ def retire_first_run(files: WorkspaceFiles, now_ms: int) -> str:
     at = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     try:
         delete_file(boundary, FIRST_RUN, lambda path, data: kept.append(keep_backup(boundary, path, data, now_ms)))
-        mark = msgspec.json.encode(SetupState(setup_completed_at=at))
-        create_file(boundary, SETUP_STATE, mark, mode=0o600)
+        create_file(boundary, SETUP_STATE, msgspec.json.encode(SetupState(setup_completed_at=at)), mode=0o600)
     except (WorkspaceError, NotFound) as error:  # the workspace is read-only: retried in the next run
         log.warning("%s is no longer needed and could not be moved: %s", FIRST_RUN, error)
     return kept[0] if kept else ""
 
 
 def _is_complete(boundary: Boundary, name: str) -> bool:
+    """Whether this file marks the first conversation of the workspace as complete."""
     try:
         said = msgspec.json.decode(boundary.read_bytes(name), type=SetupState)
     except (WorkspaceError, NotFound, msgspec.DecodeError):
@@ -133,7 +148,7 @@ def _is_complete(boundary: Boundary, name: str) -> bool:
 @lru_cache(maxsize=16)  # checked in every run until the first conversation is over
 def _is_filled_in(text: str) -> bool:
     """Whether it holds anything that is not in the template: a value after a label, or an own line."""
-    known = {line.strip() for name in PERSONAL for line in template(name).split("\n")}
+    known = {line.strip() for name in PERSONAL for each in template_texts(name) for line in each.split("\n")}
     return any(_says_something(line) for line in text.split("\n") if line.strip() not in known)
 
 
@@ -145,9 +160,9 @@ def _says_something(line: str) -> bool:
     return bool(value) if label and len(label) <= _LONGEST_LABEL else True
 
 
-def _write_template(boundary: Boundary, name: str) -> bool:
+def _write_template(boundary: Boundary, name: str, kind: TemplateKind) -> bool:
     # A link counts as existing wherever it leads: people link such files to their dotfiles.
-    return not os.path.lexists(boundary.root / name) and create_file(boundary, name, template(name).encode())
+    return not os.path.lexists(boundary.root / name) and create_file(boundary, name, template(name, kind).encode())
 
 
 def _make_directory(path: Path) -> bool:
@@ -189,6 +204,6 @@ def untouched_templates(root: Path) -> set[str]:
     found = set()
     for name in (FIRST_RUN, *TEMPLATES):
         with suppress(NotFound, WorkspaceError):
-            if boundary.read_bytes(name) == template(name).encode():
+            if boundary.read_bytes(name).decode(errors="replace") in template_texts(name):
                 found.add(name)
     return found

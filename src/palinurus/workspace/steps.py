@@ -14,9 +14,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ MAX_LOOKS = 20_000
 FILLED_BY_PROGRAMS = frozenset({".git", ".venv", "venv", "site-packages", "node_modules"})
 OUTSIDE_NAME = "has another name outside the workspace (a hard link), so its content may belong to others"
 _Key = tuple[int, int, int, int]
+MAX_ROOTS = 64
+_COUNTS: dict[Path, dict[_Key, int]] = {}
 
 
 def anything(_: str) -> None:
@@ -70,11 +72,23 @@ def path_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFound(
-            f"there is no file {path} in the workspace", hint="list the directory to see what is there"
-        ) from error
+        raise no_file(path) from error
     except OSError as error:
         raise refused(path, error) from error
+
+
+def no_file(path: str) -> NotFound:
+    return NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
+
+
+@contextmanager
+def opened(name: str, flags: int, directory: int, mode: int = 0) -> Iterator[int]:
+    """A descriptor of a name in an open directory, for the length of the block."""
+    fd = os.open(name, flags, mode, dir_fd=directory)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def refused(path: str, error: OSError) -> WorkspaceError:
@@ -151,17 +165,13 @@ class _HeldDirectory:
     def _target(self, name: str) -> list[str]:
         self.links += 1
         if self.links > MAX_LINKS:
-            raise WorkspaceError(
-                f"{self.path} leads through more than {MAX_LINKS} links", hint="look for a loop of links"
-            )
+            why = f"{self.path} leads through more than {MAX_LINKS} links"
+            raise WorkspaceError(why, hint="look for a loop of links")
         target = os.readlink(name, dir_fd=self.fds[-1])
         if target.startswith("/"):
-            inside = _inside(self.root, target)
-            if inside is None:
-                raise outside(self.path)
+            target = _inside(self.root, target, self.path)
             while self.names:
                 self._back()
-            target = inside
         return _split(target)
 
 
@@ -176,11 +186,8 @@ def _make(name: str, directory: int) -> None:
         os.mkdir(name, 0o700, dir_fd=directory)
     except FileExistsError:
         return  # another writer created it first
-    fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-    try:
+    with opened(name, _DIRECTORY | os.O_NOFOLLOW, directory) as fd:
         give(fd, os.fstat(directory))
-    finally:
-        os.close(fd)
 
 
 def outside(path: str) -> OutsideWorkspace:
@@ -193,9 +200,8 @@ def _open_root(root: Path) -> int:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise WorkspaceError(f"there is no workspace at {root}", hint="pal setup makes one") from error
     except OSError as error:
-        raise WorkspaceError(
-            f"the workspace {root} cannot be opened: {error.strerror}", hint="check its mode"
-        ) from error
+        why = f"the workspace {root} cannot be opened: {error.strerror}"
+        raise WorkspaceError(why, hint="check its mode") from error
 
 
 def _components(root: Path, path: str) -> list[str]:
@@ -205,12 +211,7 @@ def _components(root: Path, path: str) -> list[str]:
         raise outside(path) from error
     if "\0" in path or len(path) > 4096:
         raise outside(path)
-    if path.startswith("/"):
-        inside = _inside(root, path)
-        if inside is None:
-            raise outside(path)
-        path = inside
-    parts = _split(path)
+    parts = _split(_inside(root, path, path) if path.startswith("/") else path)
     if len(parts) > MAX_COMPONENTS:
         raise WorkspaceError(f"{path[:80]!r}… leads through too many directories")
     return parts
@@ -221,14 +222,14 @@ def _split(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def _inside(root: Path, path: str) -> str | None:
-    """An absolute path as one from the root, if it begins with the root; the walk checks its `..`."""
+def _inside(root: Path, path: str, named: str) -> str:
+    """An absolute path as one from the root; the walk checks its `..`. Raises OutsideWorkspace about `named`."""
     for base in (str(root), os.path.realpath(root)):
         if path == base:
             return ""
         if path.startswith(base.rstrip("/") + "/"):
             return path[len(base.rstrip("/")) + 1 :]
-    return None
+    raise outside(named)
 
 
 def leads_out(root: Path, path: str, found: os.stat_result) -> bool:
@@ -238,41 +239,27 @@ def leads_out(root: Path, path: str, found: os.stat_result) -> bool:
     """
     if found.st_nlink < 2 or FILLED_BY_PROGRAMS & set(path.split("/")):
         return False
-    return _names_of(root).count(found) < found.st_nlink
+    # From the last walk through the tree. A new or removed name changes the file's ctime, and with it the key.
+    counts, key = _COUNTS.get(root, {}), _key(found)
+    if key not in counts:
+        if len(_COUNTS) >= MAX_ROOTS:
+            _COUNTS.clear()
+        counts = _COUNTS[root] = {key: 0, **_count_names(root)}
+    return counts[key] < found.st_nlink
 
 
-class _Names:
-    """The number of names inside one root of each file with several, from the last walk through the tree."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._counts: dict[_Key, int] = {}
-
-    def count(self, found: os.stat_result) -> int:
-        """The number of names; a new or removed name changes the file's ctime, and with it the key."""
-        key = _key(found)
-        if key not in self._counts:
-            self._counts = {key: 0, **self._look()}
-        return self._counts[key]
-
-    def _look(self) -> dict[_Key, int]:
-        counts: dict[_Key, int] = {}
-        looks = MAX_LOOKS
-        for _, folders, files, fd in os.fwalk(self._root.resolve(), follow_symlinks=False):
-            folders[:] = [name for name in folders if name not in FILLED_BY_PROGRAMS]
-            for name in files:
-                seen = look_up(name, fd)
-                if seen is not None and stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1:
-                    counts[_key(seen)] = counts.get(_key(seen), 0) + 1
-            looks -= len(files) + len(folders)
-            if looks < 0:
-                break
-        return counts
-
-
-@lru_cache(maxsize=64)
-def _names_of(root: Path) -> _Names:
-    return _Names(root)
+def _count_names(root: Path) -> Counter[_Key]:
+    """The number of names inside a root of each file with several."""
+    counts: Counter[_Key] = Counter()
+    looks = MAX_LOOKS
+    for _, folders, files, fd in os.fwalk(root.resolve(), follow_symlinks=False):
+        folders[:] = [name for name in folders if name not in FILLED_BY_PROGRAMS]
+        seen = [found for name in files if (found := look_up(name, fd)) is not None]
+        counts.update(_key(found) for found in seen if stat.S_ISREG(found.st_mode) and found.st_nlink > 1)
+        looks -= len(files) + len(folders)
+        if looks < 0:
+            break
+    return counts
 
 
 def look_up(name: str, directory: int) -> os.stat_result | None:

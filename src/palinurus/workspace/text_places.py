@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from palinurus.domain.errors import WorkspaceError
-from palinurus.domain.text_places import Spot, TextFiles, TextPlace
-from palinurus.domain.words import Words
+from palinurus.domain.text_places import Spot, TextFiles, TextPlace, Words
 from palinurus.workspace.git import Git, find_git, unfit
 from palinurus.workspace.walk import walk_tree
 

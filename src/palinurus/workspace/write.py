@@ -31,16 +31,16 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 from msgspec import Struct
 
 from palinurus.domain.errors import NotFound, WorkspaceError
-from palinurus.workspace.boundary import MAX_BYTES, READ, Boundary, OpenFile
-from palinurus.workspace.steps import Guard, ResolvedPath, anything, give, path_errors
+from palinurus.workspace.boundary import MAX_BYTES, READ, Boundary, OpenFile, check_regular
+from palinurus.workspace.steps import Guard, ResolvedPath, anything, give, no_file, opened, path_errors
 
 ONE_AT_A_TIME = threading.Lock()
 """A read and the write that depends on it form one unit. One process writes a home, so a lock in it is enough; it also
@@ -110,7 +110,7 @@ def rewrite(
     with ONE_AT_A_TIME, boundary.steps(path, make_parents=create, guard=guard) as place, path_errors(path):
         before, found = _before(place, path, guard)
         if before is None and not create:
-            raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
+            raise no_file(path)
         after = change(place.path, before)
         if len(after) > MAX_BYTES:
             raise WorkspaceError(f"{path} would have {len(after):,} bytes; {MAX_BYTES:,} are allowed", hint="split it")
@@ -130,7 +130,7 @@ def delete_file(
     with ONE_AT_A_TIME, boundary.steps(path) as place, path_errors(path):
         before, found = _before(place, path, guard)
         if before is None or found is None:
-            raise NotFound(f"there is no file {path} in the workspace", hint="list the directory to see what is there")
+            raise no_file(path)
         check(place.path, before)
         _check_same(place, path, found)
         os.unlink(place.name, dir_fd=place.directory)
@@ -143,64 +143,49 @@ def _before(place: ResolvedPath, path: str, guard: Guard) -> tuple[bytes | None,
     guard(place.path)
     if place.stat is None:
         return None, None
-    _check_plain(path, place.stat)
-    fd = os.open(place.name, READ, dir_fd=place.directory)
-    try:
+    _check_writable(path, place.stat)
+    with opened(place.name, READ, place.directory) as fd:
         found = os.fstat(fd)
-        _check_plain(path, found)
+        _check_writable(path, found)
         return OpenFile(fd, place.path, found).read(), found
-    finally:
-        os.close(fd)
 
 
-def _check_plain(path: str, found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
-        raise WorkspaceError(f"{path} is a directory, not a file", hint="name a file in it")
-    if not stat.S_ISREG(found.st_mode):
-        raise WorkspaceError(f"{path} is not a regular file", hint="only plain files are written")
+def _check_writable(path: str, found: os.stat_result) -> None:
+    check_regular(path, found, "name a file in it", "written")
     if not found.st_mode & 0o222:  # a rename would ignore the mode
         raise WorkspaceError(f"{path} is read-only", hint="its owner can allow it with chmod u+w")
 
 
 def _create(place: ResolvedPath, data: bytes, mode: int) -> bool:
-    temporary = _temporary()
-    try:
-        _write_new(place.directory, temporary, data, mode)
-        created = _name_it(place, temporary)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=place.directory)
-    os.fsync(place.directory)
-    return created
+    with _temporary(place.directory, data, mode) as temporary:
+        return _name_it(place, temporary)
 
 
 def _replace(place: ResolvedPath, path: str, data: bytes, found: os.stat_result) -> None:
-    temporary = _temporary()
-    try:
-        _write_new(place.directory, temporary, data, 0o600, like=found)
+    with _temporary(place.directory, data, 0o600, like=found) as temporary:
         _check_same(place, path, found)
         os.rename(temporary, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
-    except BaseException:
+
+
+@contextmanager
+def _temporary(directory: int, data: bytes, mode: int, *, like: os.stat_result | None = None) -> Iterator[str]:
+    """A new file, which has its name, or none, at the end of the block; then the directory is synced."""
+    name = f".pal-{secrets.token_hex(6)}.tmp"  # independent of the file's name, which may have the maximum length
+    try:
+        fd = os.open(name, _CREATE, mode, dir_fd=directory)
+        with os.fdopen(fd, "wb") as file:
+            if like is None:
+                give(fd, os.fstat(directory))
+            else:
+                _resemble(fd, like)
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        yield name
+    finally:
         with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=place.directory)
-        raise
-    os.fsync(place.directory)
-
-
-def _temporary() -> str:
-    return f".pal-{secrets.token_hex(6)}.tmp"  # independent of the file's name, which may have the maximum length
-
-
-def _write_new(directory: int, name: str, data: bytes, mode: int, *, like: os.stat_result | None = None) -> None:
-    fd = os.open(name, _CREATE, mode, dir_fd=directory)
-    with os.fdopen(fd, "wb") as file:
-        if like is None:
-            give(fd, os.fstat(directory))
-        else:
-            _resemble(fd, like)
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
+            os.unlink(name, dir_fd=directory)
+    os.fsync(directory)
 
 
 def _resemble(fd: int, old: os.stat_result) -> None:
@@ -257,24 +242,24 @@ def append_block(boundary: Boundary, path: str, lines: Sequence[str], *, heading
     if any("\n" in line or "\r" in line for line in lines):
         raise WorkspaceError(f"only single lines can be appended to {path}")
     with ONE_AT_A_TIME, boundary.steps(path, make_parents=True) as place, path_errors(path):
-        if not place.name or (place.stat is not None and not stat.S_ISREG(place.stat.st_mode)):
-            raise WorkspaceError(f"{path} is not a regular file", hint="lines are appended to plain files only")
-        fd = os.open(place.name, _APPEND, 0o600, dir_fd=place.directory)
-        try:
+        if place.stat is not None:
+            _check_appendable(path, place.stat)
+        with opened(place.name, _APPEND, place.directory, 0o600) as fd:
             boundary.check_links(place.path, fd)  # the line would appear under its other names as well
             number = _append(fd, path, lines, heading, mark)
             boundary.holding(place.path).note_written(place.path)
             if place.stat is None:
                 os.fsync(place.directory)
-        finally:
-            os.close(fd)
     return number
 
 
-def _append(fd: int, path: str, lines: Sequence[str], heading: str, mark: str) -> int:
-    found = os.fstat(fd)
+def _check_appendable(path: str, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise WorkspaceError(f"{path} is not a regular file", hint="lines are appended to plain files only")
+
+
+def _append(fd: int, path: str, lines: Sequence[str], heading: str, mark: str) -> int:
+    _check_appendable(path, os.fstat(fd))
     before = os.pread(fd, MAX_BYTES + 1, 0)
     if mark and (at := before.find(mark.encode())) >= 0:
         return before.count(b"\n", 0, at) + 1
@@ -344,9 +329,8 @@ def _only(wanted: str) -> Guard:
 
     def guard(place: str) -> None:
         if wanted != place and not wanted.startswith(f"{place}/"):
-            raise WorkspaceError(
-                f"{wanted} leads to {place}", hint="backups need a plain directory .pal: move it aside"
-            )
+            hint = "backups need a plain directory .pal: move it aside"
+            raise WorkspaceError(f"{wanted} leads to {place}", hint=hint)
 
     return guard
 

@@ -20,7 +20,7 @@ from trial_home import OTHERS, TrialHome, trial_home
 from ways import SECOND, fetch, mail, read, run
 
 from palinurus.domain.messages import Origin
-from palinurus.tools.approvals.approval import Answer
+from palinurus.tools.approval import Answer
 
 MAIN = "agent:main:main"
 FILES = ("a.md", "notes/b.md", "todo.md", "memory/c.md")

@@ -34,8 +34,8 @@ from palinurus.operations.runs import converse
 from palinurus.operations.table import LocalCaller
 from palinurus.runtime.runtime import Runtime
 from palinurus.skills.pins import Pin
-from palinurus.tools.approvals.approval import Answer
-from palinurus.tools.web.tools import web_tools
+from palinurus.tools.approval import Answer
+from palinurus.tools.built_in import web_tools
 from support.wire import WireServer
 
 PATIENCE = 60.0

@@ -12,8 +12,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from palinurus.config.home import Home
 from palinurus.gateway.auth.devices import ConnectAuthenticator
-from palinurus.gateway.auth.guard import Guard, server_address
-from palinurus.gateway.auth.principal import Principal
+from palinurus.gateway.auth.guard import Guard, Principal, server_address
 from palinurus.gateway.http.app import make_app
 from palinurus.gateway.http.server import HttpServer
 from palinurus.gateway.hub import Hub, Publisher

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from family_asking import Asking
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from palinurus.config.agents import agent_ids, default_agent
 from palinurus.config.load import load_config
+from palinurus.config.source import parse
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError, Stale, WorkspaceError
+from palinurus.gateway.protocol import Refused
 from palinurus.operations.workspace import NAMES
 
 
@@ -233,3 +236,69 @@ async def test_whatever_it_is_called_nothing_outside_the_list_appears(ask: Askin
         await ask("agents.files.set", name=name, content=content)
     after = {path for path in root.rglob("*") if ".pal" not in path.parts}
     assert all(path.parent.name == "memory" or path.name in (*NAMES, "memory") for path in after - before)
+
+
+async def test_a_client_adds_from_a_template_describes_and_chooses_the_default(ask: Asking) -> None:
+    made = await ask("agents.create", name="Sea Captain", template="coder")
+    assert "Work on code" in (Path(made["workspace"]) / "AGENTS.md").read_text()
+    done = await ask("agents.identity.set", agentId="sea-captain", vibe="salty", emoji="⚓")
+    assert done["identity"] == {"name": "Sea Captain", "emoji": "⚓", "vibe": "salty"}
+    before = {agent["id"]: agent["workspace"] for agent in (await ask("agents.list"))["agents"]}
+    await ask("agents.update", agentId="sea-captain", default=True)
+    after = await ask("agents.list")
+    assert after["defaultId"] == "sea-captain"
+    assert {agent["id"]: agent["workspace"] for agent in after["agents"]} == before
+    await ask("agents.bind", agentId="main", where=["telegram"], peer="group:-100")
+    shown = await ask("agents.show", agent="main")
+    assert [each["text"] for each in shown["bindings"]] == ["telegram --peer group:-100"]
+    assert (await ask("agents.delete", agentId="main"))["removedBindings"] == 1
+    with pytest.raises(BadRequest):
+        await ask("agents.create", name="X", template="wizard")
+
+
+async def test_a_client_gets_no_folder_and_no_loose_rule_by_way_of_another_agent(ask: Asking, tmp_path: Path) -> None:
+    loose = {"id": "main", "tools": {"exec": {"security": "full", "ask": "off"}}}
+    ask.home.config_path.write_text(json.dumps({"agents": {"list": [loose]}}))
+    text = ask.home.config_path.read_text()
+    for wrong in ({"id": "x", "workspace": str(tmp_path / "x")}, {"name": "Y", "source": "main"}, {"id": "../x"}):
+        with pytest.raises((PalinurusError, Refused)):
+            await ask("agents.create", **wrong)
+    assert ask.home.config_path.read_text() == text
+
+
+PLACE = st.builds(
+    lambda channel, account, peer: {"where": [f"{channel}:{account}" if account else channel], "peer": peer},
+    st.sampled_from(["telegram", "slack", "discord"]),
+    st.sampled_from(["", "ops", "*", "a:b"]),
+    st.sampled_from(["", "direct:1", "dm:1", "group:-100", "channel:*"]),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.lists(st.tuples(st.sampled_from(["main", "work"]), st.booleans(), PLACE), max_size=6))
+async def test_whatever_is_bound_and_unbound_each_place_has_one_agent_and_the_rest_stays(
+    ask: Asking, changes: list[tuple[str, bool, dict[str, Any]]]
+) -> None:
+    head = '{\n  // mine\n  agents: {list: [{id: "main", default: true}, {id: "work"}]},\n  other: [1, /* two */ 2],\n'
+    ask.home.config_path.write_text(head + "  bindings: [ // rows\n  ],\n}\n")
+    expected: dict[str, str] = {}
+    for agent, binds, place in changes:
+        name = f"{place['where'][0]} {place['peer'].replace('dm:', 'direct:')}"
+        with contextlib.suppress(BadRequest, NotFound):
+            await ask("agents.bind" if binds else "agents.unbind", agentId=agent, **place)
+        if binds:
+            expected.setdefault(name, agent)
+        elif expected.get(name) == agent:
+            del expected[name]
+    text = ask.home.config_path.read_text()
+    rows = parse(text)["bindings"]
+    said = {_name_of(row["match"]): row["agentId"] for row in rows}
+    assert (said, len(rows)) == (expected, len(expected))
+    assert text.startswith(head)
+    assert "// rows" in text
+
+
+def _name_of(match: dict[str, Any]) -> str:
+    account, peer = match.get("accountId"), match.get("peer")
+    where = f"{match['channel']}:{account}" if account else match["channel"]
+    return f"{where} {peer['kind']}:{peer['id']}" if peer else f"{where} "

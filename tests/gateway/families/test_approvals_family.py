@@ -14,8 +14,8 @@ from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import BadRequest, NotFound, NotOffered
 from palinurus.domain.events import ApprovalAsked, Invocation, Plan
 from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun, prepared_tool
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
 
 MAIN = "agent:main:main"
 

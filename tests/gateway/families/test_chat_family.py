@@ -11,7 +11,7 @@ from family_asking import WAIT, Asking
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.sessions.session import SessionChange
-from palinurus.testing.provider import call, calls
+from palinurus.testing.fakes import call, calls
 from support.wire import WireServer
 
 MAIN = "agent:main:main"

@@ -10,7 +10,7 @@ from family_asking import Asking
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.gateway.auth.errors import Refused
+from palinurus.gateway.protocol import Refused
 from palinurus.operations.logs import tail_logs
 from palinurus.testing.harness import Harness
 from palinurus.tools.policy import Policy, Rules

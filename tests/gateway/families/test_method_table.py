@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.http.routes import FRAMES
+from palinurus.gateway.http.app import FRAMES
 from palinurus.gateway.openclaw import METHODS
+from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import Method
 from palinurus.runtime.runtime import Runtime
 from palinurus.testing.harness import Harness

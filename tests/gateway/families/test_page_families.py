@@ -12,7 +12,7 @@ from family_asking import Asking
 
 from palinurus.dispatch.commands import SLASH_WORDS
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound
-from palinurus.gateway.auth.errors import Refused
+from palinurus.gateway.protocol import Refused
 from palinurus.skills.settings import SkillsSettings
 from palinurus.skills.skills import look_around, open_skills
 

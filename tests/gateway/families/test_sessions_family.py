@@ -13,8 +13,8 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, MissingScope, NotFound, NotOffered, Stale
 from palinurus.domain.keys import SessionKey
 from palinurus.providers.provider import ModelRequest, ReplyEvent
+from palinurus.testing.fakes import ScriptedProvider
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import ScriptedProvider
 
 MAIN = "agent:main:main"
 ANNA = "agent:main:direct:anna"

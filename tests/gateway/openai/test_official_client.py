@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from speaking import TOKEN, Served, tool
 
 from palinurus.domain.errors import Failure
-from palinurus.testing.provider import Reply, call, calls, fails
+from palinurus.testing.fakes import Reply, call, calls, fails
 
 pytestmark = pytest.mark.real
 

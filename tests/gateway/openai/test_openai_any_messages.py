@@ -16,8 +16,8 @@ from palinurus.context.assemble import violations
 from palinurus.domain.messages import ToolResult
 from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.providers.provider import ModelRequest
+from palinurus.testing.fakes import Reply, ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import Reply, ScriptedProvider, call, calls
 
 ROLES = ("user", "assistant", "tool", "system", "developer", "function", "alien")
 LAST = "the last call of this conversation"

@@ -11,7 +11,7 @@ from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.providers.provider import ReplyDone, TextDelta
-from palinurus.testing.provider import Reply, call, calls, fails
+from palinurus.testing.fakes import Reply, call, calls, fails
 
 WAIT = 30.0
 

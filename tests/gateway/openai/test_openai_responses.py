@@ -9,7 +9,7 @@ from speaking import Served, events
 from palinurus.context.assemble import violations
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import ToolResult
-from palinurus.testing.provider import Reply, call, calls, fails
+from palinurus.testing.fakes import Reply, call, calls, fails
 
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
 

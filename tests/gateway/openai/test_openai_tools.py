@@ -9,7 +9,7 @@ from speaking import Served, events, tool
 
 from palinurus.context.assemble import NO_RESULT, violations
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
-from palinurus.testing.provider import call, calls
+from palinurus.testing.fakes import call, calls
 
 ASK = calls(call("weather", "c1", place="Ostia"))
 

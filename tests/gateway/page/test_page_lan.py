@@ -20,10 +20,10 @@ from serving import PATIENCE, Answer, Running, Visitor, configure, parse_answer,
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, ConfigError
-from palinurus.gateway.http import tls
-from palinurus.gateway.http.tls import DAYS, LanCertificate, make_certificate, parse_certificate
+from palinurus.gateway.http import server
+from palinurus.gateway.http.server import CERTIFICATE_DAYS, LanCertificate, make_certificate, parse_certificate
 from palinurus.runtime import gateway as wired
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 NOW = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture
 async def far(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     """A machine whose address in the network is one of loopback: tests reach no other."""
-    monkeypatch.setattr(tls, "network_addresses", lambda: ["127.0.0.7"])
+    monkeypatch.setattr(server, "network_addresses", lambda: ["127.0.0.7"])
     monkeypatch.setattr(wired, "EVERYWHERE", ("127.0.0.7",))
     async with running(home, lan=True) as here:
         yield here
@@ -135,7 +135,7 @@ async def test_a_name_that_was_made_to_point_here_is_refused_over_tls_too(far: R
 async def test_the_plain_port_stays_on_this_machine_and_tls_has_its_own(far: Running) -> None:
     assert far.gateway._listening.hosts[0] == "127.0.0.1"
     assert far.gateway._listening.secure_hosts == ("127.0.0.7",)
-    assert tls.EVERYWHERE == ("0.0.0.0", "::")
+    assert server.EVERYWHERE == ("0.0.0.0", "::")
     assert far.gateway.url == f"http://127.0.0.1:{far.port}"
     assert (await request(far.port, "/healthz")).status == 200
     secure = far.gateway._listening.secure_port
@@ -156,7 +156,7 @@ async def test_a_gateway_without_the_network_makes_no_link_for_it(home: Home, mo
         with pytest.raises(BadRequest, match="does not reach"):
             here.gateway.link(lan=True)
         assert not (home.root / "tls").exists()
-    monkeypatch.setattr(tls, "network_addresses", list)
+    monkeypatch.setattr(server, "network_addresses", list)
     monkeypatch.setattr(wired, "EVERYWHERE", ("127.0.0.7",))
     async with running(home, lan=True) as here:
         with pytest.raises(BadRequest, match="in no network"):
@@ -176,7 +176,7 @@ async def test_the_network_is_not_let_in_without_a_good_secret(home: Home, auth:
 def test_a_certificate_says_what_browsers_want() -> None:
     made = make_certificate(["192.168.1.5", "fd00::2", "pal.local"], NOW)
     assert made.names == {"192.168.1.5", "fd00::2", "pal.local"}
-    assert NOW + timedelta(days=DAYS - 1) < made.ends_at < NOW + timedelta(days=DAYS)
+    assert NOW + timedelta(days=CERTIFICATE_DAYS - 1) < made.ends_at < NOW + timedelta(days=CERTIFICATE_DAYS)
     assert parse_certificate(made.pem) == made
     assert make_certificate(["192.168.1.5"], NOW).fingerprint != made.fingerprint
 
@@ -191,7 +191,7 @@ def test_it_is_kept_until_its_end_is_near_or_the_machine_has_another_address(tmp
 
     first = kept("192.168.1.5", "pal")
     assert kept("192.168.1.5") == first
-    now += timedelta(days=DAYS - 32)
+    now += timedelta(days=CERTIFICATE_DAYS - 32)
     assert kept("192.168.1.5") == first
     now += timedelta(days=3)
     second = kept("192.168.1.5")
@@ -230,7 +230,7 @@ def test_a_file_that_is_spoiled_or_that_others_can_read_is_made_anew(tmp_path: P
 
 def test_addresses_of_this_machine_are_those_that_others_can_reach() -> None:
     """In a process of its own: here even asking for the way out is refused."""
-    code = "from palinurus.gateway.http.tls import network_addresses; print(*network_addresses())"
+    code = "from palinurus.gateway.http.server import network_addresses; print(*network_addresses())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     for address in map(ipaddress.ip_address, told.stdout.split()):
         assert [address.is_loopback, address.is_link_local, address.is_unspecified] == [False] * 3

@@ -11,7 +11,7 @@ from serving import Visitor, configure, request, running, upgrade
 from palinurus.config.home import Home
 from palinurus.gateway.auth.guard import GUESSES, MOST_CODES, LoginCodes, cookie_name, set_cookie
 from palinurus.operations.gateway import list_devices
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 ALL = {"operator.read", "operator.write", "operator.approvals", "operator.admin"}
 

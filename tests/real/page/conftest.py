@@ -15,6 +15,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is no
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
 PATIENCE_MS = 20_000
+playwright.expect.set_options(timeout=PATIENCE_MS)  # on a busy machine five seconds are not enough
 
 Start = Callable[..., PageHouse]
 

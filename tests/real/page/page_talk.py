@@ -7,7 +7,19 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-ADDRESSES = ("/memory", "/context", "/files", "/approvals", "/usage", "/runs", "/logs", "/config", "/welcome")
+ADDRESSES = (
+    "/memory",
+    "/context",
+    "/files",
+    "/approvals",
+    "/usage",
+    "/runs",
+    "/subagents",
+    "/logs",
+    "/config",
+    "/agents",
+    "/welcome",
+)
 SECONDS = 20_000
 
 

@@ -38,3 +38,46 @@ def test_a_picture_in_the_workspace_is_shown_and_an_address_is_not_asked(start: 
     assert not [url for url in page.watched.requests if "127.0.0.1:9/" in url]
     assert page.watched.errors == []
     assert page.watched.refused == []
+
+
+def test_an_agent_is_added_described_made_default_and_removed(start: Any, enter: Any) -> None:
+    services = start(agents={"defaults": {"model": "wire/test"}})
+    page = enter(services, "/agents")
+    page.get_by_label("Name", exact=True).last.fill("Sea Captain")
+    page.get_by_label("Template").select_option("coder")
+    page.get_by_role("button", name="Add agent").click()
+    captain = page.get_by_role("region", name="Sea Captain")
+    expect(captain).to_be_visible()
+    people = page.get_by_role("navigation", name="Agents and sessions").locator(".rail-agents a")
+    expect(people).to_have_count(2)
+    expect(page.get_by_role("status").filter(has_text="workspace-sea-captain")).to_be_visible()
+
+    captain.get_by_role("button", name="Edit").click()
+    captain.get_by_label("Emoji").fill("⚓")
+    captain.get_by_label("Vibe").fill("salty")
+    captain.get_by_role("button", name="Save").click()
+    named = page.get_by_role("region", name="⚓ Sea Captain")
+    expect(named).to_contain_text("salty")
+    expect(people.nth(1)).to_contain_text("⚓")
+
+    named.get_by_role("button", name="Make default").click()
+    expect(named.get_by_text("Default", exact=True)).to_be_visible()
+    main = page.get_by_role("region", name="main")
+    main.get_by_role("button", name="Remove").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    main.get_by_role("button", name="Make default").click()
+    expect(main.get_by_text("Default", exact=True)).to_be_visible()
+
+    people.nth(1).click()
+    page.wait_for_url("**/s/agent:sea-captain:main")
+    page.goto(services.url + "/agents")
+    named.get_by_role("button", name="Remove").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(named).to_have_count(0)
+    expect(people.nth(0)).to_be_hidden()
+
+    page.get_by_label("Name", exact=True).last.fill("!!!")
+    page.get_by_role("button", name="Add agent").click()
+    expect(page.get_by_role("alert")).to_contain_text("No id can be made of")
+    assert page.watched.errors == []
+    assert page.watched.refused == []

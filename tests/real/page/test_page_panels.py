@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,16 @@ from page_lived import lived_in
 from page_talk import Talk, settled
 from playwright.sync_api import Page, expect
 
+from palinurus.dispatch.pairing import Pairing, PairingStore, put_pairing
+from palinurus.domain.clock import SystemClock
+from palinurus.storage.database import Database
 from support.behaviours import Calls
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
 
 ASKING = {"agents": {"defaults": {"model": "wire/test", "sandbox": {"mode": "off"}}}}
 MEMORY = "memory/2026-11-15.md"
+NOW = SystemClock().now_ms()
 
 
 def press(page: Page, name: str) -> None:
@@ -145,7 +151,7 @@ def test_why_somebody_may_not_use_a_tool_is_told_layer_by_layer(start: Any, ente
 
 def test_a_setting_is_checked_and_shown_before_it_is_written(start: Any, enter: Any) -> None:
     services = start()
-    page = enter(services, "/config?q=maxConcurrent")
+    page = enter(services, "/config?q=agents.defaults.maxConcurrent")
     box = page.get_by_label("maxConcurrent", exact=True).first
     box.fill("0")
     expect(page.get_by_text("must be at least 1")).to_be_visible()
@@ -161,7 +167,7 @@ def test_a_setting_is_checked_and_shown_before_it_is_written(start: Any, enter: 
 
 def test_a_config_that_changed_meanwhile_keeps_both_changes(start: Any, enter: Any) -> None:
     services = start()
-    page = enter(services, "/config?q=maxConcurrent")
+    page = enter(services, "/config?q=agents.defaults.maxConcurrent")
     page.get_by_label("maxConcurrent", exact=True).first.fill("5")
     services.pal("config", "set", "agents.defaults.timeoutSeconds", "300")
     press(page, "Review and save")
@@ -242,3 +248,31 @@ def test_differences_are_the_shortest_and_areas_are_to_scale(start: Any, enter: 
     """The two pieces of arithmetic in the panels, on thousands of random cases."""
     page = enter(start())
     assert page.evaluate((Path(__file__).parent / "page_arithmetic.js").read_text()) == {"diffs": 0, "areas": 0}
+
+
+def test_a_sender_is_let_in_rejected_and_removed_on_the_page(start: Any, enter: Any) -> None:
+    def prepare(services: Any) -> None:
+        async def keep() -> None:
+            database = Database(services.root / "home.sqlite", "home")
+            for sender in ("42", "43"):
+                waits = Pairing("telegram", "default", sender, "pending", NOW, f"ABCDEF{sender}", "<b>Eve</b>", NOW)
+                await PairingStore(database).change(lambda tx, waits=waits: put_pairing(tx, waits))
+            await database.close()
+
+        with ThreadPoolExecutor(1) as pool:  # the browser's loop runs in this thread
+            pool.submit(asyncio.run, keep()).result()
+
+    services = start(prepare=prepare)
+    page = enter(services, "/approvals")
+    card = page.get_by_label("Pairing of 42 on telegram")
+    expect(card).to_contain_text("who is called “<b>Eve</b>” there")
+    expect(card).to_contain_text("ABCDEF42")
+    expect(page.get_by_role("tab", name=re.compile("Waiting"))).to_contain_text("2")
+    card.get_by_role("button", name="Let in").click()
+    expect(page.get_by_role("table", name="Senders let in")).to_contain_text("42 on telegram")
+    services.pal("pairing", "reject", "telegram:43")  # another surface decides, and the page hears of it
+    expect(page.get_by_label("Pairing of 43 on telegram")).to_have_count(0)
+    press(page, "Remove")
+    page.locator(".sure").get_by_role("button", name="Remove", exact=True).first.click()
+    expect(page.get_by_role("table", name="Senders let in")).to_have_count(0)
+    assert page.watched.errors == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hosted import Ended, Hosted, Pal
 
-from palinurus.cli.main import run
+from palinurus.cli.shell import run
 from palinurus.config.home import Home
 from palinurus.operations.services import Services
 

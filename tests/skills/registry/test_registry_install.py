@@ -13,10 +13,16 @@ from hosted import Hosted, bundle_of, skill_text, zip_of
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound, StorageError, WebError
 from palinurus.extensions.skill_registry.client import read_address
-from palinurus.extensions.skill_registry.operations import fetch_skill, open_registry, skills_root
+from palinurus.extensions.skill_registry.operations import (
+    fetch_skill,
+    forget_gone,
+    open_registry,
+    skills_root,
+    updates,
+    verify,
+)
 from palinurus.extensions.skill_registry.protocol import Publication, read_wanted
 from palinurus.extensions.skill_registry.quarantine import QuarantinedSkill, install_skill
-from palinurus.extensions.skill_registry.updates import forget_gone, updates, verify
 from palinurus.operations.services import Services
 from palinurus.skills.pins import lock_path, read_pins
 from palinurus.skills.skills import read_skills

@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
-from palinurus.extensions.skill_registry.archive import read_zip
+from palinurus.extensions.skill_registry.bundle import read_zip
 from palinurus.extensions.skill_registry.client import RegistryClient
 from palinurus.extensions.skill_registry.protocol import Publication
 from palinurus.gateway.auth.guard import GUESSES

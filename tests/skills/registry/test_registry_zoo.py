@@ -16,8 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.extensions.skill_registry.archive import pack, read_zip, write_zip
-from palinurus.extensions.skill_registry.bundle import MAX_BYTES, Paths, check_path, make_bundle
+from palinurus.extensions.skill_registry.bundle import (
+    MAX_BYTES,
+    Paths,
+    check_path,
+    make_bundle,
+    pack,
+    read_zip,
+    write_zip,
+)
 from palinurus.extensions.skill_registry.protocol import read_slug, read_wanted, version_key
 from palinurus.skills.pins import MAX_FILES
 

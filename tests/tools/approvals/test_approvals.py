@@ -13,15 +13,14 @@ import pytest
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, NotFound, StorageError
-from palinurus.domain.events import ApprovalAsked, ApprovalSettled, Invocation, Plan, RunEvent
+from palinurus.domain.events import ApprovalAsked, ApprovalSettled, Invocation, Plan, RunEvent, render_plan, visible
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
 from palinurus.operations.approve import answer_command
 from palinurus.storage.database import MemoryDatabase
-from palinurus.testing.clock import FakeClock, SeededIds
-from palinurus.tools.approvals.approval import Approval, Approvals, ApprovalStore
-from palinurus.tools.approvals.issuer import GrantIssuer, GrantTerms
-from palinurus.tools.approvals.rendering import render_plan, visible
+from palinurus.testing.fakes import FakeClock, SeededIds
+from palinurus.tools.approval import Approval, Approvals, ApprovalStore
+from palinurus.tools.grant_issuer import GrantIssuer, GrantTerms
 from palinurus.tools.grants import GrantDraft, GrantStore, rule_text
 from palinurus.tools.settings import ExecSettings
 from support.virtual import VirtualClock, run_virtually

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from palinurus.domain.events import Invocation, Plan
 from palinurus.ledger.audit import PastCommand
-from palinurus.tools.approvals.proposals import narrowest_rules, replay_rules, sensitive_reasons, similar_invocations
 from palinurus.tools.grants import GrantDraft, covers, is_literal, rule_text, split_rule, unescape
+from palinurus.tools.rule_proposals import narrowest_rules, replay_rules, sensitive_reasons, similar_invocations
 
 
 def ran(command: str) -> Invocation:

@@ -18,9 +18,9 @@ from palinurus.sandbox.environment import ExecEnvironment
 from palinurus.sandbox.host import HostSandbox
 from palinurus.sandbox.sandbox import Process, Sandbox, SandboxCommand, SandboxStatus
 from palinurus.storage.database import MemoryDatabase
+from palinurus.tools.built_in import exec_tools
 from palinurus.tools.exec.context import ExecContext
 from palinurus.tools.exec.processes import Processes
-from palinurus.tools.exec.tools import exec_tools
 from palinurus.tools.grants import Grant, GrantStore, add_grant
 from palinurus.tools.registry import ToolRegistry
 from palinurus.tools.settings import ElevatedSettings, ExecSettings

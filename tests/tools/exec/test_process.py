@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import PreparedCall, Restriction, ToolRun
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
+from palinurus.tools.built_in import process_tool
 from palinurus.tools.exec.processes import BACKGROUND, REMEMBERED, CommandOutput, Processes
-from palinurus.tools.exec.tools import process_tool
 from palinurus.tools.settings import ExecSettings
 
 __all__ = ["nothing_is_left"]  # a fixture for all of them

@@ -16,10 +16,10 @@ from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import PreparedCall, ToolRun
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
+from palinurus.tools.built_in import edit_tools, file_tools
 from palinurus.tools.files.reach import Edit, FileAccess, closed_in
 from palinurus.tools.files.replace import apply_edits, difference
-from palinurus.tools.files.tools import edit_tools, file_tools
 from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles

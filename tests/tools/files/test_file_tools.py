@@ -18,8 +18,8 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image, Text, ToolCall
 from palinurus.domain.tool import ToolRun
 from palinurus.testing.loop_time import excuse
+from palinurus.tools.built_in import file_tools
 from palinurus.tools.files.reader import search
-from palinurus.tools.files.tools import file_tools
 from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace import pictures
 from palinurus.workspace.boundary import Boundary
@@ -67,11 +67,10 @@ def test_what_the_model_is_told_about_the_tools_is_short(hands: Hands) -> None:
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "relative to the workspace"},
-            "offset": {"type": "integer", "minimum": 1, "description": "first line", "default": 1},
-            "limit": {"type": "integer", "minimum": 1, "description": "how many lines", "default": 400},
+            "offset": {"type": "integer", "description": "first line", "default": 1},
+            "limit": {"type": "integer", "description": "how many lines", "default": 400},
         },
         "required": ["path"],
-        "additionalProperties": False,
     }
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolCall
 from palinurus.domain.tool import ToolRun
+from palinurus.tools.built_in import find_tool
 from palinurus.tools.files.reader import expand_glob, matches_glob
-from palinurus.tools.files.tools import find_tool
 from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles

@@ -14,9 +14,9 @@ from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import ToolRun
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
+from palinurus.tools.built_in import patch_tool
 from palinurus.tools.files.patch import apply_hunks, parse_patch
-from palinurus.tools.files.tools import patch_tool
 from palinurus.tools.registry import ToolRegistry
 from palinurus.workspace import write
 from palinurus.workspace.boundary import Boundary

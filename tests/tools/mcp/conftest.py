@@ -14,7 +14,7 @@ from calling import Made
 from palinurus.extensions.mcp.connection import load_package
 from palinurus.extensions.mcp.servers import McpServers
 from palinurus.extensions.mcp.settings import ServerSettings
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 HERE = Path(__file__).parent
 
@@ -26,7 +26,8 @@ async def make(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Callable[..., 
     await load_package()  # takes longer than some of these servers are given
 
     def make(*settings: ServerSettings, **options: Any) -> Made:
-        made.append(Made(McpServers(settings, tmp_path / "listings", clock, **options)))
+        given = {"first_seconds": 60.0, **options}  # on a busy machine a server takes long to start
+        made.append(Made(McpServers(settings, tmp_path / "listings", clock, **given)))
         return made[-1]
 
     yield make
@@ -39,7 +40,7 @@ async def make(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Callable[..., 
 def plain(tmp_path: Path) -> Callable[..., ServerSettings]:
     """`plain("greets", starts=file)`: the settings of a server that takes no package."""
 
-    def plain(*words: str, name: str = "plain", timeout: float = 10.0, **values: Any) -> ServerSettings:
+    def plain(*words: str, name: str = "plain", timeout: float = 60.0, **values: Any) -> ServerSettings:
         said = (*words, *(f"{word}={value}" for word, value in values.items()))
         args = (str(HERE / "plain_server.py"), *said)
         return ServerSettings(name, sys.executable, args, cwd=str(tmp_path), timeout_seconds=timeout)
@@ -50,7 +51,7 @@ def plain(tmp_path: Path) -> Callable[..., ServerSettings]:
 @pytest.fixture
 def official(tmp_path: Path) -> ServerSettings:
     args = (str(HERE / "official_server.py"), "stdio")
-    return ServerSettings("harbour", sys.executable, args, {"GREETING": "ahoy"}, str(tmp_path), timeout_seconds=30.0)
+    return ServerSettings("harbour", sys.executable, args, {"GREETING": "ahoy"}, str(tmp_path), timeout_seconds=60.0)
 
 
 @pytest.fixture

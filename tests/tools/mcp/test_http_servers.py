@@ -74,14 +74,14 @@ async def web() -> AsyncIterator[Web]:
 
 
 async def test_a_server_without_sessions_and_streams_is_enough(make: Make, web: Web) -> None:
-    made = make(ServerSettings("web", url=web.url, headers={"Authorization": "Bearer key"}, timeout_seconds=10.0))
+    made = make(ServerSettings("web", url=web.url, headers={"Authorization": "Bearer key"}, timeout_seconds=60.0))
     assert words(await made.call("web__greet")) == "hi"
     assert all("authorization: bearer key" in head.lower() for head in web.headers)
     assert "mcp-protocol-version: 2025-06-18" in web.headers[-1].lower()
 
 
 async def test_an_answer_that_is_too_long_is_an_error_and_the_next_call_works(make: Make, web: Web) -> None:
-    made = make(ServerSettings("web", url=web.url, timeout_seconds=10.0))
+    made = make(ServerSettings("web", url=web.url, timeout_seconds=60.0))
     await made.tools()
     web.answer = _http(200, b" " * (9 * 1024 * 1024))
     large = await made.call("web__greet")
@@ -102,7 +102,7 @@ async def test_an_answer_that_is_too_long_is_an_error_and_the_next_call_works(ma
     ],
 )
 async def test_an_odd_answer_is_an_error_and_the_next_call_works(make: Make, web: Web, answer: bytes) -> None:
-    made = make(ServerSettings("web", url=web.url, timeout_seconds=10.0))
+    made = make(ServerSettings("web", url=web.url, timeout_seconds=60.0))
     await made.tools()
     web.answer = answer
     assert (await made.call("web__greet")).is_error

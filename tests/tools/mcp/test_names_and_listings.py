@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from palinurus.extensions.mcp.listing import MAX_TOOLS, ListingCache, ToolListing, name_tools, read_listing
 from palinurus.extensions.mcp.settings import ServerSettings
-from palinurus.providers.wires.google_request import to_google_schema
+from palinurus.providers.wires.google import to_google_schema
 
 LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 JSON: Any = st.recursive(

@@ -16,7 +16,7 @@ from calling import Made, words
 from palinurus.domain.messages import Image, Origin
 from palinurus.extensions.mcp.servers import McpServers
 from palinurus.extensions.mcp.settings import ServerSettings
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 pytestmark = pytest.mark.slow
 Make = Callable[..., Made]

@@ -19,7 +19,7 @@ from palinurus.domain.errors import NotFound, PalinurusError
 from palinurus.domain.messages import Image, Origin
 from palinurus.extensions.mcp.listing import MAX_TOOLS
 from palinurus.extensions.mcp.settings import ServerSettings
-from palinurus.testing.clock import FakeClock
+from palinurus.testing.fakes import FakeClock
 
 Make = Callable[..., Made]
 Plain = Callable[..., ServerSettings]

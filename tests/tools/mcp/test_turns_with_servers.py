@@ -12,9 +12,9 @@ from calling import Made
 from palinurus.domain.messages import Origin
 from palinurus.extensions.mcp.servers import CHANGES
 from palinurus.extensions.mcp.settings import ServerSettings
+from palinurus.testing.fakes import call, calls
 from palinurus.testing.harness import Harness
-from palinurus.testing.provider import call, calls
-from palinurus.tools.approvals.approval import Approval
+from palinurus.tools.approval import Approval
 
 
 async def test_changed_tools_begin_an_epoch_and_the_same_tools_do_not(

@@ -12,9 +12,9 @@ import httpcore2
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.tools.built_in import web_tools
 from palinurus.tools.registry import ToolRegistry
 from palinurus.tools.settings import FetchSettings, SearchSettings
-from palinurus.tools.web.tools import web_tools
 
 RUN = ToolRun(SessionKey.main(), "run-1", private=True, max_characters=200_000)
 Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]

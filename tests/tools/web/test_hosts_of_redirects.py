@@ -10,9 +10,9 @@ from small_web import RUN, Server, answer, redirect
 
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import Restriction, ToolOutput
+from palinurus.tools.built_in import web_tools
 from palinurus.tools.registry import ToolRegistry
 from palinurus.tools.settings import FetchSettings, SearchSettings
-from palinurus.tools.web.tools import web_tools
 
 TEXT = "Content-Type: text/plain"
 

@@ -10,8 +10,8 @@ import pytest
 from small_web import FakeNet, Server, answer, call, redirect
 
 from palinurus.domain.tool import ToolOutput
+from palinurus.tools.built_in import web_tools
 from palinurus.tools.settings import FetchSettings, SearchSettings
-from palinurus.tools.web.tools import web_tools
 
 KEY = "BSA-do-not-show-this"
 JSON = "Content-Type: application/json"
@@ -75,11 +75,14 @@ async def test_brave_is_asked_with_its_key_and_only_for_as_many_as_wanted(server
     assert f"X-Subscription-Token: {KEY}\r\n".encode() in server.requests[0]
 
 
-async def test_without_an_engine_the_model_is_told_how_one_is_set() -> None:
-    for said in ({}, {"provider": "searxng"}):
-        output = await search(**said)
-        assert output.is_error
-        assert "tools.web.search.baseUrl" in str(output.content)
+async def test_without_an_address_the_model_is_told_how_one_is_set() -> None:
+    output = await search(provider="searxng")
+    assert output.is_error
+    assert "tools.web.search.baseUrl" in str(output.content)
+
+
+def test_without_an_engine_it_is_not_offered() -> None:
+    assert [each.spec.name for each in web_tools(FetchSettings(), SearchSettings())] == ["web_fetch"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +163,8 @@ async def test_a_key_alone_means_brave_itself(net: FakeNet) -> None:
 
 
 async def test_tools_that_are_switched_off_are_not_there() -> None:
-    names = [each.spec.name for each in web_tools(FetchSettings(enabled=False), SearchSettings())]
+    engine = SearchSettings(provider="brave")
+    names = [each.spec.name for each in web_tools(FetchSettings(enabled=False), engine)]
     assert names == ["web_search"]
-    assert web_tools(FetchSettings(enabled=False), SearchSettings(enabled=False)) == ()
-    assert all(each.outside for each in web_tools(FetchSettings(), SearchSettings()))
+    assert web_tools(FetchSettings(enabled=False), SearchSettings(enabled=False, provider="brave")) == ()
+    assert all(each.outside for each in web_tools(FetchSettings(), engine))

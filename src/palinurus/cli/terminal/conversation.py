@@ -8,34 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
-
-from palinurus.cli.approval_prompt import answer, meaning
-from palinurus.cli.terminal.attachments import FileLookup, Message, attach
-from palinurus.cli.terminal.completion import CompletionWords
-from palinurus.cli.terminal.reply import Reply, past_lines, session_lines, wanted_session
-from palinurus.cli.terminal.spans import Line, harmless, wrap
-from palinurus.cli.terminal.status_line import StatusLine, status_line
+from palinurus.cli.approvals import answer, meaning
+from palinurus.cli.terminal.input import CompletionWords, FileLookup, Message, attach
+from palinurus.cli.terminal.reply import Reply, agent_lines, notice, past_lines, session_lines, wanted_session
+from palinurus.cli.terminal.screen import Screen
+from palinurus.cli.terminal.spans import Line, StatusLine, harmless, status_line, wrap
 from palinurus.dispatch.commands import COMMANDS, DIRECTIVES
 from palinurus.domain.clock import random_id
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import PalinurusError
 from palinurus.domain.events import ApprovalAsked, RunEvent
+from palinurus.domain.keys import SessionKey
+from palinurus.operations.agents import AgentList, find_agent, list_agents
 from palinurus.operations.runs import AcceptedMessage, StopRuns, converse, stop_runs
 from palinurus.operations.sessions import list_sessions, show_session
+from palinurus.operations.shapes import made_of
 from palinurus.operations.status import SessionStanding, show_session_status
 from palinurus.operations.table import OperationClient
 from palinurus.sessions.session import Session
-from palinurus.tools.approvals.approval import Answer
+from palinurus.tools.approval import Answer
 
 RECENT = 20
 PAST_ENTRIES = 60  # looked through for the last exchanges of a session
 TICK_SECONDS = 1.0
 ALSO = {"/reset": COMMANDS["new"].meaning}
 LOCAL = {
+    "/agent": "talk with another agent; without an id, list them",
     "/resume": "go on with another conversation; without a name, list them",
     "/quit": "leave (or Ctrl-D)",
 }
@@ -48,71 +52,62 @@ KEYS = (
 )
 
 
-class Paper(Protocol):
-    """What the conversation needs of a screen."""
-
-    @property
-    def width(self) -> int: ...
-
-    def print(self, lines: Sequence[Line], *, margin: bool = True) -> None: ...
-
-    def refresh(self) -> None: ...
-
-    def restore(self, text: str) -> None: ...
-
-    def leave(self) -> None: ...
-
-
-class ChatTarget(Struct, frozen=True):
-    """Where the conversation takes place, and where names of files are looked up."""
-
-    session_key: str
-    agent: str
-    files: FileLookup
-
-
 class Conversation:
     """Implements screen.Owner."""
 
-    def __init__(
-        self, caller: OperationClient, paper: Paper, place: ChatTarget, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.key = place.session_key
+    def __init__(self, caller: OperationClient, screen: Screen, key: str, agent: str, files: FileLookup) -> None:
+        """`key`: of the session. `files`: where names of files are looked up."""
+        self.key = key
         self._caller = caller
-        self._paper = paper
-        self._place = place
-        self._now = now
+        self._screen = screen
+        self._agent = agent
+        self._files = files
         self._replies: dict[str, Reply] = {}  # by idempotency key, in the order of sending
         self._followed: set[str] = set()  # runs that were or are told on this screen
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()  # messages are accepted in the order in which they were typed
         self._standing: SessionStanding | None = None
         self._recent: tuple[Session, ...] = ()
+        self._agents = AgentList("", ())
         self._ticking = False
         self._warned: set[str] = set()  # approvals of which it was told what always would mean
 
     async def look(self) -> None:
         """Ask how the session stands. What cannot be answered now is asked again after the next run."""
-        try:
+        with self._telling_errors():
             self._standing = await self._caller.call(show_session_status, show_session_status.params(self.key))
-            self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
-        except PalinurusError as error:
-            self._complain(error)
-        self._paper.refresh()
+            await self._list_recent()
+            if not self._agents.agents:
+                self._agents = await self._caller.call(list_agents, list_agents.params())
+        self._screen.refresh()
 
-    def vocabulary(self, files: Callable[[], Sequence[str]]) -> CompletionWords:
+    async def _list_recent(self) -> None:
+        self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
+
+    def vocabulary(self, names_in: Callable[[Path], Callable[[], Sequence[str]]]) -> CompletionWords:
+        """`names_in` makes what lists the files of a workspace."""
+        listing = cache(names_in)
+
+        def files() -> Sequence[str]:
+            return listing(self._files.workspace)()
+
         described = {f"/{name}": row.meaning for name, row in (*COMMANDS.items(), *DIRECTIVES.items())}
         recent: Callable[[], Sequence[tuple[str, str]]] = lambda: [(session.key, "") for session in self._recent]  # noqa: E731
-        return CompletionWords(dict(sorted({**described, **ALSO, **LOCAL}.items())), {"resume": recent}, files)
+        known: Callable[[], Sequence[tuple[str, str]]] = lambda: [(each.id, each.name) for each in self._agents.agents]  # noqa: E731
+        words = dict(sorted({**described, **ALSO, **LOCAL}.items()))
+        return CompletionWords(words, {"resume": recent, "agent": known}, files)
 
     def submit(self, text: str) -> None:
         word, _, rest = text.strip().partition(" ")
+        waiting = [asked for reply in self._replies.values() for asked in reply.asked.values()]  # on this screen
         if word in ("/quit", "/exit"):
-            self._paper.leave()
+            self._screen.leave()
         elif word == "/resume":
             self._spawn(self._resume(text, rest.strip()))
-        elif (said := meaning(text)) and (asked := self._asked()):
-            self._spawn(self._decide(asked, said, text))
+        elif word == "/agent":
+            self._spawn(self._change_agent(text, rest.strip()))
+        elif waiting and (said := meaning(text)):
+            self._spawn(self._decide(waiting, said, text))
         else:
             self._spawn(self._exchange(text))
 
@@ -128,14 +123,10 @@ class Conversation:
 
     def status(self, width: int) -> Line:
         running = [reply for reply in self._replies.values() if reply.seconds is not None]
-        known = self._standing
-        standing = StatusLine(
+        standing = made_of(
+            StatusLine,
+            self._standing,
             session=self.key,
-            model=known.model if known else "",
-            tokens=known.context_tokens if known else 0,
-            window=known.window if known else 0,
-            cost=known.cost if known else None,
-            unpriced=known.unpriced if known else 0,
             running=running[0].seconds if running else None,
             waiting=len(self._replies) - len(running),
             doing=running[0].doing if running else "",
@@ -148,20 +139,14 @@ class Conversation:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _asked(self) -> list[ApprovalAsked]:
-        """What waits for an answer on this screen."""
-        return [asked for reply in self._replies.values() for asked in reply.asked.values()]
-
     async def _decide(self, asked: list[ApprovalAsked], said: Answer, text: str) -> None:
         """An answer belongs to one question: where several wait, it must name its own."""
         if len(asked) > 1:
             self.tell(f"{len(asked)} approvals wait: say /approve ID {said}")
-            self._paper.restore(text)
+            self._screen.restore(text)
             return
-        try:
+        with self._telling_errors():
             await answer(self._caller, asked[0], said, self._warned)
-        except PalinurusError as error:
-            self._complain(error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -169,7 +154,7 @@ class Conversation:
         task.add_done_callback(self._tasks.discard)
 
     async def _exchange(self, text: str) -> None:
-        name, reply = random_id(), Reply(self._now)
+        name, reply = random_id(), Reply(time.monotonic)
         await self._sending.acquire()
         accepted = False
 
@@ -181,39 +166,34 @@ class Conversation:
                 self._sending.release()
 
         try:
-            message = await asyncio.to_thread(attach, text, self._place.files)
-            self._paper.print(_echo(text, message, self._paper.width), margin=False)
+            message = await asyncio.to_thread(attach, text, self._files)
+            self._screen.print(_echo(text, message, self._screen.width), margin=False)
             self._replies[name] = reply
             self._spawn(self._tick())
-            inbound = Inbound(message.text, name, images=message.images, session_key=self.key, agent=self._place.agent)
+            inbound = Inbound(message.text, name, images=message.images, session_key=self.key, agent=self._agent)
             result = await converse(self._caller, inbound, lambda event: self._show(reply, event), on_accepted)
             here = result.joined in self._followed
-            self._paper.print(reply.end(result, self._paper.width, told_elsewhere=here))
+            self._screen.print(reply.end(result, self._screen.width, told_elsewhere=here))
         except PalinurusError as error:
-            self._complain(error)
+            self.tell(str(error))
             if not accepted:
-                self._paper.restore(text)
+                self._screen.restore(text)
         finally:
             self._replies.pop(name, None)
             if not accepted:
                 self._sending.release()
         if text.strip() == "/help":
-            self._paper.print(_own_help())
+            self._screen.print(_own_help())
         await self.look()
 
     def _show(self, reply: Reply, event: RunEvent) -> None:
         known = self._standing
         thinking = known is not None and (known.verbose in ("on", "full") or known.reasoning in ("on", "stream"))
-        lines = reply.hear(event, self._paper.width, verbose=thinking)
-        if lines:
-            self._paper.print(lines)
-        self._paper.refresh()
+        self._screen.print(reply.hear(event, self._screen.width, verbose=thinking))
 
     async def _stop(self) -> None:
-        try:
+        with self._telling_errors():
             await self._caller.call(stop_runs, StopRuns(self.key))
-        except PalinurusError as error:
-            self._complain(error)
 
     async def _tick(self) -> None:
         """The seconds in the status line, while there are any."""
@@ -222,35 +202,55 @@ class Conversation:
         self._ticking = True
         try:
             while self._replies:
-                self._paper.refresh()
+                self._screen.refresh()
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             self._ticking = False
 
     async def _resume(self, text: str, name: str) -> None:
         try:
-            self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
+            await self._list_recent()
             if not name:
-                self._paper.print([[], *session_lines(self._recent, self.key, self._paper.width)])
+                self._screen.print([[], *session_lines(self._recent, self.key, self._screen.width)])
                 return
             key = wanted_session(name, self._recent)
             shown = await self._caller.call(show_session, show_session.params(key, last=PAST_ENTRIES))
         except PalinurusError as error:
-            self._complain(error)
-            self._paper.restore(text)
+            self.tell(str(error))
+            self._screen.restore(text)
             return
         self.key = shown.session.key
-        self._paper.print(past_lines(shown, self._paper.width), margin=False)
+        self._screen.print(past_lines(shown, self._screen.width), margin=False)
         await self.look()
 
-    def _complain(self, error: PalinurusError) -> None:
-        self.tell(str(error))
+    async def _change_agent(self, text: str, name: str) -> None:
+        """Go on in the main session of another agent."""
+        try:
+            self._agents = await self._caller.call(list_agents, list_agents.params())
+            if not name:
+                self._screen.print([[], *agent_lines(self._agents, SessionKey.parse(self.key).agent)])
+                return
+            found = find_agent(self._agents, name)
+            asked = show_session_status.params("", found.id)
+            self.key = (await self._caller.call(show_session_status, asked)).session_key
+        except PalinurusError as error:
+            self.tell(str(error))
+            self._screen.restore(text)
+            return
+        self._agent, self._files = "", FileLookup(Path(found.workspace), self._files.here, self._files.user_home)
+        self._screen.print([[], [("dim", f"— {found.identity.title or found.id} · {self.key}")]])
+        await self.look()
+
+    @contextmanager
+    def _telling_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except PalinurusError as error:
+            self.tell(str(error))
 
     def tell(self, text: str) -> None:
         """One line that somebody else has to say: a warning, a log record."""
-        self._paper.print(
-            [[], *wrap([("notice", harmless(text))], self._paper.width, [("notice", "! ")], [("", "  ")])]
-        )
+        self._screen.print([[], *notice(text, self._screen.width)])
 
 
 def _echo(text: str, message: Message, width: int) -> list[Line]:

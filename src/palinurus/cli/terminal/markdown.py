@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Literal
 
@@ -22,7 +22,7 @@ def table_lines(text: str, width: int) -> list[Line]:
     """The table; or, where it cannot fit, each row as a list of `head: cell`."""
     head, delimiter, *body = text.split("\n")
     columns = len(cells(delimiter))
-    rows = [_filled(cells(row), columns) for row in (head, *body)]
+    rows = [(cells(row) + [""] * columns)[:columns] for row in (head, *body)]
     table = [[inline(cell, "strong" if number == 0 else "") for cell in row] for number, row in enumerate(rows)]
     widths = fitted([max(line_width(row[column]) for row in table) for column in range(columns)], width)
     if not widths:
@@ -59,10 +59,6 @@ def fitted(wanted: Sequence[int], width: int) -> list[int]:
                 widths[index] -= min(step, excess)
                 excess -= min(step, excess)
     return widths
-
-
-def _filled(row: list[str], columns: int) -> list[str]:
-    return (row + [""] * columns)[:columns]
 
 
 def _row(row: Sequence[Sequence[Span]], widths: Sequence[int], signs: Sequence[str]) -> list[Line]:
@@ -142,12 +138,9 @@ class BlockStream:
 
     def feed(self, text: str) -> list[Block]:
         *lines, rest = (self._rest + text).split("\n")
+        *begun, self._rest = _cut(rest)
         done: list[Block] = []
-        for line in lines:
-            for piece in _cut(line.rstrip("\r")):
-                self._line(piece, done)
-        *pieces, self._rest = _cut(rest)
-        for piece in pieces:
+        for piece in [*(piece for line in lines for piece in _cut(line.rstrip("\r"))), *begun]:
             self._line(piece, done)
         return done
 
@@ -182,8 +175,8 @@ class BlockStream:
             self._close(done)
             self._fence, self._fence_indent = match[1], len(line) - len(line.lstrip())
             self._put(done, Block("language", match[2], self._fence_indent, spaced=self._any))
-        elif self._open is not None and self._goes_on(self._open, line):
-            self._add(line, done)
+        elif self._open is not None and _goes_on(self._open, line):
+            self._add(self._open, line, done)
         else:
             self._start(line, done)
 
@@ -196,23 +189,9 @@ class BlockStream:
             lead = len(line) - len(line.lstrip(" "))
             self._put(done, Block("code", line[min(lead, self._fence_indent) :], self._fence_indent))
 
-    def _goes_on(self, block: Block, line: str) -> bool:
-        """Whether the line belongs to the block that is open."""
-        if block.kind == "table":
-            return "|" in line
-        if block.kind == "quote":
-            return QUOTE.match(line) is not None
-        if block.kind == "text" and "|" in block.text.rpartition("\n")[2] and "|" in line and DELIMITER.match(line):
-            return True
-        return not (RULE.match(line) or HEADING.match(line) or ITEM.match(line) or QUOTE.match(line))
-
-    def _add(self, line: str, done: list[Block]) -> None:
-        block = self._open
-        if block is None:
-            return
-        last = block.text.rpartition("\n")[2]
-        if block.kind == "text" and "|" in last and "|" in line and DELIMITER.match(line):
-            self._open_table(block, last, line, done)
+    def _add(self, block: Block, line: str, done: list[Block]) -> None:
+        if _begins_table(block, line):
+            self._open_table(block, line, done)
             return
         if block.kind == "quote" and (match := QUOTE.match(line)):
             line = match[1]
@@ -226,9 +205,9 @@ class BlockStream:
             self._close(done)  # it goes on below, under the same head
             self._open = Block("table", f"{head}\n{delimiter}", block.indent)
 
-    def _open_table(self, block: Block, header: str, line: str, done: list[Block]) -> None:
+    def _open_table(self, block: Block, line: str, done: list[Block]) -> None:
         """The last line of what looked like text is the head of a table."""
-        before = block.text[: -len(header)].rstrip("\n")
+        before, _, header = block.text.rpartition("\n")
         if before:
             self._open = Block("text", before, block.indent, spaced=block.spaced)
             self._close(done)
@@ -240,10 +219,8 @@ class BlockStream:
         if RULE.match(line):
             self._put(done, Block("rule", "", spaced=spaced))
         elif match := HEADING.match(line):
-            self._put(
-                done,
-                Block("heading", match[2].rstrip().rstrip("#").rstrip(), mark=str(len(match[1])), spaced=self._any),
-            )
+            title = match[2].rstrip().rstrip("#").rstrip()
+            self._put(done, Block("heading", title, mark=str(len(match[1])), spaced=self._any))
             self._spaced = True
         elif match := ITEM.match(line):
             self._open = Block("item", match[3] or "", len(match[1].expandtabs(4)), match[2], spaced)
@@ -263,6 +240,21 @@ class BlockStream:
     def _put(self, done: list[Block], block: Block) -> None:
         done.append(block)
         self._any, self._spaced = True, False
+
+
+def _goes_on(block: Block, line: str) -> bool:
+    """Whether the line belongs to the block that is open."""
+    if block.kind == "table":
+        return "|" in line
+    if block.kind == "quote":
+        return QUOTE.match(line) is not None
+    return _begins_table(block, line) or not any(mark.match(line) for mark in (RULE, HEADING, ITEM, QUOTE))
+
+
+def _begins_table(block: Block, line: str) -> bool:
+    """Whether the line is the delimiter below the head of a table."""
+    is_row = block.kind == "text" and "|" in block.text.rpartition("\n")[2] and "|" in line
+    return is_row and DELIMITER.match(line) is not None
 
 
 def _cut(line: str) -> list[str]:
@@ -286,7 +278,7 @@ WIDEST = 100  # columns of running text: longer lines are hard to read
 def render(block: Block, width: int, *, open_ended: bool = False) -> list[Line]:
     """The lines of a block, with a blank one before it where there should be one."""
     block = Block(block.kind, harmless(block.text), min(block.indent, 12), block.mark, block.spaced)
-    lines = _RENDERERS[block.kind](block, max(16, width), open_ended)
+    lines = _lines(block, max(16, width), open_ended=open_ended)
     return [[], *lines] if block.spaced and lines else lines
 
 
@@ -302,55 +294,28 @@ def plain(text: str, width: int) -> list[Line]:
     return [piece for line in lines for piece in wrap([("", line)], width, (), [("", "    ")])]
 
 
-def _text(block: Block, width: int, open_ended: bool) -> list[Line]:
-    margin: Line = [("", " " * block.indent)] if block.indent else []
-    return wrap(inline(block.text, open_ended=open_ended), min(width, WIDEST), margin, margin)
-
-
-def _heading(block: Block, width: int, open_ended: bool) -> list[Line]:
-    style = "heading" if block.mark in ("1", "2") else "strong"
-    return wrap(inline(block.text, style, open_ended=open_ended), width)
-
-
-def _item(block: Block, width: int, open_ended: bool) -> list[Line]:
-    mark, text = "•" if block.mark in "-*+" else block.mark, block.text
-    if text[:4] in ("[ ] ", "[x] ", "[X] "):
-        mark, text = "☐" if text[1] == " " else "☑", text[4:]
+def _lines(block: Block, width: int, *, open_ended: bool) -> list[Line]:
     before = " " * block.indent
-    first: Line = [("", before), ("bullet", f"{mark} ")]
-    rest: Line = [("", before + " " * (width_of(mark) + 1))]
-    return wrap(inline(text, open_ended=open_ended), min(width, WIDEST), first, rest)
-
-
-def _quote(block: Block, width: int, open_ended: bool) -> list[Line]:
-    bar: Line = [("dim", "│ ")]
-    return wrap(inline(block.text, "quote", open_ended=open_ended), min(width, WIDEST), bar, bar)
-
-
-def _rule(_: Block, width: int, __: bool) -> list[Line]:
-    return [[("dim", "─" * min(width, 40))]]
-
-
-def _table(block: Block, width: int, _: bool) -> list[Line]:
-    return table_lines(block.text, width)
-
-
-def _language(block: Block, _: int, __: bool) -> list[Line]:
-    # The name stands alone, without a frame: what is copied out of a listing should be the listing.
-    return [[("dim", " " * block.indent + f"  {block.text or 'code'}")]]
-
-
-def _code(block: Block, _: int, __: bool) -> list[Line]:
-    return [[("", " " * (block.indent + 2)), ("listing", block.text)]]
-
-
-_RENDERERS: dict[str, Callable[[Block, int, bool], list[Line]]] = {
-    "text": _text,
-    "heading": _heading,
-    "item": _item,
-    "quote": _quote,
-    "rule": _rule,
-    "table": _table,
-    "language": _language,
-    "code": _code,
-}
+    narrow, style = min(width, WIDEST), ""
+    first: Line = [("", before)] if before else []
+    rest, text = first, block.text
+    match block.kind:
+        case "rule":
+            return [[("dim", "─" * min(width, 40))]]
+        case "table":
+            return table_lines(text, width)
+        case "language":  # alone, without a frame: what is copied out of a listing should be the listing
+            return [[("dim", f"{before}  {text or 'code'}")]]
+        case "code":
+            return [[("", f"{before}  "), ("listing", text)]]
+        case "heading":
+            narrow, first, rest, style = width, [], [], "heading" if block.mark in ("1", "2") else "strong"
+        case "quote":
+            first = rest = [("dim", "│ ")]
+            style = "quote"
+        case "item":
+            mark = "•" if block.mark in "-*+" else block.mark
+            if text[:4] in ("[ ] ", "[x] ", "[X] "):
+                mark, text = "☐" if text[1] == " " else "☑", text[4:]
+            first, rest = [("", before), ("bullet", f"{mark} ")], [("", before + " " * (width_of(mark) + 1))]
+    return wrap(inline(text, style, open_ended=open_ended), narrow, first, rest)

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Literal
 
-from palinurus.cli.approval_prompt import CHOICES, question, settled
+from palinurus.cli.approvals import CHOICES, question, settled
+from palinurus.cli.shell import moment
 from palinurus.cli.terminal.markdown import BlockStream, plain, render, render_text
-from palinurus.cli.terminal.spans import Line, clip, harmless, wrap
-from palinurus.cli.terminal.status_line import argument, tool_line, tool_running
+from palinurus.cli.terminal.spans import Line, argument, clip, harmless, tool_line, tool_running, wrap
+from palinurus.domain import events
 from palinurus.domain.errors import NotFound
-from palinurus.domain.events import (
-    ApprovalAsked,
-    ApprovalSettled,
-    AssistantDelta,
-    Lifecycle,
-    Notice,
-    RunEvent,
-    RunResult,
-    ThinkingDelta,
-    ToolFinished,
-    ToolStarted,
-)
 from palinurus.domain.messages import AssistantMessage, UserMessage
+from palinurus.operations.agents import AgentList
 from palinurus.operations.sessions import Transcript
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import MessageEntry, ResetEntry
@@ -39,11 +28,11 @@ class Reply:
         self._began: float | None = None
         self._blocks = BlockStream()
         self._thoughts = ""
-        self._tools: dict[str, ToolStarted] = {}
+        self._tools: dict[str, events.ToolStarted] = {}
         self._last: Part = ""
         self._shown = False  # whether something of the attempt that goes on is on the screen for good
         self._said = False
-        self.asked: dict[str, ApprovalAsked] = {}  # what waits for an answer
+        self.asked: dict[str, events.ApprovalAsked] = {}  # what waits for an answer
         self.doing = ""
 
     @property
@@ -51,45 +40,44 @@ class Reply:
         """Since its turn came; None while it waits."""
         return None if self._began is None else self._now() - self._began
 
-    def hear(self, event: RunEvent, width: int, *, verbose: bool) -> list[Line]:
+    def hear(self, event: events.RunEvent, width: int, *, verbose: bool) -> list[Line]:
         """The lines that this event completes."""
         match event:
-            case Lifecycle(phase="start", detail=detail) if detail:
+            case events.Lifecycle(phase="start", detail=detail) if detail:
                 return self._part("notice", [[("dim", "· your message reached the running reply")]])
-            case Lifecycle(phase="start"):
+            case events.Lifecycle(phase="start"):
                 self._began = self._now()
-            case Lifecycle(phase="accepted", detail=detail) if detail:
+            case events.Lifecycle(phase="accepted", detail=detail) if detail:
                 return self._given_up(detail, width)
-            case AssistantDelta(text=text):
+            case events.AssistantDelta(text=text):
                 return self._speak(text, width)
-            case ThinkingDelta(text=text):
+            case events.ThinkingDelta(text=text):
                 self.doing = "thinking"
                 return self._think(text, width) if verbose else []
-            case ToolStarted():
+            case events.ToolStarted():
                 closed = self._close(width)
                 self._tools[event.id] = event
                 self.doing = event.name
                 return closed
-            case ToolFinished():
+            case events.ToolFinished():
                 return self._finished(event, width)
-            case ApprovalAsked() | ApprovalSettled():
+            case events.ApprovalAsked() | events.ApprovalSettled():
                 return self._approval(event, width)
-            case Notice():
+            case events.Notice():
                 return self._noticed(event, width)
         return []
 
     def open_lines(self, width: int) -> list[Line]:
         """What is being written or done at this moment."""
-        text = [line for block in self._blocks.open for line in render(block, width, open_ended=True)]
-        if text:
-            return text if self._last == "text" else [[], *text]
-        thoughts = wrap([("thinking", harmless(self._thoughts))], width) if self._thoughts else []
-        if thoughts:
-            return thoughts if self._last == "thinking" else [[], *thoughts]
-        tools = [tool_running(call.name, call.arguments, width) for call in self._tools.values()]
-        return tools if self._last == "tool" or not tools else [[], *tools]
+        part: Part = "text"
+        lines = [line for block in self._blocks.open for line in render(block, width, open_ended=True)]
+        if not lines and self._thoughts:
+            part, lines = "thinking", wrap([("thinking", harmless(self._thoughts))], width)
+        elif not lines:
+            part, lines = "tool", [tool_running(call.name, call.arguments, width) for call in self._tools.values()]
+        return lines if self._last == part or not lines else [[], *lines]
 
-    def end(self, result: RunResult, width: int, *, told_elsewhere: bool = False) -> list[Line]:
+    def end(self, result: events.RunResult, width: int, *, told_elsewhere: bool = False) -> list[Line]:
         """What is left to show. `told_elsewhere`: another run on this screen has told the result."""
         lines = self._close(width)
         if told_elsewhere:
@@ -118,7 +106,7 @@ class Reply:
         lines = [line for thought in whole for line in wrap([("thinking", harmless(thought))], width)]
         return self._part("thinking", lines)
 
-    def _finished(self, event: ToolFinished, width: int) -> list[Line]:
+    def _finished(self, event: events.ToolFinished, width: int) -> list[Line]:
         closed = self._close(width)
         call = self._tools.pop(event.id, None)
         self.doing, self._shown, self._said = "", False, False
@@ -126,13 +114,13 @@ class Reply:
         error = event.text.strip().splitlines()[0] if event.is_error and event.text.strip() else ""
         return [*closed, *self._part("tool", [tool_line(event.name, about, event.seconds, error, width)])]
 
-    def _noticed(self, event: Notice, width: int) -> list[Line]:
+    def _noticed(self, event: events.Notice, width: int) -> list[Line]:
         if event.discard:
             return self._given_up(event.text, width)
-        return [*self._close(width), *self._part("notice", _notice(event.text, width))]
+        return [*self._close(width), *self._part("notice", notice(event.text, width))]
 
-    def _approval(self, event: ApprovalAsked | ApprovalSettled, width: int) -> list[Line]:
-        if isinstance(event, ApprovalAsked):
+    def _approval(self, event: events.ApprovalAsked | events.ApprovalSettled, width: int) -> list[Line]:
+        if isinstance(event, events.ApprovalAsked):
             self.asked[event.id] = event
             self.doing = "waits for you"
             return [*self._close(width), *self._part("question", _question(event, width))]
@@ -145,7 +133,7 @@ class Reply:
         begun = "  (what was begun above is given up)" if self._shown else ""
         self._blocks, self._thoughts, self._tools, self.asked = BlockStream(), "", {}, {}
         self._shown = self._said = False
-        return self._part("notice", _notice(why + begun, width))
+        return self._part("notice", notice(why + begun, width))
 
     def _close(self, width: int) -> list[Line]:
         thoughts = self._close_thoughts(width)
@@ -164,7 +152,7 @@ class Reply:
         return [[], *lines] if begins else lines
 
 
-def _question(event: ApprovalAsked, width: int) -> list[Line]:
+def _question(event: events.ApprovalAsked, width: int) -> list[Line]:
     """The exact plan, with a bar beside it, and how to answer."""
     headline, plan = question(event)
     lines = wrap([("ask", harmless(headline))], width, [("ask", "? ")], [("", "  ")])
@@ -173,7 +161,7 @@ def _question(event: ApprovalAsked, width: int) -> list[Line]:
     return [*lines, [("ask", "│ "), ("dim", CHOICES)]]
 
 
-def _notice(text: str, width: int) -> list[Line]:
+def notice(text: str, width: int) -> list[Line]:
     return wrap([("notice", harmless(text))], width, [("notice", "! ")], [("", "  ")])
 
 
@@ -188,14 +176,22 @@ def session_lines(sessions: Sequence[Session], current: str, width: int) -> list
     longest = min(max(len(session.key) for session in sessions), max(20, width - 40))
     lines: list[Line] = []
     for number, session in enumerate(sessions, start=1):
-        when = datetime.fromtimestamp(session.updated_at / 1000).astimezone()
         here = " ← here" if session.key == current else ""
         name = f"  {harmless(session.label)}" if session.label else ""
-        told = clip(
-            f"  {when:%Y-%m-%d %H:%M}  {session.entry_count:,} entries{here}{name}", max(20, width - longest - 4)
-        )
+        about = f"  {moment(session.updated_at)}  {session.entry_count:,} entries{here}{name}"
+        told = clip(about, max(20, width - longest - 4))
         lines.append([("dim", f"{number:>2}  "), ("", f"{clip(session.key, longest):<{longest}}"), ("dim", told)])
     return [*lines, [("dim", "/resume NUMBER, a name or a part of the key")]]
+
+
+def agent_lines(listed: AgentList, current: str) -> list[Line]:
+    longest = max(len(each.id) for each in listed.agents)
+    lines: list[Line] = []
+    for each in listed.agents:
+        told = [each.identity.title if each.identity.title != each.id else "", each.model.primary]
+        told += ["the default"] * (each.id == listed.default_id) + ["← here"] * (each.id == current)
+        lines.append([("", f"{each.id:<{longest}}"), ("dim", "".join(f"  {harmless(word)}" for word in told if word))])
+    return [*lines, [("dim", "/agent ID changes to another one")]]
 
 
 def wanted_session(name: str, sessions: Sequence[Session]) -> str:

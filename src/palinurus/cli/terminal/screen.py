@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,38 +29,23 @@ if TYPE_CHECKING:
 
 def input_keys(screen: Screen, owner: Owner, buffer: Buffer) -> KeyBindings:
     """Our keys, which go before the usual ones of a command line."""
+    from prompt_toolkit.application import get_app
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
 
-    @keys.add("enter")
-    def _(_: KeyPressEvent) -> None:
-        _enter(owner, buffer)
+    def bind(work: Callable[[], object], *pressed: str) -> None:
+        @keys.add(*pressed)
+        def _(_: KeyPressEvent) -> None:
+            work()
 
-    @keys.add("escape", "enter")
-    def _(_: KeyPressEvent) -> None:
-        buffer.insert_text("\n")
-
-    @keys.add("c-c")
-    @keys.add("<sigint>")
-    def _(_: KeyPressEvent) -> None:
-        _interrupt(screen, owner, buffer)
-
-    @keys.add("escape", "escape")
-    def _(_: KeyPressEvent) -> None:
-        owner.stop()
-
-    @keys.add("c-d")
-    def _(_: KeyPressEvent) -> None:
-        if buffer.text:
-            buffer.delete()
-        else:
-            screen.leave()
-
-    @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
+    bind(lambda: _enter(owner, buffer), "enter")
+    bind(lambda: buffer.insert_text("\n"), "escape", "enter")
+    bind(lambda: _interrupt(screen, owner, buffer), "c-c")
+    bind(lambda: _interrupt(screen, owner, buffer), "<sigint>")
+    bind(owner.stop, "escape", "escape")
+    bind(lambda: buffer.delete() if buffer.text else screen.leave(), "c-d")
+    bind(lambda: get_app().suspend_to_background(), "c-z")
     return keys
 
 

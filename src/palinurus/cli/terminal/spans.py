@@ -1,4 +1,5 @@
-"""Text with styles, as the terminal shows it: inline markdown into spans, spans into lines of a given width. Pure.
+"""Text with styles, as the terminal shows it: inline markdown into spans, spans into lines of a given width, and the
+single lines for a tool call and for the status below the input. Pure.
 
 A span is a style's name and a text, a line is a list of spans; what the names look like is the screen's business.
 """
@@ -6,7 +7,12 @@ A span is a style's name and a text, a line is a list of spans; what the names l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from msgspec import Struct
+
+from palinurus.operations.shapes import From
 
 Span = tuple[str, str]
 Line = list[Span]
@@ -62,9 +68,8 @@ def _marked(match: re.Match[str], style: str) -> list[Span]:
         return [(_joined(style, "link"), match["bare"])]
     if kind == "address":
         named = inline(match["label"], _joined(style, "link"))
-        return (
-            named if match["label"] == match["address"] else [*named, (_joined(style, "dim"), f" ({match['address']})")]
-        )
+        address = [] if match["label"] == match["address"] else [(_joined(style, "dim"), f" ({match['address']})")]
+        return [*named, *address]
     return inline(match[kind], _joined(style, _STYLES[kind]))
 
 
@@ -165,3 +170,92 @@ def clip(text: str, width: int) -> str:
     while flat and width_of(flat) > width - 1:
         flat = flat[: max(0, min(len(flat) - 1, width - 1))] if len(flat) > width else flat[:-1]
     return f"{flat}…"
+
+
+# The argument that says what a call is about, by the names that tools usually give it.
+TELLING = ("command", "cmd", "path", "file", "url", "query", "pattern", "q", "name", "text", "message", "task", "id")
+
+
+def argument(arguments: Mapping[str, Any]) -> str:
+    """The one argument that matters, as text."""
+    named = [arguments[name] for name in TELLING if isinstance(arguments.get(name), str) and arguments[name]]
+    others = [value for value in arguments.values() if isinstance(value, str | int | float) and value != ""]
+    found = named or others
+    return str(found[0]) if found else ""
+
+
+def tool_running(name: str, arguments: Mapping[str, Any], width: int) -> Line:
+    about = clip(harmless(argument(arguments)), max(8, width - width_of(name) - 6))
+    return [("dim", "· "), ("tool", harmless(name)), ("dim", f" {about} …".rstrip())]
+
+
+def tool_line(name: str, about: str, seconds: float, error: str, width: int) -> Line:
+    """`· read notes/boat.md 0.1 s`, or the first line of what went wrong behind it."""
+    took = f" {seconds:.1f} s"
+    room = max(16, width - width_of(name) - len(took) - 4)
+    about = clip(harmless(about), room // 2 if error else room)
+    reason = f" {clip(harmless(error), max(8, room - width_of(about) - 1))}" if error else ""
+    line: Line = [("dim", "· "), ("tool", harmless(name)), ("dim", f" {about}" if about else ""), ("dim", took)]
+    if error:
+        line = [("failed", "× "), *line[1:], ("failed", reason)]
+    return [span for span in line if span[1]]
+
+
+class StatusLine(Struct, frozen=True):
+    """What the status line is made of."""
+
+    session: str = ""
+    model: str = ""
+    tokens: Annotated[int, From("context_tokens")] = 0
+    window: int = 0
+    cost: float | None = None
+    unpriced: int = 0  # calls that the cost leaves out
+    running: float | None = None  # seconds; None when nothing runs
+    waiting: int = 0
+    doing: str = ""  # thinking, or the tool that runs
+
+
+def status_line(standing: StatusLine, width: int) -> Line:
+    """Model, context, cost, what runs. Where it is narrow the later parts go first."""
+    context = f"{amount(standing.tokens)} of {amount(standing.window)} tokens" if standing.window else ""
+    session = "" if standing.session.endswith(":main:main") else standing.session.removeprefix("agent:")
+    parts = [_run(standing), standing.model, context, _cost(standing), session]
+    shown: list[str] = []
+    for part in filter(None, parts):
+        if width_of(" · ".join([*shown, part])) > width:
+            break
+        shown.append(part)
+    busy = standing.running is not None
+    spans: Line = []
+    for number, part in enumerate(shown):
+        if number:
+            spans.append(("status", " · "))
+        spans.append(("status busy" if busy and number == 0 else "status", part))
+    return spans
+
+
+def _run(standing: StatusLine) -> str:
+    waiting = f"{standing.waiting} waiting" if standing.waiting else ""
+    if standing.running is None:
+        return waiting
+    doing = f"{standing.doing or 'running'} {standing.running:.0f} s"
+    return f"{doing}, {waiting}" if waiting else doing
+
+
+def _cost(standing: StatusLine) -> str:
+    if standing.cost is None:
+        return ""
+    if standing.unpriced and not standing.cost:
+        return "cost unknown"
+    digits = 2 if standing.cost >= 1 or not standing.cost else 4
+    told = f"${standing.cost:.{digits}f}" if standing.cost >= 0.0001 or not standing.cost else "under $0.0001"
+    return told + (" and more" if standing.unpriced else "")
+
+
+def amount(number: int) -> str:
+    """12, 3.4k, 128k, 1M."""
+    for unit, size in (("M", 1_000_000), ("k", 1000)):
+        if number >= size:
+            value = number / size
+            return f"{value:.1f}".removesuffix(".0") + unit if value < 10 else f"{value:.0f}{unit}"
+    return str(number)

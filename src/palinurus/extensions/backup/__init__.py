@@ -6,6 +6,6 @@ from palinurus.runtime.extensions import App
 
 
 def register(app: App) -> None:
-    app.operation(f"{__name__}.operations:copy_database", "backup.copy")
+    app.operation(f"{__name__}.operations:request_copy", "backup.copy")
     app.command("backup", f"{__name__}.commands:backup")
     app.doctor_check(f"{__name__}.backups:check_backup")

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.atomic import write_atomic
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.errors import BadRequest, PalinurusError, StorageError
-from palinurus.extensions.backup.manifest import BackupReport
+from palinurus.extensions.backup.pack import BackupReport
 from palinurus.extensions.backup.restore import is_sealed, read_label
 from palinurus.runtime.checks.check import Check, ok, warning
 from palinurus.sessions.store import last_position
@@ -52,7 +53,8 @@ class Backups:
         for path in sorted(self.folder.glob("[!.]*.tar.gz*")):  # an unfinished one begins with a dot
             if str(path) not in written and (found := _read_backup(path)) is not None:
                 written[str(path)] = found
-        return sorted(map(_with_gone, written.values()), key=lambda known: -known.created_at)
+        known = [replace(each, gone=not Path(each.path).is_file()) for each in written.values()]
+        return sorted(known, key=lambda known: -known.created_at)
 
     def add(self, made: BackupReport) -> None:
         known = KnownBackup(made.id, made.path, made.created_at, made.bytes, made.sealed, made.credentials)
@@ -60,11 +62,9 @@ class Backups:
 
     def mark(self, forgetting: str, ids: Sequence[str]) -> None:
         """Records that these backups still contain forgotten text."""
+        known = self.all()
         self._write(
-            [
-                msgspec.structs.replace(each, forgotten=(*each.forgotten, forgetting)) if each.id in ids else each
-                for each in self.all()
-            ]
+            [replace(each, forgotten=(*each.forgotten, forgetting)) if each.id in ids else each for each in known]
         )
 
     def find(self, which: str) -> Path:
@@ -84,37 +84,26 @@ class Backups:
         if apply:
             for each in old:
                 _remove(each)
-            self._sweep(now)
-            gone = {each.path for each in old}
-            self._write([each for each in self._read() if each.path not in gone and Path(each.path).exists()])
+            for path in self.folder.glob(".*.tmp"):  # unfinished, of processes that were killed
+                if now - path.stat().st_mtime * 1000 > DAY_MS:
+                    path.unlink(missing_ok=True)
+            self._write([each for each in self._read() if Path(each.path).exists()])
         return old
 
-    def _sweep(self, now: int) -> None:
-        """Remove unfinished backups of processes that were killed."""
-        for path in self.folder.glob(".*.tmp"):
-            if now - path.stat().st_mtime * 1000 > DAY_MS:
-                path.unlink(missing_ok=True)
-
     def _read(self) -> list[KnownBackup]:
-        try:
+        with suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(self._file.read_bytes(), type=list[KnownBackup])
-        except (OSError, msgspec.DecodeError):
-            return []
+        return []
 
     def _write(self, known: list[KnownBackup]) -> None:
         write_atomic(self._file, msgspec.json.format(msgspec.json.encode(known)) + b"\n")
 
 
 def _read_backup(path: Path) -> KnownBackup | None:
-    try:
+    with suppress(PalinurusError, OSError):  # another file, or a damaged backup, which `verify` reports
         label = read_label(path)
         return KnownBackup(label.id, str(path), label.created_at, path.stat().st_size, is_sealed(path))
-    except (PalinurusError, OSError):  # another file, or a damaged backup, which `verify` reports
-        return None
-
-
-def _with_gone(known: KnownBackup) -> KnownBackup:
-    return msgspec.structs.replace(known, gone=not Path(known.path).is_file())
+    return None
 
 
 def _remove(known: KnownBackup) -> None:
@@ -140,10 +129,14 @@ def check_backup(home: Home, _: LoadedConfig | None) -> list[Check]:
         return [warning("backup", "there is none", backups.folder, ADVICE)]
     newest = there[0]
     days = (SystemClock().now_ms() - newest.created_at) // DAY_MS
-    at = f"{datetime.fromtimestamp(newest.created_at / 1000).astimezone():%Y-%m-%d %H:%M}"
     if days > OLD_DAYS:
         return [warning("backup", f"the newest is {days} days old", newest.path, ADVICE)]
-    return [ok("backup", f"{len(there)}, the newest of {at}", newest.path)]
+    return [ok("backup", f"{len(there)}, the newest of {minute(newest.created_at)}", newest.path)]
+
+
+def minute(ms: int) -> str:
+    """A time for people."""
+    return f"{datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
 def _count_entries(home: Home) -> int:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from datetime import datetime
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from palinurus.cli.command import open_home, services_of
-from palinurus.cli.progress import Bar
+from palinurus.cli.command import Bar, open_home, services_of
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.errors import BadRequest
 from palinurus.extensions.backup import restore as restoring
-from palinurus.extensions.backup.backups import Backups, KnownBackup
-from palinurus.extensions.backup.manifest import BackupReport
+from palinurus.extensions.backup.backups import Backups, KnownBackup, minute
 from palinurus.extensions.backup.operations import CreateBackup, create_backup
+from palinurus.extensions.backup.pack import BackupReport
 from palinurus.providers.keys.credential_file import PASSPHRASE_ENV
 
 MOST_LEFT_OUT = 10
@@ -54,12 +53,9 @@ def create(shell: Shell, to: Path | None, seal: bool, credentials: bool) -> None
 
 
 async def _create(shell: Shell, wanted: CreateBackup) -> BackupReport:
-    bar = Bar()
-    try:
+    with closing(Bar()) as bar:
         async with open_home(shell) as home:
             return await create_backup(home, services_of(shell), wanted, SystemClock(), random_id, bar.show)
-    finally:
-        bar.close()
 
 
 @backup.command("verify")
@@ -77,13 +73,10 @@ def verify(shell: Shell, which: str) -> None:
       pal backup verify /mnt/stick/pal-20261116-060504-3f2a9c11.tar.gz
     """
     path = Backups(shell.home.root).find(which)
-    passphrase, bar = _passphrase_for(path), Bar()
-    try:
-        with tempfile.TemporaryDirectory(prefix="pal-verify-") as scratch:
-            found = restoring.verify(path, passphrase, Path(scratch), lambda *at: bar.show("verifying", *at))
-    finally:
-        bar.close()
-    content = f"{found.parts:,} parts, {_size(found.content)}, taken {_when(found.created_at)}"
+    passphrase = _passphrase_for(path)
+    with closing(Bar()) as bar, tempfile.TemporaryDirectory(prefix="pal-verify-") as scratch:
+        found = restoring.verify(path, passphrase, Path(scratch), lambda *at: bar.show("verifying", *at))
+    content = f"{found.parts:,} parts, {_size(found.content)}, taken {minute(found.created_at)}"
     shell.show(found, lambda: f"whole: {found.path}\n{content}")
 
 
@@ -103,12 +96,10 @@ def restore(shell: Shell, which: str, to: Path | None) -> None:
       pal backup restore 3f2a --to ~/looked-at     then: PALINURUS_HOME=~/looked-at pal chat
     """
     path = Backups(shell.home.root).find(which)
-    passphrase, bar = _passphrase_for(path), Bar()
+    passphrase = _passphrase_for(path)
     place = to.absolute() if to else shell.home.root
-    try:
+    with closing(Bar()) as bar:
         done = restoring.restore(path, place, passphrase, lambda *at: bar.show("restoring", *at))
-    finally:
-        bar.close()
     first = f"restored: {done.home} ({done.parts:,} parts, {_size(done.content)})"
     shell.show(done, lambda: "\n".join([first, *done.notes]))
 
@@ -162,10 +153,8 @@ def _ask_passphrase(*, again: bool) -> str:
 def _made_text(made: BackupReport) -> str:
     how = "sealed" if made.sealed else "not sealed"
     keys = "with stored keys" if made.credentials else "without stored keys"
-    lines = [
-        made.path,
-        f"{_size(made.bytes)} ({_size(made.content)} in {made.parts:,} parts), {how}, {keys}, {made.seconds} s",
-    ]
+    size = f"{_size(made.bytes)} ({_size(made.content)} in {made.parts:,} parts)"
+    lines = [made.path, f"{size}, {how}, {keys}, {made.seconds} s"]
     lines += [f"left out: {left.path}: {left.why}" for left in made.left_out[:MOST_LEFT_OUT]]
     if len(made.left_out) > MOST_LEFT_OUT:
         lines.append(f"left out: {len(made.left_out) - MOST_LEFT_OUT} more; --json names them")
@@ -173,17 +162,15 @@ def _made_text(made: BackupReport) -> str:
 
 
 def _line(known: KnownBackup) -> str:
-    marks = [
-        word for word, on in (("sealed", known.sealed), ("with keys", known.credentials), ("GONE", known.gone)) if on
-    ]
-    if known.forgotten:
-        marks.append("contains text that was forgotten later")
-    said = f"  {', '.join(marks)}" if marks else ""
-    return f"{known.id[:8]}  {_when(known.created_at)}  {_size(known.bytes):>9}  {known.path}{said}"
-
-
-def _when(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d %H:%M}"
+    possible = {
+        "sealed": known.sealed,
+        "with keys": known.credentials,
+        "GONE": known.gone,
+        "contains text that was forgotten later": known.forgotten,
+    }
+    marks = ", ".join(mark for mark, is_so in possible.items() if is_so)
+    line = f"{known.id[:8]}  {minute(known.created_at)}  {_size(known.bytes):>9}  {known.path}"
+    return f"{line}  {marks}" if marks else line
 
 
 def _size(count: int) -> str:

@@ -1,6 +1,10 @@
 """Create a backup. The process that holds the home only copies the database; the command does the rest.
 
 So a passphrase never leaves the process that it was typed into, and packing a large workspace does not slow answers.
+
+The database is copied while it is in use. One read transaction is held while pages are copied, so the copy is the home
+at one moment, and writers go on: their pages wait in the write-ahead log. Without it SQLite would restart after every
+write, and under load never end.
 """
 
 from __future__ import annotations
@@ -9,12 +13,14 @@ import asyncio
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
+import apsw
 from msgspec import Struct
 
 from palinurus import __version__
@@ -24,14 +30,15 @@ from palinurus.config.load import load_config
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import ConfigError, HolderLost, NotOffered
 from palinurus.extensions.backup.backups import Backups
-from palinurus.extensions.backup.manifest import BackupReport, Contents, Label
-from palinurus.extensions.backup.pack import Packer
-from palinurus.extensions.backup.snapshot import copy_while_used
+from palinurus.extensions.backup.pack import BackupReport, Contents, Label, Packer, Tell
 from palinurus.operations.operation import operation
 from palinurus.operations.progress import follow
 from palinurus.operations.services import Services
 from palinurus.operations.table import OperationClient
+from palinurus.storage.database import Database
+from palinurus.storage.files import translated
 
+PAGES = 2_000  # in one step: 8 MB
 SUFFIX, SEALED_SUFFIX = ".tar.gz", ".tar.gz.sealed"
 Stage = Callable[[str, int, int], None]
 """Called with what is being done, and how far it is; also in threads. Neither blocks nor raises."""
@@ -43,8 +50,44 @@ class CopyProgress(Struct, frozen=True):
     finished: bool = False
 
 
+async def copy_while_used(database: Database, to: Path, tell: Tell = lambda _, __: None) -> None:
+    """Into a new file, by the process that writes to the database. Raises StorageError."""
+    await database.flush()  # also writes that no caller waits for
+    stop = threading.Event()
+    work = asyncio.create_task(asyncio.to_thread(copy_database, database.path, to, tell, stop))
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([work])
+        raise
+
+
+def copy_database(source: Path, to: Path, tell: Tell = lambda _, __: None, stop: threading.Event | None = None) -> None:
+    """Blocks. Raises StorageError."""
+    with translated(source), closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)) as reading:
+        reading.set_busy_timeout(5_000)
+        with translated(to):
+            to.touch(mode=0o600, exist_ok=False)
+            writing = apsw.Connection(str(to))
+        with closing(writing):
+            _copy(reading, writing, tell, stop or threading.Event())
+
+
+def _copy(reading: apsw.Connection, writing: apsw.Connection, tell: Tell, stop: threading.Event) -> None:
+    writing.pragma("synchronous", "off")  # an incomplete copy is useless
+    reading.execute("BEGIN")
+    reading.pragma("user_version")  # begins the read transaction
+    with writing.backup("main", reading, "main") as backup:
+        while not backup.done and not stop.is_set():
+            backup.step(PAGES)
+            tell(backup.page_count - backup.remaining, backup.page_count)
+    reading.execute("COMMIT")
+    writing.pragma("journal_mode", "delete")  # the copy has no log
+
+
 @operation("backup.copy", scope="admin", local=True)
-async def copy_database(
+async def request_copy(
     services: Services, to: Annotated[str, "A new file, as an absolute path."]
 ) -> AsyncIterator[CopyProgress]:
     """Copy the database as it is. A caller that stops listening stops the work."""
@@ -79,13 +122,13 @@ async def create_backup(
         await _request_copy(caller, database, stage)
         contents = Contents(root, _workspaces(services), credentials=wanted.credentials)
         packer = Packer(label, passphrase=wanted.passphrase, tell=lambda *at: stage("packing", *at))
-        made = await asyncio.to_thread(packer.pack, target, contents, database, credentials=wanted.credentials)
+        made = await asyncio.to_thread(packer.pack, target, contents, database)
     await asyncio.to_thread(backups.add, made)
     return made
 
 
 async def _request_copy(caller: OperationClient, to: Path, stage: Stage) -> None:
-    async for at in caller.follow(copy_database, copy_database.params(str(to))):
+    async for at in caller.follow(request_copy, request_copy.params(str(to))):
         if at.finished:
             return
         stage("copying the database", at.done, at.total)
@@ -117,7 +160,6 @@ def _scratch(root: Path) -> Iterator[Path]:
         with suppress(OSError):
             if not os.path.exists(f"/proc/{left.name.split('-')[1]}"):  # noqa: PTH110  # its process has ended
                 shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(
-        prefix=f"backup-{os.getpid()}-", dir=root / "derived", ignore_cleanup_errors=True
-    ) as scratch:
+    prefix, folder = f"backup-{os.getpid()}-", root / "derived"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True) as scratch:
         yield Path(scratch)

@@ -7,37 +7,41 @@ followed and are made last. A backup is read completely, and nothing in it is us
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
 import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
+import apsw
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.config.atomic import make_directory, storage_error
 from palinurus.domain.errors import BadRequest, NotFound, StorageDamaged, StorageError
-from palinurus.extensions.backup.manifest import (
+from palinurus.extensions.backup.pack import (
     DATABASE,
     FORMAT,
     HOME,
     LABEL,
     MANIFEST,
+    PIECE,
+    SEAL_LENGTH,
+    TYPES,
     WORKSPACES,
     BackupManifest,
     BackupPart,
+    HashingReader,
     Label,
-    RestoreReport,
-    VerifyReport,
+    Tell,
+    seal_of,
 )
-from palinurus.extensions.backup.pack import PIECE, SEAL_LENGTH, Tell, seal_of
 from palinurus.extensions.backup.seal import MAGIC, SealedReader, damaged, read_head
-from palinurus.extensions.backup.snapshot import fault_of
 
 GZIP = b"\x1f\x8b"
 LONGEST_LABEL = 64 * 1024
@@ -47,15 +51,34 @@ Take = Callable[[BackupPart, IO[bytes]], None]
 """Called with each part before its digest is checked. It need not read the stream to its end."""
 
 
+class VerifyReport(Struct, frozen=True, rename="camel"):
+    id: str
+    path: str
+    created_at: int
+    parts: int
+    content: int
+    sealed: bool
+    credentials: bool
+    ok: bool = True  # a damaged one raises
+
+
+class RestoreReport(Struct, frozen=True, rename="camel"):
+    id: str
+    home: str
+    parts: int
+    content: int
+    credentials: bool
+    notes: tuple[str, ...] = ()
+
+
 def is_sealed(path: Path) -> bool:
     """Raises NotFound, and StorageDamaged when the file is no backup."""
     try:
         with path.open("rb") as file:
             start = file.read(len(MAGIC))
     except OSError as error:
-        raise NotFound(
-            f"the backup {path} cannot be read: {error.strerror}", hint="`pal backup list` shows them"
-        ) from None
+        why = f"the backup {path} cannot be read: {error.strerror}"
+        raise NotFound(why, hint="`pal backup list` shows them") from None
     if start == MAGIC:
         return True
     if not start.startswith(GZIP):
@@ -82,7 +105,7 @@ def read_through(path: Path, passphrase: str, take: Take, tell: Tell = lambda _,
     sealed = is_sealed(path)
     with _reporting_damage(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        hashed = _HashingReader(file, size if sealed else size - SEAL_LENGTH, lambda done: tell(done, size))
+        hashed = HashingReader(file, size if sealed else size - SEAL_LENGTH, lambda _: tell(file.tell(), size))
         source = SealedReader(hashed, passphrase, str(path)) if sealed else hashed  # type: ignore[arg-type]
         with gzip.GzipFile(fileobj=io.BufferedReader(source, PIECE)) as whole:
             with tarfile.open(fileobj=whole, mode="r|", bufsize=PIECE) as tar:
@@ -92,8 +115,12 @@ def read_through(path: Path, passphrase: str, take: Take, tell: Tell = lambda _,
         _read_to_end(hashed)
         if not sealed and file.read() != seal_of(hashed.digest.hexdigest()):
             raise damaged(str(path), "its bytes have changed since it was written")
-    if manifest.label != label or found != {part.path: part for part in manifest.parts}:
-        raise damaged(str(path), _difference(found, manifest))
+    listed = {part.path: part for part in manifest.parts}
+    for name in sorted(found.keys() | listed.keys()):
+        if found.get(name) != listed.get(name):
+            raise damaged(str(path), f"{name} is not what its manifest says")
+    if manifest.label != label:
+        raise damaged(str(path), "its label and its manifest differ")
     return manifest
 
 
@@ -124,19 +151,17 @@ def _read_parts(tar: tarfile.TarFile, take: Take, path: Path) -> tuple[dict[str,
 
 
 def _read_part(tar: tarfile.TarFile, info: tarfile.TarInfo, take: Take, path: Path) -> BackupPart:
-    if info.isreg():
-        stream = _HashingReader(_opened(tar, info), info.size)
-        take(BackupPart(info.name, "file", info.size, info.mode), stream)  # type: ignore[arg-type]
-        _read_to_end(stream)
-        return BackupPart(info.name, "file", info.size, info.mode, stream.digest.hexdigest())
-    if info.isdir():
-        part = BackupPart(info.name, "folder", mode=info.mode)
-    elif info.issym():
-        part = BackupPart(info.name, "link", mode=info.mode, target=info.linkname)
-    else:
+    kind = next((kind for kind, known in TYPES.items() if known == info.type), None)
+    if kind is None:
         raise damaged(str(path), f"{info.name} is of a kind that is not allowed in a backup")
-    take(part, io.BytesIO())
-    return part
+    part = BackupPart(info.name, kind, info.size, info.mode, target=info.linkname)
+    if kind != "file":
+        take(part, io.BytesIO())
+        return part
+    stream = HashingReader(_opened(tar, info), info.size)
+    take(part, stream)  # type: ignore[arg-type]
+    _read_to_end(stream)
+    return replace(part, sha256=stream.digest.hexdigest())
 
 
 def _read_to_end(stream: io.RawIOBase | gzip.GzipFile) -> None:
@@ -149,14 +174,6 @@ def _opened(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
     if stream is None:
         raise tarfile.ReadError("a part is not a file although it should be one")
     return stream
-
-
-def _difference(found: dict[str, BackupPart], manifest: BackupManifest) -> str:
-    listed = {part.path: part for part in manifest.parts}
-    for name in sorted(found.keys() | listed.keys()):
-        if found.get(name) != listed.get(name):
-            return f"{name} is not what its manifest says"
-    return "its label and its manifest differ"
 
 
 @contextmanager
@@ -172,36 +189,14 @@ def _reporting_damage(path: Path) -> Iterator[None]:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}", hint="check the disk") from None
 
 
-class _HashingReader(io.RawIOBase):
-    """The first `size` bytes of a stream, and their digest. `tell` is called with the bytes that were read."""
-
-    def __init__(self, stream: IO[bytes], size: int, tell: Callable[[int], None] = lambda _: None) -> None:
-        self._stream, self._left, self._tell = stream, max(size, 0), tell
-        self._done = 0
-        self.digest = hashlib.sha256()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), self._left))
-        buffer[: len(data)] = data
-        self._left -= len(data)
-        self._done += len(data)
-        self.digest.update(data)
-        self._tell(self._done)
-        return len(data)
-
-
 def restore(backup: Path, to: Path, passphrase: str, tell: Tell = lambda _, __: None) -> RestoreReport:
     """Make a home at `to`. Blocks.
 
     Raises BadRequest when `to` is not empty, StorageDamaged for any changed byte; then nothing is written.
     """
     if os.path.lexists(to) and not (to.is_dir() and not to.is_symlink() and not any(to.iterdir())):
-        raise BadRequest(
-            f"{to} is not empty; a backup is never restored over existing files", hint="name a new folder: --to"
-        )
+        why = f"{to} is not empty; a backup is never restored over existing files"
+        raise BadRequest(why, hint="name a new folder: --to")
     make_directory(to.parent)
     stage = to.with_name(f".{to.name}.restoring-{os.urandom(4).hex()}")
     try:
@@ -212,9 +207,8 @@ def restore(backup: Path, to: Path, passphrase: str, tell: Tell = lambda _, __: 
         raise storage_error(error, to) from None
     finally:
         shutil.rmtree(stage, ignore_errors=True)
-    return RestoreReport(
-        manifest.label.id, str(to), len(manifest.parts), manifest.size, manifest.credentials, _notes(manifest, to)
-    )
+    about = (manifest.label.id, str(to), len(manifest.parts), manifest.size)
+    return RestoreReport(*about, manifest.credentials, _notes(manifest, to))
 
 
 def verify(backup: Path, passphrase: str, scratch: Path, tell: Tell = lambda _, __: None) -> VerifyReport:
@@ -268,8 +262,7 @@ def _place(stage: Path, name: str, backup: str) -> Path:
 def _copy(stream: IO[bytes], to: Path, mode: int) -> None:
     descriptor = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        while data := stream.read(PIECE):
-            file.write(data)
+        shutil.copyfileobj(stream, file, PIECE)
         os.fchmod(file.fileno(), mode | 0o600)
 
 
@@ -310,3 +303,16 @@ def _notes(manifest: BackupManifest, to: Path) -> tuple[str, ...]:
         notes.append("stored keys are not in this backup; `pal models auth add` stores them again")
     notes += [f"not in the backup: {left.path} ({left.why})" for left in manifest.left_out[:20]]
     return tuple(notes)
+
+
+def fault_of(path: Path) -> str:
+    """What is wrong with a database, empty when nothing is. Blocks, and reads all of it."""
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            said = connection.execute("PRAGMA integrity_check(1)").get
+            lost = connection.execute("PRAGMA foreign_key_check").fetchall()
+    except apsw.Error as error:
+        return str(error)
+    if said != "ok":
+        return str(said)
+    return f"a row of {lost[0][0]} has no parent row" if lost else ""

@@ -11,21 +11,18 @@ from palinurus.extensions.backup.backups import Backups, KnownBackup
 
 class BackupCopies(TextPlace):
     async def look(self) -> list[Spot]:
-        return [_spot(each) for each in await asyncio.to_thread(self._holding)]
+        return await asyncio.to_thread(self._spots, mark=False)
 
     async def forget(self, tell: Callable[[str, int, int], None]) -> list[Spot]:
-        held = await asyncio.to_thread(self._holding)
-        if held:
-            await asyncio.to_thread(self._backups.mark, self.search.id, [each.id for each in held])
+        return await asyncio.to_thread(self._spots, mark=True)
+
+    def _spots(self, *, mark: bool) -> list[Spot]:
+        """The backups with the text. `since` 0: it is not known since when the text existed."""
+        backups = Backups(self.search.services.home.root)
+        held = [known for known in backups.all() if known.created_at >= self.search.since]
+        if held and mark:
+            backups.mark(self.search.id, [each.id for each in held])
         return [_spot(each) for each in held]
-
-    @property
-    def _backups(self) -> Backups:
-        return Backups(self.search.services.home.root)
-
-    def _holding(self) -> list[KnownBackup]:
-        """Returns the backups with the text. `since` 0: it is not known since when the text existed."""
-        return [known for known in self._backups.all() if known.created_at >= self.search.since]
 
 
 def _spot(known: KnownBackup) -> Spot:

@@ -11,8 +11,8 @@ from html import escape
 
 import click
 
-from palinurus.cli.command import open_home
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.command import with_home
+from palinurus.cli.shell import Shell, with_shell
 from palinurus.config.atomic import write_atomic
 from palinurus.domain.errors import HolderLost, NotFound, PalinurusError, UnknownOperation
 from palinurus.operations.gateway import make_page_link
@@ -27,8 +27,7 @@ FILE = "login.html"
 @click.option(
     "--qr", is_flag=True, help="Show a QR code for a phone on the same network; needs `pal gateway run --lan`."
 )
-@with_json
-@click.pass_obj
+@with_shell
 def dashboard(shell: Shell, no_open: bool, qr: bool) -> None:
     """Open the dashboard in a browser.
 
@@ -41,12 +40,7 @@ def dashboard(shell: Shell, no_open: bool, qr: bool) -> None:
       pal dashboard --no-open
       pal dashboard --qr
     """
-
-    async def ask() -> DashboardLink:
-        async with open_home(shell) as home:
-            return await link_of(home, lan=qr)
-
-    found = run_async(ask())
+    found = with_home(shell, lambda home: link_of(home, lan=qr))
     shell.show(found, lambda: qr_text(found) if qr else found.url)
     if not (no_open or qr or shell.as_json):
         open_link(shell, found)
@@ -63,9 +57,8 @@ async def link_of(home: HomeAccess, *, lan: bool = False) -> DashboardLink:
             pass  # it ended meanwhile; perhaps there is another one
         finally:
             await holder.close()
-    raise NotFound(
-        "no gateway is running", hint="`pal up` starts one for this terminal, `pal gateway run` one that keeps running"
-    )
+    hint = "`pal up` starts one for this terminal, `pal gateway run` one that keeps running"
+    raise NotFound("no gateway is running", hint=hint)
 
 
 def open_link(shell: Shell, link: DashboardLink) -> bool:

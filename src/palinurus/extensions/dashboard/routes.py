@@ -24,12 +24,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from palinurus.domain.clock import Clock
-from palinurus.gateway.auth.errors import Refused
 from palinurus.gateway.auth.guard import DAYS, cookie_of, is_own_page, set_cookie
-from palinurus.gateway.http.app import peer_of, read_json, reply
-from palinurus.gateway.http.routes import RouteDoc, RouteProvider
-from palinurus.gateway.metrics.routes import RefusalCounts
+from palinurus.gateway.http.app import RouteDoc, RouteProvider, peer_of, read_json, reply
+from palinurus.gateway.http.metrics import RefusalCounts
+from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import GatewayContext
 
 log = logging.getLogger(__name__)
@@ -37,7 +35,7 @@ log = logging.getLogger(__name__)
 # The views of the dashboard. All are served by one file, which looks at the address itself.
 ADDRESSES = (
     *("/", "/s/{key:path}", "/memory", "/context", "/files", "/approvals", "/usage", "/runs", "/logs", "/config"),
-    *("/welcome", "/login"),
+    *("/agents", "/subagents", "/welcome", "/login"),
 )
 
 # Small and soon: the sender is not authenticated yet.
@@ -61,10 +59,7 @@ POLICY = (
     "font-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'; report-uri /page/csp-report"
 )
-PART = {
-    "cache-control": "no-cache",  # cached, and checked each time
-    "vary": "accept-encoding",
-}
+PART = {"cache-control": "no-cache", "vary": "accept-encoding"}  # cached, and checked each time
 # A policy applies to documents only. On forty scripts and styles it would be a seventh of the first load.
 HEADERS = {"content-security-policy": POLICY, "cross-origin-opener-policy": "same-origin", **PART}
 NOT_DOCUMENTS = ("text/javascript", "text/css")
@@ -96,13 +91,23 @@ def routes(gateway: GatewayContext) -> list[BaseRoute]:
     async def part(request: Request) -> Response:
         return _file(files, request.path_params["name"], request)
 
+    reports = RefusalCounts(gateway.services.clock)
+
+    async def report(request: Request) -> Response:
+        """What the browser blocked by the content security policy. There should be nothing; logged once a minute."""
+        sent: CspReport = await _read(request, CspReport)
+        what = " ".join(_plain(sent.report.get(name)) for name in ("violated-directive", "blocked-uri", "source-file"))
+        if (more := reports.count("csp")) is not None:
+            log.warning("a browser blocked something on the dashboard: %s (%d more before)", what, more)
+        return Response(status_code=204)
+
     login = _Login(gateway)
     return [
-        *(Route(address, page, methods=["GET"]) for address in ADDRESSES),
+        *(Route(address, page) for address in ADDRESSES),
         Route("/page/login", login.login, methods=["POST"]),
         Route("/page/logout", login.logout, methods=["POST"]),
-        Route("/page/csp-report", CspReports(gateway.services.clock).receive, methods=["POST"]),
-        Route("/page/{name:path}", part, methods=["GET"]),
+        Route("/page/csp-report", report, methods=["POST"]),
+        Route("/page/{name:path}", part),
     ]
 
 
@@ -149,21 +154,6 @@ class _Login:
             raise Refused(403, "WRONG_ORIGIN", "only the dashboard of this gateway may request this")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "WRONG_TYPE", "the body must be application/json")
-
-
-class CspReports:
-    """Violations of the content security policy. There should be none; logged once a minute."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._counts = RefusalCounts(clock)
-
-    async def receive(self, request: Request) -> Response:
-        """What the browser blocked."""
-        sent: CspReport = await _read(request, CspReport)
-        what = " ".join(_plain(sent.report.get(name)) for name in ("violated-directive", "blocked-uri", "source-file"))
-        if (more := self._counts.count("csp")) is not None:
-            log.warning("a browser blocked something on the dashboard: %s (%d more before)", what, more)
-        return Response(status_code=204)
 
 
 def _plain(text: object) -> str:
@@ -244,12 +234,7 @@ ROUTES = RouteProvider(
         *(RouteDoc("GET", address, "The dashboard.", None, gives=("text/html",)) for address in ADDRESSES),
         RouteDoc("GET", "/page/{name:path}", "A file of the dashboard.", None, gives=("text/javascript", "text/css")),
         RouteDoc(
-            "POST",
-            "/page/login",
-            "Log in by a code; for the dashboard.",
-            None,
-            body=LoginCode,
-            result=LoginResult,
+            "POST", "/page/login", "Log in by a code; for the dashboard.", None, body=LoginCode, result=LoginResult
         ),
         RouteDoc("POST", "/page/logout", "End the browser's session; for the dashboard.", None, result=LogoutResult),
         RouteDoc(

@@ -56,7 +56,9 @@ def up(shell: Shell, port: int | None, no_open: bool) -> int:
     @asynccontextmanager
     async def enter_home(home: HomeAccess, tell: ShowLine) -> AsyncIterator[None]:
         async with _served(shell, home, tell, port) as link:
-            _show(shell, link, tell, opens=opens)
+            tell(f"dashboard: {link.url}")
+            if not (opens and open_link(shell, link)) and link.expires_at:
+                tell("the link works once, within five minutes; `pal dashboard` makes another")
             yield
 
     return run_async(_until_stopped(talk_here(shell, Inbound("", ""), first=first, enter_home=enter_home)))
@@ -112,11 +114,3 @@ def _settings(shell: Shell, tell: ShowLine, port: int | None) -> GatewaySettings
         tell(f"port {DEFAULT_PORT} is taken; the gateway uses another one")
         return msgspec.structs.replace(settings, port=0)
     return settings
-
-
-def _show(shell: Shell, link: DashboardLink, tell: ShowLine, *, opens: bool) -> None:
-    tell(f"dashboard: {link.url}")
-    if opens and open_link(shell, link):
-        return
-    if link.expires_at:
-        tell("the link works once, within five minutes; `pal dashboard` makes another")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from palinurus.cli.progress import follow_to_report
+from palinurus.cli.command import follow_to_report
 from palinurus.cli.shell import Shell, with_json
 from palinurus.domain.text_places import Spot
 from palinurus.extensions.forget.operations import Forget, ForgetReport, forget_words

@@ -7,8 +7,9 @@ Packages declare the places that hold words (domain/text_places.py). What cannot
 from __future__ import annotations
 
 import asyncio
+import operator
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from palinurus.config.atomic import write_atomic
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound, StorageError
 from palinurus.domain.text_places import (
+    SHORTEST,
     Scope,
     Search,
     Spot,
@@ -28,13 +30,17 @@ from palinurus.domain.text_places import (
     TextRows,
     Treatment,
     WordCheck,
+    Words,
+    forget_in_json,
     load_places,
+    said_lines,
+    unescaped,
 )
-from palinurus.domain.words import SHORTEST, Words, forget_in_json, said_lines, unescaped
 from palinurus.extensions.forget.rows import WordMatches, WordRows
 from palinurus.operations.operation import operation
 from palinurus.operations.progress import follow
 from palinurus.operations.services import Services
+from palinurus.sessions.transcript import Row
 from palinurus.workspace.text_places import drop_blocks, holds, plain_files, text_of
 
 TellStage = Callable[[str, int, int], None]
@@ -74,29 +80,28 @@ class ForgetRun:
         declared = load_places(services.text_places)
         self._kinds = [each for each in declared if isinstance(each, type)]
         self._store = WordRows(services, [each for each in declared if isinstance(each, TextRows)])
-        workspaces = _workspaces(services, params.agent)
+        self._workspaces = _workspaces(services, params.agent)
         families = [each for each in declared if isinstance(each, TextFiles)]
-        self._files = ScannedFiles(services.home.root, workspaces, families, every_file=params.files)
-        self._workspaces = workspaces
-        self._scope = Scope(Words(()))
-        self._said = Words(())  # all that is searched for afterwards
-        self._marks: tuple[str, ...] = ()
-        self._quoting = False  # whether found words are shown: not for a whole session
+        self._files = ScannedFiles(services.home.root, self._workspaces, families, every_file=params.files)
+        self._search: Search
         self._outside: tuple[Path, ...] = ()  # folders that a text place searches itself
         self._in_rows = False  # whether the database has the words, and so each copy of it
 
     async def run(self) -> ForgetReport:
-        await self._set_scope()
+        scope, said, marks = await self._scope()
         self._tell(SESSIONS, 0, 0)
-        matches = await self._store.look(self._scope, partial(self._tell, SESSIONS))
+        matches = await self._store.look(scope, partial(self._tell, SESSIONS))
         self._in_rows = any(matches.rows.values())
+        quoting = bool(self._params.query) and not self._params.apply  # what is found of a whole session is not shown
+        about = (self._workspaces, self._params.files, quoting, matches.since, partial(self._entry_numbers, matches))
+        self._search = Search(self._services, self._id, scope, said, marks, *about)
         self._tell(COPIES, 0, 0)
-        places = [kind(self._search(matches)) for kind in self._kinds]
+        places = [kind(self._search) for kind in self._kinds]
         told = [spot for place in places for spot in await place.look()]  # before anything is changed
         self._outside = tuple(path for place in places for path in place.outside)
         away = tuple(each for place in places for each in place.away)
         keys = tuple(sorted({each.key for each in matches.sessions}))
-        spots = self._store.spots(matches, quoting=self._quoting)
+        spots = self._store.spots(matches, quoting=quoting)
         if not self._params.apply:
             spots += [*await asyncio.to_thread(self._file_spots, apply=False), *told]
             return ForgetReport(self._id, False, tuple(spots), sessions=keys, away=away)
@@ -107,57 +112,36 @@ class ForgetRun:
         remains += [spot for spot in done if spot.action == "stays"]
         return ForgetReport(self._id, True, tuple(spots), tuple(remains), probes, keys, away)
 
-    async def _set_scope(self) -> None:
+    async def _scope(self) -> tuple[Scope, Words, tuple[str, ...]]:
+        """What to forget, all that is searched for afterwards, and the marks of notes that go as a whole."""
         if self._params.query:
-            self._said = Words([self._params.query])
-            self._quoting = not self._params.apply
-            self._scope = Scope(self._said, agent=self._params.agent)
-            return
+            words = Words([self._params.query])
+            return Scope(words, agent=self._params.agent), words, ()
         found = await self._store.sessions(self._params.session)
         if not found:
             raise NotFound(f"there is no session {self._params.session!r}", hint="`pal sessions list` shows them")
         ids = frozenset(each.id for each in found)
         sources = await self._store.sources(ids)
-        notes = said_lines(sources.notes, NOTE_LETTERS)
-        typed = said_lines(sources.said, SAID_LETTERS)
+        notes, typed = said_lines(sources.notes, NOTE_LETTERS), said_lines(sources.said, SAID_LETTERS)
         keys = frozenset(each.key for each in found if each.key == self._params.session)
-        self._scope = Scope(Words(notes), ids, keys, sources.runs)
-        self._said = Words([*notes, *typed])
-        self._marks = tuple(f"<!-- notes {each} -->" for each in sources.note_ids)
-
-    def _search(self, matches: WordMatches) -> Search:
-        return Search(
-            self._services,
-            self._id,
-            self._scope,
-            self._said,
-            self._marks,
-            self._workspaces,
-            self._params.files,
-            self._quoting,
-            matches.since,
-            partial(self._entry_numbers, matches),
-        )
+        marks = tuple(f"<!-- notes {each} -->" for each in sources.note_ids)
+        return Scope(Words(notes), ids, keys, sources.runs), Words([*notes, *typed]), marks
 
     async def _entry_numbers(self, matches: WordMatches) -> Mapping[str, frozenset[int]]:
         """By session id, the numbers of entries that hold the words."""
-        found: dict[str, frozenset[int]] = {}
-        words = self._scope.words
+        scope = self._search.scope
 
-        def numbers(payloads: list[str]) -> frozenset[int]:
-            return frozenset(n for n, text in enumerate(payloads, start=1) if forget_in_json(text, words) != text)
+        def numbers(rows: Iterable[Row]) -> frozenset[int]:
+            texts = [row.payload for row in rows]
+            return frozenset(n for n, text in enumerate(texts, 1) if forget_in_json(text, scope.words) != text)
 
-        for each in matches.sessions:
-            if each.id not in self._scope.sessions:
-                payloads = [row.payload for row in await self._services.sessions.rows(each.id)]
-                found[each.id] = await asyncio.to_thread(numbers, payloads)
-        return found
+        partly = [each.id for each in matches.sessions if each.id not in scope.sessions]
+        return {each: await asyncio.to_thread(numbers, await self._services.sessions.rows(each)) for each in partly}
 
     def _check_idle(self, matches: WordMatches) -> None:
         """A running turn has the words in memory and would write them again."""
-        keys = {each.key for each in matches.sessions} | self._scope.keys
-        busy = sorted({str(run.key) for run in self._services.dispatcher.runs.active() if str(run.key) in keys})
-        if busy:
+        keys = {each.key for each in matches.sessions} | self._search.scope.keys
+        if busy := sorted({str(run.key) for run in self._services.dispatcher.runs.active() if str(run.key) in keys}):
             raise BadRequest(f"{busy[0]} is being answered now", hint="wait for the reply, or send /stop")
 
     async def _apply(self, matches: WordMatches, places: list[TextPlace]) -> list[Spot]:
@@ -166,7 +150,7 @@ class ForgetRun:
         await self._store.prepare(matches)
         # Files before rows: after an interruption the rows still say what to search for in files.
         spots += await asyncio.to_thread(self._file_spots, apply=True)
-        await self._store.forget(self._scope, self._id)
+        await self._store.forget(self._search.scope, self._id)
         spots += [spot for place in places if not place.goes_first for spot in await place.forget(self._tell)]
         self._tell(REWRITE, 0, 0)
         try:
@@ -189,39 +173,32 @@ class ForgetRun:
     def _file_spot(self, file: ScannedFile, *, apply: bool) -> Spot | None:
         name = self._files.shown(file.path)
         if file.treatment in ("rows", "index"):  # reported row by row; the owner of an index rebuilds it
-            is_told = file.treatment == "index" and not apply and bool(self._said) and holds(file.path, self._said)
+            is_told = file.treatment == "index" and not apply and self._holds(file)
             return Spot(name, "index anew", 1) if is_told else None
-        if self._goes_whole(file):
-            if apply:
-                file.path.unlink(missing_ok=True)
-            return Spot(name, "remove", 1)
-        blocks = _rewrite_blocks(file.path, self._marks, apply=apply) if file.agent else 0
-        words = self._scope.words if file.agent else self._said  # in a workspace only what was written to memory
+        folder_of = file.family.folder_of
+        if folder_of is not None and file.path.parent.name in map(folder_of, self._search.scope.keys):
+            return _remove(file, name, apply=apply)  # it belongs to a session that is removed as a whole
+        blocks = _rewrite_blocks(file.path, self._search.marks, apply=apply) if file.agent else 0
+        # In a workspace only what was written to memory.
+        words = self._search.scope.words if file.agent else self._search.said
         count = _count_lines(file, words) if words else 0
         count = count or int(self._in_rows and file.family.copies_rows)
         if not count and not blocks:
             return None
-        quotes = _quotes_in(file, self._said) if self._quoting else ()
+        quotes = _quotes_in(file, self._search.said) if self._search.quoting else ()
         if file.treatment == "stays":
             return None if apply else Spot(name, "stays", count, file.family.why, quotes)
         if file.treatment == "remove":
-            if apply:
-                file.path.unlink(missing_ok=True)
-            return Spot(name, "remove", 1, quotes=quotes)
+            return _remove(file, name, quotes, apply=apply)
         if apply and count:
             _rewrite(file, words)
         return Spot(name, "rewrite", count + blocks, quotes=quotes)
 
-    def _goes_whole(self, file: ScannedFile) -> bool:
-        """Returns whether it belongs to a session that is removed as a whole."""
-        folder_of = file.family.folder_of
-        return folder_of is not None and file.path.parent.name in map(folder_of, self._scope.keys)
-
     async def _look_again(self, places: list[TextPlace]) -> tuple[list[Spot], tuple[WordCheck, ...]]:
-        rows = await self._store.remains(self._said, partial(self._tell, AGAIN))
+        rows = await self._store.remains(self._search.said, partial(self._tell, AGAIN))
         files = await asyncio.to_thread(self._raw_remains, bool(rows))
         probes = [WordCheck("rows of the database", sum(spot.count for spot in rows))]
-        probes += [WordCheck("files, byte by byte", len(files))]
+        probes.append(WordCheck("files, byte by byte", len(files)))
         remains = [*rows, *files]
         for place in places:
             more, probed = await place.look_again()
@@ -232,12 +209,14 @@ class ForgetRun:
     def _raw_remains(self, rows: bool) -> list[Spot]:
         found = []
         for file in self._all_files(AGAIN):
-            if not self._said or not holds(file.path, self._said) or (file.treatment == "rows" and rows):
-                continue  # rows are reported one by one
-            why = file.family.why if file.treatment == "stays" else ""
-            why = why or "the same words are there from another source"
-            found.append(Spot(self._files.shown(file.path), "stays", 1, why))
+            if self._holds(file) and not (file.treatment == "rows" and rows):  # rows are reported one by one
+                why = file.family.why if file.treatment == "stays" else ""
+                why = why or "the same words are there from another source"
+                found.append(Spot(self._files.shown(file.path), "stays", 1, why))
         return found
+
+    def _holds(self, file: ScannedFile) -> bool:
+        return bool(self._search.said) and holds(file.path, self._search.said)
 
 
 def _workspaces(services: Services, agent: str = "") -> dict[str, Path]:
@@ -294,14 +273,25 @@ class ScannedFiles:
         return next(found, TextFiles("", "stays", "not a known kind of file"))
 
 
+def _remove(file: ScannedFile, name: str, quotes: tuple[str, ...] = (), *, apply: bool) -> Spot:
+    if apply:
+        file.path.unlink(missing_ok=True)
+    return Spot(name, "remove", 1, quotes=quotes)
+
+
 def _count_lines(file: ScannedFile, words: Words) -> int:
     """Returns how many lines contain the words; 1 for a binary file with them."""
     text = text_of(file.path)
-    if text is None:
-        return int(holds(file.path, words))
+    return int(holds(file.path, words)) if text is None else _cleaned(text, file, words)[1]
+
+
+def _cleaned(text: str, file: ScannedFile, words: Words) -> tuple[str, int]:
+    """The text without the words, and how many lines of it held them."""
     if file.treatment == "lines of JSON":
-        return sum(forget_in_json(line, words) != line for line in text.split("\n"))
-    return len(words.lines(text))
+        lines = text.split("\n")
+        new = [forget_in_json(line, words) for line in lines]
+        return "\n".join(new), sum(map(operator.ne, lines, new))
+    return words.without(text, stone=()), len(words.lines(text))  # a tombstone would be read as a note
 
 
 def _quotes_in(file: ScannedFile, words: Words) -> tuple[str, ...]:
@@ -311,37 +301,29 @@ def _quotes_in(file: ScannedFile, words: Words) -> tuple[str, ...]:
 
 
 def _rewrite(file: ScannedFile, words: Words) -> None:
-    """Removes the words. A binary file is not changed."""
-    text = text_of(file.path)
-    if text is None:
-        return
-    if file.treatment == "lines of JSON":
-        _rewrite_log(file.path, words)
-    elif words.lines(text):  # no tombstone where people write: it would be read as a note
-        write_atomic(file.path, words.without(text, stone=()).encode("utf-8", "surrogateescape"))
+    """Removes the words. A binary file is not changed.
+
+    What is appended meanwhile is carried over: writers of a log have the old file open.
+    """
+    with file.path.open("rb") as old:
+        if text_of(file.path) is None:
+            return
+        text = old.read().decode("utf-8", "surrogateescape")
+        after, _ = _cleaned(text, file, words)
+        if after != text:
+            write_atomic(file.path, after.encode("utf-8", "surrogateescape"))
+            if late := old.read():
+                with file.path.open("ab") as new:
+                    new.write(late)
 
 
 def _rewrite_blocks(path: Path, marks: tuple[str, ...], *, apply: bool) -> int:
     """How many marked blocks of notes there are; `apply` removes them."""
-    text = text_of(path) if marks else None
-    if text is None:
-        return 0
+    text = (text_of(path) if marks else None) or ""
     found = sum(mark in text for mark in marks)
     if found and apply:
         write_atomic(path, drop_blocks(text, marks).encode("utf-8", "surrogateescape"))
     return found
-
-
-def _rewrite_log(path: Path, words: Words) -> None:
-    """Lines that are appended meanwhile are carried over: their writers have the old file open."""
-    with path.open("rb") as old:
-        lines = old.read().decode("utf-8", "surrogateescape").split("\n")
-        new = [forget_in_json(line, words) for line in lines]
-        if new != lines:
-            write_atomic(path, "\n".join(new).encode("utf-8", "surrogateescape"))
-            if late := old.read():
-                with path.open("ab") as file:
-                    file.write(late)
 
 
 class ForgetProgress(Struct, frozen=True):

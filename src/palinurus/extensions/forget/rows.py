@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -18,12 +19,11 @@ from msgspec import Struct
 
 from palinurus.domain.errors import NotOffered
 from palinurus.domain.messages import AssistantMessage, UserMessage
-from palinurus.domain.text_places import Scope, Spot, Stored, TextRows
-from palinurus.domain.words import Words, forget_in_json, strings_in, unescaped
+from palinurus.domain.text_places import Scope, Spot, Stored, TextRows, Words, forget_in_json, strings_in, unescaped
 from palinurus.operations.services import Services
 from palinurus.sessions.session import NO_CHANGE, Session, changed
 from palinurus.sessions.store import add_entry, extraction_of
-from palinurus.sessions.transcript import FORGOTTEN, CustomEntry, MessageEntry, Row, decode_row, timestamp
+from palinurus.sessions.transcript import FORGOTTEN, CustomEntry, Row, decode_row, timestamp
 from palinurus.storage.files import looking_into
 from palinurus.storage.transaction import Transaction, declare_queries, encoded, load_queries
 
@@ -87,14 +87,13 @@ class WordTable:
     ) -> Iterator[tuple[int, list[str | None]]]:
         """Keys and new texts of the rows that change."""
         rows: Any = tx.execute(self._find) if only is None else self.among(tx, only)
+        clean = self.declared.clean
         for key, session_id, session_key, run_id, *texts in each_row(rows):
             whole = session_id in scope.sessions or session_key in scope.keys or run_id in scope.runs
-            if not whole and not scope.covers(session_key or ""):
-                continue
-            clean = self.declared.clean
-            new = [None if text is None else clean(text, scope.words, whole=whole) for text in texts]
-            if new != texts:
-                yield key, new
+            if whole or scope.covers(session_key or ""):
+                new = [None if text is None else clean(text, scope.words, whole=whole) for text in texts]
+                if new != texts:
+                    yield key, new
 
     def among(self, tx: Transaction, keys: list[int]) -> list[Stored]:
         """The rows with these keys."""
@@ -111,7 +110,6 @@ class WordRows:
             raise NotOffered("this home has no database")
         self._services = services
         self._database = services.database
-        self._places = places
         self._tables = [WordTable(place) for place in places]
 
     async def sessions(self, which: str) -> list[MatchedSession]:
@@ -134,12 +132,12 @@ class WordRows:
 
     def spots(self, looked: WordMatches, *, quoting: bool) -> list[Spot]:
         """Where the words are, for people."""
-        quotes = looked.quotes if quoting else {}
-        return [
-            Spot(f"home.sqlite: {each.called}", each.action, len(found), quotes=quotes.get(each.table, ()))
-            for each in self._places
-            if (found := looked.rows[each.table])
-        ]
+        spots = []
+        for each in (table.declared for table in self._tables):
+            quotes = looked.quotes.get(each.table, ()) if quoting else ()
+            if count := len(looked.rows[each.table]):
+                spots.append(Spot(f"home.sqlite: {each.called}", each.action, count, quotes=quotes))
+        return spots
 
     async def prepare(self, looked: WordMatches) -> None:
         """Call what the owners of tables have declared to run before rows change."""
@@ -170,11 +168,9 @@ class WordRows:
     async def remains(self, words: Words, tell: Tell = lambda _, __: None) -> list[Spot]:
         """Every column of every table that still holds the words, and in how many rows."""
         found = await self._read_apart(lambda tx: _remains(tx, words, tell))
-        kept = {name: why for place in self._places for name, why in place.kept.items()}
-        return [
-            Spot(f"home.sqlite {name}", "stays", n, kept.get(name) or kept.get(name.partition(".")[0]) or ELSEWHERE)
-            for name, n in found.items()
-        ]
+        kept = {name: why for table in self._tables for name, why in table.declared.kept.items()}
+        reasons = {name: kept.get(name) or kept.get(name.partition(".")[0]) or ELSEWHERE for name in found}
+        return [Spot(f"home.sqlite {name}", "stays", count, reasons[name]) for name, count in found.items()]
 
     def _keys(self, tx: Transaction, scope: Scope, tell: Tell = lambda _, __: None) -> Keys:
         each_row = _row_progress(tx, tell)
@@ -185,8 +181,7 @@ class WordRows:
         for table in self._tables:
             rows = table.among(tx, keys[table.name][:QUOTED])
             texts = [unescaped(text) for row in rows for text in row[4:] if text]
-            if quotes := tuple(dict.fromkeys(quote for text in texts for quote in scope.words.quotes(text))):
-                found[table.name] = quotes
+            found[table.name] = tuple(dict.fromkeys(quote for text in texts for quote in scope.words.quotes(text)))
         return found
 
     async def _read_apart(self, work: Callable[[Transaction], T]) -> T:
@@ -266,13 +261,11 @@ def _sources(tx: Transaction, sessions: frozenset[str]) -> SessionSources:
     said: list[str] = []
     for session_id in ids:
         for row in tx.each("sessions.entries_of", session_id=session_id, after=0):
-            match decode_row(Row(*row)):
-                case MessageEntry(message=UserMessage() as message):
-                    said.append(message.text)
-                case MessageEntry(message=AssistantMessage() as message):
-                    notes += [text for call in message.calls for text in _written_notes(call.name, call.arguments)]
-                case _:
-                    pass
+            message = getattr(decode_row(Row(*row)), "message", None)
+            if isinstance(message, UserMessage):
+                said.append(message.text)
+            elif isinstance(message, AssistantMessage):
+                notes += [text for call in message.calls for text in _written_notes(call.name, call.arguments)]
     made = [extraction_of(*row) for each in ids for row in tx.each("sessions.extractions_of", session_id=each)]
     notes += [each.notes for each in made]
     return SessionSources(runs, tuple(filter(None, notes)), tuple(each.id for each in made), tuple(said))
@@ -287,7 +280,7 @@ def _written_notes(tool: str, arguments: dict[str, Any]) -> list[str]:
 
 
 def _remains(tx: Transaction, words: Words, tell: Tell) -> dict[str, int]:
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     each_row = _row_progress(tx, tell)
     for table, column in tx.all("forgetting.text_columns"):
         everything = f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'  # noqa: S608  # names of our own schema
@@ -295,5 +288,5 @@ def _remains(tx: Transaction, words: Words, tell: Tell) -> dict[str, int]:
         for (value,) in each_row(rows) if (table, column) == ("entries", "payload") else rows:
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
             if words.hold(text) or ("\\" in text and forget_in_json(text, words) != text):
-                found[f"{table}.{column}"] = found.get(f"{table}.{column}", 0) + 1
+                found[f"{table}.{column}"] += 1
     return found

@@ -14,7 +14,6 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -107,18 +106,13 @@ class ServerConnection:
         """Closes it within two seconds."""
         self._leaves = True
         self._over.set()
-        if not self.started.is_set() and self._scope is not None:
-            self._scope.cancel()
-        elif not self.started.is_set():
-            self._task.cancel()
+        if not self.started.is_set():
+            (self._scope or self._task).cancel()
         done, _ = await asyncio.wait({self._task}, timeout=LEAVE_SECONDS)
         if not done:
             if self._scope is not None:
                 self._scope.cancel()
             await asyncio.wait({self._task}, timeout=LEAVE_SECONDS / 3)
-
-    async def ended(self) -> None:
-        await asyncio.wait({self._task}, timeout=LEAVE_SECONDS)
 
     async def _live(self) -> None:
         try:
@@ -144,8 +138,10 @@ class ServerConnection:
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp.types import Implementation
 
+        far = self._settings.url
+        streams = remote_streams(self._settings) if far else child_streams(self._settings, self._end)
         with anyio.fail_after(START_SECONDS) as self._scope:
-            async with self._streams() as (incoming, outgoing):
+            async with streams as (incoming, outgoing):
                 self._dispatcher = JSONRPCDispatcher(incoming, outgoing)
                 async with ClientSession(
                     dispatcher=self._dispatcher,
@@ -158,9 +154,6 @@ class ServerConnection:
                     self._scope.deadline = math.inf
                     self.started.set()
                     await self._over.wait()
-
-    def _streams(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
-        return remote_streams(self._settings) if self._settings.url else child_streams(self._settings, self._end)
 
     async def _greet(self, session: ClientSession) -> None:
         """Does the handshake that every server knows, or the newer one for servers that dropped the old."""
@@ -190,9 +183,8 @@ class ServerConnection:
         cursor: Any = None
         for _ in range(MAX_PAGES):
             page = await self._ask("tools/list", {"cursor": cursor} if cursor else {})
-            found = page.get("tools") if isinstance(page, dict) else None
+            found, cursor = (page.get("tools"), page.get("nextCursor")) if isinstance(page, dict) else (None, None)
             named += found if isinstance(found, list) else []
-            cursor = page.get("nextCursor") if isinstance(page, dict) else None
             if not cursor or len(named) > MAX_NAMED:
                 break
         return named[:MAX_NAMED]
@@ -215,7 +207,7 @@ class ServerConnection:
         except MCPError as error:
             if error.code != CONNECTION_CLOSED:
                 raise BadRequest(str(error)[:2_000]) from error
-            await self.ended()  # the connection's own task knows why
+            await asyncio.wait({self._task}, timeout=LEAVE_SECONDS)  # the connection's own task knows why
             raise ServerGone(self.reason or str(error)) from error
         except ValidationError as error:
             raise BadRequest(f"its answer has an unknown form ({error.error_count()} faults)") from error

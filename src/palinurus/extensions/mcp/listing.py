@@ -65,12 +65,13 @@ def read_listing(named: Sequence[Any], *, at: int) -> ToolListing:
 
 def _tool(name: str, sent: Mapping[str, Any]) -> RemoteTool:
     parameters = _schema(sent.get("inputSchema"))
-    words = next((text for key in ("description", "title") if isinstance(text := sent.get(key), str) and text), "")
-    description = _cut(harmless(words).strip(), MAX_DESCRIPTION) or name
+    words = next((said for key in ("description", "title") if isinstance(said := sent.get(key), str) and said), "")
+    text = harmless(words).strip()
+    description = (text if len(text) <= MAX_DESCRIPTION else f"{text[: MAX_DESCRIPTION - 1]}…") or name
     hints = sent.get("annotations")
     read_only = isinstance(hints, Mapping) and hints.get("readOnlyHint") is True
     if parameters is None:
-        return RemoteTool(name, f"{description} (takes a JSON object; its schema cannot be shown)", OPEN, read_only)
+        parameters, description = OPEN, f"{description} (takes a JSON object; its schema cannot be shown)"
     return RemoteTool(name, description, parameters, read_only)
 
 
@@ -101,10 +102,6 @@ def _deeper_than(value: Any, levels: int) -> bool:
     return levels == 0 or any(_deeper_than(child, levels - 1) for child in children)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 class ListingCache(Struct, frozen=True):
     """Stores listings. Its methods block: call them in a thread."""
 
@@ -122,21 +119,17 @@ class ListingCache(Struct, frozen=True):
 
     def keep(self, fingerprint: str, listing: ToolListing) -> ToolListing:
         """Writes it to the disk without secrets, and returns what was written. A failed write is only logged."""
-        text = msgspec.json.encode(listing).decode()
-        if (clean := self.redact(text)) != text:
-            listing = self._read(clean, listing)
+        try:
+            clean = self.redact(msgspec.json.encode(listing).decode())
+            listing = msgspec.json.decode(clean, type=ToolListing)
+        except msgspec.MsgspecError:  # a secret that is part of the form
+            listing = ToolListing(listing.at, (), len(listing.tools) + listing.left_out)
         try:
             make_directory(self.root)
             write_atomic(self._path(fingerprint), msgspec.json.encode(listing))
         except StorageError as error:
             log.info("the tools of an MCP server were not stored: %s", error)
         return listing
-
-    def _read(self, text: str, listing: ToolListing) -> ToolListing:
-        try:
-            return msgspec.json.decode(text, type=ToolListing)
-        except msgspec.MsgspecError:  # a secret that is part of the form
-            return ToolListing(listing.at, (), len(listing.tools) + listing.left_out)
 
     def _path(self, fingerprint: str) -> Path:
         return self.root / f"{fingerprint}.json"

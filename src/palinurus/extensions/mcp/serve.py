@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +20,7 @@ from msgspec import Struct
 from palinurus import __version__
 from palinurus.domain.clock import NewId, random_id
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound, PalinurusError
+from palinurus.domain.events import render_plan
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
 from palinurus.extensions.mcp.connection import INSTALL_HINT, is_package_installed, load_package
 from palinurus.extensions.mcp.send import McpCall, ServeOptions, run_wait, send_message
@@ -32,8 +32,7 @@ from palinurus.operations.table import McpTool, Operation, OperationClient, Row
 from palinurus.runtime.table import TABLE
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import CompactionEntry, Entry, MessageEntry, ResetEntry
-from palinurus.tools.approvals.approval import Approval
-from palinurus.tools.approvals.rendering import render_plan
+from palinurus.tools.approval import Approval
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -57,9 +56,10 @@ Shown = dict[str, Any]
 async def serve_stdio(client: OperationClient, options: ServeOptions) -> None:
     """Serves the client on standard input and output until it closes them."""
     await load()
-    stdio = import_module("mcp.server.stdio")
+    from mcp.server.stdio import stdio_server
+
     server = make_server(client, options)
-    async with stdio.stdio_server() as (reading, writing):
+    async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
 
@@ -109,9 +109,11 @@ class McpCalls:
     async def call(self, name: str, arguments: Mapping[str, Any], tell: Any) -> types.CallToolResult:
         if self._running >= AT_ONCE:
             return _failure(f"{AT_ONCE} calls are being answered already; try again when some are done")
+        served = self.tools.get(name)
+        if served is None:
+            return _failure(str(NotFound(f"there is no tool {name[:80]!r}", hint=f"there are {', '.join(self.tools)}")))
         self._running += 1
         try:
-            served = self._find(name)
             call = McpCall(self._client, self._options, self._new_id, tell)
             return _answer(await served.answer(call, _arguments(served, arguments)))
         except PalinurusError as error:
@@ -121,12 +123,6 @@ class McpCalls:
             return _failure("this call failed because of an error in pal; see its log")
         finally:
             self._running -= 1
-
-    def _find(self, name: str) -> ServedTool:
-        try:
-            return self.tools[name]
-        except KeyError:
-            raise NotFound(f"there is no tool {name[:80]!r}", hint=f"there are {', '.join(self.tools)}") from None
 
 
 def _arguments(served: ServedTool, sent: Mapping[str, Any]) -> Any:
@@ -141,9 +137,8 @@ def _answer(shown: Any) -> types.CallToolResult:
     import mcp_types as types
 
     text = msgspec.json.encode(shown).decode()
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], structured_content=msgspec.to_builtins(shown)
-    )
+    content: list[Any] = [types.TextContent(type="text", text=text)]
+    return types.CallToolResult(content=content, structured_content=msgspec.to_builtins(shown))
 
 
 def _failure(why: str) -> types.CallToolResult:
@@ -180,7 +175,7 @@ class Presentation(Struct, frozen=True):
     """`params` converts arguments to the operation's parameters; `shown` selects what is shown of those and the
     result."""
 
-    shown: Callable[[Any, Any], Shown]
+    shown: Callable[[Any, Any], Shown] = lambda _, result: msgspec.to_builtins(result)
     params: Callable[[Any], Shown] = msgspec.structs.asdict
 
 
@@ -190,7 +185,7 @@ class ServedTool(Struct, frozen=True):
     tool: McpTool
     operation: Operation[Any, Any]
     arguments: type[Struct]
-    shown: Presentation | Callable[[McpCall, Any], Awaitable[Shown]] | None = None
+    shown: Presentation | Callable[[McpCall, Any], Awaitable[Shown]]
 
     @property
     def reads(self) -> bool:
@@ -199,12 +194,10 @@ class ServedTool(Struct, frozen=True):
     async def answer(self, call: McpCall, arguments: Struct) -> Shown:
         """Answers a call. Raises a PalinurusError for what the other agent can correct."""
         how = self.shown
-        if how is not None and not isinstance(how, Presentation):
+        if not isinstance(how, Presentation):
             return await how(call, arguments)
-        params = how.params(arguments) if how else msgspec.structs.asdict(arguments)
-        result = await call.client.call(self.operation, self.operation.params(**params))
-        shown: Shown = how.shown(arguments, result) if how else msgspec.to_builtins(result)
-        return shown
+        result = await call.client.call(self.operation, self.operation.params(**how.params(arguments)))
+        return how.shown(arguments, result)
 
 
 def served_tools(operations: Iterable[Row], options: ServeOptions) -> dict[str, ServedTool]:
@@ -217,7 +210,7 @@ def served_tools(operations: Iterable[Row], options: ServeOptions) -> dict[str, 
 def _served(operation: Operation[Any, Any], tool: McpTool) -> ServedTool:
     fields: list[Any] = [(name, described_type(kind), *default) for name, kind, *default in tool.arguments]
     kind = msgspec.defstruct(tool.name, fields, rename="camel", frozen=True, forbid_unknown_fields=True)
-    return ServedTool(tool, operation, kind, SHOWN.get(tool.name))
+    return ServedTool(tool, operation, kind, SHOWN.get(tool.name, Presentation()))
 
 
 def _is_served(row: ServedTool, options: ServeOptions) -> bool:
@@ -295,11 +288,9 @@ def _origin(origin: Origin) -> str:
 
 
 def _notes(_: Any, answer: SearchAnswer) -> Shown:
-    notes = [
-        _pick(each, "path start_line end_line snippet") | {"score": round(each.score, 3)} for each in answer.results
-    ]
-    missing = None if answer.freshness.is_good else answer.freshness
-    return {"results": notes, **_present(freshness=missing)}
+    shown = "path start_line end_line snippet"
+    notes = [_pick(each, shown) | {"score": round(each.score, 3)} for each in answer.results]
+    return {"results": notes, **_present(freshness=None if answer.freshness.is_good else answer.freshness)}
 
 
 def _lines(_: Any, found: MemoryText) -> Shown:
@@ -314,9 +305,7 @@ def _approval(approval: Approval) -> Shown:
 
 # By the name of the tool, in the order in which tools are listed.
 SHOWN: dict[str, Presentation | Callable[[McpCall, Any], Awaitable[Shown]]] = {
-    "conversations_list": Presentation(
-        lambda _, found: {"conversations": list(map(_conversation, found.sessions))},
-    ),
+    "conversations_list": Presentation(lambda _, found: {"conversations": list(map(_conversation, found.sessions))}),
     "messages_read": Presentation(
         _messages, lambda arguments: {"session_key": arguments.session_key, "last": arguments.limit + arguments.skip}
     ),
@@ -328,11 +317,10 @@ SHOWN: dict[str, Presentation | Callable[[McpCall, Any], Awaitable[Shown]]] = {
     "memory_search": Presentation(_notes),
     "memory_get": Presentation(
         _lines,
-        lambda arguments: {
-            "path": arguments.path,
-            "agent": arguments.agent,
-            "from_": arguments.from_ or None,
-            "lines": arguments.lines or None,
+        lambda given: {
+            **msgspec.structs.asdict(given),
+            "from_": given.from_ or None,
+            "lines": given.lines or None,
             "brief": True,
         },
     ),

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 async def read_result(server: str, sent: Any) -> ToolOutput:
     """Converts a server's answer. Never raises for JSON: unknown content is named."""
     if not isinstance(sent, Mapping):
-        return outside(server, f"{server} sent an invalid result", is_error=True)
+        return _failure(server, f"{server} sent an invalid result")
     blocks = sent.get("content")
     texts: list[str] = []
     pictures: list[Image] = []
@@ -56,13 +56,13 @@ async def read_result(server: str, sent: Any) -> ToolOutput:
     if len(text) > MAX_TEXT:
         text = f"{text[:MAX_TEXT]}\n[… {len(text) - MAX_TEXT:,} more characters were discarded]"
     words = wrapped(server, text or "[no text]")
-    failed = sent.get("isError") is True
     content: str | tuple[Text | Image, ...] = (Text(words), *pictures) if pictures else words
+    failed = sent.get("isError") is True
     return ToolOutput(content, is_error=failed, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
 
 
-def outside(server: str, text: str, *, is_error: bool = False) -> ToolOutput:
-    return ToolOutput(harmless(text), is_error=is_error, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
+def _failure(server: str, text: str) -> ToolOutput:
+    return ToolOutput(harmless(text), is_error=True, origin=Origin.OUTSIDE, sources=(f"mcp:{server}",))
 
 
 async def _shown(block: Any, *, room: int) -> str | Image:
@@ -126,36 +126,33 @@ class ServerStatus(Struct, frozen=True, rename="camel"):
     left_out: int = 0
 
 
-class McpClient:
-    def __init__(
-        self, settings: ServerSettings, cache: ListingCache, clock: Clock, *, first_seconds: float = FIRST_SECONDS
-    ) -> None:
-        self.settings = settings
-        self.listing: ToolListing | None = None
-        self.trouble = ""  # why it could not be reached the last time
-        self._cache = cache
-        self._clock = clock
-        self._first_seconds = first_seconds
-        self._connection: ServerConnection | None = None
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._failures = 0
-        self._not_before = 0
-        self._waited = False
-        self._closed = False
+class McpClient(Struct, eq=False):
+    settings: ServerSettings
+    cache: ListingCache
+    clock: Clock
+    first_seconds: float = FIRST_SECONDS
+    listing: ToolListing | None = None
+    trouble: str = ""  # why it could not be reached the last time
+    _connection: ServerConnection | None = None
+    _calls: set[asyncio.Task[Any]] = set()
+    _failures: int = 0
+    _not_before: int = 0
+    _waited: bool = False
+    _closed: bool = False
 
     async def load(self) -> None:
         """Loads its stored listing."""
-        self.listing = await asyncio.to_thread(self._cache.load, self.settings.fingerprint)
+        self.listing = await asyncio.to_thread(self.cache.load, self.settings.fingerprint)
 
     async def refresh(self) -> None:
         """Before a turn: gets listings that are missing, and starts refreshing old ones. Waits for a bounded time."""
-        live = self._connection if self._connection and self._connection.is_alive else None
+        live, now = self._live, self.clock.now_ms()
         if live and live.started.is_set() and live.is_stale:
             await self._within(AGAIN_SECONDS, live.relist())
         elif self.listing is None and not self._waited:
             self._waited = True
-            await self._within(self._first_seconds, self._connected())
-        elif live is None and self._is_due() and self._clock.now_ms() >= self._not_before:
+            await self._within(self.first_seconds, self._connected())
+        elif live is None and (self.listing is None or now - self.listing.at > OLD_MS) and now >= self._not_before:
             self._keep(self._connected())  # in the background: this turn uses the known listing
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> ToolOutput:
@@ -169,28 +166,27 @@ class McpClient:
         finally:
             work.cancel()  # has no effect if it is done
         if not done:
-            return outside(name, f"{name} did not answer within {limit:g} s; the call was cancelled", is_error=True)
+            return _failure(name, f"{name} did not answer within {limit:g} s; the call was cancelled")
         try:
             return await read_result(name, work.result())
         except PalinurusError as error:
-            return outside(name, f"{name}: {self._cache.redact(str(error))}", is_error=True)
+            return _failure(name, f"{name}: {self.cache.redact(str(error))}")
 
     async def test(self) -> None:
         """Connects now, whatever happened before, and requests its tools. Raises PalinurusError."""
         self._not_before = 0
-        connection = await self._connected()
-        await connection.relist()
+        await (await self._connected()).relist()
         self._failures, self.trouble = 0, ""
 
     def status(self, names: tuple[str, ...]) -> ServerStatus:
-        listing, live = self.listing, self._connection if self._connection and self._connection.is_alive else None
+        listing, live = self.listing, self._live
         state = "failed" if self.trouble else "idle" if listing else "unknown"
         if live is not None:
             state = "connected" if live.started.is_set() else "starting"
         return ServerStatus(
             name=self.settings.name,
             transport=self.settings.transport,
-            where=self._cache.redact(self.settings.where),
+            where=self.cache.redact(self.settings.where),
             state=state,
             about=live.about if live else "",
             trouble=self.trouble,
@@ -198,6 +194,10 @@ class McpClient:
             tools=names,
             left_out=listing.left_out if listing else 0,
         )
+
+    @property
+    def _live(self) -> ServerConnection | None:
+        return self._connection if self._connection and self._connection.is_alive else None
 
     async def close(self) -> None:
         self._closed = True
@@ -209,31 +209,26 @@ class McpClient:
         if self._calls:
             await asyncio.wait(self._calls, timeout=0.5)
 
-    def _is_due(self) -> bool:
-        return self.listing is None or self._clock.now_ms() - self.listing.at > OLD_MS
-
     async def _called(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         connection = await self._connected()
         try:
             answer = await connection.call(tool, _as_json(arguments))
         except ServerGone as error:
             self._failed(connection)
-            raise ServerGone(
-                f"the call was interrupted: {error}", hint="it is started again for the next call"
-            ) from error
+            why = f"the call was interrupted: {error}"
+            raise ServerGone(why, hint="it is started again for the next call") from error
         self._failures, self.trouble = 0, ""
         return answer
 
     async def _connected(self) -> ServerConnection:
         """Returns the connection, creating it if needed. Raises PalinurusError if it is not available now."""
-        connection = self._connection
-        if connection is not None and not connection.is_alive and not self._closed:
-            self._failed(connection)  # the connection ended meanwhile
-            connection = None
         if self._closed:
             raise ServerGone("this process is shutting down")
+        connection = self._live
         if connection is None:
-            wait = self._not_before - self._clock.now_ms()
+            if self._connection is not None:
+                self._failed(self._connection)  # the connection ended meanwhile
+            wait = self._not_before - self.clock.now_ms()
             if wait > 0:
                 raise ServerGone(f"it cannot be reached: {self.trouble}", hint=f"tried again in {wait / 1000:.0f} s")
             connection = self._connection = ServerConnection(self.settings, self._listed)
@@ -250,19 +245,18 @@ class McpClient:
         self._connection = None
         self._failures += 1
         pause = min(LONGEST_PAUSE, 2.0 ** (self._failures - 2)) if self._failures > 1 else 0.0
-        self._not_before = self._clock.now_ms() + int(pause * 1000)
-        self.trouble = self._cache.redact(connection.reason or "the connection ended")
+        self._not_before = self.clock.now_ms() + int(pause * 1000)
+        self.trouble = self.cache.redact(connection.reason or "the connection ended")
         self._keep(connection.close())
 
     async def _listed(self, named: list[Any]) -> None:
-        found = read_listing(named, at=self._clock.now_ms())
-        self.listing = await asyncio.to_thread(self._cache.keep, self.settings.fingerprint, found)
+        found = read_listing(named, at=self.clock.now_ms())
+        self.listing = await asyncio.to_thread(self.cache.keep, self.settings.fingerprint, found)
         self.trouble = ""
 
     async def _within(self, seconds: float, work: Any) -> None:
         """Waits this long; the work continues without us."""
-        task = self._keep(work)
-        done, _ = await asyncio.wait({task}, timeout=seconds)
+        done, _ = await asyncio.wait({self._keep(work)}, timeout=seconds)
         if not done:
             self.trouble = self.trouble or f"it did not answer within {seconds:g} s"
 

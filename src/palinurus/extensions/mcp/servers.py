@@ -137,8 +137,7 @@ class McpServers:
             ask = await why_ask_for(on, urls_among(sent)) if listed.read_only else CHANGES
             return PreparedCall(plan, lambda: run(on, sent), when_untrusted=ask, lasting=True)
 
-        spec = ToolSpec(named.name, listed.description, listed.parameters)
-        return Tool(spec, run, prepare, outside=True)
+        return Tool(ToolSpec(named.name, listed.description, listed.parameters), run, prepare, outside=True)
 
     def _status(self, server: McpClient) -> ServerStatus:
         return server.status(tuple(each.name for each, _ in self._named if each.server == server.settings.name))

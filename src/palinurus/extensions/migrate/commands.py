@@ -15,8 +15,7 @@ from typing import BinaryIO
 import click
 from msgspec.structs import replace
 
-from palinurus.cli.command import call_operation, make_on_first_run, open_home
-from palinurus.cli.progress import follow_to_report
+from palinurus.cli.command import call_operation, follow_to_report, make_on_first_run, open_home
 from palinurus.cli.shell import Shell, echo, run_async, with_json
 from palinurus.domain.errors import BadRequest, StorageError
 from palinurus.extensions.migrate.export_tree import ENDING, ExportReport
@@ -30,7 +29,15 @@ from palinurus.extensions.migrate.operations import (
     write_lines,
 )
 from palinurus.extensions.migrate.others import Program, find_other
-from palinurus.extensions.migrate.report import FoundSession, MigrationReport
+from palinurus.extensions.migrate.report import (
+    Finding,
+    FoundAgent,
+    FoundFile,
+    FoundSession,
+    FoundSetting,
+    MigrationReport,
+    SkippedItem,
+)
 from palinurus.operations.sessions import Format, export_session
 
 STAGES = {"sessions": "reading sessions", "files": "checking files"}
@@ -94,91 +101,76 @@ def openclaw(shell: Shell, folder: Path | None, dry_run: bool, apply: bool, keys
       pal migrate openclaw --apply --allow mcp.servers.notes
       pal migrate openclaw ~/old/.openclaw --dry-run --json
     """
-    if dry_run and apply:
-        raise click.UsageError("Either --dry-run or --apply.")
     if keys and not apply:
         raise click.UsageError("--keys goes with --apply.")
     given = folder.absolute() if folder else None
     packed = given is not None and is_export_file(given)
     root = given if given is not None and packed else find_openclaw(os.environ, shell.home.user_home, given)
-    if apply:
+    _migrate(shell, MigrateHome(str(root), apply, keys, allow=allow), dry_run)
+
+
+def _migrate(shell: Shell, params: MigrateHome, dry_run: bool) -> None:
+    """Exits with an error code if something could not be read."""
+    if dry_run and params.apply:
+        raise click.UsageError("Either --dry-run or --apply.")
+    if params.apply:
         make_on_first_run(shell)
-    params = MigrateHome(str(root), apply, keys, allow=allow)
-    if apply and not shell.as_json and sys.stdin.isatty() and sys.stderr.isatty():
-        params = replace(params, allow=(*allow, *_choose(_migrated(shell, replace(params, settings=True)))))
-    report = _migrated(shell, params)
-    shell.show(report, lambda: report_text(report))
-    _fail_if_incomplete(report)
+    is_asked = params.program == "openclaw" and not shell.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+    if params.apply and is_asked:
+        held = [each for each in _follow(shell, replace(params, settings=True)).config if each.outcome == "held"]
+        params = replace(params, allow=(*params.allow, *filter(None, map(_allowed, held[:MOST_SETTINGS]))))
+    report = _follow(shell, params)
+    shell.show(report, lambda: report_text(report, params.program))
+    if report.applied and report.skipped_total:
+        raise click.exceptions.Exit(INCOMPLETE)
 
 
-def _migrated(shell: Shell, params: MigrateHome) -> MigrationReport:
+def _follow(shell: Shell, params: MigrateHome) -> MigrationReport:
     again = "try again; it continues"
     report: MigrationReport = follow_to_report(shell, migrate_home, params, lambda at: STAGES[at.stage], hint=again)
     return report
 
 
-def _choose(report: MigrationReport) -> list[str]:
-    """The risky settings that the person at the terminal allows."""
-    held = [each for each in report.config if each.outcome == "held"]
-    allowed = []
-    for each in held[:MOST_SETTINGS]:
-        echo(f"{each.path} = {each.value}\n  {each.reason}", err=True)
-        if click.confirm("  Take it?", default=False, err=True):
-            allowed.append(each.path)
-    return allowed
+def _allowed(setting: FoundSetting) -> str:
+    """The path of a risky setting that the person at the terminal allows; empty: it is not allowed."""
+    echo(f"{setting.path} = {setting.value}\n  {setting.reason}", err=True)
+    return setting.path if click.confirm("  Take it?", default=False, err=True) else ""
 
 
-def _fail_if_incomplete(report: MigrationReport) -> None:
-    """Exits with an error code if something could not be read."""
-    if report.applied and report.skipped_total:
-        raise click.exceptions.Exit(INCOMPLETE)
+def _other(program: Program, where: str, what: str) -> None:
+    """Add the command for one of the other programs."""
 
-
-def _other(program: Program, where: str, what: str) -> click.Command:
-    """The command for one of the other programs."""
-
-    @click.command(program, help=OTHERS.format(program=program, where=where, what=what))
+    @migrate.command(program, help=OTHERS.format(program=program, where=where, what=what))
     @click.argument("folder", required=False, type=click.Path(path_type=Path), metavar="[DIR]")
     @_DRY_RUN
     @_APPLY
     @with_json
     @click.pass_obj
     def command(shell: Shell, folder: Path | None, dry_run: bool, apply: bool) -> None:
-        if dry_run and apply:
-            raise click.UsageError("Either --dry-run or --apply.")
         root = find_other(program, os.environ, shell.home.user_home, folder)
-        if apply:
-            make_on_first_run(shell)
-        report = _migrated(shell, MigrateHome(str(root), apply, program=program))
-        shell.show(report, lambda: report_text(report, program))
-        _fail_if_incomplete(report)
-
-    return command
+        _migrate(shell, MigrateHome(str(root), apply, program=program), dry_run)
 
 
-for _command in (
-    _other("claude-code", "~/.claude", "Transcripts are imported, and can be read and searched."),
-    _other("codex", "~/.codex", "Transcripts are imported, and can be read and searched."),
-    _other("nanobot", "~/.nanobot", "Transcripts and the files of its workspace are imported."),
-    _other("hermes", "~/.hermes", "Transcripts in JSONL, SOUL.md and memories/ are imported; its database is not."),
-):
-    migrate.add_command(_command)
+_other("claude-code", "~/.claude", "Transcripts are imported, and can be read and searched.")
+_other("codex", "~/.codex", "Transcripts are imported, and can be read and searched.")
+_other("nanobot", "~/.nanobot", "Transcripts and the files of its workspace are imported.")
+_other("hermes", "~/.hermes", "Transcripts in JSONL, SOUL.md and memories/ are imported; its database is not.")
 
 
 def report_text(report: MigrationReport, program: str = "openclaw") -> str:
     """The report as text."""
     done = report.applied
     lines = [f"{report.source}{f', last used by OpenClaw {report.version}' if report.version else ''}", ""]
-    lines += [_agent_line(report, agent.id, agent.name or agent.id) for agent in report.agents]
-    entries = sum(sum(session.entries.values()) for session in report.sessions if not session.same_as)
-    lines += ["", f"{len(report.sessions)} sessions with {entries:,} entries: {_outcomes(report.sessions, done)}"]
-    files = Counter(str(file.outcome) for file in report.workspace_files)
-    lines.append(f"{len(report.workspace_files)} files of workspaces: {_outcome_counts(files, done)}")
-    kept = "kept" if done else "to keep"
-    lines.append(
-        f"{len(report.skills)} skills, {len(report.cron_jobs)} cron jobs ({kept} word for word), "
-        f"{len(report.approvals)} allowed commands, {len(report.auth_profiles)} stored keys"
-    )
+    lines += [_agent_line(report, agent) for agent in report.agents]
+    sessions = [session for session in report.sessions if not session.same_as]
+    entries = sum(sum(session.entries.values()) for session in sessions)
+    again = len(report.sessions) - len(sessions)
+    told = _outcomes(sessions, done) + (f", {again:,} by a second key" if again else "")
+    lines += ["", f"{len(report.sessions)} sessions with {entries:,} entries: {told}"]
+    lines.append(f"{len(report.workspace_files)} files of workspaces: {_outcomes(report.workspace_files, done)}")
+    jobs = f"{len(report.cron_jobs)} cron jobs ({'kept' if done else 'to keep'} word for word)"
+    keys = f"{len(report.approvals)} allowed commands, {len(report.auth_profiles)} stored keys"
+    lines.append(f"{len(report.skills)} skills, {jobs}, {keys}")
     lines += _settings(report)
     if report.secrets_total:
         lines.append(f"{report.secrets_total} places look like secrets, the first in {_place(report.secrets[0])}")
@@ -190,21 +182,15 @@ def report_text(report: MigrationReport, program: str = "openclaw") -> str:
     return "\n".join(lines)
 
 
-def _agent_line(report: MigrationReport, agent: str, name: str) -> str:
-    sessions = sum(session.agent == agent for session in report.sessions)
-    files = sum(file.agent == agent for file in report.workspace_files)
-    into = next(found.into for found in report.agents if found.id == agent)
-    return f"  {agent:<16} {name:<20} {sessions:>5} sessions  {files:>5} files  to {into}"
+def _agent_line(report: MigrationReport, agent: FoundAgent) -> str:
+    sessions = sum(session.agent == agent.id for session in report.sessions)
+    files = sum(file.agent == agent.id for file in report.workspace_files)
+    name = agent.name or agent.id
+    return f"  {agent.id:<16} {name:<20} {sessions:>5} sessions  {files:>5} files  to {agent.into}"
 
 
-def _outcomes(sessions: Iterable[FoundSession], done: bool) -> str:
-    found = list(sessions)
-    told = _outcome_counts(Counter(str(session.outcome) for session in found if not session.same_as), done)
-    again = sum(bool(session.same_as) for session in found)
-    return f"{told}, {again:,} by a second key" if again else told
-
-
-def _outcome_counts(counts: Counter[str], done: bool) -> str:
+def _outcomes(found: Iterable[FoundSession | FoundFile], done: bool) -> str:
+    counts = Counter(str(each.outcome) for each in found)
     words = {
         "new": "brought over" if done else "to bring over",
         "grown": "grown here" if done else "to grow here",
@@ -222,26 +208,22 @@ def _settings(report: MigrationReport) -> list[str]:
     told = ", ".join(f"{counts[name]} {word}" for name, word in SETTINGS.items() if counts[name])
     others = [each for each in report.config if each.outcome != "taken"]
     lines = [f"{len(report.config)} settings of the config: {told}"]
-    lines += [
-        f"  {each.path}{f' = {each.value}' if each.value else ''} ({each.outcome}): {each.reason}"
-        for each in sorted(others, key=lambda each: each.outcome != "held")[:MOST_SETTINGS]
-    ]
+    for each in sorted(others, key=lambda each: each.outcome != "held")[:MOST_SETTINGS]:
+        value = f" = {each.value}" if each.value else ""
+        lines.append(f"  {each.path}{value} ({each.outcome}): {each.reason}")
     return [*lines, "  … (--json lists more)"] if len(others) > MOST_SETTINGS else lines
 
 
 def _skipped(report: MigrationReport) -> list[str]:
     if not report.skipped_total:
         return []
-    lines = ["", f"{report.skipped_total:,} things were skipped:"]
-    lines += [f"  {_place(skipped)}: {skipped.reason}" for skipped in report.skipped[:MOST_SKIPPED]]
-    if report.skipped_total > MOST_SKIPPED:
-        lines.append("  … (--json lists more)")
-    return lines
+    lines = [f"  {_place(skipped)}: {skipped.reason}" for skipped in report.skipped[:MOST_SKIPPED]]
+    more = ["  … (--json lists more)"] if report.skipped_total > MOST_SKIPPED else []
+    return ["", f"{report.skipped_total:,} things were skipped:", *lines, *more]
 
 
-def _place(found: object) -> str:
-    file, line = getattr(found, "file", ""), getattr(found, "line", 0)
-    return f"{file}:{line}" if line else str(file)
+def _place(found: SkippedItem | Finding) -> str:
+    return f"{found.file}:{found.line}" if found.line else found.file
 
 
 @click.command("export")
@@ -266,19 +248,18 @@ def export_command(shell: Shell, key: str, out: Path | None, form: Format) -> No
     """
     if out is not None and os.path.lexists(out):
         raise BadRequest(f"{out} already exists", hint="name another file, or move it away")
-    if out is None:
-        if not sys.stdout.isatty():
-            run_async(_write(shell, key, form, sys.stdout.buffer))
-            return
+    if out is None and not sys.stdout.isatty():
+        run_async(_write(shell, key, form, sys.stdout.buffer))
+    elif out is None:
         shown = io.BytesIO()
         run_async(_write(shell, key, form, shown))
         echo(shown.getvalue().decode(errors="replace"), nl=False)
-        return
-    try:
-        with new_file(out, replace=True) as file:
-            run_async(_write(shell, key, form, file))
-    except OSError as error:
-        raise StorageError(f"{out} cannot be written: {error.strerror or error}") from None
+    else:
+        try:
+            with new_file(out, replace=True) as file:
+                run_async(_write(shell, key, form, file))
+        except OSError as error:
+            raise StorageError(f"{out} cannot be written: {error.strerror or error}") from None
 
 
 async def _write(shell: Shell, key: str, form: Format, file: BinaryIO) -> None:
@@ -343,10 +324,8 @@ def export(shell: Shell, into: Path) -> None:
 
 def _export_text(report: ExportReport) -> str:
     counts = f"{report.sessions} sessions with {report.entries:,} entries and {report.files:,} files"
-    lines = [
-        f"{counts} of {len(report.agents)} agents are in {report.into}.",
-        *(f"left out: {skipped.file}: {skipped.reason}" for skipped in report.skipped),
-    ]
+    lines = [f"{counts} of {len(report.agents)} agents are in {report.into}."]
+    lines += [f"left out: {skipped.file}: {skipped.reason}" for skipped in report.skipped]
     if report.into.endswith(ENDING):
         lines.append(f"`pal migrate openclaw {report.into} --apply` brings them into another home.")
     return "\n".join(lines)

@@ -16,6 +16,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,10 +26,9 @@ from msgspec.structs import replace
 
 from palinurus.config.atomic import write_atomic
 from palinurus.config.home import CONFIG_NAME
-from palinurus.domain.text_places import Search, Spot
-from palinurus.domain.words import TOMBSTONE, Words, forget_in_json
+from palinurus.domain.text_places import TOMBSTONE, Search, Spot, Words, forget_in_json
 from palinurus.extensions.migrate.files import new_file
-from palinurus.extensions.migrate.foreign import load_json
+from palinurus.extensions.migrate.foreign import as_object, load_json
 from palinurus.extensions.migrate.import_store import SEPARATOR
 from palinurus.extensions.migrate.openclaw.documents import OWN_DOCUMENTS
 from palinurus.extensions.migrate.openclaw.entries import TYPE, Colophon, Odd, read_colophon
@@ -54,10 +54,9 @@ class Copies:
         self._file = root / NAME
 
     def all(self) -> list[Copy]:
-        try:
+        with suppress(OSError, msgspec.DecodeError):
             return msgspec.json.decode(self._file.read_bytes(), type=list[Copy])
-        except (OSError, msgspec.DecodeError):
-            return []
+        return []
 
     def add(self, copy: Copy) -> None:
         """Does nothing where there is no home. Raises StorageError."""
@@ -81,12 +80,17 @@ PACKED = "a packed file is not changed: delete it, and run `pal export` again"
 CONTINUED = "another program continues it: remove the words there"
 WORK = "a file of a workspace or a skill that is no memory; --files rewrites it"
 OTHER = "a file that was not exported"
-_TRANSCRIPT = re.compile(r"agents/[^/]+/sessions/([^/]+?)\.jsonl(\..*)?")
-_WORKSPACE = re.compile(r"workspace(?:-[^/]+)?/(.+)")
-_JSON = re.compile(
-    rf"openclaw\.json|{re.escape(OWN_DOCUMENTS)}|cron/jobs\.json|exec-approvals\.json|credentials/[^/]+\.json"
-)
-_STORE = re.compile(rf"agents/[^/]+/sessions/{re.escape(STORE_FILE)}")
+_KINDS = {  # of exported files, by their names
+    kind: re.compile(pattern)
+    for kind, pattern in (
+        ("transcript", r"agents/[^/]+/sessions/([^/]+?)\.jsonl(?:\..*)?"),
+        ("store", rf"agents/[^/]+/sessions/{re.escape(STORE_FILE)}()"),
+        ("workspace", r"workspace(?:-[^/]+)?/(.+)"),
+        ("skill", r"skills/(.+)"),
+        ("documents", rf"{re.escape(OWN_DOCUMENTS)}()"),
+        ("json", r"(?:openclaw\.json|cron/jobs\.json|exec-approvals\.json|credentials/[^/]+\.json)()"),
+    )
+}
 
 
 class ExportCopy:
@@ -116,86 +120,69 @@ class ExportCopy:
     def remains(self) -> list[Spot]:
         if self.root.is_file():
             return self.look(quoting=False)
-        return [
-            Spot(str(path), "stays", 1, self._why(path)) for path in plain_files(self.root) if holds(path, self._said)
-        ]
+        held = [path for path in plain_files(self.root) if holds(path, self._said)]
+        reasons = [self._stays(path, *self._kind(path)) or "the words are still there, or are a name" for path in held]
+        return [Spot(str(path), "stays", 1, why) for path, why in zip(held, reasons, strict=True)]
+
+    def _kind(self, path: Path) -> tuple[str, str]:
+        """The kind of a file, and the session or the path inside; empty when it was not exported."""
+        name = str(path.relative_to(self.root))
+        found = ((kind, match[1]) for kind, pattern in _KINDS.items() if (match := pattern.fullmatch(name)))
+        return next(found, ("", ""))
 
     def _file(self, path: Path, *, apply: bool, quoting: bool) -> Spot | None:
-        name = str(path.relative_to(self.root))
-        whole = bool((found := _TRANSCRIPT.fullmatch(name)) and found[1] in self._scope.sessions)
-        words = self._scope.words if _WORKSPACE.fullmatch(name) else self._said
-        marked = self._has_marks(path, name)
-        if not whole and not marked and not _STORE.fullmatch(name) and not (words and holds(path, words)):
+        kind, inside = self._kind(path)
+        whole = kind == "transcript" and inside in self._scope.sessions
+        words = self._scope.words if kind == "workspace" else self._said
+        marked = kind == "workspace" and any(mark in (text_of(path) or "") for mark in self._marks)
+        if not whole and not marked and kind != "store" and not (words and holds(path, words)):
             return None
-        where = f"export {self.root}: {name}"
-        if why := self._stays(path, name):
+        where = f"export {self.root}: {path.relative_to(self.root)}"
+        if why := self._stays(path, kind, inside):
             return None if apply else Spot(where, "stays", 1, why)
         quotes = tuple(words.quotes(text_of(path) or "")) if quoting else ()
-        count = (
-            self._transcript(path, words, whole=whole, apply=apply) if found else self._text(path, name, words, apply)
-        )
+        if kind == "transcript":
+            count = self._transcript(path, words, whole=whole, apply=apply)
+        else:
+            count = self._text(path, kind, words, apply)
         return Spot(where, "rewrite", count, quotes=quotes) if count else None
 
-    def _why(self, path: Path) -> str:
-        return self._stays(path, str(path.relative_to(self.root))) or "the words are still there, or are a name"
-
-    def _stays(self, path: Path, name: str) -> str:
+    def _stays(self, path: Path, kind: str, inside: str) -> str:
         """Why it is not changed; empty: it is."""
-        if _TRANSCRIPT.fullmatch(name):
+        if kind == "transcript":
             return "" if read_colophon(path) is not None else CONTINUED
-        inside = _WORKSPACE.fullmatch(name)
-        if inside or name.startswith("skills/"):
-            ours = self._every_file or bool(inside and is_memory(inside[1]))
+        if kind in ("workspace", "skill"):
+            ours = self._every_file or (kind == "workspace" and is_memory(inside))
             return "" if ours and text_of(path) is not None else WORK
-        return "" if _JSON.fullmatch(name) or _STORE.fullmatch(name) else OTHER
+        return "" if kind else OTHER
 
-    def _has_marks(self, path: Path, name: str) -> bool:
-        if not self._marks or not _WORKSPACE.fullmatch(name):
-            return False
-        text = text_of(path) or ""
-        return any(mark in text for mark in self._marks)
-
-    def _text(self, path: Path, name: str, words: Words, apply: bool) -> int:
+    def _text(self, path: Path, kind: str, words: Words, apply: bool) -> int:
         """How many lines or values change."""
         before = text_of(path) or ""
-        if _WORKSPACE.fullmatch(name) or name.startswith("skills/"):
+        if kind in ("workspace", "skill"):
             marked = drop_blocks(before, self._marks)
             after, count = words.without(marked, stone=()), len(words.lines(marked)) + (marked != before)
         else:
-            after = self._json(name, before)
+            after = self._json(kind, before)
             count = int(after != before)
         if apply and after != before:
             write_atomic(path, after.encode("utf-8", "surrogateescape"))
         return count
 
-    def _json(self, name: str, text: str) -> str:
-        if _STORE.fullmatch(name):
-            return self._store(text)
-        if name == OWN_DOCUMENTS:
-            return self._documents(text)
-        return _indented(forget_in_json(text, self._said), text)
-
-    def _store(self, text: str) -> str:
-        """`sessions.json`, also without the labels of sessions that are forgotten as a whole."""
-        cleaned = forget_in_json(text, self._said)
-        rows = load_json(cleaned)
-        for row in rows.values() if isinstance(rows, dict) else ():
-            if isinstance(row, dict) and row.get("sessionId") in self._scope.sessions and "label" in row:
-                row["label"] = TOMBSTONE
-        return text if rows == load_json(text) else json.dumps(rows, indent=2, ensure_ascii=False)
-
-    def _documents(self, text: str) -> str:
-        documents = load_json(text)
-        if not isinstance(documents, list):
-            return forget_in_json(text, self._said)
-        for each in documents:
+    def _json(self, kind: str, text: str) -> str:
+        """Of `sessions.json` also without the labels of sessions that are forgotten as a whole."""
+        before = load_json(text)
+        value = load_json(text if kind == "documents" else forget_in_json(text, self._said))
+        for each in value if kind == "documents" and isinstance(value, list) else ():
             if isinstance(each, dict) and isinstance(each.get("text"), str):
                 each["text"] = forget_in_json(each["text"], self._said)
-        return text if documents == load_json(text) else json.dumps(documents, indent=2, ensure_ascii=False)
+        for row in as_object(value).values() if kind == "store" else ():
+            if isinstance(row, dict) and row.get("sessionId") in self._scope.sessions and "label" in row:
+                row["label"] = TOMBSTONE
+        return text if value == before else json.dumps(value, indent=2, ensure_ascii=False)
 
     def _transcript(self, path: Path, words: Words, *, whole: bool, apply: bool) -> int:
-        colophon = read_colophon(path)
-        if colophon is None:
+        if (colophon := read_colophon(path)) is None:
             return 0
         rewriter = _TranscriptRewriter(colophon, words, whole=whole)
         changed = sum(new != old for old, new in rewriter.lines(path))
@@ -223,26 +210,20 @@ class _TranscriptRewriter:
             for index, line in enumerate(file):
                 if index < self._colophon.entries:
                     new = self._line(line)
-                    digest.update(self._payload(new, index) + SEPARATOR)
+                    odd = self._odd.get(index)  # it may have another payload for the line
+                    payload = new.rstrip(b"\n") if odd is None or odd.payload is None else odd.payload.encode()
+                    digest.update(payload + SEPARATOR)
                 else:
                     new = self._end(line, digest.hexdigest())
                 yield line, new
 
     def _line(self, line: bytes) -> bytes:
-        text = line.decode("utf-8", "surrogateescape")
-        ending = "\n" if text.endswith("\n") else ""
-        cleaned = forget_in_json(text.removesuffix("\n"), self._words, whole=self._whole)
-        return (cleaned + ending).encode("utf-8", "surrogateescape")
-
-    def _payload(self, line: bytes, index: int) -> bytes:
-        """The stored payload: the line, or what the colophon has instead."""
-        odd = self._odd.get(index)
-        return odd.payload.encode() if odd is not None and odd.payload is not None else line.rstrip(b"\n")
+        text, ending, _ = line.decode("utf-8", "surrogateescape").partition("\n")
+        return (forget_in_json(text, self._words, whole=self._whole) + ending).encode("utf-8", "surrogateescape")
 
     def _cleaned(self, odd: Odd) -> Odd:
-        if odd.payload is None:
-            return odd
-        return replace(odd, payload=forget_in_json(odd.payload, self._words, whole=self._whole))
+        payload = odd.payload
+        return replace(odd, payload=payload and forget_in_json(payload, self._words, whole=self._whole))
 
     def _end(self, line: bytes, digest: str) -> bytes:
         entry: Any = json.loads(line)
@@ -269,7 +250,3 @@ def _parts_holding(path: Path, words: Words) -> int:
             return sum(stream_holds(packed.open(name), words) for name in packed.namelist())
     except (OSError, zipfile.BadZipFile, EOFError):
         return 1
-
-
-def _indented(cleaned: str, before: str) -> str:
-    return before if cleaned == before else json.dumps(load_json(cleaned), indent=2, ensure_ascii=False)

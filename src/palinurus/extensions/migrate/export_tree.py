@@ -11,11 +11,12 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -28,7 +29,7 @@ from palinurus.domain.identity import AgentIdentity
 from palinurus.extensions.migrate.exporter import HomeSession, SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import error_text, new_file, open_plain, temporary_name, walk
 from palinurus.extensions.migrate.foreign import ForeignDocument, as_object, load_json
-from palinurus.extensions.migrate.importer import RESET_MARK
+from palinurus.extensions.migrate.importer import NUMBERS, RESET_MARK
 from palinurus.extensions.migrate.openclaw.documents import OWN_DOCUMENTS
 from palinurus.extensions.migrate.openclaw.transcripts import STORE_FILE
 from palinurus.extensions.migrate.report import Losses, SkippedItem
@@ -44,7 +45,7 @@ PIECE = 1024 * 1024
 PAGE = 1000  # entries that are read at a time
 LEVEL = 3  # of compression: more saves little and costs much time
 LEFT_OUT = (".git",)
-_PLAIN = {"cron/jobs.json", "exec-approvals.json"}
+_PLAIN = re.compile(r"cron/jobs\.json|exec-approvals\.json|credentials/[^/]*-(?:pairing|allowFrom)\.json")
 
 OpenFile = Callable[[str], AbstractContextManager[BinaryIO]]
 """Creates a file of the export by its path."""
@@ -197,9 +198,10 @@ class TreeWriter:
             writer = TranscriptWriter(each, str(agent.workspace))
             with self._create(f"{folder}/{name}") as file:
                 async for page in self._exporter.pages(each.session.id, PAGE):
-                    self._done += await writer.add(page, file)
+                    lines = await asyncio.to_thread(writer.lines, page)
+                    self._done += await asyncio.to_thread(file.write, lines)
                     self._tell(self._done, max(self._total, self._done))
-                writer.end(file)
+                file.write(writer.colophon())
             self._entries += writer.count
             if each.session.archived_at is None:
                 rows[each.session.key] = _store_row(each, name)
@@ -228,7 +230,7 @@ class TreeWriter:
         if documents:
             self._put(OWN_DOCUMENTS, [msgspec.structs.asdict(document) for document in documents])
         for document in {document.name: document for document in documents}.values():
-            if document.name in _PLAIN or _is_pairing(document.name):
+            if _PLAIN.fullmatch(document.name):
                 with self._create(document.name) as file:
                     file.write(document.text.encode())
 
@@ -252,21 +254,11 @@ def _store_row(home_session: HomeSession, name: str) -> dict[str, Any]:
     row = dict(as_object(as_object(load_json(home_session.extra)).get("openclaw")))
     row |= {"sessionId": session.id, "updatedAt": session.updated_at, "sessionFile": name}
     row.setdefault("chatType", session.chat_type if session.chat_type in ("group", "channel") else "direct")
-    fields: dict[str, Any] = {
-        "sessionStartedAt": session.started_at,
-        "lastInteractionAt": session.last_interaction_at,
-        "label": session.label,
-        "modelProvider": session.provider,
-        "model": session.model,
-        "inputTokens": session.input_tokens,
-        "outputTokens": session.output_tokens,
-        "totalTokens": session.total_tokens,
-        "contextTokens": session.context_tokens,
-        "compactionCount": session.compaction_count,
-        "memoryFlushAt": session.memory_flush_at,
-    }
-    if session.memory_flush_at:
-        row["memoryFlushCompactionCount"] = session.memory_flush_compaction_count
+    fields: dict[str, Any] = {name: getattr(session, field) for name, field in NUMBERS.items()}
+    fields |= {"label": session.label, "modelProvider": session.provider, "model": session.model}
+    fields |= {"contextTokens": session.context_tokens, "spawnedBy": session.spawned_by}
+    flushed = fields.pop("memoryFlushCompactionCount")
+    row |= {"memoryFlushCompactionCount": flushed} if session.memory_flush_at else {}
     return row | {name: value for name, value in fields.items() if value}
 
 
@@ -278,25 +270,15 @@ def _removed_agents(sessions: Sequence[HomeSession], agents: Sequence[ExportedAg
 
 
 def _config(agents: Sequence[ExportedAgent]) -> dict[str, Any]:
+    """OpenClaw refuses a config with a field that it does not know: creature and vibe are in IDENTITY.md there."""
     listed = []
     for agent in agents:
-        entry: dict[str, Any] = {"id": agent.id}
-        entry |= {"default": True} if agent.is_default else {}
-        entry |= {"name": agent.name} if agent.name and agent.name != agent.id else {}
-        entry |= {"identity": identity} if (identity := _identity(agent.identity)) else {}
-        listed.append(entry)
-    return {"agents": {"list": listed}}  # OpenClaw refuses a config with a field that it does not know
-
-
-def _identity(identity: AgentIdentity) -> dict[str, str]:
-    """The fields of OpenClaw's config: creature and vibe are in IDENTITY.md there."""
-    known = {"name": identity.name, "theme": identity.theme, "emoji": identity.emoji, "avatar": identity.avatar}
-    return {field: value for field, value in known.items() if value}
-
-
-def _is_pairing(name: str) -> bool:
-    folder, _, file = name.partition("/")
-    return folder == "credentials" and "/" not in file and file.endswith(("-pairing.json", "-allowFrom.json"))
+        fields = {name: getattr(agent.identity, name) for name in ("name", "theme", "emoji", "avatar")}
+        identity = {name: value for name, value in fields.items() if value}
+        name = agent.name if agent.name != agent.id else ""
+        entry = {"id": agent.id, "default": agent.is_default, "name": name, "identity": identity}
+        listed.append({name: value for name, value in entry.items() if value})
+    return {"agents": {"list": listed}}
 
 
 def unpack(path: Path, into: Path) -> None:
@@ -314,14 +296,11 @@ def unpack(path: Path, into: Path) -> None:
 
 
 def _manifest(packed: zipfile.ZipFile, path: Path) -> ExportManifest:
-    try:
-        with packed.open(MANIFEST) as file:
-            manifest = msgspec.json.decode(file.read(MAX_MANIFEST), type=ExportManifest)
-    except (KeyError, msgspec.DecodeError):
-        manifest = None
-    if manifest is None or manifest.format != FORMAT or manifest.version != 1:
-        raise BadRequest(f"{path} was not written by pal export", hint="`pal export FILE.pal` writes such a file")
-    return manifest
+    with suppress(KeyError, msgspec.DecodeError), packed.open(MANIFEST) as file:
+        manifest = msgspec.json.decode(file.read(MAX_MANIFEST), type=ExportManifest)
+        if manifest.format == FORMAT and manifest.version == 1:
+            return manifest
+    raise BadRequest(f"{path} was not written by pal export", hint="`pal export FILE.pal` writes such a file")
 
 
 def _unpack_part(packed: zipfile.ZipFile, part: ExportPart, path: Path, into: Path) -> None:

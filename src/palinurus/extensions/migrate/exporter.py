@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from typing import BinaryIO
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.extensions.migrate.foreign import ForeignDocument
-from palinurus.extensions.migrate.import_store import SEPARATOR
-from palinurus.extensions.migrate.openclaw.entries import Colophon, Oddities, colophon_line
+from palinurus.extensions.migrate.foreign import ForeignDocument, ForeignEntry
+from palinurus.extensions.migrate.import_store import SEPARATOR, stored_kind
+from palinurus.extensions.migrate.openclaw.entries import TYPE, Colophon, Odd, read_entry
 from palinurus.sessions.session import Session
-from palinurus.sessions.transcript import Row, timestamp
+from palinurus.sessions.transcript import VERSION, Row, timestamp
 from palinurus.storage.database import Database
 from palinurus.storage.transaction import declare_queries
 
 declare_queries("exports", __file__)
+HEADER = "session"
+STAND_IN = "palinurus:unreadable"
 TypedRow = tuple[str, Row]
 """The type of an entry, and the entry."""
 
@@ -62,38 +63,77 @@ class SessionExporter:
 
 
 class TranscriptWriter:
-    """Writes entries as lines, page by page. `cwd` is where the agent works, which OpenClaw has in the header."""
+    """Makes one line of each entry, page by page, and the colophon with what the lines do not say.
+
+    `cwd` is where the agent works, which OpenClaw has in the header.
+    """
 
     def __init__(self, home_session: HomeSession, cwd: str) -> None:
         self._home_session = home_session
-        self._oddities = Oddities(ours=not home_session.imported, cwd=cwd)
+        self._cwd = cwd
         self._digest = hashlib.sha256()
+        self._numbers: list[tuple[int, int]] = []
+        self._odd: list[Odd] = []
+        self._behind = 0  # difference between the number that a line had and its number now
         self._last: str | None = None
         self.count = 0
 
-    async def add(self, page: list[TypedRow], file: BinaryIO) -> int:
-        """How many bytes were written. Raises OSError."""
-        return await asyncio.to_thread(self._add, page, file)
+    def lines(self, page: list[TypedRow]) -> bytes:
+        """The next entries. Blocks."""
+        return b"".join([self._line(row, kind) + b"\n" for kind, row in page])
 
-    def _add(self, page: list[TypedRow], file: BinaryIO) -> int:
-        lines = []
-        for kind, row in page:
-            lines.append(self._oddities.line(row, kind))
-            self._digest.update(row.payload.encode() + SEPARATOR)
-        self.count += len(page)
-        self._last = page[-1][1].id
-        return file.write(b"\n".join((*lines, b"")))
+    def colophon(self) -> bytes:
+        """The last line."""
+        session, digest = self._home_session.session, self._digest.hexdigest()
+        about = (self.count, digest, self._home_session.extra, tuple(self._numbers), tuple(self._odd))
+        line = {
+            "type": "custom",
+            "customType": TYPE,
+            "id": f"colophon-{digest[:16]}",
+            "parentId": self._last,
+            "timestamp": timestamp(session.updated_at),
+            "data": Colophon(session.key, session, *about),
+        }
+        return msgspec.json.encode(line) + b"\n"
 
-    def end(self, file: BinaryIO) -> None:
-        """Write the colophon."""
-        session = self._home_session.session
-        made = Colophon(
-            key=session.key,
-            session=session,
-            entries=self.count,
-            digest=self._digest.hexdigest(),
-            extra=self._home_session.extra,
-            numbers=tuple(self._oddities.numbers),
-            odd=tuple(self._oddities.odd),
-        )
-        file.write(colophon_line(made, self._last, timestamp(session.updated_at)) + b"\n")
+    def _line(self, row: Row, kind: str) -> bytes:
+        payload = row.payload.encode()
+        self._digest.update(payload + SEPARATOR)
+        line = _one_line(row, payload)
+        if self.count == 0 and kind == HEADER and not self._home_session.imported:  # it lacks what OpenClaw must read
+            line = _header(line, self._cwd)
+        number, was = self.count + 1, _line_number(row.id)
+        if was is not None and was != number + self._behind:
+            self._behind = was - number
+            self._numbers.append((self.count, was))
+        read = read_entry(line, number + self._behind)
+        whole = line == payload and not isinstance(read, str)
+        if isinstance(read, str) or not whole or self._differs(read, row, kind):
+            self._odd.append(Odd(self.count, row.id, row.parent_id, kind, None if whole else row.payload))
+        self._last = row.id
+        self.count += 1
+        return line
+
+    def _differs(self, read: ForeignEntry, row: Row, kind: str) -> bool:
+        parent = self._last if read.row.parent_id is None and read.is_flat else read.row.parent_id
+        return (read.row.id, parent, stored_kind(read)) != (row.id, row.parent_id, kind)
+
+
+def _header(line: bytes, cwd: str) -> bytes:
+    """With a version, without which OpenClaw takes a transcript for one of the first version, and with a folder."""
+    value: dict[str, Any] = msgspec.json.decode(line)
+    return msgspec.json.encode({"type": HEADER, "version": VERSION, **value, "cwd": value.get("cwd") or cwd})
+
+
+def _one_line(row: Row, payload: bytes) -> bytes:
+    """The payload, with blanks for line breaks between its tokens; or a stand-in for what is no entry."""
+    line = payload.replace(b"\r", b" ").replace(b"\n", b" ").strip()
+    if isinstance(read_entry(line, 1), ForeignEntry) and not line.startswith(b"\xef\xbb\xbf"):
+        return line
+    return msgspec.json.encode({"type": "custom", "customType": STAND_IN, "id": row.id, "parentId": row.parent_id})
+
+
+def _line_number(entry_id: str) -> int | None:
+    """The number in an id that was made of a line number."""
+    head, _, number = entry_id.partition("-")
+    return int(number) if head == "line" and number.isdecimal() and len(number) < 12 else None

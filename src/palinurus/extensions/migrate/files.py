@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -60,12 +61,13 @@ def read_whole(path: Path, shown: str, losses: Losses, limit: int) -> bytes | No
     except FileNotFoundError:
         return None
     except OSError as error:
-        losses.add(shown, 0, f"it cannot be read: {error_text(error)}")
-        return None
-    if len(data) > limit:
-        losses.add(shown, 0, f"it is larger than {limit >> 20} MB")
-        return None
-    return data
+        why = f"it cannot be read: {error_text(error)}"
+    else:
+        if len(data) <= limit:
+            return data
+        why = f"it is larger than {limit >> 20} MB"
+    losses.add(shown, 0, why)
+    return None
 
 
 def listing(folder: Path, shown: str, losses: Losses) -> list[os.DirEntry[str]]:
@@ -78,10 +80,9 @@ def listing(folder: Path, shown: str, losses: Losses) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             named = [entry for entry in found if entry.name == os.fsencode(entry.name).decode(errors="replace")]
             return sorted(named, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
     except OSError as error:
-        losses.add(shown, 0, f"the folder cannot be read: {error_text(error)}")
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            losses.add(shown, 0, f"the folder cannot be read: {error_text(error)}")
         return []
 
 
@@ -128,9 +129,8 @@ def find_openclaw(env: Mapping[str, str], user_home: Path, given: Path | None = 
     """
     if given is not None:
         return _named_home(expand_user(str(given), user_home).absolute())
-    for folder in _candidates(env, user_home):
-        if folder.is_dir():
-            return folder
+    if found := next(filter(Path.is_dir, _candidates(env, user_home)), None):
+        return found
     raise NotFound("there is no OpenClaw home here", hint="name its folder: pal migrate openclaw DIR")
 
 
@@ -139,9 +139,13 @@ def is_export_file(path: Path) -> bool:
     return path.suffix == ".pal" and path.is_file()
 
 
-def is_state_folder(name: str) -> bool:
-    """Whether a folder of this name can be a state folder: `.openclaw`, `.openclaw-work`, `.clawdbot`."""
-    return any(name == f".{known}" or name.startswith(f".{known}-") for known in NAMES)
+def moved_path(path: Path, root: Path) -> Path | None:
+    """Where a path is now that was below a state folder (`.openclaw`, `.openclaw-work`, `.clawdbot`), which is `root`
+    now; None when it was not."""
+    for index, part in enumerate(path.parts):
+        if any(part == f".{known}" or part.startswith(f".{known}-") for known in NAMES):
+            return root.joinpath(*path.parts[index + 1 :])
+    return None
 
 
 def config_of(root: Path) -> Path | None:
@@ -151,26 +155,20 @@ def config_of(root: Path) -> Path | None:
 def _named_home(folder: Path) -> Path:
     if not folder.is_dir():
         raise NotFound(f"there is no folder {folder}", hint="an OpenClaw home is a folder such as ~/.openclaw")
-    if _is_home(folder):
+    if any((folder / sign).exists() for sign in _SIGNS):
         return folder
-    inside = next((path for name in NAMES if (path := folder / f".{name}").is_dir()), None)
-    if inside is None:
-        raise NotFound(f"{folder} is no OpenClaw home", hint=f"one has {CONFIGS[0]} or a folder agents")
-    return inside
-
-
-def _is_home(folder: Path) -> bool:
-    return any((folder / sign).exists() for sign in _SIGNS)
+    for inside in (folder / f".{name}" for name in NAMES):
+        if inside.is_dir():
+            return inside
+    raise NotFound(f"{folder} is no OpenClaw home", hint=f"one has {CONFIGS[0]} or a folder agents")
 
 
 def _candidates(env: Mapping[str, str], user_home: Path) -> list[Path]:
-    found = []
-    homes = [user_home]
-    for name in NAMES:
-        if state := env_value(env, f"{name.upper()}_STATE_DIR"):
-            found.append(expand_user(state, user_home).absolute())
-        if home := env_value(env, f"{name.upper()}_HOME"):
-            homes.insert(0, expand_user(home, user_home).absolute())
+    def named(what: str) -> list[Path]:
+        texts = filter(None, (env_value(env, f"{name.upper()}_{what}") for name in NAMES))
+        return [expand_user(text, user_home).absolute() for text in texts]
+
+    found, homes = named("STATE_DIR"), [*reversed(named("HOME")), user_home]
     profile = env_value(env, "OPENCLAW_PROFILE")
     for folder in homes:
         if PROFILE_NAME.fullmatch(profile) and profile != "default":
@@ -202,18 +200,14 @@ def file_lines(path: Path, shown: str, losses: Losses) -> Iterator[Line]:
 
 
 def stream_lines(stream: BinaryIO, shown: str, losses: Losses, limit: int = MAX_LINE) -> Iterator[Line]:
-    number = 0
-    while line := stream.readline(limit + 1):
-        number += 1
+    for number, line in enumerate(iter(partial(stream.readline, limit + 1), b""), start=1):
         if len(line) > limit and not line.endswith(b"\n"):
             while (piece := stream.readline(BUFFER)) and not piece.endswith(b"\n"):
                 pass
             losses.add(shown, number, f"the line is longer than {limit >> 20} MB")
             continue
         text = line.strip(BLANK)
-        if number == 1:
-            text = text.removeprefix(BOM)
-        if text:
+        if text := text.removeprefix(BOM) if number == 1 else text:
             yield number, text
 
 

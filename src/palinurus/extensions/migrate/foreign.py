@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -56,8 +57,8 @@ class ForeignSession(Struct, frozen=True):
     key: str
     session_id: str
     origin: Origin
-    file: str  # relative to the home, for people
-    read: Callable[[], Iterator[ForeignEntry]]
+    file: str = ""  # relative to the home, for people
+    read: Callable[[], Iterator[ForeignEntry]] = lambda: iter(())
     size: int = 0
     details: str = ""  # its row in the store of sessions: a JSON object, unchanged
     label: str = ""
@@ -113,6 +114,7 @@ class ForeignHome:
         self.root = root
         self.agents = agents or []
         self.losses = Losses()
+        self.secrets: tuple[str, ...] = ()  # values that must not get into a wiki; never shown or stored
         self.config = ForeignConfig()
         self.documents = ForeignDocuments()
 
@@ -194,12 +196,10 @@ def replace_surrogates(text: str) -> str:
 
 def time_ms(value: str | float | None) -> int | None:
     """Milliseconds of an ISO time or a number of milliseconds; None for what is no possible time."""
-    try:
+    with suppress(ValueError, OverflowError):
         if isinstance(value, str) and value:
             moment = datetime.fromisoformat(value)
             return max(0, int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000))
         if isinstance(value, int | float) and 0 < value < LATEST_MS:
             return int(value)
-    except (ValueError, OverflowError):
-        pass
     return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from palinurus.dispatch.pairing import Pairing, keep_pairings
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import NotFound, NotOffered, StorageError
 from palinurus.extensions.migrate.foreign import ForeignDocument, ForeignEntry
@@ -92,35 +94,24 @@ def database_of(services: Services) -> Database:
     return database
 
 
-class ImportStore:
+class ImportStore(Struct):
     """Stores transcripts batch by batch and makes all complete ones visible at once.
 
     A staged session is found by nobody, holds no key and can be removed again. When a call that writes returns, its
     data is on disk. A source is a text that names one transcript of one home for good.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        session_changed: Callable[[str], None] = lambda _: None,
-        discard_index: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """`session_changed` is called with the id of each session that has grown.
-
-        `discard_index` drops what was derived from entries that were removed.
-        """
-        self._database = database
-        self._clock = clock
-        self._session_changed = session_changed
-        self._discard_index = discard_index
+    database: Database
+    clock: Clock
+    session_changed: Callable[[str], None] = lambda _: None  # called with the id of each session that has grown
+    discard_index: Callable[[], Awaitable[None]] | None = None  # drops what was derived from removed entries
 
     async def state(self, source: str) -> ImportState | None:
-        return await self._database.read(lambda tx: _state(tx, source))
+        return await self.database.read(lambda tx: _state(tx, source))
 
     async def begin(self, source: str, session: Session) -> ImportState:
         """Stage a transcript under the session's id, or a similar one if that id is in use."""
-        at = self._clock.now_ms()
+        at = self.clock.now_ms()
 
         def work(tx: Transaction) -> ImportState:
             row = replace(session, id=_free_id(tx, session.id, source), archived_at=0)
@@ -130,11 +121,11 @@ class ImportStore:
             tx.run("imports.add_import", source=source, session_id=row.id, at=at)
             return ImportState(row.id)
 
-        return await self._database.write(work)
+        return await self.database.write(work)
 
     async def add(self, source: str, entries: Sequence[ForeignEntry], digest: str) -> None:
         """Store the next entries, and the digest of all so far. Two entries with one id are both stored."""
-        at = self._clock.now_ms()
+        at = self.clock.now_ms()
 
         def work(tx: Transaction) -> str:
             known = _require_state(tx, source)
@@ -142,7 +133,7 @@ class ImportStore:
             tx.run("imports.import_grew", source=source, count=len(entries), digest=digest, at=at)
             return known.session_id
 
-        self._session_changed(await self._database.write(work))
+        self.session_changed(await self.database.write(work))
 
     async def finish(self, source: str, session: Session, details: str) -> None:
         """Mark it as complete. `session` is its final row except for the id; `details` are fields we do not know."""
@@ -155,15 +146,14 @@ class ImportStore:
             row = replace(session, id=known.session_id, entry_count=known.entries)
             if known.visible:  # it stays what it is here: current or archived
                 before = msgspec.json.decode(tx.value("sessions.session_by_id", id=row.id), type=Session)
-                count = tx.value("imports.entry_count", id=row.id)
-                archived = {"archived_at": before.archived_at, "archive_mark": before.archive_mark}
-                row = replace(row, entry_count=count, **archived)
+                row = replace(row, archived_at=before.archived_at, archive_mark=before.archive_mark)
+                row = replace(row, entry_count=tx.value("imports.entry_count", id=row.id))
             values = {"id": row.id, "row": encoded(row), "updated_at": row.updated_at}
             tx.run("imports.set_imported_row", **values, extra=details or None)
             tx.run("imports.import_finished", source=source)
             return row.id
 
-        self._session_changed(await self._database.write(work))
+        self.session_changed(await self.database.write(work))
 
     async def discard(self, source: str) -> None:
         """Remove a staged transcript. Raises StorageError when it is visible already."""
@@ -173,27 +163,27 @@ class ImportStore:
         here = known.session_id
         if known.visible:
             raise StorageError(f"the session {here} is part of the home and cannot be taken back")
-        await self._database.write(lambda tx: tx.run("imports.drop_extractions", id=here))
-        await self._database.write(lambda tx: tx.run("imports.drop_ids", id=here))
-        while await self._database.write(lambda tx: tx.run("imports.drop_some_entries", id=here, limit=STEP)):
+        await self.database.write(lambda tx: tx.run("imports.drop_extractions", id=here))
+        await self.database.write(lambda tx: tx.run("imports.drop_ids", id=here))
+        while await self.database.write(lambda tx: tx.run("imports.drop_some_entries", id=here, limit=STEP)):
             pass  # in steps, so that others can write in between
-        await self._database.write(partial(_drop_session, session_id=here))
-        if self._discard_index is not None:
-            await self._discard_index()
+        await self.database.write(partial(_drop_session, session_id=here))
+        if self.discard_index is not None:
+            await self.discard_index()
 
     async def publish(self) -> list[VisibleSession]:
         """Make all complete sessions visible, in one small transaction.
 
         A key that is in use keeps its session; the imported one becomes an archived session of that key.
         """
-        return await self._database.write(_publish)
+        return await self.database.write(_publish)
 
     async def digest_of(self, session_id: str, entries: int) -> str:
         """The digest of the first entries of a visible session; empty when it has fewer."""
         digest, position, left = hashlib.sha256(), 0, entries
         while left > 0:
-            page = partial(_payloads, session_id=session_id, after=position, limit=min(left, STEP))
-            rows = await self._database.read(page)
+            page = {"id": session_id, "after": position, "limit": min(left, STEP)}
+            rows = await self.database.read(lambda tx, page=page: tx.all("imports.next_payloads", **page))  # type: ignore[misc]
             if not rows:
                 return ""
             position, left = rows[-1][0], left - len(rows)
@@ -203,23 +193,21 @@ class ImportStore:
 
     async def keep_documents(self, source: str, documents: Sequence[ForeignDocument]) -> int:
         """Store documents unchanged; returns how many were new or different."""
-        about = {"source": source, "at": self._clock.now_ms()}
+        rows = [{"source": source, "at": self.clock.now_ms(), **msgspec.structs.asdict(each)} for each in documents]
+        return await self.database.write(lambda tx: sum(tx.run("imports.keep_document", **row) for row in rows))
 
-        def work(tx: Transaction) -> int:
-            return sum(tx.run("imports.keep_document", **about, **msgspec.structs.asdict(each)) for each in documents)
-
-        return await self._database.write(work)
+    async def keep_pairings(self, pairings: Sequence[Pairing]) -> int:
+        """Senders of channels who were let in elsewhere, or wait; returns how many were not known here."""
+        return await self.database.write(lambda tx: keep_pairings(tx, pairings))
 
     async def _store_ids(self, session_id: str) -> None:
         """Store the ids of its entries, then records of what its cuts put away, which are found by id."""
-        steps, cuts = _sorted_ids(self._database.path, session_id), list[int]()
-        try:
+        cuts = list[int]()
+        with closing(_sorted_ids(self.database.path, session_id)) as steps:
             while step := await asyncio.to_thread(next, steps, ()):
                 cuts += [position for _, position, kind in step if kind in CUTS]
-                await self._database.write(partial(_store_id_step, session_id=session_id, ids=step))
-        finally:
-            steps.close()
-        at = self._clock.now_ms()
+                await self.database.write(partial(_store_id_step, session_id=session_id, ids=step))
+        at = self.clock.now_ms()
 
         def record(tx: Transaction) -> None:
             for position in sorted(cuts):
@@ -227,7 +215,7 @@ class ImportStore:
                 _record_cut(tx, session_id, entry_id, _read_cut(payload), at, before=position)
 
         if cuts:
-            await self._database.write(record)
+            await self.database.write(record)
 
 
 def _state(tx: Transaction, source: str) -> ImportState | None:
@@ -243,10 +231,6 @@ def _require_state(tx: Transaction, source: str) -> ImportState:
     if known is None:
         raise NotFound(f"nothing was begun for {source!r}")
     return known
-
-
-def _payloads(tx: Transaction, session_id: str, after: int, limit: int) -> list[Any]:
-    return tx.all("imports.next_payloads", id=session_id, after=after, limit=limit)
 
 
 def _drop_session(tx: Transaction, session_id: str) -> None:
@@ -286,10 +270,7 @@ def _add_cut(tx: Transaction, session_id: str, entry: ForeignEntry, at: int) -> 
 
 
 def _add_rows(tx: Transaction, session_id: str, entries: Sequence[ForeignEntry]) -> None:
-    rows = [
-        (each.row.id, each.row.parent_id, "message" if each.role else stored_kind(each), each.row.payload)
-        for each in entries
-    ]
+    rows = [(each.row.id, each.row.parent_id, stored_kind(each), each.row.payload) for each in entries]
     for start in range(0, len(rows), ROWS_TOGETHER):
         some = rows[start : start + ROWS_TOGETHER]
         try:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.config.secrets import Redactor
@@ -35,10 +36,21 @@ from palinurus.extensions.migrate.report import FoundSession, LossCount, Losses,
 from palinurus.sessions.session import Preferences, Session
 
 BATCH_ENTRIES, BATCH_CHARACTERS = 8_000, 6 * 1024 * 1024  # that are stored together: a fraction of a second
-COUNTED_ENTRIES, COUNTED_CHARACTERS = 2_000, 1024 * 1024  # that are only counted
+
 PARALLEL = 3  # transcripts at a time: while one waits for the disk, another is read
 RESET_MARK = f"{IMPORT_MARK}:reset"  # of a session that a reset archived in the other home
 SPOKEN = ("user", "assistant")
+NUMBERS = {  # fields of a row in OpenClaw's sessions.json, and ours
+    "sessionStartedAt": "started_at",
+    "lastInteractionAt": "last_interaction_at",
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "totalTokens": "total_tokens",
+    "compactionCount": "compaction_count",
+    "memoryFlushAt": "memory_flush_at",
+    "memoryFlushCompactionCount": "memory_flush_compaction_count",
+    "spawnDepth": "spawn_depth",
+}
 _SEPARATOR = SEPARATOR.decode()
 _EMPTY = hashlib.sha256().hexdigest()
 
@@ -54,27 +66,17 @@ OnBytes = Callable[[int], None]
 """Called with how many bytes of transcripts were read. Must not raise."""
 
 
-class SessionImporter:
+class SessionImporter(Struct):
     """Reads sessions and, with `apply`, stores them."""
 
-    def __init__(
-        self,
-        store: ImportStore,
-        losses: Losses,
-        findings: SecretFindings,
-        on_bytes: OnBytes = lambda _: None,
-        *,
-        apply: bool,
-        now: int,
-    ) -> None:
-        self.store = store
-        self.losses = losses
-        self.findings = findings
-        self.apply = apply
-        self.now = now
-        self.imported: set[str] = set()  # sources that this importer has stored
-        self._on_bytes = on_bytes
-        self._results: dict[tuple[str, str], FoundSession] = {}  # by agent and file
+    store: ImportStore
+    losses: Losses
+    findings: SecretFindings
+    apply: bool
+    now: int
+    on_bytes: OnBytes = lambda _: None
+    imported: set[str] = set()  # sources that this importer has stored
+    results: dict[tuple[str, str], FoundSession] = {}  # by agent and file
 
     async def import_all(self, sessions: Sequence[ForeignSession]) -> list[FoundSession]:
         """A few at a time; results in the order of the sessions."""
@@ -93,13 +95,13 @@ class SessionImporter:
         return [await self.import_session(each) if each.same_as else next(found) for each in sessions]
 
     async def import_session(self, session: ForeignSession) -> FoundSession:
-        earlier = self._results.get((session.agent, session.file))
+        earlier = self.results.get((session.agent, session.file))
         if session.same_as and earlier is not None:
             return replace(earlier, key=session.key, label=session.label, same_as=session.same_as)
         with self.losses.counted() as losses:
             found = replace(await _TranscriptImport(self, session, losses).run(), skipped=losses.count)
-        self._results[session.agent, session.file] = found
-        self._on_bytes(session.size)
+        self.results[session.agent, session.file] = found
+        self.on_bytes(session.size)
         return found
 
 
@@ -123,32 +125,28 @@ class _TranscriptImport:
         self._source = f"openclaw:{self._session.agent}:{self._session.session_id}:{begins}"
         known = await self._store.state(self._source)
         entries = chain((first,), entries)
-        if known is None and self._session.own is not None:
-            return await self._import_own(entries)
-        if known is not None:
+        if known is None and (own := self._session.own) is not None:
+            # A session that a Palinurus exported; perhaps this one, which still has it.
+            await self._count(entries)
+            if await self._store.digest_of(own.id, self._tally.count) == self._tally.digest:
+                return self._result("same", own.id)
+            entries = self._reread()
+        elif known is not None:
             await self._count(entries, known.entries)
             if (self._tally.count, self._tally.digest) != (known.entries, known.digest or _EMPTY):
                 return await self._import_changed(entries, known)
         return await self._import_rest(entries, known)
 
-    async def _import_own(self, entries: Iterator[ForeignEntry]) -> FoundSession:
-        """A session that a Palinurus exported; perhaps this one, which still has it."""
-        await self._count(entries)
-        if await self._store.digest_of(self._session.session_id, self._tally.count) == self._tally.digest:
-            return self._result("same", self._session.session_id)
-        return await self._import_rest(self._reread(), None)
-
     async def _import_rest(self, entries: Iterator[ForeignEntry], known: ImportState | None) -> FoundSession:
         """Go on behind the entries that are stored already."""
-        start = self._tally.count
-        if known is not None and known.continued and known.visible:
+        start, is_continued = self._tally.count, known is not None and known.continued
+        if is_continued or not self._importer.apply:
             await self._count(entries)
-            more = self._tally.count - start
-            note = f"it was continued in both homes; {more} entries of the other one were not taken" if more else ""
-            return self._result("left" if more else "same", known.session_id, note)
-        if not self._importer.apply:
-            await self._count(entries)
-            return self._result(_outcome(known, self._tally.count - start), known.session_id if known else "")
+            more, here = self._tally.count - start, known.session_id if known else ""
+            if is_continued and more:
+                note = f"it was continued in both homes; {more} entries of the other one were not taken"
+                return self._result("left", here, note)
+            return self._result(_outcome(known, more), here)
         into = known or await self._store.begin(self._source, self._row())
         await self._store_batches(_batches(entries, self._tally))
         more = self._tally.count - start
@@ -170,28 +168,26 @@ class _TranscriptImport:
     async def _import_changed(self, entries: Iterator[ForeignEntry], known: ImportState) -> FoundSession:
         """The stored entries are not the beginning of the transcript."""
         if not known.visible and self._source not in self._importer.imported:
-            if self._importer.apply:
-                await self._store.discard(self._source)
+            await self._discard()
             return await self._import_rest(self._reread(), None)
         await self._count(entries)
         if self._tally.count < known.entries:
-            note = "it is shorter than the imported session, which stays"
-            return self._result("left", known.session_id, note)
+            return self._result("left", known.session_id, "it is shorter than the imported session, which stays")
+        # It was rewritten since it was imported, and becomes a second, archived session.
         self._source += f":{self._tally.digest[:16]}"
-        return await self._import_rewritten()
-
-    async def _import_rewritten(self) -> FoundSession:
-        """The transcript was rewritten since it was imported: store it as a second, archived session."""
-        entries = self._reread()
-        known = await self._store.state(self._source)
-        if known is not None and known.visible:
+        entries, second = self._reread(), await self._store.state(self._source)
+        if second is not None and second.visible:
             await self._count(entries)
-            return self._result("same", known.session_id)
-        if known is not None and self._importer.apply:
-            await self._store.discard(self._source)
+            return self._result("same", second.session_id)
+        await self._discard()
         self._session = replace(self._session, origin="earlier")
         found = await self._import_rest(entries, None)
         return replace(found, note="it was rewritten since it was imported; both are stored")
+
+    async def _discard(self) -> None:
+        """Remove what is staged of it, if anything is."""
+        if self._importer.apply:
+            await self._store.discard(self._source)
 
     def _reread(self) -> Iterator[ForeignEntry]:
         """From the start, without counting losses and secrets a second time."""
@@ -200,11 +196,7 @@ class _TranscriptImport:
         return self._session.read()
 
     async def _count(self, entries: Iterator[ForeignEntry], limit: int | None = None) -> None:
-        def count() -> None:
-            for some in _batched(islice(entries, limit), COUNTED_ENTRIES, COUNTED_CHARACTERS):
-                self._tally.add(some)
-
-        await asyncio.to_thread(count)
+        await asyncio.to_thread(deque, _batches(islice(entries, limit), self._tally), 0)  # which only runs through them
 
     def _row(self) -> Session:
         return _session_row(self._session, self._tally, self._importer.now)
@@ -220,23 +212,14 @@ def _outcome(known: ImportState | None, more: int) -> Outcome:
 
 
 def _batches(entries: Iterator[ForeignEntry], tally: Tally) -> Iterator[tuple[list[ForeignEntry], str]]:
-    """Entries, and the digest of all up to their end."""
-    for some in _batched(entries, BATCH_ENTRIES, BATCH_CHARACTERS):
-        tally.add(some)
-        yield some, tally.digest
-
-
-def _batched(entries: Iterator[ForeignEntry], count: int, characters: int) -> Iterator[list[ForeignEntry]]:
-    batch: list[ForeignEntry] = []
-    size = 0
-    for entry in entries:
-        batch.append(entry)
-        size += len(entry.row.payload)
-        if size >= characters or len(batch) >= count:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    """Entries that are stored together, after they were counted, and the digest of all up to their end."""
+    while first := next(entries, None):
+        batch, size = [first], len(first.row.payload)
+        while size < BATCH_CHARACTERS and len(batch) < BATCH_ENTRIES and (entry := next(entries, None)):
+            batch.append(entry)
+            size += len(entry.row.payload)
+        tally.add(batch)
+        yield batch, tally.digest
 
 
 class Tally:
@@ -249,10 +232,8 @@ class Tally:
         self._digest = hashlib.sha256()
         self.entries: Counter[str] = Counter()
         self.messages: Counter[str] = Counter()
-        self.texts = 0
-        self.count = 0
-        self._first: str | float | None = None
-        self._last: str | float | None = None
+        self.texts = self.count = 0
+        self.first_at = self.last_at = 0  # milliseconds; 0 when the transcript has no times
 
     def add(self, entries: Sequence[ForeignEntry]) -> None:
         self.count += len(entries)
@@ -263,8 +244,8 @@ class Tally:
             self._said.update(_SEPARATOR.join(more).encode(errors="surrogatepass"))
             self.texts += len(texts)
         if stamps := [entry.stamp for entry in entries if entry.stamp]:
-            self._first = stamps[0] if self._first is None else self._first
-            self._last = stamps[-1]
+            self.first_at = self.first_at or time_ms(stamps[0]) or 0
+            self.last_at = time_ms(stamps[-1]) or self.first_at
         whole = _SEPARATOR.join([*(entry.row.payload for entry in entries), ""]).encode()
         self._digest.update(whole)
         self._find_secrets(entries, whole)
@@ -273,15 +254,6 @@ class Tally:
     def digest(self) -> str:
         """Of all entries so far."""
         return self._digest.hexdigest()
-
-    @property
-    def first_at(self) -> int:
-        """Milliseconds; 0 when the transcript has no times."""
-        return time_ms(self._first) or 0
-
-    @property
-    def last_at(self) -> int:
-        return time_ms(self._last) or self.first_at
 
     def found(self) -> FoundSession:
         session = self._session
@@ -323,24 +295,21 @@ def _session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
     key = SessionKey.parse(session.key)
     created = tally.first_at or session.updated_at or now
     updated = max(session.updated_at, tally.last_at) or now
-    return Session(
+    numbers = {field: number for name, field in NUMBERS.items() if (number := _number(known, name))}
+    row = Session(
         id=session.session_id,
         key=str(key),
         agent=key.agent,
         chat_type=key.chat_type,
         created_at=created,
         updated_at=updated,
-        started_at=_number(known, "sessionStartedAt") or created,
-        last_interaction_at=_number(known, "lastInteractionAt") or updated,
+        started_at=created,
+        last_interaction_at=updated,
         label=session.label,
         provider=_text(known, "modelProvider"),
         model=_text(known, "model"),
-        input_tokens=_number(known, "inputTokens"),
-        output_tokens=_number(known, "outputTokens"),
-        total_tokens=_number(known, "totalTokens"),
-        compaction_count=_number(known, "compactionCount") or tally.entries["compaction"],
-        memory_flush_at=_number(known, "memoryFlushAt"),
-        memory_flush_compaction_count=_number(known, "memoryFlushCompactionCount"),
+        compaction_count=tally.entries["compaction"],
+        spawned_by=_text(known, "spawnedBy"),
         entry_count=tally.count,
         preferences=Preferences(
             verbose_level=_text(known, "verboseLevel"),
@@ -353,6 +322,7 @@ def _session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         archived_at=None if session.origin == "live" else updated,
         archive_mark={"live": "", "reset": RESET_MARK}.get(session.origin, IMPORT_MARK),
     )
+    return replace(row, **numbers)
 
 
 def _unknown_fields(session: ForeignSession) -> str:

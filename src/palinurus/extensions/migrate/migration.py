@@ -14,15 +14,20 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from palinurus.dispatch.pairing import Pairing
 from palinurus.domain.clock import Clock
 from palinurus.extensions.migrate.files import error_text, new_file, open_plain, read_whole, shown_path, walk
-from palinurus.extensions.migrate.foreign import ForeignHome, ForeignSession
+from palinurus.extensions.migrate.foreign import ForeignAgent, ForeignHome, ForeignSession
 from palinurus.extensions.migrate.import_store import Destination, ImportStore, VisibleSession
 from palinurus.extensions.migrate.importer import SessionImporter, looks_secret
+from palinurus.extensions.migrate.openclaw.pairings import pairings_in
 from palinurus.extensions.migrate.report import (
     FoundAgent,
     FoundFile,
@@ -34,7 +39,7 @@ from palinurus.extensions.migrate.report import (
     Outcome,
     SecretFindings,
 )
-from palinurus.workspace.seed import FIRST_RUN, TEMPLATES, template
+from palinurus.workspace.seed import FIRST_RUN, TEMPLATES, template_texts
 from palinurus.workspace.steps import OUTSIDE_NAME, leads_out
 
 PIECE = 1024 * 1024
@@ -49,26 +54,22 @@ Tell = Callable[[MigrationProgress], None]
 def copy_file(source: Path, target: Path, path: str, shown: str, losses: Losses, *, apply: bool) -> Outcome:
     """Returns the outcome for the file at `path` of a workspace, done or planned. What cannot be copied is a loss."""
     try:
+        exists = os.path.lexists(target)
         if leads_out(source.parents[path.count("/")], path, source.lstat()):
-            losses.add(shown, 0, f"it {OUTSIDE_NAME}; it was left there")
-            return "left"
-        if not os.path.lexists(target):
-            if apply:
-                _copy(source, target, replace=False)
-            return "new"
-        if target.is_symlink() or not target.is_file():
-            losses.add(shown, 0, f"{target} is not a file")
-            return "left"
-        if _equal(source, target):
+            why = f"it {OUTSIDE_NAME}; it was left there"
+        elif exists and (target.is_symlink() or not target.is_file()):
+            why = f"{target} is not a file"
+        elif exists and _equal(source, target):
             return "same"
-        if _is_template(target, path):
+        elif exists and not _is_template(target, path):
+            why = f"another file exists at {target} and was not replaced"
+        else:
             if apply:
-                _copy(source, target, replace=True)
+                _copy(source, target, replace=exists)
             return "new"
     except OSError as error:
-        losses.add(shown, 0, f"it cannot be copied: {error_text(error)}")
-        return "left"
-    losses.add(shown, 0, f"another file exists at {target} and was not replaced")
+        why = f"it cannot be copied: {error_text(error)}"
+    losses.add(shown, 0, why)
     return "left"
 
 
@@ -116,60 +117,52 @@ def _equal(source: Path, target: Path) -> bool:
     with open_plain(source) as one, open_plain(target) as other:
         if os.fstat(one.fileno()).st_size != os.fstat(other.fileno()).st_size:
             return False
-        while piece := one.read(PIECE):
-            if piece != other.read(PIECE):
-                return False
-        return True
+        return all(piece == other.read(PIECE) for piece in iter(partial(one.read, PIECE), b""))
 
 
 def _is_template(target: Path, path: str) -> bool:
     if path not in (*TEMPLATES, FIRST_RUN):
         return False
     with open_plain(target) as file:
-        return file.read(PIECE) == template(path).encode()
+        return file.read(PIECE).decode(errors="replace") in template_texts(path)
 
 
-class Migration:
-    def __init__(
-        self,
-        home: ForeignHome,
-        store: ImportStore,
-        to: Destination,
-        clock: Clock,
-        tell: Tell,
-        *,
-        apply: bool,
-        source: str = "",
-    ) -> None:
-        """`source` is where the home came from, if it was unpacked to another folder for reading."""
-        self._home = home
-        self._source = source or str(home.root)
-        self._store = store
-        self._to = to
-        self._clock = clock
-        self._tell = tell
-        self._apply = apply
-        self._done = self._total = 0
-        self._secrets = SecretFindings()
-        self._repositories: set[tuple[str, str]] = set()  # that were left out: (agent, path)
+class Migration(Struct):
+    home: ForeignHome
+    store: ImportStore
+    to: Destination
+    clock: Clock
+    tell: Tell
+    apply: bool
+    source: str = ""  # where the home came from, if it was unpacked to another folder for reading
+    done: int = 0  # bytes of transcripts
+    total: int = 0
+    secrets: SecretFindings = msgspec.field(default_factory=SecretFindings)
+    pairings: tuple[Pairing, ...] = ()
+    repositories: set[tuple[str, str]] = set()  # that were left out: (agent, path)
+
+    def __post_init__(self) -> None:
+        self.source = self.source or str(self.home.root)
+        self.pairings = pairings_in(self.home.documents.kept, self.clock.now_ms())
 
     async def run(self) -> MigrationReport:
         """Raises StorageError when this home cannot be written; what was stored so far stays invisible then."""
         began = time.perf_counter()
         files = await asyncio.to_thread(self._files)
-        skills = await asyncio.to_thread(self._home.skills)
+        skills = await asyncio.to_thread(self.home.skills)
         sessions = await self._sessions()
-        documents = self._home.documents
-        if self._apply:
-            await self._store.keep_documents(f"openclaw:{self._source}", documents.kept)
-            sessions = _with_notes(sessions, await self._store.publish())
+        documents = self.home.documents
+        if self.apply:
+            await self.store.keep_documents(f"openclaw:{self.source}", documents.kept)
+            await self.store.keep_pairings(self.pairings)
+            sessions = _with_notes(sessions, await self.store.publish())
         profiles = await asyncio.to_thread(self._profiles)
-        losses = self._home.losses
+        losses = self.home.losses
         return MigrationReport(
-            source=self._source,
-            version=self._home.config.version,
-            applied=self._apply,
-            agents=tuple(self._agents()),
+            source=self.source,
+            version=self.home.config.version,
+            applied=self.apply,
+            agents=tuple(map(self._agent, self.home.agents)),
             sessions=tuple(sessions),
             cron_jobs=tuple(documents.jobs),
             approvals=tuple(documents.approvals),
@@ -179,99 +172,87 @@ class Migration:
             documents=tuple(f"{document.kind}: {document.name}" for document in documents.kept),
             skipped=tuple(losses.listed),
             skipped_total=losses.total,
-            secrets=tuple(self._secrets.listed),
-            secrets_total=self._secrets.total,
+            secrets=tuple(self.secrets.listed),
+            secrets_total=self.secrets.total,
             notes=tuple(self._notes()),
-            bytes=self._done,
+            bytes=self.done,
             seconds=round(time.perf_counter() - began, 3),
         )
 
     async def _sessions(self) -> list[FoundSession]:
-        sessions: list[ForeignSession] = await asyncio.to_thread(lambda: list(self._home.sessions()))
-        self._total = sum(session.size for session in sessions if not session.same_as)
-        now = self._clock.now_ms()
-        importer = SessionImporter(
-            self._store, self._home.losses, self._secrets, self._add_bytes, apply=self._apply, now=now
-        )
+        sessions: list[ForeignSession] = await asyncio.to_thread(lambda: list(self.home.sessions()))
+        self.total = sum(session.size for session in sessions if not session.same_as)
+        now, losses = self.clock.now_ms(), self.home.losses
+        importer = SessionImporter(self.store, losses, self.secrets, self.apply, now, self._add_bytes)
         return await importer.import_all(sessions)
 
     def _add_bytes(self, size: int) -> None:
-        self._done += size
-        self._tell(MigrationProgress("sessions", self._done, max(self._total, self._done)))
+        self.done += size
+        self.tell(MigrationProgress("sessions", self.done, max(self.total, self.done)))
 
     def _files(self) -> list[FoundFile]:
         found = []
-        for file, path in self._home.workspace_files():
+        for file, path in self.home.workspace_files():
             if repository := repository_of(path, file.path):
-                self._repositories.add((file.agent, repository))
+                self.repositories.add((file.agent, repository))
                 continue
-            target = self._to.workspaces.get(file.agent)
+            shown = shown_path(path, self.home.root)
             outcome = file.outcome
-            shown = shown_path(path, self._home.root)
-            if target is not None:
-                outcome = copy_file(path, target / file.path, file.path, shown, self._home.losses, apply=self._apply)
+            if target := self.to.workspaces.get(file.agent):
+                outcome = copy_file(path, target / file.path, file.path, shown, self.home.losses, apply=self.apply)
             found.append(replace(file, outcome=outcome))
             self._find_secrets(path, shown)
             if len(found) % 50 == 0:
-                self._tell(MigrationProgress("files", len(found), 0))
+                self.tell(MigrationProgress("files", len(found), 0))
         self._skill_files()
         own_first_run = {file.agent for file in found if file.path == FIRST_RUN}
-        for agent in {file.agent for file in found} - own_first_run if self._apply else ():
-            if agent in self._to.workspaces:
-                _remove_first_run(self._to.workspaces[agent])
+        for agent in {file.agent for file in found} - own_first_run if self.apply else ():
+            if agent in self.to.workspaces:
+                _remove_first_run(self.to.workspaces[agent])
         return found
 
     def _skill_files(self) -> None:
-        folder = self._home.root / "skills"
-        for path, _ in walk(folder, "skills", self._home.losses):
+        folder = self.home.root / "skills"
+        for path, _ in walk(folder, "skills", self.home.losses):
             if repository := repository_of(folder / path, path):
-                self._repositories.add(("skills", repository))
+                self.repositories.add(("skills", repository))
                 continue
-            target = self._to.skills / path
-            copy_file(folder / path, target, path, f"skills/{path}", self._home.losses, apply=self._apply)
+            shown = f"skills/{path}"
+            copy_file(folder / path, self.to.skills / path, path, shown, self.home.losses, apply=self.apply)
 
     def _find_secrets(self, path: Path, shown: str) -> None:
         if path.suffix.lower() != ".md":
             return
-        data = read_whole(path, shown, self._home.losses, SEARCHED_BYTES) or b""
+        data = read_whole(path, shown, self.home.losses, SEARCHED_BYTES) or b""
         for number, line in enumerate(data.decode(errors="replace").splitlines(), 1):
             if looks_secret(line):
-                self._secrets.add(shown, number)
+                self.secrets.add(shown, number)
 
-    def _agents(self) -> list[FoundAgent]:
-        return [
-            FoundAgent(
-                id=agent.id,
-                name=agent.name,
-                configured=agent.configured,
-                is_default=agent.is_default,
-                workspace=str(agent.workspace or ""),
-                into=str(self._to.workspaces.get(agent.id, "")),
-            )
-            for agent in self._home.agents
-        ]
+    def _agent(self, agent: ForeignAgent) -> FoundAgent:
+        places = str(agent.workspace or ""), str(self.to.workspaces.get(agent.id, ""))
+        return FoundAgent(agent.id, agent.name, agent.configured, agent.is_default, *places)
 
     def _profiles(self) -> tuple[FoundProfile, ...]:
         """Which keys there are, without their values."""
+        found = [(keys, name, each) for keys in self.home.stored_keys() for name, each in keys.profiles.items()]
         return tuple(
-            FoundProfile(keys.agent, name, str(profile.get("type", "")), keys.where)
-            for keys in self._home.stored_keys()
-            for name, profile in keys.profiles.items()
+            FoundProfile(keys.agent, name, str(each.get("type", "")), keys.where) for keys, name, each in found
         )
 
     def _notes(self) -> list[str]:
         notes = []
-        if self._home.documents.jobs:
+        if self.home.documents.jobs:
             notes.append("cron jobs are stored unchanged and do not run here yet")
-        for agent, count in Counter(approval.agent for approval in self._home.documents.approvals).items():
-            one = "1 always-allowed command is stored, and needs approval again here"
-            many = f"{count} always-allowed commands are stored, and need approval again here"
-            notes.append(f"{agent}: {one if count == 1 else many}")
-        for agent, repository in sorted(self._repositories)[:MOST_REPOSITORIES]:
-            notes.append(
-                f"{agent}: the git history in {repository} is not copied: its hooks and config can run programs"
-            )
-        return notes
+        let_in = Counter(each.channel for each in self.pairings if each.status == "approved")
+        for channel, count in let_in.items():
+            senders = "1 sender who was" if count == 1 else f"{count} senders who were"
+            notes.append(f"{channel}: {senders} let in there may write here too; `pal pairing list` shows them")
+        for agent, count in Counter(approval.agent for approval in self.home.documents.approvals).items():
+            stored = "command is stored, and needs" if count == 1 else "commands are stored, and need"
+            notes.append(f"{agent}: {count} always-allowed {stored} approval again here")
+        why = "is not copied: its hooks and config can run programs"
+        left = sorted(self.repositories)[:MOST_REPOSITORIES]
+        return notes + [f"{agent}: the git history in {repository} {why}" for agent, repository in left]
 
 
 def _with_notes(sessions: list[FoundSession], visible: list[VisibleSession]) -> list[FoundSession]:

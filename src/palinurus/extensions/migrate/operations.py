@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -14,7 +13,7 @@ from typing import Annotated, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palinurus.config.agents import AgentEntry, agent_ids, agent_settings, default_agent
+from palinurus.config.agents import AgentEntry, agent_ids, agent_settings, default_agent, key_folder
 from palinurus.config.include import read_text
 from palinurus.config.load import load_config, load_text
 from palinurus.domain.errors import BadRequest, NotFound, StorageError
@@ -27,7 +26,7 @@ from palinurus.extensions.migrate.foreign import ForeignAgent, ForeignHome, Fore
 from palinurus.extensions.migrate.import_store import Destination, database_of, import_store_of
 from palinurus.extensions.migrate.importer import SessionImporter
 from palinurus.extensions.migrate.migration import Migration
-from palinurus.extensions.migrate.openclaw.config_plan import Ours, plan_config
+from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlanner, Ours
 from palinurus.extensions.migrate.openclaw.config_rules import PathMoves
 from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.extensions.migrate.openclaw.transcripts import single_session
@@ -47,7 +46,7 @@ from palinurus.operations.operation import operation
 from palinurus.operations.progress import follow
 from palinurus.operations.scopes import LOCAL
 from palinurus.operations.services import Services
-from palinurus.providers.keys.credential_file import PASSPHRASE_ENV, CredentialFile, credential_paths, profiles_of
+from palinurus.providers.keys.credential_file import NAME, PASSPHRASE_ENV, CredentialFile, profiles_of
 from palinurus.sessions.names import LISTED, require_session
 
 PAGE = 200  # entries of a session that are returned at a time
@@ -174,7 +173,7 @@ def _import_config(
     def edit(text: str) -> str:
         loaded = load_text(services.home, services.env, text)
         ours = Ours(text, loaded.raw, new_default or default_agent(loaded.config), services.env)
-        plan = plan_config(home.config.data, home.agents, ours, moves, keys=params.keys, allow=params.allow)
+        plan = ConfigPlanner(home.config.data, home.agents, ours, moves, keys=params.keys, allow=params.allow).plan()
         settings[:] = plan.settings
         return plan.text
 
@@ -204,14 +203,13 @@ def _destination(services: Services, agents: list[ForeignAgent], new_default: st
     is_new = bool(new_default) and new_default not in known
     workspaces = {}
     for agent in agents:
+        workspaces[agent.id] = services.home.root / f"workspace-{agent.id}"
         if is_new and agent.id == new_default:
             workspaces[agent.id] = agent_settings(config, services.home).workspace  # that of the default agent
         elif agent.id in known and not is_new:
             workspaces[agent.id] = agent_settings(config, services.home, agent.id).workspace
         elif shared:
             workspaces[agent.id] = services.home.expand(shared, services.home.root) / agent.id
-        else:
-            workspaces[agent.id] = services.home.root / f"workspace-{agent.id}"
     return Destination(workspaces, services.home.root / "skills")
 
 
@@ -223,7 +221,7 @@ def _import_keys(services: Services, found: list[ForeignSecrets], allow: tuple[s
     loaded = load_config(services.home, services.env)
     main, added, held = default_agent(loaded.config), 0, 0
     for keys in found:
-        path = credential_paths(services.home.root, keys.agent or main, main)[0]
+        path = key_folder(loaded.config, services.home, keys.agent or main) / NAME
         file = CredentialFile(path, services.env.get(PASSPHRASE_ENV, ""))
         there = profiles_of(file.read())
         for name, profile in keys.profiles.items():
@@ -258,10 +256,8 @@ async def import_session(
 
     def choose_key(before: str) -> SessionKey:
         wanted = SessionKey.parse(key or before)
-        if not key and not before.startswith("agent:"):
-            wanted = replace(wanted, agent=default_agent(config))
-        if agent:
-            wanted = replace(wanted, agent=agent)
+        has_agent = bool(key) or before.startswith("agent:")
+        wanted = replace(wanted, agent=agent or (wanted.agent if has_agent else default_agent(config)))
         if wanted.agent not in known:
             raise BadRequest(f"there is no agent {wanted.agent!r} here", hint=f"name one: --agent {known[0]}")
         return wanted
@@ -310,11 +306,9 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
 
 def _exported_agents(services: Services) -> list[ExportedAgent]:
     config = load_config(services.home, services.env).config
-    main = default_agent(config)
-    found = [agent_settings(config, services.home, agent_id) for agent_id in agent_ids(config)]
-    return [
-        ExportedAgent(each.agent_id, each.workspace, each.name, each.identity, each.agent_id == main) for each in found
-    ]
+    found = [agent_settings(config, services.home, each) for each in agent_ids(config)]
+    default = default_agent(config)
+    return [ExportedAgent(of.agent_id, of.workspace, of.name, of.identity, of.agent_id == default) for of in found]
 
 
 @operation("sessions.lines", scope="read", local=True)
@@ -330,9 +324,5 @@ async def write_lines(
     workspaces = {each.id: str(each.workspace) for each in await asyncio.to_thread(_exported_agents, services)}
     writer = TranscriptWriter(sessions[0], workspaces.get(found.agent, ""))
     async for page in exporter.pages(found.id, PAGE):
-        lines = io.BytesIO()
-        await writer.add(page, lines)
-        yield TranscriptLines(lines.getvalue().decode())
-    lines = io.BytesIO()
-    writer.end(lines)
-    yield TranscriptLines(lines.getvalue().decode())
+        yield TranscriptLines((await asyncio.to_thread(writer.lines, page)).decode())
+    yield TranscriptLines(writer.colophon().decode())

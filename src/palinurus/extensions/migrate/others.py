@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,9 +85,9 @@ def _entries(path: Path, shown: str, losses: Losses) -> Iterator[ForeignEntry]:
         entry = read_line(data, number, before)
         if isinstance(entry, str):
             losses.add(shown, number, entry)
-            continue
-        before = entry.row.id
-        yield entry
+        else:
+            before = entry.row.id
+            yield entry
 
 
 def read_line(data: bytes, number: int, before: str | None) -> ForeignEntry | str:
@@ -100,9 +102,8 @@ def read_line(data: bytes, number: int, before: str | None) -> ForeignEntry | st
     role = str(message.get("role") or "")
     kind = _name(value.get("type")) or _name(value.get("_type")) or (f"{FLAT}{role}" if role else "unknown")
     row = Row(_name(value.get("uuid")) or f"line-{number}", _name(value.get("parentUuid")) or before, payload)
-    return ForeignEntry(
-        row, kind, role, text_of_blocks(message.get("content")), number, as_stamp(value.get("timestamp"))
-    )
+    text = text_of_blocks(message.get("content"))
+    return ForeignEntry(row, kind, role, text, number, as_stamp(value.get("timestamp")))
 
 
 def _name(value: Any) -> str:
@@ -144,26 +145,17 @@ class OtherHome(ForeignHome):
         found = UUID.findall(stem)
         named = found[-1] if found and self._program == "codex" else stem
         session_id = named if SESSION_ID.fullmatch(named) else re.sub(r"[^A-Za-z0-9._-]+", "-", f"t{stem}")[:100]
-        return ForeignSession(
-            agent=self._agent,
-            key=self._key(known, session_id),
-            session_id=session_id,
-            origin="earlier",
-            file=shown,
-            read=lambda: _entries(self.root / shown, shown, self.losses),
-            size=size,
-            label=known.get("label", "")[:200],
-        )
+        key, label = self._key(known, session_id), known.get("label", "")[:200]
+        read = partial(_entries, self.root / shown, shown, self.losses)
+        return ForeignSession(self._agent, key, session_id, "earlier", shown, read, size, label=label)
 
     def _key(self, known: dict[str, str], session_id: str) -> str:
         """A key of a channel where it had one (`telegram:42` is a direct chat): other people may have written there."""
         channel, _, peer = known.get("key", "").partition(":")
         short = f"{channel}:direct:{peer}" if channel and peer and channel != "cli" else ""
         for key in (short, f"explicit:{self._program}-{session_id}"):
-            try:
+            with suppress(BadRequest):
                 return agent_key(self._agent, key)
-            except BadRequest:
-                continue
         return agent_key(self._agent, f"explicit:{self._program}")
 
     def _head(self, shown: str) -> dict[str, str]:
@@ -171,13 +163,10 @@ class OtherHome(ForeignHome):
         found: dict[str, str] = {}
         for number, data in file_lines(self.root / shown, shown, Losses()):
             value = as_object(load_json(data))
-            for name, field, holder in (
-                ("key", "key", ("_type", "metadata")),
-                ("label", "summary", ("type", "summary")),
-            ):
-                text = value.get(field)
-                if value.get(holder[0]) == holder[1] and isinstance(text, str) and text:
-                    found[name] = replace_surrogates(text)
+            key = value.get("key") if value.get("_type") == "metadata" else None
+            label = value.get("summary") if value.get("type") == "summary" else None
+            texts = {"key": key, "label": label}
+            found |= {name: replace_surrogates(text) for name, text in texts.items() if text and isinstance(text, str)}
             if number >= HEAD:
                 break
         return found

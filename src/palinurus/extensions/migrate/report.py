@@ -182,12 +182,11 @@ class LossCount(Struct):
     again: bool = False  # the transcript is read a second time, and its losses are known
 
 
-class SecretFindings:
+class SecretFindings(Struct):
     """Collects places that look like secrets. All are counted, the first are listed."""
 
-    def __init__(self) -> None:
-        self.listed: list[Finding] = []
-        self.total = 0
+    listed: list[Finding] = []
+    total: int = 0
 
     def add(self, file: str, line: int) -> None:
         self.total += 1

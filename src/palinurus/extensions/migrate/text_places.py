@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from palinurus.config.atomic import write_atomic
-from palinurus.config.load import load_config
-from palinurus.config.secrets import Redactor
-from palinurus.domain.errors import ConfigError, PalinurusError
-from palinurus.domain.text_places import Search, Spot, TextFiles, TextPlace, TextRows, WordCheck
-from palinurus.domain.words import Words
+from palinurus.domain.errors import PalinurusError
+from palinurus.domain.text_places import Search, Spot, TextFiles, TextPlace, TextRows, WordCheck, Words
 from palinurus.extensions.migrate.copies import Copies, ExportCopy
 from palinurus.extensions.migrate.ingest.facts import Redact, SourceFact
 from palinurus.extensions.migrate.ingest.names import slug
 from palinurus.extensions.migrate.ingest.notes import GENERATED
-from palinurus.extensions.migrate.ingest.pages import Page, join_facts, pages_of
-from palinurus.extensions.migrate.ingest.prose import digest_of, tellable
+from palinurus.extensions.migrate.ingest.pages import join_facts, pages_of
 from palinurus.extensions.migrate.ingest.state import FILE, KnownSource, State, read_state, save, wiki_lock
-from palinurus.extensions.migrate.ingest.wiki import INDEX, LOG, ProseOutcome, Wiki
+from palinurus.extensions.migrate.ingest.wiki import INDEX, LOG, Wiki
+from palinurus.runtime.redaction import redactor_of
 from palinurus.workspace.text_places import holds, plain_files, text_of
 
 COMMAND = "pal forget"
@@ -72,23 +69,18 @@ class WikiCopy:
     def forget(self) -> None:
         """Raises StorageError, also when an ingest is writing the wiki, and WorkspaceError."""
         with wiki_lock(self.root, COMMAND):
-            if self._facts or any(
-                each.prose and self._words.hold(each.prose.text) for each in self._state.pages.values()
-            ):
+            texts = [page.prose.text for page in self._state.pages.values() if page.prose]
+            if self._facts or any(map(self._words.hold, texts)):
                 self._rewrite()
             for path in self._pages():
-                text = text_of(path)
-                if text is not None and self._words.hold(text):
-                    rest = self._words.without(text, stone=())
-                    write_atomic(path, rest.encode("utf-8", "surrogateescape"))
+                text = text_of(path) or ""
+                if self._words.hold(text):
+                    write_atomic(path, self._words.without(text, stone=()).encode("utf-8", "surrogateescape"))
 
     def remains(self) -> list[Spot]:
         ours = {*self._pages(), self.root / FILE}
-        return [
-            Spot(str(path), "stays", 1, LEFT if path in ours else FOREIGN)
-            for path in plain_files(self.root)
-            if holds(path, self._words)
-        ]
+        held = [path for path in plain_files(self.root) if holds(path, self._words)]
+        return [Spot(str(path), "stays", 1, LEFT if path in ours else FOREIGN) for path in held]
 
     def _is_removed(self, found: SourceFact, lines: Collection[int]) -> bool:
         texts = (found.text, *found.under, *found.about)
@@ -99,30 +91,19 @@ class WikiCopy:
         pages, names = pages_of(join_facts(state.sources))
         wiki = Wiki(self.root, state, names, self._redact, apply=True)
         wanted = wiki.wanted(pages)
-        wiki.write(wanted, dict(self._prose(state, wanted)))
+        stored = wiki.stored_prose(wanted)
+        clean = {path: kept for path, kept in stored.items() if kept.prose and not self._words.hold(kept.prose.text)}
+        wiki.write(wanted, clean)
         state.pages = {path: page for path, page in state.pages.items() if not (page.away and self._words.hold(path))}
         save(self.root, state)
         self._state = state
-
-    def _prose(self, state: State, pages: list[Page]) -> Iterator[tuple[str, ProseOutcome]]:
-        """Texts of pages whose facts have not changed."""
-        for page in pages:
-            before = state.pages.get(page.path)
-            facts = tellable(page)
-            if before is None or before.prose is None or not facts or self._words.hold(before.prose.text):
-                continue
-            if before.prose.of == digest_of(facts):
-                yield page.path, ProseOutcome(before.prose, "kept")
 
     def _pages(self) -> list[Path]:
         """The files that `pal ingest` writes."""
         named = {*self._state.pages, INDEX, LOG}
         files = (path for path in plain_files(self.root) if path.suffix == ".md")
-        return [path for path in files if str(path.relative_to(self.root))[:-3] in named or _is_generated(path)]
-
-
-def _is_generated(path: Path) -> bool:
-    return GENERATED in (text_of(path) or "")[:2000]
+        known = {self.root / f"{name}.md" for name in named}
+        return [path for path in files if path in known or GENERATED in (text_of(path) or "")[:2000]]
 
 
 class HomeCopies(TextPlace):
@@ -144,10 +125,11 @@ class HomeCopies(TextPlace):
         return await asyncio.to_thread(self._look, entries)
 
     def _look(self, entries: Mapping[str, frozenset[int]]) -> list[Spot]:
-        search, redactor = self.search, _redactor(self.search)
+        search = self.search
+        redactor = redactor_of(search.services.home, search.services.env)
         for each in self._there:
             if each.kind == "wiki":
-                gone = _removed_lines(Path(each.source), search, entries)
+                gone = partial(_removed_lines, Path(each.source), search, entries)
                 self._copies.append(WikiCopy(Path(each.path), search.said, gone, redactor.redact))
         self._copies += [ExportCopy(Path(each.path), search) for each in self._there if each.kind == "export"]
         spots = [spot for each in self._copies for spot in each.look(quoting=search.quoting)]
@@ -174,27 +156,17 @@ class HomeCopies(TextPlace):
         return found, [WordCheck("wikis and exports", len(found))]
 
 
-def _removed_lines(source: Path, search: Search, entries: Mapping[str, frozenset[int]]) -> LinesGone:
-    """Finds the lines of a wiki's source that are removed, if the source has not changed since the wiki was made."""
-
-    def removed(path: str, digest: str) -> Collection[int] | None:
-        name, _, session = path.partition("#")
-        if name == DATABASE and source == search.services.home.root:
-            return None if session in search.scope.sessions else entries.get(session, ())
-        place = source / path
-        text = text_of(place)
-        if text is None or hashlib.sha256(place.read_bytes()).hexdigest() != digest:
-            return ()
-        return frozenset(line + 1 for line in search.scope.words.lines(text))
-
-    return removed
-
-
-def _redactor(search: Search) -> Redactor:
-    try:
-        return Redactor(load_config(search.services.home, os.environ).secrets)
-    except ConfigError:
-        return Redactor()
+def _removed_lines(
+    source: Path, search: Search, entries: Mapping[str, frozenset[int]], path: str, digest: str
+) -> Collection[int] | None:
+    """The lines of a wiki's source that are removed, if the source has not changed since the wiki was made."""
+    name, _, session = path.partition("#")
+    if name == DATABASE and source == search.services.home.root:
+        return None if session in search.scope.sessions else entries.get(session, ())
+    text = text_of(source / path)
+    if text is None or hashlib.sha256((source / path).read_bytes()).hexdigest() != digest:
+        return ()
+    return frozenset(line + 1 for line in search.scope.words.lines(text))
 
 
 PLACES = (

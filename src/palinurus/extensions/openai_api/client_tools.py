@@ -95,9 +95,8 @@ def read_tools(tools: Iterable[ChatTool | ResponseTool]) -> Iterator[ToolSpec]:
         if not _NAME.fullmatch(name):
             raise BadRequest(f"not a tool name: {name[:80]!r}", hint="up to 64 letters, digits, - and _")
         if _is_deep(parameters):
-            raise BadRequest(
-                f"the parameters of {name} are nested more than {MAX_DEPTH} deep", hint="use a simpler schema"
-            )
+            why = f"the parameters of {name} are nested more than {MAX_DEPTH} deep"
+            raise BadRequest(why, hint="use a simpler schema")
         schema = {"type": "object", "properties": {}} | (parameters or {})
         yield ToolSpec(name, function.description or "", schema)
 

@@ -16,15 +16,10 @@ from starlette.responses import Response
 from palinurus.domain.errors import BadRequest, Failure
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
+from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import arguments_of, find_run, named_calls, read_tools
 from palinurus.extensions.openai_api.errors import ApiError
-from palinurus.extensions.openai_api.messages import (
-    ChatRequest,
-    ClientHistory,
-    ResponsesRequest,
-    read_items,
-    read_messages,
-)
+from palinurus.extensions.openai_api.messages import ChatRequest, ClientHistory, ResponsesRequest
 from palinurus.extensions.openai_api.run import RunRequest, StartedRun, add_requests, start_run
 from palinurus.extensions.openai_api.stream import EventStream, whole_answer
 from palinurus.gateway.http.app import read_json
@@ -40,7 +35,7 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
     body: ChatRequest = await read_json(request, ChatRequest)
     if body.n not in (None, 1):
         raise BadRequest(f"n is {body.n}, but an agent gives one answer", hint="leave n out")
-    history = read_messages(body.messages)
+    history = messages.read_messages(body.messages)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     instructions = add_requests(history.instructions, body.tool_choice, body.response_format)
     wanted = RunRequest(body.model, ClientHistory(history.messages, instructions), tools, body.user or "")
@@ -51,29 +46,24 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
 
 
 class ChatWriter:
-    """Implements stream.RunWriter. The common part of all chunks is encoded once."""
+    """Implements stream.RunWriter."""
 
     def __init__(self, started: StartedRun, model: str, *, with_usage: bool = False) -> None:
         run = started.run
         self._about = {"id": f"chatcmpl-{run.id}", "created": run.accepted_at // 1000, "model": model}
         self._with_usage = with_usage
-        about = _encode({"object": "chat.completion.chunk", **self._about})[1:-1]
-        self._before = b"data: {" + about + b',"choices":[{"index":0,"delta":'
-        self._between = b',"finish_reason":'
-        self._after = b'}],"usage":null}\n\n' if with_usage else b"}]}\n\n"
-        self._last = b"data: {" + about + b',"choices":[],"usage":'
 
     def begin(self) -> bytes:
-        return self._chunk(b'{"role":"assistant","content":""}')
+        return self._chunk({"role": "assistant", "content": ""})
 
     def say(self, text: str) -> bytes:
-        return self._chunk(b'{"content":' + _encode(text) + b"}")
+        return self._chunk({"content": text})
 
     def end(self, result: RunResult) -> bytes:
         calls = [{"index": index, **call} for index, call in enumerate(_chat_calls(result))]
-        tool_calls = self._chunk(_encode({"tool_calls": calls})) if calls else b""
-        finish = self._chunk(b"{}", _encode(_reason(result)))
-        usage = self._last + _encode(_chat_usage(result)) + b"}\n\n" if self._with_usage else b""
+        tool_calls = self._chunk({"tool_calls": calls}) if calls else b""
+        finish = self._chunk({}, _reason(result))
+        usage = self._event(choices=[], usage=_chat_usage(result)) if self._with_usage else b""
         return tool_calls + finish + usage + b"data: [DONE]\n\n"
 
     def fail(self, error: ApiError) -> bytes:
@@ -81,17 +71,18 @@ class ChatWriter:
 
     def whole(self, result: RunResult) -> dict[str, Any]:
         calls = _chat_calls(result)
-        message = {"role": "assistant", "content": result.text or (None if calls else ""), "refusal": None}
-        choice = {
-            "index": 0,
-            "message": {**message, "tool_calls": calls} if calls else message,
-            "logprobs": None,
-            "finish_reason": _reason(result),
-        }
+        content = result.text or (None if calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+        message |= {"tool_calls": calls} if calls else {}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(result)}
         return {"object": "chat.completion", **self._about, "choices": [choice], "usage": _chat_usage(result)}
 
-    def _chunk(self, delta: bytes, reason: bytes = b"null") -> bytes:
-        return self._before + delta + self._between + reason + self._after
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return self._event(choices=[choice], **({"usage": None} if self._with_usage else {}))
+
+    def _event(self, **more: Any) -> bytes:
+        return b"data: " + _encode({"object": "chat.completion.chunk", **self._about, **more}) + b"\n\n"
 
 
 def _chat_calls(result: RunResult) -> list[dict[str, Any]]:
@@ -130,7 +121,7 @@ async def respond(gateway: GatewayContext, request: Request) -> Response:
 
 async def _run_request(gateway: GatewayContext, body: ResponsesRequest) -> RunRequest:
     _check(body)
-    history = read_items(body.input)
+    history = messages.read_items(body.input)
     texts = "\n\n".join(part for part in (body.instructions or "", history.instructions) if part)
     instructions = add_requests(texts, body.tool_choice, body.text.format if body.text else None)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
@@ -278,9 +269,7 @@ def _output_calls(result: RunResult) -> list[dict[str, Any]]:
 
 
 def _incomplete(result: RunResult) -> str:
-    if result.error_kind == Failure.REFUSAL:
-        return "content_filter"
-    return "max_output_tokens" if result.stop_reason == "length" and not result.calls else ""
+    return {"content_filter": "content_filter", "length": "max_output_tokens"}.get(_reason(result), "")
 
 
 def _response_usage(result: RunResult) -> dict[str, Any]:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import wraps
-
 import msgspec
 from msgspec import Struct
-from starlette.requests import Request
 from starlette.responses import Response
 
 from palinurus.domain.errors import Failure, PalinurusError
 from palinurus.domain.events import RunResult
-from palinurus.gateway.auth.errors import Refused, problem
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+from palinurus.gateway.protocol import Refused, problem
 
 
 class ErrorDetails(Struct, frozen=True):
@@ -75,27 +69,13 @@ def error_of_result(result: RunResult) -> ApiError | None:
     return ApiError(status, result.error or "the run failed", code=code, retry=False)
 
 
-def with_api_errors(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with its errors in OpenAI's shape."""
-
-    @wraps(endpoint)
-    async def call(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except (ApiError, Refused, PalinurusError) as error:
-            return error_response(error)
-
-    return call
-
-
 def error_response(error: ApiError | Refused | PalinurusError, headers: dict[str, str] | None = None) -> Response:
     headers = dict(headers or {})
     if isinstance(error, Refused) and error.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
     if not isinstance(error, ApiError):
-        status, shape = problem(error)
-        message = error.message if isinstance(error, Refused) else str(error)
-        error = ApiError(status, message, code=str(shape["code"]).lower())
+        shape = problem(error)
+        error = ApiError(shape.status, str(error), code=shape.code.lower())
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if error.retry is not None:

@@ -28,7 +28,7 @@ GO_ON = "(The results are above. Go on.)"
 Role = Literal["user", "assistant", "tool"]
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool", "function": "tool"}
 SYSTEM = ("system", "developer")
-_TEXTS = ("text", "input_text", "output_text")
+_TEXTS = ("text", "input_text", "output_text", "refusal")
 _PICTURES = ("image_url", "input_image")
 
 
@@ -193,16 +193,13 @@ def _chat_message(message: ChatMessage, names: dict[str, str], where: str) -> Cl
     text, pictures = _content(message.content, where)
     if message.role in SYSTEM:
         return text
-    match _ROLES.get(message.role):
-        case "tool":
-            name = names.get(message.tool_call_id or "") or message.name or "tool"
-            return ClientMessage("tool", text, pictures, (), message.tool_call_id or "", name)
-        case "assistant":
-            calls = tuple(map(_call_text, message.tool_calls or ()))
-            return ClientMessage("assistant", text, pictures, calls, message.tool_call_id or "")
-        case "user":
-            return ClientMessage("user", text, pictures, (), message.tool_call_id or "")
-    raise BadRequest(f"{where}.role: {message.role[:40]!r} is an unknown role", hint="user, or tool")
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise BadRequest(f"{where}.role: {message.role[:40]!r} is an unknown role", hint="user, or tool")
+    call_id = message.tool_call_id or ""
+    calls = tuple(map(_call_text, message.tool_calls or ())) if role == "assistant" else ()
+    name = names.get(call_id) or message.name or "tool" if role == "tool" else ""
+    return ClientMessage(role, text, pictures, calls, call_id, name)
 
 
 def read_items(items: str | Sequence[InputItem]) -> ClientHistory:
@@ -283,15 +280,12 @@ def _content(content: Content, where: str) -> tuple[str, tuple[str, ...]]:
     pictures: list[str] = []
     for index, part in enumerate(content):
         if part.type in _TEXTS:
-            texts.append(part.text or "")
-        elif part.type == "refusal":
-            texts.append(part.refusal or "")
+            texts.append((part.refusal if part.type == "refusal" else part.text) or "")
         elif part.type in _PICTURES:
             pictures.append(_address(part, f"{where}.content[{index}]"))
         else:
-            raise BadRequest(
-                f"{where}.content[{index}]: {part.type[:40]!r} is not supported", hint="text, or image_url"
-            )
+            what = f"{where}.content[{index}]: {part.type[:40]!r}"
+            raise BadRequest(f"{what} is not supported", hint="text, or image_url")
     return "\n".join(text for text in texts if text), tuple(pictures)
 
 

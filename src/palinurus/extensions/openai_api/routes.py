@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -16,15 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from palinurus.domain.errors import EmbedderError, NotOffered
+from palinurus.domain.errors import EmbedderError, NotOffered, PalinurusError
 from palinurus.extensions.openai_api.endpoints import CHAT, RESPONSES, complete, respond
-from palinurus.extensions.openai_api.errors import ApiError, ErrorBody, with_api_errors
+from palinurus.extensions.openai_api.errors import ApiError, ErrorBody, error_response
 from palinurus.extensions.openai_api.messages import ChatRequest, EmbeddingsRequest, ResponsesRequest
 from palinurus.extensions.openai_api.run import agent_named, header, model_names
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.auth.principal import Principal, known_scopes
-from palinurus.gateway.http.app import authenticate, read_json, reply
-from palinurus.gateway.http.routes import JSON, RouteDoc, RouteProvider
+from palinurus.gateway.auth.guard import Principal, known_scopes
+from palinurus.gateway.http.app import JSON, RouteDoc, RouteProvider, authenticate, read_json, reply
+from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import GatewayContext
 from palinurus.memory.embedder import Embedder
 from palinurus.operations.scopes import Scope
@@ -83,15 +83,11 @@ def _texts(wanted: EmbeddingsRequest) -> list[str]:
 
 def _embedder(gateway: GatewayContext, model: str) -> Embedder:
     """That of the agent with this name, else that of the default agent."""
-    agents = gateway.services.agents
-    try:
-        agent = agent_named(model, agents)
-    except ApiError:  # clients send the name of an OpenAI model here
-        agent = agents.default
-    try:
+    agent, embedder = gateway.services.agents.default, None
+    with suppress(ApiError):  # clients send the name of an OpenAI model here
+        agent = agent_named(model, gateway.services.agents)
+    with suppress(NotOffered):
         embedder = gateway.services.memory(agent).embedder
-    except NotOffered:
-        embedder = None
     if embedder is None:
         message = "embeddings are not served: no embedder is configured"
         raise ApiError(501, message, code="not_implemented", retry=False)
@@ -153,13 +149,15 @@ ROUTES = RouteProvider(routes, tuple(msgspec.structs.replace(row, fails=ErrorBod
 
 
 def _route(gateway: GatewayContext, row: RouteDoc, served: Served, off: str) -> Route:
-    @with_api_errors
     async def endpoint(request: Request) -> Response:
         if off:
             message = f"this endpoint is switched off: gateway.http.endpoints.{off}.enabled"
-            raise ApiError(404, message, code="not_found")
-        authorize(gateway, request, row.scope or "admin")
-        return await served(gateway, request)
+            return error_response(ApiError(404, message, code="not_found"))
+        try:
+            authorize(gateway, request, row.scope or "admin")
+            return await served(gateway, request)
+        except (ApiError, Refused, PalinurusError) as error:
+            return error_response(error)
 
     return Route(row.path, endpoint, methods=[row.method])
 

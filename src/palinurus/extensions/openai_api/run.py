@@ -22,16 +22,9 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, ToolResult
 from palinurus.domain.tool import ToolSpec
+from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
 from palinurus.extensions.openai_api.errors import ApiError
-from palinurus.extensions.openai_api.messages import (
-    MOST_CHARACTERS,
-    ClientHistory,
-    ClientMessage,
-    NewMessage,
-    decode_pictures,
-    new_message,
-)
 from palinurus.gateway.websocket.methods import GatewayContext
 
 CHANNEL = "openai"
@@ -104,12 +97,8 @@ def _check_agent(agent: str, agents: Agents) -> None:
 
 
 def _named_session(wanted: str, agent: str) -> SessionKey:
-    if wanted.lower().startswith("agent:"):
-        key = SessionKey.parse(wanted)
-    elif ":" in wanted or wanted.lower() == "main":
-        key = SessionKey.parse(f"agent:{agent}:{wanted}")
-    else:
-        key = SessionKey.parse(f"agent:{agent}:explicit:{wanted}")
+    name = wanted if ":" in wanted or wanted.lower() == "main" else f"explicit:{wanted}"
+    key = SessionKey.parse(name if name.lower().startswith("agent:") else f"agent:{agent}:{name}")
     if key.kind in RESERVED:
         raise BadRequest(f"sessions of the kind {key.kind} accept no messages here", hint="name another session key")
     return key
@@ -127,7 +116,7 @@ class RunRequest(Struct, frozen=True):
     """A request of either endpoint."""
 
     model: str
-    history: ClientHistory
+    history: messages.ClientHistory
     tools: Iterable[ToolSpec] = ()
     user: str = ""
     continues: SessionKey | None = None  # the session of a previous response
@@ -149,9 +138,9 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
     if answers:
         target = target_of_session(answers.run.key)
         texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
-        message = await _message(new_message(texts) if texts else NewMessage(""), answers.results)
+        message = await _message(messages.new_message(texts) if texts else messages.NewMessage(""), answers.results)
     else:
-        message = await _message(new_message(await _unknown_messages(gateway, target, wanted)))
+        message = await _message(messages.new_message(await _unknown_messages(gateway, target, wanted)))
     key = _idempotency_key(request)
     message = msgspec.structs.replace(
         message,
@@ -174,16 +163,16 @@ def _target(gateway: GatewayContext, request: Request, wanted: RunRequest) -> Se
 
 async def _unknown_messages(
     gateway: GatewayContext, target: SessionTarget, wanted: RunRequest
-) -> tuple[ClientMessage, ...]:
+) -> tuple[messages.ClientMessage, ...]:
     """The messages that the session does not have: all, when it is new or the client sends only new ones."""
     if not target.lasting or wanted.continues or await gateway.services.sessions.find(target.key) is None:
         return wanted.history.messages
     return wanted.history.new
 
 
-async def _message(new: NewMessage, results: tuple[ToolResult, ...] = ()) -> Inbound:
+async def _message(new: messages.NewMessage, results: tuple[ToolResult, ...] = ()) -> Inbound:
     notes = (ContextNote("history", new.history, HISTORY, origin=new.origin),) if new.history else ()
-    images = await decode_pictures(new.pictures) if new.pictures else ()
+    images = await messages.decode_pictures(new.pictures) if new.pictures else ()
     return Inbound(new.text, "", images, channel=CHANNEL, notes=notes, plain=True, results=results)
 
 
@@ -191,8 +180,8 @@ def _instructions(text: str) -> tuple[ContextNote, ...]:
     """Clients send them with every request; the model gets them, outside the head, only when they have changed."""
     if not text:
         return ()
-    if len(text) > MOST_CHARACTERS:
-        raise BadRequest(f"the instructions have {len(text):,} characters; the limit is {MOST_CHARACTERS:,}")
+    if len(text) > messages.MOST_CHARACTERS:
+        raise BadRequest(f"the instructions have {len(text):,} characters; the limit is {messages.MOST_CHARACTERS:,}")
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
     return (ContextNote("notice", text, INSTRUCTIONS, digest),)
 

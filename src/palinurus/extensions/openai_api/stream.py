@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any, Protocol
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from palinurus.dispatch.runs import Run
 from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ToolStarted
@@ -101,14 +102,12 @@ async def whole_answer(started: StartedRun, writer: RunWriter, request: Request)
     """The response for a client that waits for the end of the run."""
     result = started.run.result
     if result is None:
-        client = WaitingClient(request.receive)
-        try:
-            result = await client.result(started.run)
-        except Disconnected:
-            _stop_unread(started)
-            return NoResponse()
-        finally:
-            client.close()
+        with closing(WaitingClient(request.receive)) as client:
+            try:
+                result = await client.result(started.run)
+            except Disconnected:
+                _stop_unread(started)
+                return NoResponse()
     headers = {"x-request-id": started.run.id}
     if error := error_of_result(result):
         return error_response(error, headers)
@@ -132,15 +131,13 @@ class EventStream(Response):
         self._break = ""  # before the next text
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = WaitingClient(receive)
-        try:
-            error = await self._stream(client, send)
-            if error is not None:
-                await error_response(error, self._about)(scope, receive, send)
-        except (Disconnected, TimeoutError):
-            _stop_unread(self._started)
-        finally:
-            client.close()
+        with closing(WaitingClient(receive)) as client:
+            try:
+                error = await self._stream(client, send)
+                if error is not None:
+                    await error_response(error, self._about)(scope, receive, send)
+            except (Disconnected, TimeoutError):
+                _stop_unread(self._started)
 
     async def _stream(self, client: WaitingClient, send: Send) -> ApiError | None:
         """Returns the error of a run that failed before it had text."""
@@ -185,15 +182,12 @@ class EventStream(Response):
         return b"" if self._begun else self._writer.begin()
 
     async def _write(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        if not self._begun:
-            self._begun = True
-            headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no", **self._about}
-            await self._send(send, {"type": "http.response.start", "status": 200, "headers": _raw(headers)})
-        await self._send(send, {"type": "http.response.body", "body": body, "more_body": more})
-
-    async def _send(self, send: Send, message: Message) -> None:
         async with asyncio.timeout(STALLED_SECONDS):
-            await send(message)
+            if not self._begun:
+                self._begun = True
+                headers = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no", **self._about}
+                await send({"type": "http.response.start", "status": 200, "headers": Headers(headers).raw})
+            await send({"type": "http.response.body", "body": body, "more_body": more})
 
     @property
     def _about(self) -> dict[str, str]:
@@ -203,10 +197,6 @@ class EventStream(Response):
 def _is_over(news: Sequence[RunEvent]) -> bool:
     last = news[-1] if news else None
     return last is None or (isinstance(last, Lifecycle) and last.phase in ("end", "error", "aborted"))
-
-
-def _raw(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 class NoResponse(Response):

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotFound, WebError
 from palinurus.extensions.skill_registry import protocol
-from palinurus.extensions.skill_registry.archive import MAX_ARCHIVE
-from palinurus.extensions.skill_registry.bundle import Bundle
+from palinurus.extensions.skill_registry.bundle import MAX_ARCHIVE, Bundle
 from palinurus.extensions.skill_registry.scan import visible
 
 if TYPE_CHECKING:

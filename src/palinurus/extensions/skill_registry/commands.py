@@ -16,21 +16,15 @@ from palinurus.cli.command import command_of, services_of
 from palinurus.cli.shell import Shell, echo, with_json
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.errors import BadRequest
+from palinurus.extensions.skill_registry import drafts as skill_drafts
 from palinurus.extensions.skill_registry import operations
-from palinurus.extensions.skill_registry.drafts import (
-    SkillDraft,
-    WaitingDraft,
-    accept_draft,
-    draft_skill,
-    waiting_drafts,
-)
+from palinurus.extensions.skill_registry.operations import Update, VerifiedSkill, forget_gone, updates
+from palinurus.extensions.skill_registry.operations import verify as verify_installed
 from palinurus.extensions.skill_registry.protocol import Publication, read_wanted
 from palinurus.extensions.skill_registry.quarantine import QuarantinedSkill, discard, install_skill
 from palinurus.extensions.skill_registry.scan import ScanFinding, ScanReport, visible
-from palinurus.extensions.skill_registry.updates import Update, VerifiedSkill, forget_gone, updates
-from palinurus.extensions.skill_registry.updates import verify as verify_installed
 from palinurus.operations.services import Services
-from palinurus.skills.catalog import same_name
+from palinurus.skills.discovery import same_name
 from palinurus.skills.skills import read_skills
 
 at_registry = click.option(
@@ -84,15 +78,7 @@ def search(shell: Shell, words: tuple[str, ...], limit: int, registry: str) -> N
 @with_json
 @click.pass_obj
 def install(
-    shell: Shell,
-    /,
-    skill: str,
-    in_workspace: bool,
-    agent: str,
-    registry: str,
-    force: bool,
-    yes: bool,
-    **named: str,
+    shell: Shell, /, skill: str, in_workspace: bool, agent: str, registry: str, force: bool, yes: bool, **named: str
 ) -> int:
     """Install a skill from a registry, after showing what it contains.
 
@@ -252,15 +238,8 @@ def _taken(services: Services, agent: str, arrival: QuarantinedSkill, root: Path
 
 
 def _install_json(arrival: QuarantinedSkill, folder: str) -> dict[str, Any]:
-    return {
-        "installed": bool(folder),
-        "folder": folder,
-        "pin": arrival.pin,
-        "about": arrival.about,
-        "mayUse": arrival.may_use,
-        "report": arrival.report,
-        "suspicious": arrival.suspicious,
-    }
+    shown = {"pin": arrival.pin, "about": arrival.about, "mayUse": arrival.may_use, "report": arrival.report}
+    return {"installed": bool(folder), "folder": folder, **shown, "suspicious": arrival.suspicious}
 
 
 @click.command("drafts")
@@ -273,7 +252,7 @@ def drafts(shell: Shell) -> None:
     Example:
       pal skills drafts
     """
-    found = waiting_drafts(shell.home)
+    found = skill_drafts.waiting_drafts(shell.home)
     shell.show(found, lambda: "\n".join(map(_row, found)) or "There are no drafts.")
 
 
@@ -288,17 +267,17 @@ def accept(shell: Shell, name: str) -> None:
     Example:
       pal skills accept tide-table
     """
-    place = accept_draft(shell.home, name)
+    place = skill_drafts.accept_draft(shell.home, name)
     shell.show({"name": place.parent.name, "path": str(place)}, lambda: f"{place.parent.name} is a skill now: {place}")
 
 
-def _draft_text(_: Shell, found: SkillDraft) -> str:
+def _draft_text(_: Shell, found: skill_drafts.SkillDraft) -> str:
     lines = [found.text.rstrip(), "", f"Drafted {found.name}, {found.steps} steps: {found.path}"]
     lines += [f"  look: {note}" for note in found.notes]
     return "\n".join([*lines, f"Edit it as you like; then `pal skills accept {found.name}`."])
 
 
-def _row(each: WaitingDraft) -> str:
+def _row(each: skill_drafts.WaitingDraft) -> str:
     return f"{each.name}  {each.trouble or each.description}\n  {each.path}"
 
 
@@ -338,13 +317,8 @@ def arrival_text(arrival: QuarantinedSkill, taken: str = "") -> str:
 def update_text(each: Update) -> str:
     lines = [f"{each.pin.slug}: {visible(each.said, 400)}"]
     if each.changes is not None and each.arrival is not None:
-        for what, paths in (
-            ("added", each.changes.added),
-            ("changed", each.changes.changed),
-            ("removed", each.changes.removed),
-        ):
-            if paths:
-                lines.append(f"  {what:<8} {visible(', '.join(paths), 300)}")
+        differences = ((what, getattr(each.changes, what)) for what in ("added", "changed", "removed"))
+        lines += [f"  {what:<8} {visible(', '.join(paths), 300)}" for what, paths in differences if paths]
         lines += [f"  ! {visible(line, 300)}" for line in each.changes.lines]
         lines += [_hint(found) for found in each.changes.findings[:MAX_ROWS]]
         lines.append(f"  look at  {each.arrival.folder}")
@@ -393,4 +367,4 @@ def _report(report: ScanReport) -> Iterator[str]:
         yield f"  ? {report.unsearched:,} characters were not searched: it is unusually large"
 
 
-draft = command_of(draft_skill, _draft_text)
+draft = command_of(skill_drafts.draft_skill, _draft_text)

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from palinurus.agent.reply import ModelQuestion, Stop
-from palinurus.config.atomic import make_directory, storage_error, write_atomic
+from palinurus.config.atomic import make_directory, storage_errors, write_atomic
 from palinurus.config.home import Home
 from palinurus.context.view import View
 from palinurus.domain.clock import local_time
@@ -99,11 +99,9 @@ def accept_draft(home: Home, name: str) -> Path:
         raise BadRequest(
             f"there is a skill {look.name} already", hint=f"change the name in {look.path}, or remove {target}"
         )
-    try:
+    with storage_errors(target):
         make_directory(target.parent)
         folder.rename(target)
-    except OSError as error:
-        raise storage_error(error, target) from None
     return target / SKILL_FILE
 
 
@@ -308,6 +306,3 @@ def _bill(services: Services, key: SessionKey, reply: AssistantMessage, cost: fl
         usage=reply.usage,
         cost=cost,
     )
-
-
-OPERATIONS = (draft_skill,)

@@ -73,6 +73,10 @@ class SkillAnswer(Struct, frozen=True, rename="camel"):
 class VersionAnswer(Struct, frozen=True):
     version: VersionInfo | None
 
+    @property
+    def files(self) -> tuple[FileRecord, ...]:
+        return (self.version.files if self.version else None) or ()
+
 
 class Publication(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The `payload` of a publishing form."""

@@ -3,27 +3,35 @@ first.
 
 Nothing of it ever runs, neither here nor when it is installed. The pin is written before the files are moved, so a
 crash in between leaves a skill that is missing or that its pin refuses, never one that passes for something else.
+
+Write the pins and records of installed skills: one process at a time, and nothing through a link.
+
+Beside the skills we write what the clawhub command writes (`.clawhub/lock.json`, and `.clawhub/origin.json` in each
+skill), so that either can continue where the other stopped. Pins are read in skills/pins.py.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from palinurus.config.atomic import make_directory, storage_error
-from palinurus.domain.errors import BadRequest, NotFound, PalinurusError, WebError
-from palinurus.extensions.skill_registry import lock
-from palinurus.extensions.skill_registry.archive import read_zip
-from palinurus.extensions.skill_registry.bundle import Bundle
+from palinurus.config.atomic import make_directory, storage_error, storage_errors, write_atomic
+from palinurus.domain.errors import BadRequest, NotFound, PalinurusError, StorageDamaged, StorageError, WebError
+from palinurus.extensions.skill_registry.bundle import Bundle, read_zip
 from palinurus.extensions.skill_registry.client import RegistryClient
 from palinurus.extensions.skill_registry.protocol import SkillAnswer, WantedSkill, read_slug, read_version
 from palinurus.extensions.skill_registry.scan import ScanReport, scan_bundle
-from palinurus.skills.pins import Pin
+from palinurus.skills.pins import CLIENTS, LOCK, LOCK_NAME, MAX_LOCK, ORIGIN, Pin, Pins, lock_path, read_pins
 from palinurus.skills.skill import Skill, SkillManifest, restriction_of, restriction_text
 
 QUARANTINE_SECONDS = 24 * 3600.0  # how long a skill stays in quarantine
@@ -65,26 +73,25 @@ def fetch(
     _lay_out(bundle, folder)
     skill = Skill(about, str(folder), "managed", "", registry.address)
     may_use = restriction_text(restriction_of(skill, str(folder)))
-    return QuarantinedSkill(
-        entry, about, may_use, scan_bundle(bundle), bundle.fingerprint, folder, _held_against(found)
-    )
+    report, doubt = scan_bundle(bundle), _held_against(found)
+    return QuarantinedSkill(entry, about, may_use, report, bundle.fingerprint, folder, doubt)
 
 
 def install_skill(arrival: QuarantinedSkill, home: Path, root: Path, *, replace: bool = True) -> Path:
     """Pin it, move it to where skills are found, and tell the other clients. Raises BadRequest or StorageError."""
     target = root / read_slug(arrival.pin.slug)
-    with lock.changing(home):
+    with changing(home):
         if not replace and os.path.lexists(target):
             raise BadRequest(f"{target} already exists", hint="--force replaces it")
-        lock.write_origin(arrival.folder, arrival.pin, arrival.fingerprint)
-        before = lock.known_pins(home).skills.get(lock.pinned_place(target))
-        lock.set_pin(home, target, arrival.pin)
+        write_origin(arrival.folder, arrival.pin, arrival.fingerprint)
+        before = known_pins(home).skills.get(pinned_place(target))
+        set_pin(home, target, arrival.pin)
         try:
             _move(arrival.folder, target)
         except PalinurusError:
-            lock.set_pin(home, target, before)
+            set_pin(home, target, before)
             raise
-        lock.list_for_clients(target, arrival.pin)
+        list_for_clients(target, arrival.pin)
     return target
 
 
@@ -121,15 +128,11 @@ def _latest(found: SkillAnswer, slug: str) -> str:
 
 def _check_listed(registry: RegistryClient, slug: str, version: str, bundle: Bundle) -> None:
     """The registry's own list of files and the archive must not contradict each other."""
-    listed = registry.version(slug, version).version
-    if listed is None or not listed.files:
-        return
     got = {each.path: each.sha256 for each in bundle.records()}
-    wrong = [each.path for each in listed.files if each.path in got and got[each.path] != each.sha256.lower()]
-    if wrong:
-        raise BadRequest(
-            f"{wrong[0][:100]!r} in the archive is not the file that the registry lists for {slug}@{version}"
-        )
+    for each in registry.version(slug, version).files:
+        if got.get(each.path, each.sha256.lower()) != each.sha256.lower():
+            what = f"{each.path[:100]!r} in the archive"
+            raise BadRequest(f"{what} is not the file that the registry lists for {slug}@{version}")
 
 
 def _held_against(found: SkillAnswer) -> str:
@@ -176,3 +179,84 @@ def _move(source: Path, target: Path) -> None:
         if old.is_symlink():
             old.unlink()
         shutil.rmtree(old, ignore_errors=True)
+
+
+CLIENT = CLIENTS[0]
+
+
+def known_pins(home: Path) -> Pins:
+    """For those who are about to change something. Raises StorageDamaged."""
+    pins = read_pins(home)
+    if pins.damaged:
+        raise StorageDamaged(pins.damaged, hint="move it away, then install its skills again")
+    return pins
+
+
+def pinned_place(folder: Path) -> str:
+    """Under which name a folder is pinned, whether it is there yet or not."""
+    return os.path.join(os.path.realpath(folder.parent), folder.name)  # noqa: PTH118
+
+
+def set_pin(home: Path, folder: Path, entry: Pin | None) -> None:
+    """None takes the pin away. Raises StorageError or StorageDamaged. To be called within `changing`."""
+    merged: dict[str, Pin | None] = {**known_pins(home).skills, pinned_place(folder): entry}
+    entries = {place: merged[place] for place in sorted(merged) if merged[place] is not None}
+    data = msgspec.json.format(msgspec.json.encode({"version": 1, "skills": entries}))
+    write_atomic(lock_path(home), data + b"\n")
+
+
+def changing(home: Path) -> AbstractContextManager[None]:
+    """One process changes installed skills at a time; others wait."""
+    make_directory(home)
+    return held(home / f".{LOCK_NAME}.held")
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """One process and thread at a time holds this file; others wait. Raises StorageError."""
+    with storage_errors(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_origin(folder: Path, entry: Pin, fingerprint: str) -> None:
+    """The record inside a skill, as the clawhub command would have written it."""
+    origin = {
+        "version": 1,
+        "registry": entry.registry,
+        "slug": entry.slug,
+        "installedVersion": entry.version,
+        "installedAt": entry.installed_at,
+        "fingerprint": fingerprint,
+    }
+    _write(folder / CLIENT / ORIGIN, origin)
+
+
+def list_for_clients(folder: Path, entry: Pin) -> None:
+    """The skill in the clawhub command's own lock, which keeps whatever else it says."""
+    lock, known = client_lock(folder.parent)
+    before = known.get(entry.slug)
+    entries = before if isinstance(before, dict) else {}
+    known[entry.slug] = {**entries, "version": entry.version, "installedAt": entry.installed_at}
+    _write(folder.parent.parent / CLIENT / LOCK, {**lock, "version": 1, "skills": known})
+
+
+def client_lock(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The clawhub command's own lock for the skills in this folder, and the skills in it; empty when there is none that
+    can be read."""
+    lock: dict[str, Any] = {}
+    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+        lock = msgspec.json.decode((root.parent / CLIENT / LOCK).read_bytes()[:MAX_LOCK], type=dict[str, Any])
+    skills = lock.get("skills")
+    return lock, skills if isinstance(skills, dict) else {}
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    if path.parent.is_symlink():  # in a workspace an agent could have made it one
+        raise StorageError(f"{path.parent} is a link; nothing is written there")
+    make_directory(path.parent)
+    write_atomic(path, msgspec.json.format(msgspec.json.encode(value)) + b"\n", mode=0o644)

@@ -32,54 +32,45 @@ _BLOB = re.compile(r"[A-Za-z0-9+/=_-]{300,}")
 _COMMENT = re.compile(r"<!--(?!\s*(?:prettier|markdownlint|toc|vale|textlint))(.{20,})")
 _JOINERS = "\u200c\u200d"  # part of words in some scripts, and of emoji
 _PRIVATE = r"api[ _-]?keys?|tokens?|passwords?|credentials?|secrets?|cookies?|wallet|private key|MEMORY\.md|USER\.md"
-_PHRASES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|rule|prompt|message|guideline)s?\b",
-        r"\b(?:do not|don't|never)\b.{0,30}\b(?:tell|inform|reveal|show|ask|notify)\b.{0,30}\b(?:user|human|owner)\b",
-        r"\b(?:without|no need for)\b.{0,30}\b(?:asking|approval|confirmation|permission|consent)\b",
-        r"\byou are now\b|\bnew system prompt\b|\bdeveloper mode\b|\bjailbreak\b",
-        rf"\b(?:send|post|upload|exfiltrate|forward|transmit)\b.{{0,60}}\b(?:{_PRIVATE})\b",
-        r"\b(?:secretly|silently|covertly)\b",
-        r"\b(?:disable|turn off|bypass|skip)\b.{0,40}\b(?:sandbox|approval|security|gatekeeper|antivirus)s?\b",
-        r"\b(?:prerequisite|required|must)\b.{0,60}\b(?:download|install)\b.{0,60}\b(?:archive|zip|installer)\b",
-    )
+_PHRASES = (
+    r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instruction|rule|prompt|message|guideline)s?\b",
+    r"\b(?:do not|don't|never)\b.{0,30}\b(?:tell|inform|reveal|show|ask|notify)\b.{0,30}\b(?:user|human|owner)\b",
+    r"\b(?:without|no need for)\b.{0,30}\b(?:asking|approval|confirmation|permission|consent)\b",
+    r"\byou are now\b|\bnew system prompt\b|\bdeveloper mode\b|\bjailbreak\b",
+    rf"\b(?:send|post|upload|exfiltrate|forward|transmit)\b.{{0,60}}\b(?:{_PRIVATE})\b",
+    r"\b(?:secretly|silently|covertly)\b",
+    r"\b(?:disable|turn off|bypass|skip)\b.{0,40}\b(?:sandbox|approval|security|gatekeeper|antivirus)s?\b",
+    r"\b(?:prerequisite|required|must)\b.{0,60}\b(?:download|install)\b.{0,60}\b(?:archive|zip|installer)\b",
 )
-_COMMANDS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"\b(?:curl|wget|iwr|invoke-webrequest)\b[^|\n]{0,300}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b",
-        r"\b(?:curl|wget)\b[^|\n]{0,300}\|\s*(?:python|perl|ruby|node|iex)",
-        r"\b(?:bash|sh|zsh)\b\s+(?:-c\s+)?[\"']?[<$]\(\s*(?:curl|wget)",
-        r"\bbase64\s+(?:-d|-D|--decode)\b|\bb64decode\b|\batob\(",
-        r"/dev/(?:tcp|udp)/|\bnc\s+-[a-z]*e\b|\bmkfifo\b",
-        r"\bxattr\s+-[a-z]*[dc][a-z]*\b.{0,60}quarantine|\bspctl\b.{0,30}disable",
-        r"\bchmod\s+(?:\+x|[0-7]*7[0-7]*)\b",
-        r"\bsudo\b|\bdoas\b",
-        r"(?:~|\$HOME|/home/\w+|/Users/\w+)/\.(?:ssh|aws|gnupg|kube|netrc|config/gcloud|openclaw|palinurus)\b",
-        r"\b(?:id_rsa|id_ed25519|login\.keychain|\.netrc|wallet\.dat)\b",
-        r"\b(?:crontab|launchctl|systemctl)\b.{0,40}\b(?:-e|load|enable)\b|\.(?:bashrc|zshrc|profile)\b",
-        r"\brm\s+-[a-z]*r[a-z]*f?\s+(?:/|~|\$HOME)(?:\s|$|\*)",
-        r"\beval\s*\(|\bexec\s*\(|\bos\.system\s*\(|child_process|\bsubprocess\b.{0,60}shell\s*=\s*True",
-    )
+_COMMANDS = (
+    r"\b(?:curl|wget|iwr|invoke-webrequest)\b[^|\n]{0,300}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b",
+    r"\b(?:curl|wget)\b[^|\n]{0,300}\|\s*(?:python|perl|ruby|node|iex)",
+    r"\b(?:bash|sh|zsh)\b\s+(?:-c\s+)?[\"']?[<$]\(\s*(?:curl|wget)",
+    r"\bbase64\s+(?:-d|-D|--decode)\b|\bb64decode\b|\batob\(",
+    r"/dev/(?:tcp|udp)/|\bnc\s+-[a-z]*e\b|\bmkfifo\b",
+    r"\bxattr\s+-[a-z]*[dc][a-z]*\b.{0,60}quarantine|\bspctl\b.{0,30}disable",
+    r"\bchmod\s+(?:\+x|[0-7]*7[0-7]*)\b",
+    r"\bsudo\b|\bdoas\b",
+    r"(?:~|\$HOME|/home/\w+|/Users/\w+)/\.(?:ssh|aws|gnupg|kube|netrc|config/gcloud|openclaw|palinurus)\b",
+    r"\b(?:id_rsa|id_ed25519|login\.keychain|\.netrc|wallet\.dat)\b",
+    r"\b(?:crontab|launchctl|systemctl)\b.{0,40}\b(?:-e|load|enable)\b|\.(?:bashrc|zshrc|profile)\b",
+    r"\brm\s+-[a-z]*r[a-z]*f?\s+(?:/|~|\$HOME)(?:\s|$|\*)",
+    r"\beval\s*\(|\bexec\s*\(|\bos\.system\s*\(|child_process|\bsubprocess\b.{0,60}shell\s*=\s*True",
 )
-_SECRETS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----",
-        r"\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}",
-        r"\bgh[pousr]_[A-Za-z0-9]{30,}",
-        r"\bAKIA[0-9A-Z]{16}\b",
-        r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
-        r"\bAIza[0-9A-Za-z_-]{35}\b",
-        r"\bclh_[A-Za-z0-9_-]{20,}",
-    )
+_SECRETS = (
+    r"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----",
+    r"\bsk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}",
+    r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+    r"\bAKIA[0-9A-Z]{16}\b",
+    r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
+    r"\bAIza[0-9A-Za-z_-]{35}\b",
+    r"\bclh_[A-Za-z0-9_-]{20,}",
 )
-_LISTS: tuple[tuple[What, tuple[re.Pattern[str], ...]], ...] = (
-    ("phrase", _PHRASES),
-    ("command", _COMMANDS),
-    ("secret", _SECRETS),
-)
+_LISTS: dict[What, list[re.Pattern[str]]] = {
+    "phrase": [re.compile(pattern, re.IGNORECASE) for pattern in _PHRASES],
+    "command": [re.compile(pattern, re.IGNORECASE) for pattern in _COMMANDS],
+    "secret": [re.compile(pattern) for pattern in _SECRETS],
+}
 
 
 class ScanFinding(Struct, frozen=True, omit_defaults=True):
@@ -160,7 +151,7 @@ def _findings(path: str, text: str) -> Iterator[ScanFinding]:
         line = whole[:MAX_LINE]
         if len(whole) > MAX_LINE or _BLOB.search(line):
             yield ScanFinding("blob", path, number, visible(whole[:40]))
-        for what, patterns in _LISTS:
+        for what, patterns in _LISTS.items():
             found = next((match for pattern in patterns if (match := pattern.search(line))), None)
             if found is not None:
                 shown = "(not shown)" if what == "secret" else visible(line[max(0, found.start() - 10) :].strip())

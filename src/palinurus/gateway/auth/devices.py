@@ -19,11 +19,9 @@ import ipaddress
 import msgspec
 
 from palinurus.domain.clock import Clock, NewId
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.auth.guard import Guard
-from palinurus.gateway.auth.principal import Principal, granted_scopes
+from palinurus.gateway.auth.guard import Guard, Principal, granted_scopes
 from palinurus.gateway.hub import Hub
-from palinurus.gateway.protocol import Connect, Device, GrantedAccess
+from palinurus.gateway.protocol import Connect, Device, GrantedAccess, Refused
 from palinurus.operations.access import PairedDevice
 from palinurus.operations.scopes import Scope
 
@@ -55,16 +53,9 @@ def check_device(connect: Connect, device: Device, nonce: str, now_ms: int) -> N
 def signed_texts(connect: Connect, device: Device) -> tuple[str, str]:
     """The texts that the device may have signed: the newer form, which covers more, and the older one."""
     auth, client = connect.auth, connect.client
-    signed = (
-        device.id,
-        client.id,
-        client.mode,
-        connect.role,
-        ",".join(connect.scopes),
-        str(device.signed_at),
-        auth.token or auth.device_token or auth.bootstrap_token,
-        device.nonce,
-    )
+    secret = auth.token or auth.device_token or auth.bootstrap_token
+    about = (device.id, client.id, client.mode, connect.role, ",".join(connect.scopes), str(device.signed_at))
+    signed = (*about, secret, device.nonce)
     machine = (_lower(client.platform), _lower(client.device_family))
     return "|".join(("v3", *signed, *machine)), "|".join(("v2", *signed))
 

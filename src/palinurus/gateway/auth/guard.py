@@ -11,6 +11,10 @@ secret logs all browsers out. The seal is keyed with the browser's secret and re
 
 Browsers send cookies with requests that any page causes. A cookie therefore counts only when the Origin is the very
 address that was requested, and only at the WebSocket and at the dashboard's own routes. Programs use tokens.
+
+Who passes is a principal, with the scopes that the server has bound to its credential. The scopes that a client
+declares only narrow its own. A credential is looked up for every request and frame, so that a revoked or rotated one is
+invalid at once.
 """
 
 from __future__ import annotations
@@ -24,11 +28,70 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from starlette.requests import HTTPConnection
 
+from palinurus.dispatch.commands import parse
+from palinurus.dispatch.directives import parse_directives
 from palinurus.domain.clock import Clock
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.auth.principal import CONFIGURED, Principal
+from palinurus.domain.errors import MissingScope
+from palinurus.gateway.auth.protected_config import check_change
+from palinurus.gateway.protocol import Refused
 from palinurus.operations.access import PairedDevice, Register, digest_of
-from palinurus.operations.scopes import SCOPES, Scope
+from palinurus.operations.scopes import SCOPES, Caller, Scope, widened
+
+CONFIGURED = "configured"  # the id of the owner's secret
+POWERFUL = frozenset({"approve", "trust"})
+
+
+class Principal(Struct, frozen=True):
+    """An authenticated client."""
+
+    id: str  # of the token; "configured" for the one of the config
+    name: str
+    scopes: frozenset[Scope]
+    proof: str = ""  # digest of the secret: it must match when the secret is looked up again
+    device_id: str = ""
+    owner: str = ""  # of a browser: digest of the owner's secret that sealed its own
+
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """The ids of the credentials that it needs: it is invalid when one of them is."""
+        return (self.id, self.device_id, CONFIGURED) if self.owner else (self.id, self.device_id)
+
+    def may(self, scope: Scope) -> bool:
+        """admin is everything, write includes read."""
+        return self.caller.may(scope)
+
+    @property
+    def caller(self) -> Caller:
+        """The same for operations."""
+        return Caller(self.id, "gateway", self.scopes, check_change)
+
+
+def known_scopes(names: Iterable[str]) -> tuple[Scope, ...]:
+    """Of OpenClaw's names (operator.read) and ours, those that exist."""
+    bare = {name.removeprefix("operator.") for name in names}
+    return tuple(scope for scope in SCOPES if scope in bare)
+
+
+def granted_scopes(held: Iterable[Scope], requested: Iterable[str]) -> tuple[Scope, ...]:
+    """The requested scopes that the credential has; all that it has when none is requested."""
+    held, named = widened(held), tuple(requested)
+    wanted = widened(known_scopes(named)) if named else held
+    return tuple(scope for scope in held if scope in wanted)
+
+
+def check_commands(principal: Principal, text: str) -> None:
+    """Raises MissingScope for a command that this principal may not use. Called before a message is submitted.
+
+    Some commands do what otherwise needs a scope of its own: `/approve` answers an approval, `/trust` trusts text from
+    outside, `/elevated` lets commands out of the sandbox.
+    """
+    if principal.may("approvals"):
+        return
+    command = parse(text)
+    elevated = parse_directives(command.rest if command else text)[0].elevated
+    if (command is not None and command.name in POWERFUL) or elevated not in (None, "off"):
+        raise MissingScope("this command needs the scope approvals", scope="approvals")
+
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +136,15 @@ class ServerAddress(Struct, frozen=True):
 
     def _is_address(self, host: str, at: int) -> bool:
         address, _, port = host.rpartition(":")
-        if not at or port != str(at):
-            return False
-        try:
-            return bool(ipaddress.ip_address(address.removeprefix("[").removesuffix("]")))
-        except ValueError:
-            return False
+        return bool(at) and port == str(at) and is_address(address.removeprefix("[").removesuffix("]"))
+
+
+def is_address(name: str) -> bool:
+    """Whether it is an IP address."""
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 def _is_embedded(headers: Mapping[str, str]) -> bool:

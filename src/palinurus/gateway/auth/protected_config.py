@@ -14,7 +14,7 @@ from typing import Any
 
 from palinurus.config.risks import ADDRESSES, PROGRAM, PROGRAM_NAMES, RISKS, is_loopback, is_within
 from palinurus.config.secrets import PLACEHOLDERS, origin_of
-from palinurus.gateway.auth.errors import Refused
+from palinurus.gateway.protocol import Refused
 from palinurus.providers.choose import known_provider
 
 Path = tuple[str, ...]
@@ -42,7 +42,7 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     for path in sorted(old.keys() | new.keys()):
         if path in old and path in new and old[path] == new[path] and type(old[path]) is type(new[path]):
             continue
-        reason = _reason(path, gone=not _is_there(after, path)) or _reads(path, after, new.get(path))
+        reason = _reason(path, gone=_at(after, path) is _NOTHING) or _reads(path, after, new.get(path))
         if reason := reason or _sends(path, new.get(path)):
             raise _refused(path, reason, _ON_MACHINE)
     for place in ADDRESSES:
@@ -104,9 +104,9 @@ def _reads(path: Path, after: Mapping[str, Any], value: Any) -> str:
     """Whether the change would have the config read something of this machine that the caller cannot see."""
     if isinstance(value, str) and "${" in value:
         return "it reads a variable of the machine"
-    if path[-1] in ("source", "id", "provider") and _is_reference(after, path[:-1]):
-        return "it reads a secret of the machine"
-    return ""
+    beside = _at(after, path[:-1])
+    is_reference = isinstance(beside, Mapping) and "source" in beside and "id" in beside
+    return "it reads a secret of the machine" if is_reference and path[-1] in ("source", "id", "provider") else ""
 
 
 def _sends(path: Path, value: Any) -> str:
@@ -114,15 +114,6 @@ def _sends(path: Path, value: Any) -> str:
     if not any(is_within(path, place) for place in _FAR) or value is None or is_loopback(value):
         return ""
     return "the keys of this machine would be sent to that address"
-
-
-def _is_reference(after: Any, path: Path) -> bool:
-    found = _at(after, path)
-    return isinstance(found, Mapping) and "source" in found and "id" in found
-
-
-def _is_there(data: Any, path: Path) -> bool:
-    return _at(data, path) is not _NOTHING
 
 
 _NOTHING = object()

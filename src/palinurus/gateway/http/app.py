@@ -3,30 +3,40 @@
 Host and Origin are checked before routing, on HTTP and on the WebSocket upgrade. Credentials are sent in the
 Authorization header or in the connect frame. A cookie counts only at the WebSocket and the dashboard's routes, and only
 from a page of this gateway (auth/guard.py). A URL that contains a credential is refused, because URLs end up in logs.
+
+A module of routes has `routes(gateway)` and a tuple `ROUTE_DOCS`; an extension has a RouteProvider. runtime/gateway.py
+joins them, and the OpenAPI document lists them. A route without a RouteDoc is listed all the same, with the first line
+of its docstring.
+
+Here are the routes for health, schema and the document itself. They need no credential and say nothing about the home.
+A gateway that is starting or shutting down is alive but not ready: it answers, and accepts nothing new.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Router, WebSocketRoute
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.auth.errors import Refused, problem
-from palinurus.gateway.auth.guard import Guard, cookie_of
-from palinurus.gateway.auth.principal import Principal
-from palinurus.gateway.websocket.methods import GatewayContext
+from palinurus.gateway import protocol
+from palinurus.gateway.auth.guard import Guard, Principal, cookie_of
+from palinurus.gateway.protocol import Connect, EventFrame, HelloOk, Problem, Refused, ResponseFrame, problem
+from palinurus.gateway.websocket.methods import GatewayContext, Methods
 from palinurus.gateway.websocket.socket import Sockets, SocketWire
 from palinurus.operations.scopes import Scope as Right
 
@@ -112,15 +122,15 @@ class _Answer:
 class BoundedBody:
     """The request body up to a size: the Content-Length may be wrong or missing."""
 
-    def __init__(self, receive: Receive, most: int = MAX_BODY) -> None:
+    def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._most = self._left = most
+        self._left = MAX_BODY
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise _too_large(self._most)
+            raise _too_large(MAX_BODY)
         return message
 
 
@@ -145,12 +155,12 @@ def refuse(error: Exception) -> Response:
         error = Refused(error.status_code, codes.get(error.status_code, "INVALID_REQUEST"), error.detail)
     elif not isinstance(error, Refused | PalinurusError):
         error = PalinurusError(OUR_ERROR)
-    status, body = problem(error)
+    body = problem(error)
     if isinstance(error, Refused) and error.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
-    if status == 401:
+    if body.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return Response(msgspec.json.encode(body), status, headers, media_type="application/problem+json")
+    return Response(msgspec.json.encode(body), body.status, headers, media_type="application/problem+json")
 
 
 def reply(payload: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -194,3 +204,161 @@ async def read_json(
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body: {error}") from None
+
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+Stage = Literal["starting", "ready", "leaving"]
+
+
+class RouteDoc(Struct, frozen=True):
+    """One route. `body` and `result` are types that msgspec can describe; None is no body, or any result."""
+
+    method: str  # GET, POST
+    path: str  # as Starlette writes it: /v1/models/{model:path}
+    about: str
+    scope: Right | None  # None: open to everybody
+    body: Any = None
+    result: Any = None
+    gives: tuple[str, ...] = (JSON,)  # media types of a good answer
+    statuses: tuple[int, ...] = (200,)
+    fails: Any = None  # the type of its errors, where they are not only problems
+
+
+class RouteProvider(Struct, frozen=True):
+    """Routes that an extension adds to the gateway, with their documentation."""
+
+    make: Callable[[GatewayContext], Sequence[BaseRoute]]
+    docs: Sequence[RouteDoc]
+
+
+def openapi(routes: Iterable[BaseRoute], docs: Iterable[RouteDoc]) -> dict[str, Any]:
+    rows = [*docs]
+    known = {(row.method, row.path) for row in rows}
+    rows += [row for route in routes if isinstance(route, Route) for row in _undocumented(route, known)]
+    kinds = [kind for row in rows for kind in (row.body, row.result, row.fails) if kind is not None]
+    shapes, components = msgspec.json.schema_components([*kinds, Problem], ref_template="#/components/schemas/{name}")
+    schemas = iter(shapes)
+    paths: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        body = next(schemas) if row.body is not None else None
+        result = next(schemas) if row.result is not None else {}
+        failed = {JSON: {"schema": next(schemas)}} if row.fails is not None else {}
+        methods = paths.setdefault(_PARAMETER.sub(r"{\1}", row.path), {})
+        methods[row.method.lower()] = _operation(row, body, result, failed)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Palinurus gateway", "version": __version__},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": components, "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(row: RouteDoc, body: Any, result: Any, failed: dict[str, Any]) -> dict[str, Any]:
+    content = {kind: {"schema": result if kind == JSON else {}} for kind in row.gives}
+    success = {"description": "as requested", **({"content": content} if content else {})}
+    failure = {"description": "a problem", "content": {PROBLEM: {"schema": _PROBLEM}, **failed}}
+    operation: dict[str, Any] = {
+        "summary": row.about,
+        "responses": {str(status): success for status in row.statuses} | {"default": failure},
+    }
+    if row.scope is not None:
+        operation |= {"security": [{"bearer": []}], "x-scope": row.scope}
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
+    if names := _PARAMETER.findall(row.path):
+        kind = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        operation["parameters"] = [{"name": name, **kind} for name in names]
+    return operation
+
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")  # {model:path}, which OpenAPI writes {model}
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+
+
+def _undocumented(route: Route, known: set[tuple[str, str]]) -> Iterable[RouteDoc]:
+    about = (route.endpoint.__doc__ or route.name).strip().splitlines()[0]
+    for method in sorted((route.methods or set()) - {"HEAD"}):
+        if (method, route.path) not in known:
+            yield RouteDoc(method, route.path, about, "admin")
+
+
+class RequestFrame(Struct, frozen=True, tag_field="type", tag="req"):
+    """protocol.RequestFrame for the schema; the real one has the parameters as raw bytes."""
+
+    id: str
+    method: str
+    params: dict[str, Any] = {}
+    idempotency_key: str = field(name="idempotencyKey", default="")
+
+
+FRAMES: tuple[Any, ...] = (RequestFrame, ResponseFrame, EventFrame, Connect, HelloOk)
+
+
+class Alive(Struct, frozen=True):
+    ok: bool
+    status: str
+
+
+def health_routes(stage: Callable[[], Stage], trouble: Callable[[], str]) -> list[BaseRoute]:
+    """`trouble` says in one line why the gateway cannot accept work. It may block: it is called in a thread."""
+
+    async def alive(_: Request) -> Response:
+        return reply(Alive(ok=True, status="live"))
+
+    async def ready(_: Request) -> Response:
+        now: str = stage()
+        if now == "ready":
+            now = await asyncio.to_thread(trouble) or now
+        return reply(Alive(ok=now == "ready", status=now), 200 if now == "ready" else 503)
+
+    async def started(_: Request) -> Response:
+        now = stage()
+        return reply(Alive(ok=now != "starting", status=now), 503 if now == "starting" else 200)
+
+    kinds = (("/healthz", alive), ("/health", alive), ("/readyz", ready), ("/ready", ready), ("/startupz", started))
+    return [Route(path, handler) for path, handler in kinds]
+
+
+def reading_routes(
+    methods: Methods, routes: Sequence[BaseRoute], docs: Sequence[RouteDoc], events: Sequence[str]
+) -> list[BaseRoute]:
+    """/schema and /openapi.json. Made on the first request: most gateways never get one."""
+    made: dict[str, bytes] = {}
+
+    async def page(name: str, make: Callable[[], Any]) -> Response:
+        if name not in made:  # in a thread: it takes long
+            made[name] = await asyncio.to_thread(lambda: msgspec.json.encode(make()))
+        return Response(made[name], media_type="application/json")
+
+    async def schema(_: Request) -> Response:
+        return await page("schema", lambda: socket_schema(methods, events))
+
+    async def document(_: Request) -> Response:
+        return await page("openapi", lambda: openapi([*routes, *own], [*docs, *ROUTE_DOCS]))
+
+    own: list[BaseRoute] = [Route("/schema", schema), Route("/openapi.json", document)]
+    return own
+
+
+def socket_schema(methods: Methods, events: Sequence[str]) -> dict[str, Any]:
+    """The frames and methods of the WebSocket as JSON Schema, from the types that parse them."""
+    sizes = {"newest": protocol.PROTOCOL, "oldest": protocol.OLDEST_PROTOCOL, "maxFrame": protocol.MAX_FRAME}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "version": __version__,
+        "protocol": sizes,
+        "events": list(events),
+        **methods.schema(FRAMES),
+    }
+
+
+ROUTE_DOCS = (
+    RouteDoc("GET", "/healthz", "Whether the gateway is alive.", None, result=Alive),
+    RouteDoc("GET", "/health", "The same.", None, result=Alive),
+    RouteDoc("GET", "/readyz", "Whether it accepts work now.", None, result=Alive, statuses=(200, 503)),
+    RouteDoc("GET", "/ready", "The same.", None, result=Alive, statuses=(200, 503)),
+    RouteDoc("GET", "/startupz", "Whether it has started.", None, result=Alive, statuses=(200, 503)),
+    RouteDoc("GET", "/schema", "The frames and methods of the WebSocket.", None, result=dict[str, Any]),
+    RouteDoc("GET", "/openapi.json", "This document.", None, result=dict[str, Any]),
+)

@@ -23,8 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request
 
-from palinurus.gateway.auth.errors import Refused, problem
-from palinurus.gateway.protocol import MAX_FIRST_FRAME
+from palinurus.gateway.protocol import MAX_FIRST_FRAME, Refused, problem
 
 log = logging.getLogger(__name__)
 
@@ -197,10 +196,9 @@ def _long_head() -> Refused:
 
 
 def _answer(refused: Refused) -> bytes:
-    status, shape = problem(refused)
-    body = msgspec.json.encode(shape)
-    head = f"HTTP/1.1 {status} Refused\r\ncontent-type: application/problem+json\r\nx-content-type-options: nosniff\r\n"
-    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+    body = msgspec.json.encode(problem(refused))
+    head = f"HTTP/1.1 {refused.status} Refused\r\ncontent-type: application/problem+json\r\ncontent-length: {len(body)}"
+    return f"{head}\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n".encode() + body
 
 
 class SocketConnection(WebSocketsSansIOProtocol):

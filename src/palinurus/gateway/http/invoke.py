@@ -27,16 +27,15 @@ from palinurus.agent.agent import Agent
 from palinurus.context.epoch import Route
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, PalinurusError, StorageError, WaitTimeout
+from palinurus.domain.events import render_plan
 from palinurus.domain.messages import Image, Origin, Text, ToolCall, ToolResult, text_of
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.auth.principal import Principal
-from palinurus.gateway.http.app import authenticate, read_json
-from palinurus.gateway.http.routes import JSON, PROBLEM, RouteDoc
+from palinurus.gateway.auth.guard import Principal
+from palinurus.gateway.http.app import JSON, PROBLEM, RouteDoc, authenticate, read_json
+from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import GatewayContext
 from palinurus.gateway.websocket.requests import Replays
 from palinurus.ledger.audit import AuditEvent
-from palinurus.tools.approvals.rendering import render_plan
 from palinurus.tools.policy import ToolRequest, decide
 from palinurus.tools.tool_names import allowed_by, denied_by, group_of
 
@@ -124,6 +123,11 @@ class _Call(Struct, frozen=True):
     route: Route
     window: int
 
+    @property
+    def seconds(self) -> float:
+        """That it may take."""
+        return min(self.agent.timeout_seconds or MAX_SECONDS, MAX_SECONDS)
+
 
 class Invocations:
     """Makes tool calls for programs."""
@@ -181,13 +185,12 @@ class Invocations:
         )
         if denied := self._why_not(tool, run):
             layer, why = denied
+            about = (run.run_id, str(key), name, call_id, f"denied: {layer}")
             details = {"why": why, "channel": run.channel, "by": run.sender}
-            now, outcome = services.clock.now_ms(), f"denied: {layer}"
-            await services.audit.record(
-                AuditEvent("decision", now, run.run_id, str(key), name, call_id, outcome, details)
-            )
+            await services.audit.record(AuditEvent("decision", services.clock.now_ms(), *about, details))
             raise _no_tool(name)
-        call = ToolCall(call_id, name, _arguments(tool, wanted))
+        takes_action = wanted.action and "action" in tool.spec.parameters.get("properties", {})
+        call = ToolCall(call_id, name, {"action": wanted.action, **wanted.args} if takes_action else wanted.args)
         return _Call(tool, call, run, agent, route, provider.context_window(route.model))
 
     def _why_not(self, tool: Tool, run: ToolRun) -> tuple[str, str] | None:
@@ -212,14 +215,11 @@ class Invocations:
         """Raises if an earlier process made this call: the audit log has every call."""
         rows = await self._services.audit.rows(session=str(run.key), run=run.run_id, limit=10)
         if any(row.kind == "call" for row in rows):
-            raise Refused(
-                409,
-                "ALREADY_MADE",
-                f"this call was made before, and its answer is no longer stored; it is not repeated (run {run.run_id})",
-            )
+            why = "this call was made before, and its answer is no longer stored; it is not repeated"
+            raise Refused(409, "ALREADY_MADE", f"{why} (run {run.run_id})")
 
     async def _run(self, call: _Call) -> ToolReply | ToolProblem:
-        seconds, name = _time_limit(call.agent), call.call.name
+        seconds, name = call.seconds, call.call.name
         tools = await call.agent.tools(call.run.key, call.route, call.window)
         try:
             async with asyncio.timeout(seconds):
@@ -235,7 +235,7 @@ class Invocations:
         if tool.prepare is None:
             return self._planned(name, CallPlan((name,)))
         try:
-            async with asyncio.timeout(_time_limit(call.agent)):
+            async with asyncio.timeout(call.seconds):
                 prepared = await tool.prepare(call.run, call.call.arguments)
         except TimeoutError:
             raise WaitTimeout(f"{name} could not be prepared in time") from None
@@ -267,11 +267,6 @@ def _check(wanted: InvokeTool) -> None:
         raise BadRequest(f"an idempotency key has at most {LONGEST_KEY} characters")
 
 
-def _arguments(tool: Tool, wanted: InvokeTool) -> dict[str, Any]:
-    takes_action = "action" in tool.spec.parameters.get("properties", {})
-    return {"action": wanted.action, **wanted.args} if wanted.action and takes_action else wanted.args
-
-
 def _no_tool(name: str) -> Refused:
     return Refused(404, "NOT_FOUND", f"there is no tool {name!r}")
 
@@ -288,11 +283,6 @@ def _result(clean: ToolResult) -> ToolReply:
 def _reply(outcome: ToolReply | ToolProblem) -> InvokeReply:
     status = outcome.status if isinstance(outcome, ToolProblem) else 200
     return InvokeReply(status, msgspec.Raw(msgspec.json.encode(outcome)))
-
-
-def _time_limit(agent: Agent) -> float:
-    """Seconds that a call may take."""
-    return min(agent.timeout_seconds or MAX_SECONDS, MAX_SECONDS)
 
 
 def _digest(data: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from palinurus.gateway.openclaw import agents, chat, devices, sessions, status, tools
+from palinurus.gateway.openclaw import agents, chat, sessions, status
 from palinurus.gateway.websocket.methods import ClientSession, Method, alias, method_of
 from palinurus.operations.approvals import answer_approval
 from palinurus.operations.runs import StoppedRuns, stop_runs
@@ -33,17 +33,10 @@ async def _ok(_: ClientSession, __: Any) -> chat.OkReply:
 
 
 _SEND = alias(
-    "chat.send",
-    chat.ask_agent,
-    "session_key! message thinking attachments",
-    about="Send a message to a session.",
+    "chat.send", chat.ask_agent, "session_key! message thinking attachments", about="Send a message to a session."
 )
 _ABORT = alias(
-    "chat.abort",
-    method_of(stop_runs),
-    result=AbortedRuns,
-    shape=_aborted,
-    about="Stop the runs of a session.",
+    "chat.abort", method_of(stop_runs), result=AbortedRuns, shape=_aborted, about="Stop the runs of a session."
 )
 ALIASES = (
     _SEND,
@@ -74,5 +67,5 @@ ALIASES = (
         about="Answer an approval.",
     ),
 )
-_FAMILIES = (chat, sessions, agents, tools, status, devices)
-METHODS: tuple[Method, ...] = (*ALIASES, *(method for family in _FAMILIES for method in family.METHODS))
+_IN_MODULES = [each for family in (chat, sessions, agents, status) for each in vars(family).values()]
+METHODS: tuple[Method, ...] = (*ALIASES, *(each for each in _IN_MODULES if isinstance(each, Method)))

@@ -1,4 +1,5 @@
-"""Describes agents to OpenClaw's clients: identity, models, collections, slash commands, and the schema of the config.
+"""Describes agents to OpenClaw's clients: identity, models, collections, slash commands, tools, and the schema of the
+config.
 
 agents.*, config.*, credentials.* and models.set are operations in OpenClaw's shape already. The folders that memory
 reads are decided on the machine, so there is no method that adds one.
@@ -7,7 +8,7 @@ reads are decided on the machine, so there is no method that adds one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,15 +21,18 @@ from palinurus.dispatch.commands import COMMANDS, DIRECTIVES, SKILL
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotOffered
 from palinurus.domain.identity import AgentIdentity
+from palinurus.domain.tool import Tool
 from palinurus.gateway.auth.protected_config import protected_paths
+from palinurus.gateway.http.invoke import Invocations, InvokeTool
 from palinurus.gateway.websocket.methods import ClientSession, method
 from palinurus.operations.memory_collections import ListedCollection
 from palinurus.operations.memory_collections import list_collections as list_collections_of
 from palinurus.operations.models import ListedModel, list_known_models
 from palinurus.operations.shapes import From, made_of
+from palinurus.operations.tools import ToolAccess, list_tools
 from palinurus.providers.catalog import Price
 from palinurus.sessions.transcript import timestamp
-from palinurus.skills.skills import Skills
+from palinurus.tools.tool_names import PROFILES, allowed_by, group_of
 from palinurus.workspace.pictures import avatar_url
 
 
@@ -89,20 +93,13 @@ async def list_models(
 ) -> ModelRows:
     """Models that can be asked, or all."""
     listed = await list_known_models(client.services, everything=view == "all")
-    wanted = [each for each in listed if provider.lower() in ("", each.info.provider)]
-    return ModelRows(tuple(map(_choice, wanted)))
+    return ModelRows(tuple(_model_row(each) for each in listed if provider.lower() in ("", each.info.provider)))
 
 
-def _choice(listed: ListedModel) -> ModelRow:
-    info = listed.info
-    return made_of(
-        ModelRow,
-        listed,
-        name=info.name or info.id,
-        alias=listed.aliases[0] if listed.aliases else "",
-        context_window=info.context_window or None,
-        max_tokens=info.max_output or None,
-    )
+def _model_row(listed: ListedModel) -> ModelRow:
+    info, alias = listed.info, listed.aliases[0] if listed.aliases else ""
+    sizes = {"context_window": info.context_window or None, "max_tokens": info.max_output or None}
+    return made_of(ModelRow, listed, name=info.name or info.id, alias=alias, **sizes)
 
 
 @method("memory.collections.list", scope="read")
@@ -123,14 +120,13 @@ async def list_commands(
         skills = services.skills(agent_id.strip().lower() or services.agents.default)
     except NotOffered:  # a home without skills
         return SlashCommands(tuple(own))
-    called = await asyncio.to_thread(lambda: list(_called(skills)))
+    listed = await asyncio.to_thread(lambda: skills.listing().commands)
+    called = [
+        SlashCommand(command, f"/{command} [words]", skill.about.description, skill.name)
+        for command, skill in listed.items()
+    ]
     by_name = SlashCommand("skill", SKILL.words, SKILL.meaning)
     return SlashCommands((*own, *((by_name, *called) if called else ())))
-
-
-def _called(skills: Skills) -> Iterator[SlashCommand]:
-    for command, skill in skills.listing().commands.items():
-        yield SlashCommand(command, f"/{command} [words]", skill.about.description, skill.name)
 
 
 class ConfigSchema(Struct, frozen=True, rename="camel"):
@@ -146,4 +142,120 @@ async def get_config_schema(client: ClientSession) -> ConfigSchema:
     return ConfigSchema(json_schema(), protected_paths(), __version__, timestamp(client.services.clock.now_ms()))
 
 
-METHODS = (get_identity, list_models, list_collections, list_commands, get_config_schema)
+Source = Literal["core", "mcp"]
+LABELS = {"fs": "Files", "runtime": "Commands", "ui": "Screen", "plugins": "MCP servers"}
+
+
+class Profile(Struct, frozen=True):
+    id: str
+    label: str
+
+
+class NamedSource(Struct, frozen=True, rename="camel"):
+    id: str
+    label: str
+    source: Source
+
+
+class CatalogTool(NamedSource, frozen=True, rename="camel"):
+    description: str
+    default_profiles: tuple[str, ...]
+
+
+class CatalogGroup(NamedSource, frozen=True):
+    tools: tuple[CatalogTool, ...]
+
+
+class ToolCatalog(Struct, frozen=True, rename="camel"):
+    agent_id: str
+    profiles: tuple[Profile, ...]
+    groups: tuple[CatalogGroup, ...]
+
+
+class EffectiveTool(NamedSource, frozen=True, rename="camel"):
+    description: str
+    raw_description: str
+
+
+class EffectiveGroup(NamedSource, frozen=True):
+    tools: tuple[EffectiveTool, ...]
+
+
+class EffectiveTools(Struct, frozen=True, rename="camel"):
+    agent_id: str
+    session_key: str
+    sandboxed: bool
+    groups: tuple[EffectiveGroup, ...]
+
+
+class ToolFailure(Struct, frozen=True):
+    code: str
+    message: str
+
+
+class ToolInvoked(Struct, frozen=True, rename="camel", omit_defaults=True):
+    ok: bool
+    tool_name: str
+    source: Source
+    output: dict[str, Any] | None = None
+    error: ToolFailure | None = None
+
+
+@method("tools.catalog", scope="read")
+async def show_catalog(client: ClientSession, agent_id: str = "") -> ToolCatalog:
+    """All tools of an agent, allowed or not."""
+    services = client.services
+    agent = services.agents.get(agent_id.strip().lower() or services.agents.default).id
+    groups: dict[str, list[CatalogTool]] = {}
+    for tool in await services.toolsets.tools(agent):
+        groups.setdefault(group_of(tool.spec.name) or "other", []).append(_in_catalog(tool))
+    profiles = tuple(Profile(name, name.capitalize()) for name in PROFILES)
+    return ToolCatalog(agent, profiles, tuple(_group(name, found) for name, found in sorted(groups.items())))
+
+
+def _group(name: str, found: list[CatalogTool]) -> CatalogGroup:
+    source: Source = "mcp" if all(tool.source == "mcp" for tool in found) else "core"
+    return CatalogGroup(name, LABELS.get(name, name.capitalize()), source, tuple(found))
+
+
+def _in_catalog(tool: Tool) -> CatalogTool:
+    name = tool.spec.name
+    profiles = tuple(profile for profile, listed in PROFILES.items() if allowed_by(listed, name))
+    return CatalogTool(name, _label(name), _source(name), tool.spec.description, profiles)
+
+
+@method("tools.effective", scope="read")
+async def show_effective_tools(client: ClientSession, session_key: str, agent_id: str = "") -> EffectiveTools:
+    """Tools that a session may use."""
+    listed = await list_tools(client.services, agent=agent_id.strip().lower(), session_key=session_key)
+    allowed = [tool for tool in listed.tools if tool.allowed]
+    groups = (_effective_group("core", "Built in", allowed), _effective_group("mcp", "MCP servers", allowed))
+    agent = listed.session_key.split(":")[1]
+    return EffectiveTools(agent, listed.session_key, listed.sandboxed, tuple(each for each in groups if each.tools))
+
+
+@method("tools.invoke", scope="write")
+async def invoke_tool(client: ClientSession, params: InvokeTool, idempotency_key: str = "") -> ToolInvoked:
+    """Call a tool, under the policy of its agent and the limits of /tools/invoke."""
+    # A tool that fails is a result; one that this route does not offer is an error, as on HTTP.
+    wanted = msgspec.structs.replace(params, idempotency_key=idempotency_key)
+    reply = await Invocations(client.gateway).invoke(client.principal, wanted)
+    body = msgspec.json.decode(reply.body)
+    name = params.tool or params.name
+    if reply.status == 200:
+        return ToolInvoked(True, name, _source(name), body["result"])
+    return ToolInvoked(False, name, _source(name), error=ToolFailure(body["code"], body["detail"]))
+
+
+def _effective_group(source: Source, label: str, allowed: Iterable[ToolAccess]) -> EffectiveGroup:
+    own = ((tool.name, tool.description) for tool in allowed if _source(tool.name) == source)
+    rows = (EffectiveTool(name, _label(name), source, about.strip().partition("\n")[0], about) for name, about in own)
+    return EffectiveGroup(source, label, source, tuple(rows))
+
+
+def _source(name: str) -> Source:
+    return "mcp" if "__" in name else "core"  # <server>__<tool>
+
+
+def _label(name: str) -> str:
+    return name.replace("__", ": ").replace("_", " ")

@@ -19,7 +19,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, NotFound, WaitTimeout
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Image
-from palinurus.gateway.auth.principal import check_commands
+from palinurus.gateway.auth.guard import check_commands
 from palinurus.gateway.websocket.methods import ClientSession, method
 from palinurus.operations import runs
 from palinurus.operations.services import Services
@@ -34,6 +34,7 @@ MESSAGES = 200
 MAX_MESSAGES = 1_000
 MAX_BYTES = 6 * 1024 * 1024
 MAX_SUMMARY = 4_000
+PlacedMessage = tuple[int, dict[str, Any]]  # the index of its row
 
 
 class Attachment(Struct, frozen=True, rename="camel"):
@@ -119,16 +120,12 @@ async def wait_for_run(client: ClientSession, run_id: str, timeout_ms: int = 30_
 @method("sessions.subscribe", scope="read")
 async def subscribe(client: ClientSession, session_key: str = "*", on: bool = True) -> OkReply:
     """Receive the events of a session, or of all."""
-    key = session_key if session_key == "*" else await _key(client.services, session_key)
-    if on:
-        client.gateway.hub.listen(client.listener, key)
-    else:
-        client.gateway.hub.leave(client.listener, key)
+    key = session_key
+    if key != "*":
+        key = str(await client.services.dispatcher.place(Inbound("", "", session_key=key)))
+    change = client.gateway.hub.listen if on else client.gateway.hub.leave
+    change(client.listener, key)
     return OkReply()
-
-
-async def _key(services: Services, name: str) -> str:
-    return str(await services.dispatcher.place(Inbound("", "", session_key=name)))
 
 
 async def _pictures(attachments: tuple[Attachment, ...]) -> tuple[Image, ...]:
@@ -163,23 +160,29 @@ async def show_history(
     if session is None:
         return ChatHistory(str(key), "", ())
     limit = min(max(limit, 1), MAX_MESSAGES)
-    pages = _Messages(rows, marks=marks)
+
+    def walk(places: Iterable[int]) -> Iterator[PlacedMessage]:
+        """A row is decoded when it is reached: transcripts are long."""
+        found = ((index, _message(decode_row(rows[index]), marks=marks)) for index in places)
+        return ((index, message) for index, message in found if message)
+
+    earlier, end = range(at - 1, -1, -1), len(rows)
     if around:
-        newer = pages.within(range(at, len(rows)), limit - limit // 2, MAX_BYTES // 2)
-        shown = [*pages.within(range(at - 1, -1, -1), limit // 2, MAX_BYTES // 2)[::-1], *newer]
+        newer = _fitting(walk(range(at, end)), limit - limit // 2, MAX_BYTES // 2)
+        shown = [*_fitting(walk(earlier), limit // 2, MAX_BYTES // 2)[::-1], *newer]
     elif after and not before:
-        shown = pages.within(range(at + 1, len(rows)), limit, MAX_BYTES)
+        shown = _fitting(walk(range(at + 1, end)), limit, MAX_BYTES)
     else:
-        shown = pages.within(range(at - 1, -1, -1), limit, MAX_BYTES)[::-1]
+        shown = _fitting(walk(earlier), limit, MAX_BYTES)[::-1]
     thinking = (await services.turns.history.view_of(key)).thinking
-    first, last = (shown[0][0], shown[-1][0]) if shown else (0, len(rows))
+    first, last = (shown[0][0], shown[-1][0]) if shown else (0, end)
     return ChatHistory(
         str(key),
         session.id,
         tuple(message for _, message in shown),
         thinking,
-        has_more=pages.any(range(first - 1, -1, -1)),
-        has_newer=pages.any(range(last + 1, len(rows))),
+        has_more=any(walk(range(first - 1, -1, -1))),
+        has_newer=any(walk(range(last + 1, end))),
         ended=session.archived_at is not None,
     )
 
@@ -198,33 +201,18 @@ async def _found(services: Services, key: SessionKey, entry: str) -> tuple[Sessi
     raise NotFound(f"there is no message {entry[:80]!r} in this session", hint="leave the id out")
 
 
-class _Messages:
-    """Rows as messages. A row is decoded when it is reached: transcripts are long."""
-
-    def __init__(self, rows: Sequence[Row], *, marks: bool) -> None:
-        self._rows = rows
-        self._marks = marks
-
-    def any(self, places: Iterable[int]) -> bool:
-        return next(self._walk(places), None) is not None
-
-    def within(self, places: Iterable[int], limit: int, max_bytes: int) -> list[tuple[int, dict[str, Any]]]:
-        """As many as fit. The first one, when it alone is too large, comes without its content."""
-        found: list[tuple[int, dict[str, Any]]] = []
-        for at, message in islice(self._walk(places), limit):
-            size = len(msgspec.json.encode(message))
-            if size > max_bytes and not found:
-                message, size = {**message, "content": f"({size:,} bytes: too large to show)"}, 0  # noqa: PLW2901
-            if size > max_bytes:
-                break
-            max_bytes -= size
-            found.append((at, message))
-        return found
-
-    def _walk(self, places: Iterable[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for at in places:
-            if message := _message(decode_row(self._rows[at]), marks=self._marks):
-                yield at, message
+def _fitting(messages: Iterator[PlacedMessage], limit: int, max_bytes: int) -> list[PlacedMessage]:
+    """As many as fit. The first one, when it alone is too large, comes without its content."""
+    found: list[PlacedMessage] = []
+    for at, message in islice(messages, limit):
+        size = len(msgspec.json.encode(message))
+        if size > max_bytes and not found:
+            message, size = {**message, "content": f"({size:,} bytes: too large to show)"}, 0  # noqa: PLW2901
+        if size > max_bytes:
+            break
+        max_bytes -= size
+        found.append((at, message))
+    return found
 
 
 def _message(entry: Entry | Broken, *, marks: bool) -> dict[str, Any] | None:
@@ -249,6 +237,3 @@ def _milliseconds(timestamp: str) -> int:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except ValueError:  # an imported line
         return 0
-
-
-METHODS = (ask_agent, wait_for_run, show_history, subscribe)

@@ -28,6 +28,7 @@ from palinurus.sessions.transcript import MessageEntry, Row, decode_row
 
 MOST_ROWS = 1_000
 MOST_SEARCHED = 2_000  # newest sessions that a filter looks at
+FILTERS = ("label", "search", "active_minutes", "active_only", "exclude_subagents", "exclude_cron")
 MAX_TITLE = 60
 MAX_PREVIEW = 160
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -165,24 +166,14 @@ async def list_sessions(client: ClientSession, params: ListSessions) -> SessionR
     """Sessions, the newest first."""
     services = client.services
     end = params.offset + params.limit
+    filters = any(getattr(params, name) for name in FILTERS)
     # Without a filter the newest are enough; one more shows whether there are others.
-    known = await services.sessions.recent(agent=params.agent_id, limit=MOST_SEARCHED if _filters(params) else end + 1)
+    known = await services.sessions.recent(agent=params.agent_id, limit=MOST_SEARCHED if filters else end + 1)
     found = [each for each in known if _wanted(services, each, params)]
     page = found[params.offset : end]
     titles, last = params.include_derived_titles, params.include_last_message
     rows = [await session_row(services, each, title=titles, last=last) for each in page]
     return SessionRows(services.clock.now_ms(), len(rows), len(found) > end, tuple(rows))
-
-
-def _filters(params: ListSessions) -> bool:
-    plain = ListSessions(
-        limit=params.limit,
-        offset=params.offset,
-        agent_id=params.agent_id,
-        include_derived_titles=params.include_derived_titles,
-        include_last_message=params.include_last_message,
-    )
-    return params != plain
 
 
 def _wanted(services: Services, session: Session, params: ListSessions) -> bool:
@@ -191,13 +182,8 @@ def _wanted(services: Services, session: Session, params: ListSessions) -> bool:
     recent = minutes is None or services.clock.now_ms() - session.updated_at <= minutes * 60_000
     of_kind = not (params.exclude_subagents and key.is_subagent) and not (params.exclude_cron and key.kind == "cron")
     searched = params.search.strip().lower()
-    return (
-        recent
-        and of_kind
-        and params.label in ("", session.label)
-        and (not searched or searched in f"{session.key} {session.label}".lower())
-        and (not params.active_only or bool(services.dispatcher.runs.active(key)))
-    )
+    named = params.label in ("", session.label) and searched in f"{session.key} {session.label}".lower()
+    return recent and of_kind and named and (not params.active_only or bool(services.dispatcher.runs.active(key)))
 
 
 @method("sessions.describe", scope="read")
@@ -242,9 +228,8 @@ async def resolve_session(
 
 async def patched_row(client: ClientSession, done: changes.PatchedSession) -> PatchedRow:
     row = await session_row(client.services, done.entry)
-    return PatchedRow(
-        done.key, msgspec.structs.replace(row, thinking_level=done.resolved.thinking_level), done.resolved
-    )
+    row = msgspec.structs.replace(row, thinking_level=done.resolved.thinking_level)
+    return PatchedRow(done.key, row, done.resolved)
 
 
 async def reset_row(client: ClientSession, done: changes.ResetSession) -> ResetRow:
@@ -262,6 +247,3 @@ async def compact(
     row = await session_row(client.services, done.entry)
     reason = "" if done.compacted else "there is nothing to summarise yet"
     return CompactedRow(done.key, done.compacted, row, done.tokens_before, done.tokens_after, reason)
-
-
-METHODS = (list_sessions, describe_session, resolve_session, compact)

@@ -8,7 +8,6 @@ types that parse the frames.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,8 +15,7 @@ from msgspec import Struct
 
 from palinurus.domain.clock import NewId
 from palinurus.domain.errors import UnknownOperation
-from palinurus.gateway.auth.guard import Guard
-from palinurus.gateway.auth.principal import Principal
+from palinurus.gateway.auth.guard import Guard, Principal
 from palinurus.gateway.hub import Hub, Listener
 from palinurus.gateway.protocol import NOTHING
 from palinurus.operations.operation import bind
@@ -92,33 +90,27 @@ def method(
     def make(function: Callable[..., Awaitable[Any]]) -> Method:
         params, result, call = bind(name, function, strict=False)
         about = (function.__doc__ or "").strip()
-        return Method(
-            name, params, result, scope, partial(_call, call), about=about, repeatable=repeatable, final=final
-        )
+
+        def run(client: ClientSession, sent: Any, key: str) -> Any:
+            return call(client, sent, client.principal.caller, key)
+
+        return Method(name, params, result, scope, run, False, about, repeatable, final)
 
     return make
 
 
-def _call(call: Callable[..., Any], client: ClientSession, params: Any, key: str) -> Any:
-    return call(client, params, client.principal.caller, key)
-
-
 def method_of(row: Operation[Any, Any] | Feed[Any, Any]) -> Method:
     """An operation as a method, under its own name."""
+
+    def run(client: ClientSession, params: Any, key: str) -> Awaitable[Any] | AsyncIterator[Any]:
+        if isinstance(row, Feed):
+            return row.run(client.services, params, client.principal.caller)
+        return row.run(client.services, params, client.principal.caller, key)
+
     about = (row.function.__doc__ or "").partition("\n\n")[0]
-    if isinstance(row, Feed):
-        feed = row
-
-        def follow(client: ClientSession, params: Any, _: str) -> AsyncIterator[Any]:
-            return feed.run(client.services, params, client.principal.caller)
-
-        return Method(row.name, row.params, row.result, row.scope, follow, feed=True, about=about)
-    operation = row
-
-    def run(client: ClientSession, params: Any, key: str) -> Awaitable[Any]:
-        return operation.run(client.services, params, client.principal.caller, key)
-
-    return Method(row.name, row.params, row.result, row.scope, run, about=about, repeatable=row.repeatable)
+    feed = isinstance(row, Feed)
+    repeatable = isinstance(row, Operation) and row.repeatable
+    return Method(row.name, row.params, row.result, row.scope, run, feed, about, repeatable)
 
 
 def alias(
@@ -175,7 +167,6 @@ class Methods:
         self._table = operations
         self._rows = rows
         self._waiting = {*waiting} - rows.keys()  # operations of extensions are loaded on first use
-        self._decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -199,10 +190,8 @@ class Methods:
 
     def params(self, method: Method, raw: msgspec.Raw) -> Any:
         """The checked parameters of a frame. Raises BadRequest."""
-        if method.name not in self._decoders:
-            self._decoders[method.name] = msgspec.json.Decoder(method.params)
         try:
-            return self._decoders[method.name].decode(NOTHING if bytes(raw) == b"null" else raw)
+            return msgspec.json.decode(NOTHING if bytes(raw) == b"null" else raw, type=method.params)
         except (msgspec.DecodeError, RecursionError) as error:
             raise bad_params(method.name, method.params, error) from None
 

@@ -25,8 +25,7 @@ from msgspec import Struct
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.gateway.auth.errors import Refused
-from palinurus.gateway.protocol import MAX_BUFFERED, EventFrame, RequestFrame
+from palinurus.gateway.protocol import MAX_BUFFERED, EventFrame, Refused, RequestFrame
 from palinurus.gateway.websocket.methods import ClientSession, Method, Methods
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,9 @@ class Replays:
             answer = await asyncio.shield(other)
             if answer is not None:
                 return answer  # else it failed, and this request tries
-        self._drop_old()
+        now = self._clock.now_ms()
+        while self._answers and now - next(iter(self._answers.values())).at >= KEEP_MS:
+            self._drop_first()
         if known := self._answers.get(key):
             return known.payload
         under_way = self._under_way[key] = asyncio.get_running_loop().create_future()
@@ -106,11 +107,6 @@ class Replays:
         self._answers[key] = _Answer(payload, self._clock.now_ms())
         self._bytes += len(bytes(payload))
         while len(self._answers) > self._most or self._bytes > self._most_bytes:
-            self._drop_first()
-
-    def _drop_old(self) -> None:
-        now = self._clock.now_ms()
-        while self._answers and now - next(iter(self._answers.values())).at >= KEEP_MS:
             self._drop_first()
 
     def _drop_first(self) -> None:
@@ -154,7 +150,12 @@ class Requests:
         task = asyncio.create_task(self._request(frame))
         self._running[task] = method is not None and method.scope != "read"
         self._bytes += size
-        task.add_done_callback(lambda ended: self._ended(ended, size))
+
+        def ended(request: asyncio.Task[None]) -> None:
+            self._running.pop(request, None)
+            self._bytes -= size
+
+        task.add_done_callback(ended)
 
     def end(self) -> list[asyncio.Task[None]]:
         """The client has disconnected. Returns the requests that must be finished; the others are cancelled."""
@@ -162,10 +163,6 @@ class Requests:
         for task in (*self._finals, *(task for task, must_finish in self._running.items() if not must_finish)):
             task.cancel()
         return [task for task, must_finish in self._running.items() if must_finish]
-
-    def _ended(self, request: asyncio.Task[None], size: int) -> None:
-        self._running.pop(request, None)
-        self._bytes -= size
 
     async def _request(self, frame: RequestFrame) -> None:
         try:

@@ -19,40 +19,18 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.gateway import protocol
 from palinurus.gateway.auth.devices import ConnectAuthenticator
-from palinurus.gateway.auth.errors import Refused, error_shape
-from palinurus.gateway.auth.principal import Principal
-from palinurus.gateway.protocol import (
-    CONNECT_SECONDS,
-    MAX_FIRST_FRAME,
-    MAX_FRAME,
-    OLDEST_PROTOCOL,
-    PROTOCOL,
-    TICK_MS,
-    Connect,
-    EventFrame,
-    Features,
-    HelloOk,
-    Limits,
-    RequestFrame,
-    ResponseFrame,
-    ServerInfo,
-)
+from palinurus.gateway.auth.guard import Principal
+from palinurus.gateway.protocol import CONNECT_SECONDS, TICK_MS, Refused, RequestFrame, error_shape
 from palinurus.gateway.websocket.methods import ClientSession, GatewayContext, Methods
 from palinurus.gateway.websocket.requests import Gone, Replays, Requests, SendQueue, encode
 
 log = logging.getLogger(__name__)
 
 EVENTS = (
-    "connect.challenge",
-    "agent",
-    "chat",
-    "approval",
-    "sessions.changed",
-    "device.pair.requested",
-    "feed",
-    "tick",
-    "shutdown",
+    *("connect.challenge", "agent", "chat", "approval", "sessions.changed", "device.pair.requested", "pairing"),
+    *("feed", "tick", "shutdown"),
 )
 MAX_UNKNOWN = 1_024  # connections before `connect`: after a restart all clients come at once
 FINISH_SECONDS = 30.0  # that a request with effects may run after its client has disconnected
@@ -73,10 +51,8 @@ class SocketWire:
         self._connection = websocket.scope.get("state", {}).get("connection")  # http.connections.SocketConnection
 
     async def receive(self) -> str | bytes:
-        try:
+        with _raising_gone():
             message = await self._websocket.receive()
-        except RuntimeError as error:  # called again after it was closed
-            raise Gone from error
         if message["type"] == "websocket.disconnect":
             raise Gone
         return message.get("text") or message.get("bytes") or ""
@@ -226,11 +202,9 @@ class SocketClient:
         self._out.event(event, payload)
 
     def answer(self, request_id: str, *, payload: Any = None, error: PalinurusError | Refused | None = None) -> None:
-        frame = (
-            ResponseFrame(request_id, ok=False, error=error_shape(error))
-            if error is not None
-            else ResponseFrame(request_id, ok=True, payload=payload)
-        )
+        frame = protocol.ResponseFrame(request_id, ok=True, payload=payload)
+        if error is not None:
+            frame = protocol.ResponseFrame(request_id, ok=False, error=error_shape(error))
         if not self._out.answer(frame):
             self.leave(TRY_AGAIN_LATER, "the client does not read")
 
@@ -266,13 +240,13 @@ class SocketClient:
     async def _connect(self) -> Requests:
         nonce = self._gateway.new_id() + self._gateway.new_id()
         now = self._gateway.services.clock.now_ms()
-        self._out.answer(EventFrame("connect.challenge", {"nonce": nonce, "ts": now}))
+        self._out.answer(protocol.EventFrame("connect.challenge", {"nonce": nonce, "ts": now}))
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 first = await self._wire.receive()
         except TimeoutError:
             raise Refused(408, "TIMEOUT", "connect did not arrive in time") from None
-        if len(first) > MAX_FIRST_FRAME:
+        if len(first) > protocol.MAX_FIRST_FRAME:
             raise Refused(413, "TOO_LARGE", "the first frame is too large")
         frame = self._frame(first)
         if frame.method != "connect":
@@ -285,25 +259,27 @@ class SocketClient:
 
     async def _hello(self, frame: RequestFrame, nonce: str) -> Requests:
         try:
-            connect = msgspec.json.decode(frame.params, type=Connect)
+            connect = msgspec.json.decode(frame.params, type=protocol.Connect)
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadRequest(f"connect: {error}") from None
-        if connect.max_protocol < OLDEST_PROTOCOL or connect.min_protocol > PROTOCOL:
-            raise BadRequest(f"protocol {connect.max_protocol} is not supported", hint=f"{OLDEST_PROTOCOL}-{PROTOCOL}")
+        if connect.max_protocol < protocol.OLDEST_PROTOCOL or connect.min_protocol > protocol.PROTOCOL:
+            known = f"{protocol.OLDEST_PROTOCOL}-{protocol.PROTOCOL}"
+            raise BadRequest(f"protocol {connect.max_protocol} is not supported", hint=known)
         principal, granted = await self._sockets.authenticator.admit(connect, nonce, self._wire.peer, self._wire.cookie)
         self.principal = principal
         session = ClientSession(self._gateway, principal, self)
         self._requests = Requests(self._sockets.methods, self._sockets.replays, session, self)
         self._sockets.add(self)
-        max_frame = MAX_FRAME if principal.may("write") else MAX_FIRST_FRAME  # requests that only read are small
+        # Requests that only read are small.
+        max_frame = protocol.MAX_FRAME if principal.may("write") else protocol.MAX_FIRST_FRAME
         self._wire.allow_frames(max_frame)
-        hello = HelloOk(
-            min(connect.max_protocol, PROTOCOL),
-            ServerInfo(__version__, self.id),
-            Features(self._sockets.methods.names, EVENTS),
+        hello = protocol.HelloOk(
+            min(connect.max_protocol, protocol.PROTOCOL),
+            protocol.ServerInfo(__version__, self.id),
+            protocol.Features(self._sockets.methods.names, EVENTS),
             self._sockets.snapshot(),
             granted,
-            Limits(max_payload=max_frame),
+            protocol.Limits(max_payload=max_frame),
         )
         self.answer(frame.id, payload=hello)
         self._tick = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._send_tick)

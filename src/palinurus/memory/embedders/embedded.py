@@ -80,13 +80,12 @@ class EmbeddedModel:
         idle_seconds: float = IDLE_SECONDS,
         load_seconds: float = LOAD_SECONDS,
         query_seconds: float = QUERY_SECONDS,
-        batch_seconds: float = BATCH_SECONDS,
         rest_seconds: float = REST_SECONDS,
         program: Sequence[str | Path] = (PROGRAM, worker.__file__),
         find: Callable[[], ModelFiles] = find_parts,
     ) -> None:
         self._query_seconds = query_seconds
-        self._batch_seconds = batch_seconds
+
         self._program = program
         self._find = find
         self._worker = Worker(
@@ -111,7 +110,7 @@ class EmbeddedModel:
         made: dict[int, bytes] = {}
         for places in batches(texts):
             some = [_clean(texts[place]) for place in places]
-            made.update(zip(places, await self._ask(BATCH, some, self._batch_seconds), strict=True))
+            made.update(zip(places, await self._ask(BATCH, some, BATCH_SECONDS), strict=True))
         return [made[place] for place in range(len(texts))]
 
     async def embed_query(self, text: str) -> bytes:

@@ -56,15 +56,9 @@ def seal(text: bytes, passphrase: str) -> dict[str, Any]:
     """The encrypted form as JSON data. Raises ConfigError if `cryptography` is not installed."""
     salt, nonce = os.urandom(16), os.urandom(12)
     data = cipher(passphrase, salt, COST, BLOCK, LANES).encrypt(nonce, text, None)
-    return {
-        "kdf": "scrypt",
-        "n": COST,
-        "r": BLOCK,
-        "p": LANES,
-        "salt": _to_text(salt),
-        "nonce": _to_text(nonce),
-        "data": _to_text(data),
-    }
+    parts = {"salt": salt, "nonce": nonce, "data": data}
+    numbers = {"kdf": "scrypt", "n": COST, "r": BLOCK, "p": LANES}
+    return numbers | {name: base64.b64encode(part).decode("ascii") for name, part in parts.items()}
 
 
 def unseal(box: dict[str, Any], passphrase: str, where: str) -> bytes:
@@ -79,14 +73,11 @@ def unseal(box: dict[str, Any], passphrase: str, where: str) -> bytes:
         raise unknown from None
     if kdf != "scrypt" or cost not in COSTS or not 1 <= block <= 32 or not 1 <= lanes <= 16:
         raise unknown
-    return _opened(cipher(passphrase, salt, cost, block, lanes), nonce, data, where)
-
-
-def _opened(cipher: Any, nonce: bytes, data: bytes, where: str) -> bytes:
+    opener = cipher(passphrase, salt, cost, block, lanes)
     from cryptography.exceptions import InvalidTag
 
     try:
-        text: bytes = cipher.decrypt(nonce, data, None)
+        text: bytes = opener.decrypt(nonce, data, None)
     except (InvalidTag, ValueError):
         raise ConfigError(f"the passphrase does not open {where}", hint=f"check {PASSPHRASE_ENV}") from None
     return text
@@ -98,16 +89,10 @@ def cipher(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> A
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     except ImportError:
-        raise ConfigError(
-            f"{PASSPHRASE_ENV} is set, and the package cryptography, which it needs, is not installed",
-            hint="install palinurus[sealed], or unset the passphrase",
-        ) from None
+        said = f"{PASSPHRASE_ENV} is set, and the package cryptography, which it needs, is not installed"
+        raise ConfigError(said, hint="install palinurus[sealed], or unset the passphrase") from None
     derived = Scrypt(salt=salt, length=32, n=cost, r=block, p=lanes).derive(passphrase.encode())
     return AESGCM(derived)
-
-
-def _to_text(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
 
 
 NAME = "credentials.json"
@@ -200,15 +185,20 @@ class CredentialFile:
     def _one_editor(self) -> Iterator[None]:
         """Locks the file, so that two editors do not overwrite each other."""
         make_directory(self.path.parent)
-        try:
-            lock = os.open(self.path.with_name(f"{self.path.stem}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
-        except OSError as error:
-            raise storage_error(error, self.path) from None
+        lock = open_lock(self.path, ".lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
             os.close(lock)
+
+
+def open_lock(path: Path, suffix: str) -> int:
+    """The descriptor of a lock file beside this one."""
+    try:
+        return os.open(path.with_name(f"{path.stem}{suffix}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+    except OSError as error:
+        raise storage_error(error, path) from None
 
 
 SECRET_FIELDS = frozenset({"key", "keyRef", "token", "tokenRef", "access", "refresh", "expires"})
@@ -225,12 +215,6 @@ def profiles_of(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = content.get("profiles")
     pairs = found.items() if isinstance(found, dict) else ()
     return {str(name): profile for name, profile in pairs if isinstance(profile, dict)}
-
-
-def credential_paths(root: Path, agent: str, main_agent: str) -> tuple[Path, ...]:
-    """The files of an agent, its own first; the main agent's is the fallback for all."""
-    shared = root / NAME
-    return (shared,) if agent == main_agent else (root / "agents" / agent / NAME, shared)
 
 
 def log_in_again(provider: str) -> str:

@@ -17,20 +17,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palinurus.config.home import env_value
+from palinurus.config.agents import agent_folder
+from palinurus.config.home import Home, env_value
 from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
 from palinurus.config.secrets import origin_of, worth_redacting
 from palinurus.config.section import SecretRef
 from palinurus.domain.errors import ConfigError, StorageError
 from palinurus.providers.keys.credential_file import (
     KINDS,
+    NAME,
     PASSPHRASE_ENV,
     TRUST,
     Credential,
     CredentialFile,
     Kind,
     Source,
-    credential_paths,
     profiles_of,
 )
 from palinurus.providers.settings import ModelsOptions
@@ -38,50 +39,38 @@ from palinurus.providers.settings import ModelsOptions
 SERVICE = "palinurus"
 
 
-def _keyring() -> tuple[Any, tuple[type[Exception], ...]] | None:
-    """The package, and what it raises if it is locked or has no backend or bus; None: not installed."""
+def _call_keychain(function: str, *arguments: str) -> Any:
+    """Raises StorageError if there is no keychain, or if it is locked or has no backend or bus."""
     try:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        return None
-    return keyring, (KeyringError, RuntimeError, OSError)
+        hint = "install palinurus[keyring], or leave out --keyring"
+        raise StorageError("the package keyring is not installed", hint=hint) from None
+    try:
+        return getattr(keyring, function)(SERVICE, *arguments)
+    except (KeyringError, RuntimeError, OSError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        hint = "leave out --keyring to use the credentials file"
+        raise StorageError(f"this machine's keychain cannot be used: {why}", hint=hint) from None
 
 
 def read_keychain(name: str) -> str | None:
     """The secret of a name, or None if it is not available."""
-    if (found := _keyring()) is None:
-        return None
-    keyring, failures = found
-    try:
-        secret: str | None = keyring.get_password(SERVICE, name)
-    except failures:
-        return None
-    return secret
+    with suppress(StorageError):
+        return cast("str | None", _call_keychain("get_password", name))
+    return None
 
 
 def write_keychain(name: str, secret: str) -> None:
     """Stores a secret. Raises StorageError if this machine has no working keychain."""
-    if (found := _keyring()) is None:
-        raise StorageError(
-            "the package keyring is not installed", hint="install palinurus[keyring], or leave out --keyring"
-        )
-    keyring, failures = found
-    try:
-        keyring.set_password(SERVICE, name, secret)
-    except failures as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise StorageError(
-            f"this machine's keychain cannot be used: {why}", hint="leave out --keyring to use the credentials file"
-        ) from None
+    _call_keychain("set_password", name, secret)
 
 
 def drop_keychain(name: str) -> None:
     """Removes a secret, if it is there and the keychain works."""
-    if (found := _keyring()) is not None:
-        keyring, failures = found
-        with suppress(*failures):
-            keyring.delete_password(SERVICE, name)
+    with suppress(StorageError):
+        _call_keychain("delete_password", name)
 
 
 _SECRET_OF: dict[Kind, str] = {"oauth": "access", "token": "token", "api_key": "key"}
@@ -102,18 +91,20 @@ class Credentials(Struct, frozen=True):
         return tuple(credential for credential in self.known if credential.provider == provider)
 
 
-def gather_credentials(
-    loaded: LoadedConfig, root: Path, agent: str, main_agent: str, variables: Mapping[str, str]
-) -> Credentials:
+def gather_credentials(loaded: LoadedConfig, home: Home, agent: str, variables: Mapping[str, str]) -> Credentials:
     """The credentials of an agent. `variables` maps providers to the variables that hold their keys. Never raises."""
-    paths = credential_paths(root, agent, main_agent)
+    own, shared = (
+        agent_folder(loaded.config, home, agent) / NAME,
+        home.root / NAME,
+    )  # the second is the fallback for all
+    paths = tuple(dict.fromkeys((own, shared)))
     troubles: list[str] = []
     found = list(_from_config(loaded))
     order: dict[str, tuple[str, ...]] = {}
     passphrase = env_value(loaded.env, PASSPHRASE_ENV)
     secrets = list(worth_redacting(passphrase))
     for path in paths:
-        source: Source = "agent file" if len(paths) > 1 and path == paths[0] else "file"
+        source: Source = "file" if path == shared else "agent file"
         file = CredentialFile(path, passphrase)
         try:
             content = file.read()
@@ -123,9 +114,14 @@ def gather_credentials(
         troubles += [line] if (line := file.trouble()) else []
         order = {**_order(content), **order}
         profiles = profiles_of(content)
-        secrets += _all_secrets(profiles)
+        values = [
+            profile.get(field) for profile in profiles.values() for field in ("key", "token", "access", "refresh")
+        ]
+        secrets += [part for value in values if isinstance(value, str) for part in worth_redacting(value)]
         found += [replace(each, file=path) for each in _from_profiles(profiles, source, loaded, troubles)]
-    found += _from_environment(loaded.env, variables)
+    for provider, variable in variables.items():
+        if secret := env_value(loaded.env, variable):
+            found.append(Credential(f"{provider}:env", provider, "api_key", secret, "environment"))
     known = _first_of_each(sorted(found, key=lambda credential: TRUST.index(credential.source)))
     secrets += [part for credential in found for part in worth_redacting(credential.secret)]
     return Credentials(known, order, tuple(troubles), tuple(dict.fromkeys(secrets)), paths)
@@ -144,7 +140,13 @@ def read_profile(
         if reference.get("source") == KEYCHAIN:
             secret, source = read_keychain(str(reference.get("id") or profile_id)), "keychain"
         else:
-            secret = resolve_secret(_reference(profile_id, reference), loaded.env, secret_providers(loaded))
+            try:
+                where = msgspec.convert(reference, SecretRef)
+            except msgspec.ValidationError:
+                raise ConfigError(
+                    f"{profile_id} in the credentials file has an unknown kind of key reference"
+                ) from None
+            secret = resolve_secret(where, loaded.env, secret_providers(loaded))
     if not isinstance(secret, str) or not secret.strip():
         return None
     expires = profile.get("expires")
@@ -164,13 +166,6 @@ def _refresh_token(profile: Mapping[str, Any], provider: str, loaded: LoadedConf
     except ConfigError:
         return ""
     return refresh if isinstance(refresh, str) else ""
-
-
-def _reference(profile_id: str, reference: dict[str, Any]) -> SecretRef:
-    try:
-        return msgspec.convert(reference, SecretRef)
-    except msgspec.ValidationError:
-        raise ConfigError(f"{profile_id} in the credentials file has an unknown kind of key reference") from None
 
 
 def _from_config(loaded: LoadedConfig) -> Iterator[Credential]:
@@ -194,9 +189,12 @@ def _from_profiles(
             continue
         if credential is None:
             troubles.append(f"{profile_id} is in the credentials file, but its key was not found")
-        elif _is_elsewhere(profile, credential, loaded):
+            continue
+        # The address for which the key was stored, if that is known, and the provider's.
+        bound, now = profile.get(ORIGIN), origin_of(provider_address(loaded, credential.provider))
+        if bound and now and bound != now:
             troubles.append(
-                f"{profile_id} was stored for {profile[ORIGIN]}, and models.providers.{credential.provider}.baseUrl "
+                f"{profile_id} was stored for {bound}, and models.providers.{credential.provider}.baseUrl "
                 f"names another address: `pal models auth add {credential.provider}` stores a key for that one"
             )
         else:
@@ -209,36 +207,15 @@ def provider_address(loaded: LoadedConfig, provider: str) -> str | None:
     return entry.base_url if entry else None
 
 
-def _is_elsewhere(profile: Mapping[str, Any], credential: Credential, loaded: LoadedConfig) -> bool:
-    """Whether the provider's address differs from the one for which the key was stored, if that is known."""
-    bound, now = profile.get(ORIGIN), origin_of(provider_address(loaded, credential.provider))
-    return bool(bound and now and bound != now)
-
-
-def _from_environment(env: Mapping[str, str], variables: Mapping[str, str]) -> Iterator[Credential]:
-    for provider, variable in variables.items():
-        if secret := env_value(env, variable):
-            yield Credential(f"{provider}:env", provider, "api_key", secret, "environment")
-
-
 def _first_of_each(credentials: list[Credential]) -> tuple[Credential, ...]:
-    by_secret: dict[tuple[str, str], Credential] = {}
-    ids: set[str] = set()
-    for credential in credentials:
-        place = (credential.provider, credential.secret)
-        if place not in by_secret and credential.id not in ids:
-            by_secret[place] = credential
-            ids.add(credential.id)
-    return tuple(by_secret.values())
+    known: dict[str, Credential] = {}
+    for each in credentials:
+        if not any((each.provider, each.secret) == (other.provider, other.secret) for other in known.values()):
+            known.setdefault(each.id, each)
+    return tuple(known.values())
 
 
 def _order(content: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     order = content.get("order")
     pairs = order.items() if isinstance(order, dict) else ()
     return {provider: tuple(map(str, ids)) for provider, ids in pairs if isinstance(ids, list)}
-
-
-def _all_secrets(profiles: Mapping[str, dict[str, Any]]) -> list[str]:
-    fields = ("key", "token", "access", "refresh")
-    values = [profile.get(field) for profile in profiles.values() for field in fields]
-    return [part for value in values if isinstance(value, str) for part in worth_redacting(value)]

@@ -24,19 +24,19 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from palinurus.config.atomic import storage_error
 from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, PalinurusError, ProviderError, StorageError
-from palinurus.providers.keys.credential_file import Credential, CredentialFile, log_in_again, profiles_of
+from palinurus.providers.keys.credential_file import Credential, CredentialFile, log_in_again, open_lock, profiles_of
+from palinurus.providers.provider import LOOPBACK_HOSTS
 from palinurus.providers.settings import ModelsOptions, OAuthOptions
 
 SECONDS = 20.0  # for one request
 LARGEST_ANSWER = 64 * 1024
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+
+
 NO_CLIENT = "palinurus has no client id of its own there"
 
 
@@ -65,7 +65,7 @@ KNOWN: dict[str, OAuthClient] = {
         authorize_url="https://accounts.google.com/o/oauth2/v2/auth",
         scopes=("https://www.googleapis.com/auth/cloud-platform",),
         extra={"access_type": "offline", "prompt": "consent"},
-    ),
+    )
 }
 
 
@@ -81,25 +81,14 @@ class Tokens(Struct, frozen=True):
 def oauth_client(loaded: LoadedConfig, provider: str) -> OAuthClient:
     """The OAuth client for a provider. Raises ConfigError if none is configured."""
     entry = loaded.config.section(ModelsOptions).by_name.get(provider)
-    said = (entry.oauth if entry else None) or OAuthOptions()
-    known = KNOWN.get(provider, OAuthClient(provider, "", ""))
-    client = OAuthClient(
-        provider,
-        said.client_id or known.client_id,
-        said.token_url or known.token_url,
-        resolve_secret(said.client_secret, loaded.env, secret_providers(loaded)) or "",
-        said.authorize_url or known.authorize_url,
-        said.device_url or known.device_url,
-        known.scopes if said.scopes is None else said.scopes,
-        said.redirect_port or 0,
-        known.extra,
-    )
+    options = (entry.oauth if entry else None) or OAuthOptions()
+    said = {name: value for name, value in asdict(options).items() if value not in (None, "")}
+    said["client_secret"] = resolve_secret(options.client_secret, loaded.env, secret_providers(loaded)) or ""
+    client = replace(KNOWN.get(provider, OAuthClient(provider, "", "")), **said)
     place = f"models.providers.{provider}.oauth"
     if not client.client_id:
-        raise ConfigError(
-            f"sign-in at {provider} is not possible: {NO_CLIENT}",
-            hint=f"`pal models auth add {provider}` stores a key instead; or set {place}.clientId to your own",
-        )
+        hint = f"`pal models auth add {provider}` stores a key instead; or set {place}.clientId to your own"
+        raise ConfigError(f"sign-in at {provider} is not possible: {NO_CLIENT}", hint=hint)
     if not client.token_url:
         raise ConfigError(f"the token URL of {provider} is not known", hint=f"set {place}.tokenUrl")
     for name in ("authorize_url", "device_url", "token_url"):
@@ -119,36 +108,24 @@ def _check_address(url: str, place: str) -> None:
         raise ConfigError(f"{place} is not a secure address", hint="use https://")
 
 
-async def exchange_code(client: OAuthClient, code: str, verifier: str, redirect_uri: str, now_ms: int) -> Tokens:
-    """Exchanges the browser's code for tokens. Raises ProviderError."""
-    fields = {
-        "grant_type": "authorization_code",
-        "code": code,
-        "redirect_uri": redirect_uri,
-        "code_verifier": verifier,
-    }
+async def request_tokens(client: OAuthClient, fields: Mapping[str, str], now_ms: int) -> Tokens:
+    """New tokens; the refresh token in `fields` if there is no new one. Raises ProviderError."""
     status, answer = await post_form(client, client.token_url, fields)
-    return read_tokens(client, status, answer, now_ms)
-
-
-async def renew_tokens(client: OAuthClient, refresh: str, now_ms: int) -> Tokens:
-    """New tokens; the old refresh token if there is no new one. Raises ProviderError."""
-    fields = {"grant_type": "refresh_token", "refresh_token": refresh}
-    status, answer = await post_form(client, client.token_url, fields)
-    return read_tokens(client, status, answer, now_ms, refresh)
+    return read_tokens(client, status, answer, now_ms, fields.get("refresh_token", ""))
 
 
 def read_tokens(client: OAuthClient, status: int, answer: Mapping[str, Any], now_ms: int, refresh: str = "") -> Tokens:
     access = answer.get("access_token")
     if status != 200 or not _is_token(access):
         raise refusal(client, status, answer)
-    newer = answer.get("refresh_token")
-    return Tokens(str(access), str(newer) if _is_token(newer) else refresh, _end(answer.get("expires_in"), now_ms))
+    newer, lasts = answer.get("refresh_token"), positive(answer.get("expires_in"))
+    until = now_ms + int(lasts * 1000) if lasts < 10**9 else None
+    return Tokens(str(access), str(newer) if _is_token(newer) else refresh, until if lasts else None)
 
 
-def _end(seconds: Any, now_ms: int) -> int | None:
-    known = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < 10**9
-    return now_ms + int(seconds * 1000) if known else None
+def positive(value: object) -> float:
+    """A number of seconds in an answer; 0 if there is none."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0
 
 
 def refusal(client: OAuthClient, status: int, answer: Mapping[str, Any]) -> ProviderError:
@@ -175,28 +152,23 @@ async def post_form(client: OAuthClient, url: str, fields: Mapping[str, str]) ->
     form = {**fields, "client_id": client.client_id}
     form |= {"client_secret": client.client_secret} if client.client_secret else {}
     loopback = address.hostname in LOOPBACK_HOSTS
+    body = b""
     try:
         async with (
             httpx2.AsyncClient(timeout=SECONDS, trust_env=not loopback, verify=address.scheme != "http") as http,
             http.stream("POST", url, data=form, headers={"Accept": "application/json"}) as response,
         ):
-            body = b""
             async for data in response.aiter_bytes():
                 body += data
                 if len(body) > LARGEST_ANSWER:
                     break
-            return response.status_code, _object(body)
+            return response.status_code, msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return response.status_code, {}
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         where = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
         said = f"no answer from {where}, where {client.provider} signs in: {type(error).__name__}"
         raise ProviderError(said, kind=Failure.NETWORK, hint="check the connection") from None
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        return {}
 
 
 def _is_token(value: Any) -> bool:
@@ -209,21 +181,12 @@ LOCK_SECONDS = SECONDS * 2  # no renewal holds it longer
 log = logging.getLogger(__name__)
 
 
-class Renewals:
-    """`client_of` raises ConfigError if sign-in is not configured. `on_change` is called after a file was changed."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        client_of: Callable[[str], OAuthClient],
-        passphrase: Callable[[], str],
-        on_change: Callable[[], None],
-    ) -> None:
-        self._clock = clock
-        self._client_of = client_of
-        self._passphrase = passphrase
-        self._on_change = on_change
-        self._running: dict[tuple[Path, str], asyncio.Task[Credential]] = {}
+class Renewals(Struct, eq=False):
+    clock: Clock
+    client_of: Callable[[str], OAuthClient]  # raises ConfigError if sign-in is not configured
+    passphrase: Callable[[], str]
+    on_change: Callable[[], None]  # called after a file was changed
+    running: dict[tuple[Path, str], asyncio.Task[Credential]] = {}
 
     async def renew(self, credential: Credential, refused: str = "") -> Credential:
         """The usable credential. Raises ProviderError if its sign-in has expired and cannot be renewed.
@@ -233,10 +196,10 @@ class Renewals:
         if credential.file is None or not (self._due(credential) or (refused and credential.refresh)):
             return credential
         place = (credential.file, credential.id)
-        task = self._running.get(place)
+        task = self.running.get(place)
         if task is None:
-            task = self._running[place] = asyncio.create_task(self._renewed(credential, credential.file, refused))
-            task.add_done_callback(lambda _: self._running.pop(place, None))
+            task = self.running[place] = asyncio.create_task(self._renewed(credential, credential.file, refused))
+            task.add_done_callback(lambda _: self.running.pop(place, None))
         try:
             return await asyncio.shield(task)
         except PalinurusError as error:
@@ -248,29 +211,30 @@ class Renewals:
 
     async def close(self) -> None:
         """Waits for the renewals in progress: each has a time limit."""
-        if self._running:
-            await asyncio.wait(list(self._running.values()))
+        if self.running:
+            await asyncio.wait(list(self.running.values()))
 
     async def _renewed(self, credential: Credential, path: Path, refused: str) -> Credential:
-        file = CredentialFile(path, self._passphrase())
+        file = CredentialFile(path, self.passphrase())
         async with _held(path):
             current = await asyncio.to_thread(_stored, file, credential)
             if current.secret != refused and not self._due(current):
                 return current  # another process has renewed it
-            tokens = await renew_tokens(self._client_of(current.provider), current.refresh, self._clock.now_ms())
+            fields = {"grant_type": "refresh_token", "refresh_token": current.refresh}
+            tokens = await request_tokens(self.client_of(current.provider), fields, self.clock.now_ms())
             try:
                 await asyncio.to_thread(file.add, current.id, profile_of(current.provider, tokens))
             except StorageError as error:  # they are valid until they expire; then a new sign-in is needed
                 log.warning("the renewed sign-in %s could not be stored: %s", current.id, error)
-        self._on_change()
+        self.on_change()
         return replace(current, secret=tokens.access, refresh=tokens.refresh, expires_at=tokens.expires_at)
 
     def _due(self, credential: Credential) -> bool:
         ends = credential.expires_at
-        return bool(credential.refresh) and ends is not None and ends - AHEAD_MS <= self._clock.now_ms()
+        return bool(credential.refresh) and ends is not None and ends - AHEAD_MS <= self.clock.now_ms()
 
     def _ended(self, credential: Credential) -> bool:
-        return credential.expires_at is not None and credential.expires_at <= self._clock.now_ms()
+        return credential.expires_at is not None and credential.expires_at <= self.clock.now_ms()
 
 
 def profile_of(provider: str, tokens: Tokens) -> dict[str, object]:
@@ -293,19 +257,15 @@ def _stored(file: CredentialFile, credential: Credential) -> Credential:
 @asynccontextmanager
 async def _held(path: Path) -> AsyncIterator[None]:
     """Holds the lock against other renewals of this file. Raises ConfigError if the lock does not become free."""
-    try:
-        lock = os.open(path.with_name(f"{path.stem}.renewal.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise storage_error(error, path) from None
+    lock = open_lock(path, ".renewal.lock")
     try:
         try:
             async with asyncio.timeout(LOCK_SECONDS):
                 while not _is_locked(lock):  # noqa: ASYNC110  # another process has it, and tells nobody
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            raise ConfigError(
-                f"another process has been renewing the sign-ins of {path} for too long", hint="try again"
-            ) from None
+            said = f"another process has been renewing the sign-ins of {path} for too long"
+            raise ConfigError(said, hint="try again") from None
         yield
     finally:
         os.close(lock)

@@ -50,30 +50,22 @@ class Cooldowns(Struct, frozen=True, rename="camel"):
     version: int = 1
 
 
-class CooldownFile:
-    def __init__(self, path: Path, *, readonly: bool = False) -> None:
-        self._path = path
-        self._readonly = readonly
+def read_cooldowns(path: Path) -> Cooldowns:
+    """The content of the file; empty if it is missing or invalid, because it is only a hint. Never raises."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(LARGEST), type=Cooldowns)
+    except (OSError, msgspec.DecodeError):
+        return Cooldowns()
 
-    def read(self) -> Cooldowns:
-        """The content of the file; empty if it is missing or invalid, because it is only a hint. Never raises."""
-        try:
-            with self._path.open("rb") as file:
-                return msgspec.json.decode(file.read(LARGEST), type=Cooldowns)
-        except (OSError, msgspec.DecodeError):
-            return Cooldowns()
 
-    def write(self, cooldowns: Cooldowns) -> None:
-        """Never raises: a full disk must not prevent model calls."""
-        if self._readonly:
-            return
-        newest = sorted(cooldowns.rests, key=lambda rest: -rest.until)[:MOST]
-        newest_only = msgspec.structs.replace(cooldowns, rests=tuple(newest))
-        try:
-            make_directory(self._path.parent)
-            write_atomic(self._path, msgspec.json.format(msgspec.json.encode(newest_only)))
-        except StorageError as error:
-            log.warning("the cooldowns of keys could not be stored: %s", error)
+def write_cooldowns(path: Path, cooldowns: Cooldowns) -> None:
+    """Never raises: a full disk must not prevent model calls."""
+    try:
+        make_directory(path.parent)
+        write_atomic(path, msgspec.json.format(msgspec.json.encode(cooldowns)))
+    except StorageError as error:
+        log.warning("the cooldowns of keys could not be stored: %s", error)
 
 
 def fingerprint(secret: str) -> str:
@@ -97,19 +89,20 @@ class CredentialState(Struct, frozen=True, rename="camel"):
 
 
 FORGOTTEN_AFTER_MS = 24 * 3600 * 1000  # how long failures count after their cooldown
-_Place = tuple[str, str, str]  # id, fingerprint, model ("": all)
+
+
+def _place(rest: Rest) -> tuple[str, str, str]:
+    return rest.id, rest.key, rest.model
 
 
 class CredentialPool:
     """`file` is read once, at the start: only one process calls models."""
 
-    def __init__(self, clock: Clock, file: CooldownFile | None = None) -> None:
+    def __init__(self, clock: Clock, file: Path | None = None, *, readonly: bool = False) -> None:
         self._clock = clock
-        self._file = file
-        known = file.read() if file is not None else Cooldowns()
-        self._rests: dict[_Place, Rest] = {
-            (rest.id, rest.key, rest.model): rest for rest in known.rests if self._counts(rest)
-        }
+        self._file = None if readonly else file
+        known = read_cooldowns(file) if file is not None else Cooldowns()
+        self._rests = {_place(rest): rest for rest in known.rests if self._counts(rest)}
         self._used_at: dict[tuple[str, str], int] = {}
         self._last_good = dict(known.last_good)
         self._changed = False
@@ -144,7 +137,7 @@ class CredentialPool:
         if credential is None:
             return
         for rest in self._of(credential, model):
-            del self._rests[rest.id, rest.key, rest.model]
+            del self._rests[_place(rest)]
             self._changed = True
         if not self._is_last_good(credential):
             self._last_good[credential.provider] = credential.id
@@ -156,7 +149,7 @@ class CredentialPool:
             until = self._clock.now_ms() + int(seconds * 1000)
             count = self.failures(credential, model) + 1
             rest = Rest(credential.id, fingerprint(credential.secret), model, until, count)
-            self._rests[rest.id, rest.key, rest.model] = rest
+            self._rests[_place(rest)] = rest
             self._changed = True
 
     async def keep(self) -> None:
@@ -166,8 +159,8 @@ class CredentialPool:
         async with self._keeping:
             self._changed = False
             self._rests = {place: rest for place, rest in self._rests.items() if self._counts(rest)}
-            now = Cooldowns(dict(self._last_good), tuple(self._rests.values()))
-            await asyncio.to_thread(self._file.write, now)
+            newest = sorted(self._rests.values(), key=lambda rest: -rest.until)[:MOST]
+            await asyncio.to_thread(write_cooldowns, self._file, Cooldowns(dict(self._last_good), tuple(newest)))
 
     def state(self, credential: Credential) -> CredentialState:
         rests = self.rests(credential)

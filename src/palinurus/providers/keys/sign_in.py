@@ -19,14 +19,14 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
 from palinurus.providers.keys.credential_file import log_in_again
 from palinurus.providers.keys.oauth import (
-    DEVICE_GRANT,
     OAuthClient,
     Tokens,
     error_code,
-    exchange_code,
+    positive,
     post_form,
     read_tokens,
     refusal,
+    request_tokens,
 )
 
 PERSON_SECONDS = 300.0  # for the person to sign in
@@ -34,6 +34,7 @@ LONGEST_DEVICE_SECONDS = 1800.0
 REQUEST_SECONDS = 5.0
 LARGEST_REQUEST = 16 * 1024
 PATH = "/callback"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 SLOWER = 5.0  # seconds, when the server says slow_down
 PAGE = "<!doctype html><meta charset=utf-8><title>Palinurus</title><p>{}</p>"
 Show = Callable[[str, str], None]
@@ -67,7 +68,8 @@ async def sign_in_with_browser(
                 found = await code
         except TimeoutError:
             raise _too_late(client) from None
-        return await exchange_code(client, found, verifier, uri, clock.now_ms())
+        fields = {"grant_type": "authorization_code", "code": found, "redirect_uri": uri, "code_verifier": verifier}
+        return await request_tokens(client, fields, clock.now_ms())
 
 
 async def sign_in_with_device(client: OAuthClient, clock: Clock, show: Show, *, sleep: Sleep = asyncio.sleep) -> Tokens:
@@ -81,7 +83,7 @@ async def sign_in_with_device(client: OAuthClient, clock: Clock, show: Show, *, 
     if status != 200 or not all(isinstance(each, str) and each.isprintable() for each in (device, person, where)):
         raise refusal(client, status, answer)
     show(str(where), str(person))
-    interval, lasts = _seconds(answer.get("interval"), 5.0), _seconds(answer.get("expires_in"), PERSON_SECONDS)
+    interval, lasts = positive(answer.get("interval")) or 5.0, positive(answer.get("expires_in")) or PERSON_SECONDS
     ends = clock.now_ms() + min(lasts, LONGEST_DEVICE_SECONDS) * 1000
     while clock.now_ms() < ends:
         await sleep(interval)
@@ -112,10 +114,9 @@ async def _redirected(client: OAuthClient, state: str) -> AsyncIterator[tuple[st
     try:
         server = await asyncio.start_server(serve, "127.0.0.1", client.redirect_port, limit=LARGEST_REQUEST)
     except OSError as error:
-        raise ConfigError(
-            f"port {client.redirect_port} of 127.0.0.1 cannot be opened: {error.strerror}",
-            hint=f"free it, or name another in models.providers.{client.provider}.oauth.redirectPort",
-        ) from None
+        said = f"port {client.redirect_port} of 127.0.0.1 cannot be opened: {error.strerror}"
+        hint = f"free it, or name another in models.providers.{client.provider}.oauth.redirectPort"
+        raise ConfigError(said, hint=hint) from None
     try:
         port = server.sockets[0].getsockname()[1]
         yield f"http://127.0.0.1:{port}{PATH}", code
@@ -150,11 +151,6 @@ def _page(status: int, words: str) -> bytes:
         "Content-Security-Policy: default-src 'none'\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-def _seconds(value: object, usual: float) -> float:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    return float(value) if known and isinstance(value, int | float) else usual
 
 
 def _no_way(client: OAuthClient, field: str, way: str) -> ConfigError:

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.messages import ToolResult
-from palinurus.text.chat_phrases import is_small_talk
 from palinurus.text.dates import Period, date_of, find_dates, resolved
+from palinurus.text.sentences import is_small_talk
 from palinurus.text.words import QUESTION_WORDS, WordToken, content_runs, lazy_pattern, pairs, root, roots_of, tokens
 from palinurus.workspace.seed import template
 
@@ -95,10 +95,7 @@ def parse_question(text: str, today: date, *, broad: bool = False) -> ScoutQuest
         rest = f"{rest[: mention.start]} {rest[mention.end :]}"
     words = list(tokens(rest))
     capitals_tell = len(words) < 3 or 2 * sum(word.capital for word in words) <= len(words)
-    shown: dict[str, None] = {}
-    names: dict[str, None] = {}
-    topics: dict[str, None] = {}
-    attributes: dict[str, None] = {}
+    shown, names, topics, attributes = (dict[str, None]() for _ in range(4))
     for number, token in enumerate(words):
         for typed, word, owner in _telling_words(token):
             shown[typed] = None
@@ -298,11 +295,8 @@ def answer_about_person(results: Sequence[ToolResult]) -> str:
     reply, lines = _read_results(results)
     if reply.refused:
         return f"I may not look there: {reply.refused}."
-    telling = [
-        line
-        for line in lines
-        if not line.is_label and not _is_talk(line) and (not line.score or _FIRST_PERSON().search(line.words))
-    ]
+    own = [line for line in lines if not line.score or _FIRST_PERSON().search(line.words)]
+    telling = [line for line in own if not line.is_label and not _is_talk(line)]
     return _render_all("From my notes about you:", telling) or "My notes say nothing about you yet."
 
 
@@ -432,4 +426,4 @@ def _is_our_own(line: QuotableLine) -> bool:
 
 @cache
 def _template_lines() -> frozenset[str]:
-    return frozenset(line.strip() for line in template("USER.md").splitlines() if line.strip())
+    return frozenset(map(str.strip, template("USER.md").splitlines()))

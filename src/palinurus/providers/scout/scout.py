@@ -32,7 +32,7 @@ from palinurus.providers.provider import (
     ReplyNotice,
     TextDelta,
 )
-from palinurus.text.chat_phrases import is_small_talk
+from palinurus.text.sentences import is_small_talk
 from palinurus.text.words import lazy_pattern
 
 if TYPE_CHECKING:
@@ -255,16 +255,10 @@ def _reply(
         return _tell(results[0])
     if intent == "thanks":
         return "You are welcome."
-    if intent not in COMMANDS:
-        return _reply_from_memory(intent, what, results, offered, today)
-    tool, argument, usual = COMMANDS[intent]
-    value = what or usual
-    return _offered((Call(tool, {argument: value} if value else {}),), offered)
-
-
-def _reply_from_memory(
-    intent: str, what: str, results: Sequence[ToolResult], offered: Collection[str], today: date
-) -> str | tuple[Call, ...]:
+    if intent in COMMANDS:
+        tool, argument, usual = COMMANDS[intent]
+        value = what or usual
+        return _offered((Call(tool, {argument: value} if value else {}),), offered)
     from palinurus.providers.scout import quotes  # commands and small talk need none of it
 
     is_person = intent == "about" and what.rstrip(".! ").lower() in ("me", "myself")

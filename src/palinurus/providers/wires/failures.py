@@ -149,7 +149,8 @@ def failure_of(status: int, body: str, headers: Mapping[str, str], call: Call) -
 def failure_in_stream(error: Any, call: Call) -> ProviderError:
     """The error for an error object inside a stream that began with 200."""
     body = msgspec.json.encode({"error": error}).decode()
-    status = _named_status(error)
+    codes = [error.get(field) for field in ("code", "status", "status_code")] if isinstance(error, dict) else []
+    status = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), None)
     if status is not None:
         return failure_of(status, body, {}, call)
     # An unknown error in the middle of an answer is the server's fault, so a retry may work.
@@ -161,11 +162,6 @@ def failure_in_stream(error: Any, call: Call) -> ProviderError:
 
 def _kind(status: int, body: str) -> Failure:
     return next(rule.kind for rule in RULES if rule.matches(status, body))
-
-
-def _named_status(error: Any) -> int | None:
-    values = [error.get(field) for field in ("code", "status", "status_code")] if isinstance(error, dict) else []
-    return next((value for value in values if isinstance(value, int) and 400 <= value < 600), None)
 
 
 STATUS_WORDS: tuple[tuple[re.Pattern[str], int], ...] = (

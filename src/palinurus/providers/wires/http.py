@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct, structs
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import ConfigError, Failure, ProviderError
-from palinurus.providers.provider import ModelRef, ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, ReplyNotice
+from palinurus.providers.provider import LOOPBACK_HOSTS, ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, ReplyNotice
 from palinurus.providers.wires.failures import Call, failure, failure_of, failure_of_exception
 from palinurus.providers.wires.reply import MAX_CALLS, MAX_HELD, Gatherer, bounded
 
@@ -32,18 +32,8 @@ class EventTooLong(ValueError):
     """One event exceeds the limit."""
 
 
-class BodyParser(Protocol):
-    """Turns the bytes of a body into payloads. Raises EventTooLong and nothing else."""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The payloads that these bytes complete, in order; often none."""
-
-    def close(self) -> list[bytes]:
-        """The remaining payloads at the end of the body."""
-
-
 class SseParser:
-    """Payloads of the `data` fields."""
+    """Payloads of the `data` fields. Raises EventTooLong and nothing else."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
@@ -55,6 +45,7 @@ class SseParser:
         self._at_start = True
 
     def feed(self, data: bytes) -> list[bytes]:
+        """The payloads that these bytes complete, in order; often none."""
         data = self._with_one_line_end(data)
         if b"\n" not in data:
             if data:
@@ -71,7 +62,7 @@ class SseParser:
         return payloads
 
     def close(self) -> list[bytes]:
-        """A last event without its blank line still counts: many servers end like that after `[DONE]`."""
+        """The rest. A last event without its blank line still counts: many servers end like that after `[DONE]`."""
         self._held_cr = False
         line = b"".join(self._pieces)
         self._pieces = []
@@ -107,7 +98,7 @@ class SseParser:
 
 
 class WholeBody:
-    """One payload: the body itself. For servers that answer a streaming request with plain JSON."""
+    """Like SseParser, with one payload: the body itself. For servers that answer with plain JSON."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
@@ -123,7 +114,7 @@ class WholeBody:
         return [bytes(self._body)]
 
 
-def parser_for(first_bytes: bytes) -> BodyParser:
+def parser_for(first_bytes: bytes) -> SseParser | WholeBody:
     """Chooses by the first bytes, because Content-Type is often wrong. No event stream starts with a bracket."""
     return WholeBody() if first_bytes.lstrip().startswith((b"{", b"[")) else SseParser()
 
@@ -135,7 +126,6 @@ TRAILER_SECONDS = 0.25  # after the last event: time to read the end of the body
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # a long reply in small pieces is mostly overhead
 MAX_EMPTY_BYTES = 4 * 1024 * 1024  # without content
 MAX_ERROR_BYTES = 64 * 1024
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class Post(Struct, frozen=True):
@@ -153,6 +143,9 @@ class WireProvider:
     """
 
     wire: str  # of each class
+    family: tuple[str, ...] = ()  # how the names of models begin that have `family_window`
+    family_window = UNKNOWN_WINDOW
+    key_header, key_prefix = "Authorization", "Bearer "
 
     def __init__(
         self,
@@ -167,7 +160,7 @@ class WireProvider:
     ) -> None:
         self.name = name
         self._windows = windows
-        self._base_url = self.trimmed(base_url.rstrip("/"))
+        self._base_url = base_url.rstrip("/")
         self.address = _checked(name, self._base_url)
         self._key = (api_key or "").strip()  # never shown; sent in the header that the wire uses
         self._headers = self.headers(self._key) | dict(headers or {})
@@ -175,23 +168,15 @@ class WireProvider:
         self._idle_timeout = idle_timeout
         self._client: httpx2.AsyncClient | None = None
 
-    @staticmethod
-    def trimmed(base_url: str) -> str:
-        return base_url
-
-    @staticmethod
-    def headers(key: str) -> dict[str, str]:
-        raise NotImplementedError
-
-    @staticmethod
-    def usual_window(model: str) -> int:
-        return UNKNOWN_WINDOW
+    def headers(self, key: str) -> dict[str, str]:
+        return {self.key_header: self.key_prefix + key} if key else {}
 
     def post(self, request: ModelRequest) -> Post:
         raise NotImplementedError
 
     def context_window(self, model: str) -> int:
-        return self._windows.get(model) or self._windows.get("*") or self.usual_window(model)
+        usual = self.family_window if model.startswith(self.family) else UNKNOWN_WINDOW
+        return self._windows.get(model) or self._windows.get("*") or usual
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -201,12 +186,8 @@ class WireProvider:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent]:
         """The events of one reply. Raises nothing but cancellation, as Provider requires."""
         post = self.post(request)
-        call = Call(
-            who=str(ModelRef(self.name, request.model)),
-            where=f"{self.address.scheme}://{self.address.netloc.rpartition('@')[2]}",
-            secret=self._key,
-            now_ms=self._clock.now_ms(),
-        )
+        where = f"{self.address.scheme}://{self.address.netloc.rpartition('@')[2]}"
+        call = Call(f"{self.name}/{request.model}", where, self._key, self._clock.now_ms())
         reply = post.gatherer(call)
         last: ReplyEvent
         try:
@@ -225,7 +206,9 @@ class WireProvider:
         """Yields events as they arrive; raises ProviderError on failure."""
         import httpx2
 
-        self._check_key(call)
+        # Other characters would break the header, and the library's error message quotes the header.
+        if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
+            raise failure(call, Failure.AUTH, "the key contains characters that no key has", hint="paste the key again")
         began = False
         try:
             async with self._open().stream("POST", f"{self._base_url}{post.path}", content=post.body) as response:
@@ -242,16 +225,10 @@ class WireProvider:
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise failure_of_exception(error, call, began=began) from None
 
-    def _check_key(self, call: Call) -> None:
-        # Other characters would break the header, and the library's error message quotes the header.
-        if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
-            raise failure(call, Failure.AUTH, "the key contains characters that no key has", hint="paste the key again")
-
     def _open(self) -> httpx2.AsyncClient:
         import httpx2
 
         if self._client is None:
-            loopback = self.address.hostname in LOOPBACK_HOSTS
             self._client = httpx2.AsyncClient(
                 headers={
                     "Content-Type": "application/json",
@@ -260,7 +237,7 @@ class WireProvider:
                     **self._headers,
                 },
                 timeout=httpx2.Timeout(self._idle_timeout, connect=CONNECT_SECONDS),
-                trust_env=not loopback,  # a proxy cannot reach our loopback
+                trust_env=self.address.hostname not in LOOPBACK_HOSTS,  # a proxy cannot reach our loopback
                 verify=self.address.scheme != "http",  # loading the certificates costs 0.2 s
             )
         return self._client
@@ -274,16 +251,14 @@ def _checked(name: str, base_url: str) -> SplitResult:
         whole = False
     if not whole or " " in base_url:
         shown = base_url.rpartition("@")[2]  # the part before it may be a password
-        raise ConfigError(
-            f"the base URL of the provider {name} is not an address: {shown!r}",
-            hint="for example http://127.0.0.1:11434/v1",
-        )
+        said = f"the base URL of the provider {name} is not an address: {shown!r}"
+        raise ConfigError(said, hint="for example http://127.0.0.1:11434/v1")
     return address
 
 
 async def _payloads(response: httpx2.Response, reply: Gatherer, call: Call) -> AsyncGenerator[bytes]:
     """Complete payloads of the body, to its clean end."""
-    parser: BodyParser | None = None
+    parser: SseParser | WholeBody | None = None
     start = b""
     size = said_at = held = 0
     body = response.aiter_bytes()

@@ -30,7 +30,7 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.provider import ModelRequest, ReplyEvent, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
 from palinurus.providers.wires.rendering import NO_OUTPUT, CallIds, as_json, result_text, tool_name, user_content
@@ -94,9 +94,6 @@ class Chunk(Struct):
     message: Any = None
 
 
-_decode_chunk = msgspec.json.Decoder(Chunk).decode
-
-
 class CallSlot(Struct):
     """One tool call under construction."""
 
@@ -105,16 +102,17 @@ class CallSlot(Struct):
     raw: list[str] = []
     looks: int = 0  # how often the arguments were tested for completeness
 
-    def add(self, delta: CallDelta) -> None:
+    def add(self, delta: CallDelta) -> int:
+        """Returns how many characters of name and arguments came."""
         self.id = self.id or delta.id or ""
-        if not (function := delta.function):
-            return
-        if function.name and function.name != self.name and not self.raw:
-            self.name += function.name
-        if isinstance(function.arguments, dict):
-            self.raw = [msgspec.json.encode(function.arguments).decode()]
-        elif function.arguments:
-            self.raw.append(function.arguments)
+        name, arguments = (delta.function.name or "", delta.function.arguments) if delta.function else ("", "")
+        if name != self.name and not self.raw:
+            self.name += name
+        if isinstance(arguments, dict):
+            self.raw, arguments = [], msgspec.json.encode(arguments).decode()
+        if arguments:
+            self.raw.append(arguments)
+        return len(name) + len(arguments or "")
 
     def is_whole(self) -> bool:
         """Whether a delta that names the call again must begin another one. The number of tests is limited, because
@@ -125,24 +123,23 @@ class CallSlot(Struct):
 
 
 class CallSlots:
-    """The calls of one reply, in order."""
+    """The calls of one reply."""
 
     def __init__(self) -> None:
-        self._slots: list[CallSlot] = []
+        self.in_order: list[CallSlot] = []
         self._by_index: dict[int, CallSlot] = {}
 
-    def add(self, delta: CallDelta) -> None:
+    def add(self, delta: CallDelta) -> int:
         slot = self._slot(delta)
         if delta.index is not None:
             self._by_index[delta.index] = slot
-        slot.add(delta)
+        return slot.add(delta)
 
     def _slot(self, delta: CallDelta) -> CallSlot:
         named = bool(delta.function and delta.function.name)
         if delta.index is None:
-            known = self._with_id(delta.id) if delta.id else None
-            last = self._slots[-1] if self._slots and not delta.id and not named else None
-            return known or last or self._open()
+            same = (slot for slot in reversed(self.in_order) if (slot.id == delta.id if delta.id else not named))
+            return next(same, None) or self._open()
         slot = self._by_index.get(delta.index)
         if slot is None:
             return self._open()
@@ -150,29 +147,14 @@ class CallSlots:
         restarted = not delta.id and named and slot.is_whole()
         return self._open() if named and (other_id or restarted) else slot
 
-    def __len__(self) -> int:
-        return len(self._slots)
-
-    def _with_id(self, call_id: str) -> CallSlot | None:
-        return next((slot for slot in reversed(self._slots) if slot.id == call_id), None)
-
     def _open(self) -> CallSlot:
-        self._slots.append(CallSlot())
-        return self._slots[-1]
-
-    def __iter__(self) -> Iterator[CallSlot]:
-        return iter(self._slots)
-
-
-def _size(delta: CallDelta) -> int:
-    if delta.function is None:
-        return 0
-    arguments = delta.function.arguments
-    text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments) if arguments else ""
-    return len(text) + len(delta.function.name or "")
+        self.in_order.append(CallSlot())
+        return self.in_order[-1]
 
 
 class OpenAIReply(Gatherer):
+    decoder = msgspec.json.Decoder(Chunk)
+    length_stops = ("length",)
     done_ends = True
 
     def __init__(self, call: Call) -> None:
@@ -185,10 +167,11 @@ class OpenAIReply(Gatherer):
     def text(self) -> str:
         return "".join(self._text)
 
-    def decode(self, payload: bytes) -> Chunk:
-        return _decode_chunk(payload)
+    @property
+    def calls(self) -> int:
+        return len(self._slots.in_order)
 
-    def take(self, chunk: Chunk) -> list[ReplyEvent]:
+    def take(self, chunk: Chunk) -> list[TextDelta | ThinkingTextDelta]:
         if chunk.error or chunk.object == "error":
             raise failure_in_stream(chunk.error or chunk.message, self._call)
         if chunk.usage:
@@ -198,53 +181,40 @@ class OpenAIReply(Gatherer):
         self._understood = True
         return self._take_choice(chunk.choices[0])
 
-    def _take_choice(self, choice: ChunkChoice) -> list[ReplyEvent]:
+    def _take_choice(self, choice: ChunkChoice) -> list[TextDelta | ThinkingTextDelta]:
         self._stop = choice.finish_reason or self._stop
         delta = choice.delta or choice.message
         if choice.index or delta is None:  # only one choice was requested
             return []
-        events: list[ReplyEvent] = []
+        events: list[TextDelta | ThinkingTextDelta] = []
         if thought := delta.reasoning_content or delta.reasoning:
             self._thinking.append(thought)
-            self.held += len(thought)
             events.append(ThinkingTextDelta(thought))
         content = delta.content
         text = content if isinstance(content, str) else "".join(part.text or "" for part in content or ())
         if text := text or delta.refusal or "":
             self._text.append(text)
-            self.held += len(text)
             events.append(TextDelta(text))
         for call in delta.tool_calls or ():
-            self._slots.add(call)
-            self.held += _size(call)
+            self.held += self._slots.add(call)
         return events
 
-    @property
-    def calls(self) -> int:
-        return len(self._slots)
-
-    def cut(self) -> None:
-        self._stop = "length"
-
-    def check_end(self) -> bool:
-        if not self._stop:
-            raise self.never_ended()
+    def check_stop(self) -> None:
         if self._stop == "content_filter":
             raise failure(self._call, Failure.REFUSAL)
         if self._stop == "error":
             raise failure(self._call, Failure.OVERLOAD, "the provider broke the answer off")
-        return self._stop == "length"
 
     def blocks(self, *, cut: bool) -> Iterator[ContentBlock]:
         if self._thinking:
             yield Thinking("".join(self._thinking))
         if self._text:
             yield Text(self.text)
-        for slot in self._slots:
+        for slot in self._slots.in_order:
             yield ToolCall(slot.id, slot.name or "unknown", read_arguments("".join(slot.raw), cut=cut))
 
 
-EFFORTS = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high"} | dict.fromkeys(
+EFFORTS = {level: level for level in ("minimal", "low", "medium", "high")} | dict.fromkeys(
     ("xhigh", "max", "ultra"), "high"
 )
 """Thinking level -> `reasoning_effort`. `off` and `adaptive` send nothing: the model's own default applies."""
@@ -254,9 +224,8 @@ def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") ->
     """The JSON body of a streaming request. Never raises for stored messages."""
     body: dict[str, Any] = {"model": request.model, "messages": list(_messages(request))}
     if request.head.tools:
-        body["tools"] = [_tool(spec) for spec in request.head.tools]
-    body["stream"] = True
-    body["stream_options"] = {"include_usage": True}
+        body["tools"] = [{"type": "function", "function": _function(spec)} for spec in request.head.tools]
+    body |= {"stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
         body[max_tokens_field] = request.max_tokens
     if effort := EFFORTS.get(request.thinking):
@@ -292,14 +261,10 @@ def _assistant(message: AssistantMessage, ids: CallIds) -> dict[str, Any] | None
     if not message.calls:
         # Several servers refuse an empty assistant message.
         return {"role": "assistant", "content": message.text} if message.text else None
-    calls = [
-        {
-            "id": ids.of_call(call.id),
-            "type": "function",
-            "function": {"name": tool_name(call.name), "arguments": as_json(call.arguments).decode()},
-        }
-        for call in message.calls
-    ]
+    calls = []
+    for call in message.calls:
+        function = {"name": tool_name(call.name), "arguments": as_json(call.arguments).decode()}
+        calls.append({"id": ids.of_call(call.id), "type": "function", "function": function})
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
 
 
@@ -308,19 +273,12 @@ def _result(result: ToolResult) -> str:
     return f"ERROR: {text}" if result.is_error else text or NO_OUTPUT
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {"name": spec.name, "description": spec.description, "parameters": spec.parameters},
-    }
+def _function(spec: ToolSpec) -> dict[str, Any]:
+    return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
 
 
 class OpenAIProvider(WireProvider):
     wire = "openai-completions"  # the name that OpenClaw's transcripts use
-
-    @staticmethod
-    def headers(key: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def post(self, request: ModelRequest) -> Post:
         at_openai = self.address.hostname == "api.openai.com"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import structs
 
-from palinurus.domain.errors import Failure, ProviderError
+from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, Usage
 from palinurus.domain.tool import MALFORMED
-from palinurus.providers.provider import ReplyEvent
+from palinurus.providers.provider import ReplyEvent, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure
 
 StopReason = Literal["stop", "length", "toolUse"]
@@ -33,7 +33,10 @@ class Gatherer(ABC):
     `add` and `finish` raise ProviderError for an invalid reply, and nothing else.
     """
 
+    decoder: ClassVar[msgspec.json.Decoder[Any]]  # of a payload
+    length_stops: ClassVar[tuple[str, ...]]  # how the wire says that a reply reached its length limit
     done_ends = False  # whether `[DONE]` ends a reply; servers that speak several wires may send it on all of them
+    needs_done = False  # whether a reply without a final event is incomplete
 
     def __init__(self, call: Call) -> None:
         self.held = 0  # characters of text, thinking and arguments so far
@@ -54,41 +57,43 @@ class Gatherer(ABC):
         """The number of calls so far."""
 
     @abstractmethod
-    def cut(self) -> None:
-        """Whether a limit is reached: the content so far is a reply cut by length."""
+    def take(self, chunk: Any) -> list[TextDelta | ThinkingTextDelta]:
+        """The events of a decoded chunk. What else it holds is added to `held`."""
 
     @abstractmethod
-    def decode(self, payload: bytes) -> Any:
-        """Raises what msgspec raises."""
-
-    @abstractmethod
-    def take(self, chunk: Any) -> list[ReplyEvent]:
-        """The events of a decoded chunk."""
-
-    @abstractmethod
-    def check_end(self) -> bool:
-        """Whether the reply reached its length limit. Raises ProviderError if it did not end properly."""
+    def check_stop(self) -> None:
+        """Raises ProviderError if the reply ended because something failed."""
 
     @abstractmethod
     def blocks(self, *, cut: bool) -> Iterable[ContentBlock]:
         """The content, its calls with the server's ids, if any."""
 
-    def add(self, payload: bytes) -> list[ReplyEvent]:
+    def cut(self) -> None:
+        """A limit is reached: the content so far is a reply cut by length."""
+        self._stop, self.done = self.length_stops[0], True
+
+    def add(self, payload: bytes) -> Sequence[ReplyEvent]:
         try:
-            chunk = self.decode(payload)
+            chunk = self.decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if not payload.startswith(b"[DONE]"):
                 start = payload[:80].decode("utf-8", "replace")
                 raise failure(self._call, Failure.MALFORMED, f"not a chunk of this wire: {start!r}") from None
             self.done = self.done or self.done_ends
             return []
-        return self.take(chunk)
+        events = self.take(chunk)
+        self.held += sum(len(event.text) for event in events)
+        return events
 
     def finish(self, *, now_ms: int) -> AssistantMessage:
         """Called after a clean end of the body. `now_ms` is part of the ids of calls that came without one."""
         if not self._understood:
             raise failure(self._call, Failure.MALFORMED, "the answer held no chunk of this wire")
-        cut = self.check_end()
+        if not self._stop or (self.needs_done and not self.done):
+            remark = "the stream ended without saying that it was finished"
+            raise failure(self._call, Failure.NETWORK, remark, hint="try again")
+        self.check_stop()
+        cut = self._stop in self.length_stops
         content: list[ContentBlock] = []
         taken: set[str] = set()
         for block in self.blocks(cut=cut):
@@ -101,10 +106,6 @@ class Gatherer(ABC):
                 content.append(block)
         stop_reason: StopReason = "length" if cut else "toolUse" if taken else "stop"
         return AssistantMessage(tuple(content), usage=self._usage, stop_reason=stop_reason, timestamp=now_ms)
-
-    def never_ended(self) -> ProviderError:
-        remark = "the stream ended without saying that it was finished"
-        return failure(self._call, Failure.NETWORK, remark, hint="try again")
 
 
 def read_json(text: str) -> Any:

@@ -46,7 +46,24 @@ def check_agents(home: Home, loaded: LoadedConfig) -> Iterator[Check]:
             yield from _history(settings)
         yield from _models(loaded, settings)
         yield from _keys(home, loaded, agent_id)
+    yield from _shared_folders(home, loaded)
     yield from _other_workspaces(home, seen)
+
+
+def _shared_folders(home: Home, loaded: LoadedConfig) -> Iterator[Check]:
+    """Agents that share a folder share files, memory and instructions; one inside another's is in its way."""
+    places: dict[str, Path] = {}
+    for agent_id in agent_ids(loaded.config) if home.workspace_override is None else ():
+        here = Path(os.path.realpath(agent_settings(loaded.config, home, agent_id).workspace))
+        for other, there in places.items():
+            if here == there:
+                what = f"{other} and {agent_id} share it, and so their files, memory and instructions"
+                yield warning("agents", what, here, f"name another workspace in the entry of {agent_id}")
+            elif here.is_relative_to(there) or there.is_relative_to(here):
+                inner, outer = (agent_id, other) if here.is_relative_to(there) else (other, agent_id)
+                what = f"the workspace of {inner} is inside that of {outer}, whose tools do not see it"
+                yield warning("agents", what, max(here, there, key=lambda path: len(path.parts)), "move it elsewhere")
+        places[agent_id] = here
 
 
 def _other_workspaces(home: Home, used: set[Path]) -> Iterator[Check]:
@@ -114,7 +131,7 @@ def _models(loaded: LoadedConfig, settings: AgentSettings) -> Iterator[Check]:
 
 def _keys(home: Home, loaded: LoadedConfig, agent_id: str) -> Iterator[Check]:
     main = default_agent(loaded.config)
-    found = gather_credentials(loaded, home.root, agent_id, main, key_variables(loaded.env))
+    found = gather_credentials(loaded, home, agent_id, key_variables(loaded.env))
     yield from (bad("keys", trouble, f"agent {agent_id}") for trouble in found.troubles)
     if agent_id == main:
         providers = sorted({known.provider for known in found.known})
@@ -124,7 +141,7 @@ def _keys(home: Home, loaded: LoadedConfig, agent_id: str) -> Iterator[Check]:
 async def check_model(home: Home, env: Mapping[str, str], loaded: LoadedConfig) -> Check:
     """One tiny request to what the default agent would ask."""
     clock, main = SystemClock(), default_agent(loaded.config)
-    found = gather_credentials(loaded, home.root, main, main, key_variables(loaded.env))
+    found = gather_credentials(loaded, home, main, key_variables(loaded.env))
     redact = redactor_of(home, env).redact
     renewals = Renewals(
         clock, partial(oauth_client, loaded), lambda: env_value(loaded.env, PASSPHRASE_ENV), lambda: None

@@ -7,15 +7,15 @@ import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-from msgspec import Struct
-
 from palinurus.config.home import Home
-from palinurus.domain.errors import HolderLost, HolderRefused, StorageDamaged, StorageError
+from palinurus.domain.errors import HolderLost, HolderRefused, StorageError
 from palinurus.operations.remote import Hello, HomeIdentity, RemoteCaller
 from palinurus.runtime.checks.check import Check, bad, mended, ok, warning
+from palinurus.runtime.lock import HomeLock
 from palinurus.sessions.index import read_up_to
 from palinurus.sessions.store import last_position
 from palinurus.storage.database import Database
@@ -75,7 +75,7 @@ async def check_holder(home: Home) -> Check:
     path = home.root / "lock"
     if not _is_held(path):
         return ok("lock", "no process holds the home", path)
-    holder = _named(path)
+    holder = HomeLock(path).holder()
     workspace = str(home.workspace_override or "")
     hello = Hello(HomeIdentity(str(home.config_path), workspace), os.getpid(), "pal doctor")
     try:
@@ -102,11 +102,6 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def _named(path: Path) -> str:
-    pid, _, command = path.read_text(encoding="utf-8", errors="replace").strip().partition(" ")
-    return f"pid {pid} ({command})" if pid else "another process"
-
-
 async def check_database(home: Home) -> tuple[list[Check], int]:
     """The checks, and up to which entry the transcripts go."""
     path = home.root / "home.sqlite"
@@ -114,22 +109,38 @@ async def check_database(home: Home) -> tuple[list[Check], int]:
         check_not_emptied(path)
         if not path.exists():
             return [ok("database", "there is none yet", path)], 0
-        found = await examine_home(path)
-    except StorageDamaged as error:
-        return [bad("database", error.message, path, error.hint)], 0
+        async with open_database(path, "home") as database:
+            return await _check_rows(path, database)
     except StorageError as error:
         return [bad("database", error.message, path, error.hint)], 0
-    if found.faults:
-        return [bad("database", f"damaged: {found.faults[0]}", path, "restore a backup; keep the file")], 0
-    if found.form > found.newest_form:
-        what = f"has form {found.form}, this release knows forms up to {found.newest_form}"
+
+
+async def _check_rows(path: Path, database: Database) -> tuple[list[Check], int]:
+    faults, form = await database.examine()
+    newest = newest_form("home")
+    if faults:
+        return [bad("database", f"damaged: {faults[0]}", path, "restore a backup; keep the file")], 0
+    if form > newest:
+        what = f"has form {form}, this release knows forms up to {newest}"
         return [bad("database", what, path, "use the newer release of pal")], 0
-    checks = [ok("database", f"intact, {found.entries:,} entries", path)]
-    if found.pending:
-        since = datetime.fromtimestamp(found.pending_since / 1000).astimezone()
-        what = f"{found.pending} accepted and not answered, the first since {since:%Y-%m-%d %H:%M}"
+    entries = await database.read(last_position) if form else 0
+    checks = [ok("database", f"intact, {entries:,} entries", path)]
+    pending, first = await database.read(lambda tx: count_open(tx, RUN)) if form == newest else (0, 0)
+    if pending:
+        since = datetime.fromtimestamp((first or 0) / 1000).astimezone()
+        what = f"{pending} accepted and not answered, the first since {since:%Y-%m-%d %H:%M}"
         checks.append(warning("messages", what, path, "the next `pal chat` takes them up"))
-    return checks, found.entries
+    return checks, entries
+
+
+@asynccontextmanager
+async def open_database(path: Path, file: str) -> AsyncIterator[Database]:
+    """To read it. Raises StorageError when it cannot be opened, StorageDamaged when it is no database."""
+    database = Database(path, file, readonly=True)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 async def check_index(home: Home, entries: int, *, fix: bool) -> Check:
@@ -138,7 +149,9 @@ async def check_index(home: Home, entries: int, *, fix: bool) -> Check:
     if not path.exists():
         return ok("index", "not made yet; the first search makes it", path)
     try:
-        faults, position = await examine_index(path)
+        async with open_database(path, "transcripts") as database:
+            faults, _ = await database.examine()
+            position = 0 if faults else (await database.read(read_up_to))[0]
     except StorageError as error:
         faults, position = (error.message,), 0
     if faults and fix:
@@ -154,8 +167,14 @@ async def check_index(home: Home, entries: int, *, fix: bool) -> Check:
 async def check_memory(home: Home) -> AsyncIterator[Check]:
     """Of the indexes of notes only what is wrong: whoever searches next makes a damaged one anew."""
     for path in sorted((home.root / "derived" / "memory").glob("*.sqlite")):
-        if fault := await examine_derived(path, "memory"):
-            yield warning("memory", f"the index is damaged: {fault}", path, "nothing is lost; a search makes it anew")
+        try:
+            async with open_database(path, "memory") as database:
+                faults, _ = await database.examine()
+        except StorageError as error:
+            faults = (error.message,)
+        if faults:
+            what = f"the index is damaged: {faults[0]}"
+            yield warning("memory", what, path, "nothing is lost; a search makes it anew")
 
 
 def check_room(home: Home) -> Check:
@@ -175,50 +194,3 @@ def check_git() -> Check:
     if found:
         return ok("git", "present", found)
     return warning("git", "not found", "", "install it to keep a history of the workspace")
-
-
-class DatabaseState(Struct, frozen=True):
-    faults: tuple[str, ...]  # what SQLite complains about; empty when the file is whole
-    form: int
-    newest_form: int
-    pending: int
-    pending_since: int  # milliseconds; 0 when nothing is pending
-    entries: int  # the position of the last one
-
-
-async def examine_home(path: Path) -> DatabaseState:
-    """Raises StorageError when it cannot be opened, StorageDamaged when it is no database."""
-    newest = newest_form("home")
-    database = Database(path, "home", readonly=True)
-    try:
-        faults, form = await database.examine()
-        if faults or not form:
-            return DatabaseState(faults, form, newest, 0, 0, 0)
-        pending, since = await database.read(lambda tx: count_open(tx, RUN)) if form == newest else (0, 0)
-        entries = await database.read(last_position)
-        return DatabaseState(faults, form, newest, pending, since or 0, entries)
-    finally:
-        await database.close()
-
-
-async def examine_index(path: Path) -> tuple[tuple[str, ...], int]:
-    """Faults, and up to which entry the index has read. Raises as `examine_home`."""
-    database = Database(path, "transcripts", readonly=True)
-    try:
-        faults, _ = await database.examine()
-        return faults, 0 if faults else (await database.read(read_up_to))[0]
-    finally:
-        await database.close()
-
-
-async def examine_derived(path: Path, file: str) -> str:
-    """What is wrong with a file that can be made anew; empty when it is whole."""
-    try:
-        database = Database(path, file, readonly=True)
-        try:
-            faults, _ = await database.examine()
-        finally:
-            await database.close()
-    except StorageError as error:
-        return error.message
-    return next(iter(faults), "")

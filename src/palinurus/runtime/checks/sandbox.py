@@ -12,7 +12,6 @@ from palinurus.runtime.checks.check import Check, bad, ok, warning
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.docker import DockerSandbox
 from palinurus.sandbox.folders import find_misplaced_notes
-from palinurus.sandbox.sandbox import Sandbox
 from palinurus.sandbox.settings import SandboxSettings
 from palinurus.tools.settings import tool_settings
 
@@ -29,7 +28,9 @@ async def check_sandbox(home: Home, loaded: LoadedConfig) -> AsyncIterator[Check
     if not wanted:
         yield ok("sandbox", "switched off: commands run on the host, as tools.exec allows")
     for backend, those in wanted.items():
-        checked = await _sandbox(backend, home, those[0]).check()
+        places = home.root, home.user_home
+        docker = backend == "docker"
+        checked = await (DockerSandbox(those[0].docker, *places) if docker else BubblewrapSandbox(*places)).check()
         if checked.works:
             yield ok("sandbox", f"{backend} works; `pal sandbox test` checks the isolation")
         elif any(each.mode != "auto" for each in those):
@@ -39,9 +40,3 @@ async def check_sandbox(home: Home, loaded: LoadedConfig) -> AsyncIterator[Check
     for folder in (folder for root in roots for folder in find_misplaced_notes(root)):
         what = "notes that an older version wrote into a sandbox, where no search finds them"
         yield warning("sandbox", what, folder, "move what should be remembered to memory/ of the agent's workspace")
-
-
-def _sandbox(backend: str, home: Home, settings: SandboxSettings) -> Sandbox:
-    if backend == "docker":
-        return DockerSandbox(settings.docker, home.root, home.user_home)
-    return BubblewrapSandbox(home.root, home.user_home)

@@ -9,12 +9,12 @@ from palinurus.config.load import LoadedConfig
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.errors import StorageError
 from palinurus.runtime.checks.check import Check, ok, warning
+from palinurus.runtime.checks.place import open_database
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.retention import find_stale
 from palinurus.sessions.session import Session
 from palinurus.sessions.settings import MaintenanceSettings
 from palinurus.sessions.store import SessionStore
-from palinurus.storage.database import Database
 
 MANY = 100_000
 
@@ -44,9 +44,6 @@ async def check_sessions(home: Home, loaded: LoadedConfig) -> list[Check]:
 
 
 async def _read(path: Path) -> tuple[list[Session], list[Extraction]]:
-    database = Database(path, "home", readonly=True)
-    try:
+    async with open_database(path, "home") as database:
         store = SessionStore(database, SystemClock(), random_id)
         return await store.recent(limit=MANY), await store.unplaced(MANY)
-    finally:
-        await database.close()

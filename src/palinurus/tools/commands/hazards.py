@@ -90,15 +90,12 @@ _GIT = name_set(
     version whatchanged worktree"""
 )  # other commands take programs as arguments or may be aliases; a push runs hooks in the target repository
 
-_GIT_ELSEWHERE = name_set(
-    "push fetch pull clone ls-remote"
-)  # the target must be named too: it may be a repository of the agent
+_GIT_ELSEWHERE = name_set("push fetch pull clone ls-remote")  # the target must be named too: it may be the agent's
 _TRANSPORT = re.compile(r"[\w.+-]*::")  # addresses that make git start a program, such as ext::./x
 _DECIDED = _INTERPRETERS | _LANGUAGES | _PACKAGERS | _ARCHIVERS | _STEWARDS | _REPOSITORIES
 """In these, some words are a script, program text, or a command that may run anything: TABLE says which. Tar has old
 options without a dash: `tar xIf ./x a.tar` runs ./x."""
 
-_EVERY = _EDITORS | _OPENERS  # in these, any word may decide
 _VERSION = re.compile(r"[-\d.]+$")
 _TELLS = name_set("--version -version -V --help -h")  # with these the program prints something and runs nothing
 _TELL_VERSION = name_set("node nodejs perl php")  # for these also -v; other programs run as usual and print more
@@ -108,10 +105,9 @@ _CONSOLES = name_set(
     vimdiff dc lynx w3m"""
 )  # they read commands even when given a database, a host or a text
 
+_STATEMENTS = re.compile(r"-[cefl].*|--(?:command|execute|file|list)\b.*", re.DOTALL)
 _GIVEN = {
-    **dict.fromkeys(
-        ("psql", "mysql", "mariadb"), re.compile(r"-[cefl].*|--(?:command|execute|file|list)\b.*", re.DOTALL)
-    ),
+    **dict.fromkeys(("psql", "mysql", "mariadb"), _STATEMENTS),
     **dict.fromkeys(("lynx", "w3m"), re.compile("-dump|-source|-dump_source")),
     "dc": re.compile(r"-[ef].*|--(?:expression|file)\b.*", re.DOTALL),
 }  # options that tell a console everything it does
@@ -148,46 +144,28 @@ class OptionReading(Struct, frozen=True):
     """What the arguments of one call mean. `decides`: positions of words that decide what is run."""
 
     decides: frozenset[int] = frozenset()
-    known: bool = True  # otherwise any word may decide
     given: bool = False  # a word decides what to run; otherwise standard input does
 
 
-_AWK = ProgramOptions(valued="Fv", text="f")
 _SED = ProgramOptions(
-    switches="nErsuz",
-    inline="i" if _GNU else "",
-    valued="l" if _GNU else "il",
-    text="ef",
-    long="quiet silent regexp-extended separate unbuffered null-data posix sandbox in-place",
-    long_text="expression file",
-    permutes=True,
-)
+    "nErsuz", inline="i" if _GNU else "", valued="l" if _GNU else "il", text="ef", long_text="expression file",
+    long="quiet silent regexp-extended separate unbuffered null-data posix sandbox in-place", permutes=True,
+)  # fmt: skip
 _JQ = ProgramOptions(
-    switches="rcnsSeRaCMj",
+    "rcnsSeRaCMj", long_valued="indent", permutes=True,
     long="raw-output compact-output null-input slurp sort-keys exit-status raw-input ascii-output tab",
-    long_valued="indent",
-    permutes=True,
-)
+)  # fmt: skip
 _PYTHON = ProgramOptions("bBdEIOPqsSuvx", valued="WX", text="cm", last_text=True)
 _NODE = ProgramOptions(
-    switches="c",
-    valued="r",
-    text="e",
-    long="check no-warnings",
-    long_valued="require import",
-    long_text="eval",
-    apart=True,
+    "c", valued="r", text="e", long="check no-warnings", long_valued="require import", long_text="eval", apart=True
 )
+# A file for -T may hold any option.
 _TAR = ProgramOptions(
-    switches="AcdrtuxvzjJZakmpPSOwhlUoW",
-    free="fCXbNVK",
-    long="extract create list verbose gzip bzip2 xz",
-    long_valued="file directory strip-components exclude",
-    permutes=True,
-    cluster=True,
-)  # a file for -T may hold any option
+    "AcdrtuxvzjJZakmpPSOwhlUoW", free="fCXbNVK", long="extract create list verbose gzip bzip2 xz",
+    long_valued="file directory strip-components exclude", permutes=True, cluster=True,
+)  # fmt: skip
 TABLE: Mapping[str, ProgramOptions] = {
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), _AWK),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), ProgramOptions(valued="Fv", text="f")),
     **dict.fromkeys(("sed", "gsed"), _SED),
     "jq": _JQ,
     **dict.fromkeys(("python", "pypy"), _PYTHON),
@@ -208,8 +186,8 @@ class _Option(Struct, frozen=True):
     text: bool = False
 
 
-def read_options(kind: str, args: tuple[str, ...]) -> OptionReading:
-    """Returns how the program reads its arguments."""
+def read_options(kind: str, args: tuple[str, ...]) -> OptionReading | None:
+    """Returns how the program reads its arguments. None: an option is unknown, so that any word may decide."""
     options = TABLE.get(kind, ProgramOptions())
     decides: set[int] = set()
     at, given, ended = 0, False, False
@@ -228,12 +206,12 @@ def read_options(kind: str, args: tuple[str, ...]) -> OptionReading:
             continue
         found = _read_option(options, arg, old=old)
         if found is None:
-            return OptionReading(known=False)
+            return None
         decides |= set() if found.free else set(range(at + 1, at + 1 + found.values))
         given, at = given or found.text, at + 1 + found.values
         if found.text and options.last_text:
             break
-    return OptionReading(frozenset(decides), given=given)
+    return OptionReading(frozenset(decides), given)
 
 
 def starts_program(kind: str, args: tuple[str, ...]) -> bool:
@@ -295,14 +273,11 @@ def runs_scripts(name: str) -> bool:
 
 def reads_program(found: Invocation) -> bool:
     """Returns whether its standard input decides what it does: then the command's words do not show it."""
-    if not _kinds(found) & _LISTENERS:
+    kinds, args = _kinds(found), found.args
+    if not kinds & _LISTENERS:
         return False
-    if found.args in ((), ("-",)):
-        return True
-    kinds = _kinds(found)
-    return any(_takes_commands(kind, found.args) for kind in kinds & (_CONSOLES | _INTERACTIVE.keys())) or any(
-        _listens(kind, found.args) for kind in kinds & _INTERPRETERS
-    )
+    commanded = any(_takes_commands(kind, args) for kind in kinds & (_CONSOLES | _INTERACTIVE.keys()))
+    return args in ((), ("-",)) or commanded or any(_listens(kind, args) for kind in kinds & _INTERPRETERS)
 
 
 def _takes_commands(kind: str, args: tuple[str, ...]) -> bool:
@@ -320,7 +295,7 @@ def _takes_commands(kind: str, args: tuple[str, ...]) -> bool:
 
 def _listens(kind: str, args: tuple[str, ...]) -> bool:
     reading = read_options(kind, args)
-    if reading.known:
+    if reading:
         return not reading.given
     says = bool({*args} & _TELLS) or (args == ("-v",) and kind in _TELL_VERSION)
     return not says and all(arg.startswith("-") for arg in args)
@@ -333,11 +308,8 @@ def covers_by_name(grant: Grant | GrantDraft, found: Invocation) -> bool:
 
 def find_unnamed_argument(grant: Grant | GrantDraft, found: Invocation) -> str:
     """Returns the first argument that the grant must name and does not; empty if there is none."""
-    open_places = [
-        place
-        for place in range(len(found.args))
-        if place >= len(grant.args) or grant.args[place] == REST or not is_literal(grant.args[place])
-    ]
+    literal = {place for place, pattern in enumerate(grant.args) if pattern != REST and is_literal(pattern)}
+    open_places = [place for place in range(len(found.args)) if place not in literal]
     if not open_places:
         return ""
     decides = _deciding(_kinds(found), found.args)
@@ -353,12 +325,12 @@ def _kinds(found: Invocation) -> set[str]:
 
 def _deciding(kinds: set[str], args: tuple[str, ...]) -> set[int] | None:
     """Returns the positions of the words that a grant must name; None for all."""
-    if kinds & _EVERY or any(starts_program(kind, args) for kind in kinds):
+    if kinds & (_EDITORS | _OPENERS) or any(starts_program(kind, args) for kind in kinds):
         return None
     places: set[int] = set()
     for kind in kinds & _DECIDED:
         reading = read_options(kind, args)
-        if not reading.known:
+        if reading is None:
             return None
         decided = _deciding_of_git(reading, args) if kind == "git" else reading.decides
         if decided is None:

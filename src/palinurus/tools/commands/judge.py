@@ -35,11 +35,10 @@ from palinurus.tools.commands.programs import (
     why_never_covered,
 )
 from palinurus.tools.commands.repositories import uses_repository, why_repository_distrusted
-from palinurus.tools.commands.shell import MAX_PROGRAMS, Argv, Opaque, Script, base_name, quote_word, too_many
+from palinurus.tools.commands.shell import MAX_PROGRAMS, Opaque, Script, base_name, quote_word, too_many
 from palinurus.tools.grants import EXEC, Grant, Patterns, covers, is_literal, rule_arguments, split_rule, unescape
 
 CONFIG = "config:"
-_JOINTS = ("|", "||", "&&", ";", "&")
 
 
 class FilterProfile(Struct, frozen=True):
@@ -127,7 +126,9 @@ def config_grants(lines: Iterable[str], found: Invocation, *, cwd: str, path: st
     for line in lines:
         words = _words(line)
         if words and base_name(unescape(words[0])) == base_name(found.binary):
-            yield _grant(line, words, cwd, path)
+            program = resolve_program((unescape(words[0]),), cwd=cwd, path=path)
+            rule = program.binary, program.resolved, rule_arguments(words)
+            yield Grant(config_line_id(line), EXEC, "home", "", "", *rule, source="config")
 
 
 def config_line_id(line: str) -> str:
@@ -146,7 +147,7 @@ def find_rule_problem(line: str) -> str:
     name = unescape(words[0])
     if not is_literal(words[0]) or ("/" in name and not name.startswith("/")):
         return "its first word must be the name or the absolute path of a program"
-    if any(word in _JOINTS for word in words):
+    if any(word in ("|", "||", "&&", ";", "&") for word in words):
         return "it must be one command: programs of a pipeline or list are checked one by one"
     if base_name(name) in SHELLS and (not words[1:] or words[1].startswith("-")):
         return "a shell cannot be allowed: allow the command that it runs"
@@ -156,12 +157,6 @@ def find_rule_problem(line: str) -> str:
 @lru_cache(maxsize=1024)
 def _words(line: str) -> Patterns:
     return () if find_rule_problem(line) else split_rule(line)
-
-
-def _grant(line: str, words: Patterns, cwd: str, path: str) -> Grant:
-    program = resolve_program((unescape(words[0]),), cwd=cwd, path=path)
-    rule = program.binary, program.resolved, rule_arguments(words)
-    return Grant(config_line_id(line), EXEC, "home", "", "", *rule, source="config")
 
 
 class CommandLocation(Struct, frozen=True):
@@ -215,10 +210,11 @@ def invocations(script: Script, where: CommandLocation) -> tuple[Invocation, ...
     found: list[Invocation] = []
     for segment in script.segments:
         inner = unwrap_programs(segment.argv)
-        if isinstance(inner, InnerPrograms):
-            inner = _own_wrappers(inner, where)
         if isinstance(inner, Opaque):
             return inner
+        for name in inner.wrappers:  # only the system's own program counts, since any file can be named `nice`
+            if not is_systems_own(resolve_program((name,), cwd=where.cwd, path=where.path), (base_name(name),)):
+                return Opaque(f"{quote_word(name)} is not the system's program of that name")
         if len(found) + len(inner.programs) > MAX_PROGRAMS:
             return too_many()
         found += [resolve_program(argv, cwd=where.cwd, path=where.path) for argv in inner.programs]
@@ -243,15 +239,6 @@ def _judged_too_early(script: Script, where: CommandLocation) -> str:
     return ""
 
 
-def _own_wrappers(inner: InnerPrograms, where: CommandLocation) -> InnerPrograms | Opaque:
-    """Returns why a wrapper is not trusted: only the system's own program counts, since any file can be named
-    `nice`."""
-    for name in inner.wrappers:
-        if not is_systems_own(resolve_program((name,), cwd=where.cwd, path=where.path), (base_name(name),)):
-            return Opaque(f"{quote_word(name)} is not the system's program of that name")
-    return inner
-
-
 def _cover(found: Invocation, allowed: Allowances, where: CommandLocation) -> list[str] | Opaque:
     """Returns the ids of the needed grants and config lines: none for a filter."""
     if not found.binary:
@@ -262,38 +249,25 @@ def _cover(found: Invocation, allowed: Allowances, where: CommandLocation) -> li
         return []
     lines = list(config_grants(allowed.allowlist, found, cwd=where.cwd, path=where.path))
     covering = next((rule for rule in (*lines, *allowed.grants) if covers_by_name(rule, found)), None)
+    astray = _astray(found, where)
     if covering is None:
-        astray = _astray(found, where)
         return Opaque(_miss(found, [*lines, *allowed.grants]) + (f"; {astray}" if astray else ""))
-    if why := why_meaning_changed(found, where):
-        return Opaque(why)
-    return [covering.id]
-
-
-def why_meaning_changed(found: Invocation, where: CommandLocation) -> str:
-    """Returns why these words may have another effect here than the person who allowed them expected; empty if not."""
+    # From here on: these words may have another effect here than the person who allowed them expected.
     if reads_program(found):
-        return f"{quote_word(found.name)} runs what its standard input says"
-    repository = why_repository_distrusted(found, cwd=where.cwd, workspace=where.workspace, writable=where.writable)
-    return _astray(found, where) or repository
+        return Opaque(f"{quote_word(found.name)} runs what its standard input says")
+    why = why_repository_distrusted(found, cwd=where.cwd, workspace=where.workspace, writable=where.writable)
+    return Opaque(astray or why) if astray or why else [covering.id]
 
 
 def _astray(found: Invocation, where: CommandLocation) -> str:
-    astray = next(find_astray(found.args, cwd=where.cwd, workspace=where.workspace), None) if where.workspace else None
-    return (
-        f"{quote_word(astray.arg)} leads out of the workspace through a link, to {quote_word(astray.real)}"
-        if astray
-        else ""
-    )
+    for arg, real in find_astray(found.args, cwd=where.cwd, workspace=where.workspace) if where.workspace else ():
+        return f"{quote_word(arg)} leads out of the workspace through a link, to {quote_word(real)}"
+    return ""
 
 
 def _miss(found: Invocation, near: Sequence[Grant]) -> str:
-    command = _line((found.name, *found.args))
+    line = " ".join(map(quote_word, (found.name, *found.args)))
+    command = line if len(line) <= 120 else f"{line[:119]}…"
     if word := next((find_unnamed_argument(grant, found) for grant in near if covers(grant, found)), ""):
         return f"{command} is not allowed: `*` does not match {quote_word(word)} here, a rule must name it"
     return f"{command} is not on the allowlist"
-
-
-def _line(argv: Argv) -> str:
-    line = " ".join(map(quote_word, argv))
-    return line if len(line) <= 120 else f"{line[:119]}…"

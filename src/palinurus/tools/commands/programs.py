@@ -26,7 +26,6 @@ ANYBODY_WRITES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  programs there 
 SYSTEM = frozenset({Path("/bin"), Path("/usr/bin")})
 MAX_DEPTH = 8
 SHELLS = name_set("sh bash dash ash ksh mksh zsh fish csh tcsh rbash")
-_PLAIN_SHELLS = name_set("sh bash dash")  # the others read startup files first, or have another grammar
 
 _ASKS = {
     "it runs a program as another user or on another system": name_set(
@@ -142,7 +141,8 @@ def _through_shell(argv: Argv) -> tuple[Argv, ...] | Opaque:
     name = base_name(argv[0])
     if argv[1:] and argv[1] and argv[1][0] not in "-+":
         return (argv,)
-    if name not in _PLAIN_SHELLS or len(argv) != 3 or argv[1] != "-c":
+    # Other shells read startup files first, or have another grammar.
+    if name not in ("sh", "bash", "dash") or len(argv) != 3 or argv[1] != "-c":
         return Opaque(f"{name}: it starts a shell, with options or on its standard input")
     script = parse_shell(argv[2])
     if isinstance(script, Opaque):
@@ -150,8 +150,7 @@ def _through_shell(argv: Argv) -> tuple[Argv, ...] | Opaque:
     return tuple(segment.argv for segment in script.segments)
 
 
-_Look = Callable[[Argv], "tuple[Argv, ...] | Opaque"]
-_LOOKS: Mapping[str, _Look] = {
+_LOOKS: Mapping[str, Callable[[Argv], tuple[Argv, ...] | Opaque]] = {
     "env": _through_env,
     **dict.fromkeys(_OPTIONS, _through_options),
     **dict.fromkeys(SHELLS, _through_shell),

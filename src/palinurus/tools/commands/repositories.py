@@ -21,9 +21,7 @@ from palinurus.tools.commands.shell import base_name, name_set
 
 _GIT = name_set("git gh glab hub tig lazygit git-lfs")  # the others start git in the same directory
 _OTHERS = {"hg": ".hg", "jj": ".jj"}  # we do not read their settings: they always need approval
-_PLAIN_OPTIONS = name_set(
-    "--no-pager -P --version -v"
-)  # allowed before a sub-command; other options name a directory or a setting
+_PLAIN_OPTIONS = name_set("--no-pager -P --version -v")  # before a sub-command; others name a directory or a setting
 
 _HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]\s*(.*)')
 _SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?")
@@ -40,7 +38,6 @@ _HARMLESS = re.compile(
 )
 _FAR = re.compile(r"(?:https?|ssh|git)://[^-]|(?:[\w.-]+@)?[\w][\w.-]*:(?!:|//)[^-]")  # a path here may be a repository
 _MOST_CONFIG, _MOST_INDEX = 256 * 1024, 32 * 1024 * 1024
-_PLAIN_FILES = (0o100000, 0o120000)  # modes of files and links; other modes mean a submodule or a sparse folder
 
 
 _SETTINGS = {
@@ -82,7 +79,7 @@ def why_repository_distrusted(found: Invocation, *, cwd: str, workspace: str, wr
     kinds = {base_name(found.binary), base_name(found.resolved)}
     reach = [os.path.realpath(root) for root in (workspace, *writable) if root]
     for kind, mark in _OTHERS.items():
-        above = (folder for folder in (Path(cwd), *Path(cwd).parents) if _there(folder / mark))
+        above = (folder for folder in (Path(cwd), *Path(cwd).parents) if os.path.lexists(folder / mark))
         folder = next(above, None) if kind in kinds else None
         if folder and _within(folder, reach):
             return _writable(folder / mark)
@@ -111,9 +108,11 @@ def _repository(cwd: Path) -> Path | None:
     """Returns the repository that git would use, or a path that prevents the search. A folder of any name may be
     one."""
     for folder in (cwd, *cwd.parents):
-        if _there(folder / "HEAD") and (_there(folder / "objects") or _there(folder / "commondir")):
+        if os.path.lexists(folder / "HEAD") and (
+            os.path.lexists(folder / "objects") or os.path.lexists(folder / "commondir")
+        ):
             return folder
-        if _there(folder / ".git"):
+        if os.path.lexists(folder / ".git"):
             return folder / ".git"
     return None
 
@@ -123,11 +122,11 @@ def _programs(place: Path) -> Iterator[str]:
     try:
         yield from _settings(place / "config")
         hooks = place / "hooks"
-        if hooks.is_symlink() or _there(place / "commondir"):
+        if hooks.is_symlink() or os.path.lexists(place / "commondir"):
             yield "a link to another repository"
         if hooks.is_dir():
             yield from (f"the hook {each.name}" for each in sorted(hooks.iterdir()) if _is_hook(each))
-        if _there(place / "index") and _has_repositories(_read(place / "index", _MOST_INDEX)):
+        if os.path.lexists(place / "index") and _has_repositories(_read(place / "index", _MOST_INDEX)):
             yield "a repository inside it"
     except (OSError, ValueError) as error:
         yield f"it cannot be read: {error}"
@@ -136,7 +135,7 @@ def _programs(place: Path) -> Iterator[str]:
 def _settings(config: Path) -> Iterator[str]:
     """Returns the settings that are not known to be harmless, including those that cannot be parsed."""
     section = ""
-    for line in _read(config, _MOST_CONFIG).decode().splitlines() if _there(config) else ():
+    for line in _read(config, _MOST_CONFIG).decode().splitlines() if os.path.lexists(config) else ():
         text = line.strip()
         if header := _HEADER.fullmatch(text):
             section, text = header[1].lower(), header[2]
@@ -148,9 +147,8 @@ def _settings(config: Path) -> Iterator[str]:
 
 
 def _is_harmless(section: str, key: str, value: str) -> bool:
-    if not _HARMLESS.fullmatch(f"{section}.{key}"):
-        return False
-    return key not in ("url", "pushurl") or bool(_FAR.match(value))
+    known = bool(_HARMLESS.fullmatch(f"{section}.{key}"))
+    return known and (key not in ("url", "pushurl") or bool(_FAR.match(value)))
 
 
 def _is_hook(path: Path) -> bool:
@@ -166,7 +164,8 @@ def _has_repositories(index: bytes) -> bool:
     for _ in range(count):
         mode, flags = int.from_bytes(index[at + 24 : at + 28]), int.from_bytes(index[at + 60 : at + 62])
         end = index.find(b"\0", at + (64 if flags & 0x4000 else 62))
-        if mode & 0o170000 not in _PLAIN_FILES or end < 0:
+        # Modes of files and links; other modes mean a submodule or a sparse folder.
+        if mode & 0o170000 not in (0o100000, 0o120000) or end < 0:
             return True
         at += ((end - at) // 8 + 1) * 8
     while at + 8 <= len(index) - 20:
@@ -184,10 +183,6 @@ def _read(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise ValueError(f"{path.name} is too large")
     return data
-
-
-def _there(path: Path) -> bool:
-    return os.path.lexists(path)
 
 
 def _within(path: Path, roots: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -34,33 +35,26 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 
-_INSIDE = re.compile(
-    r'(?:[^"\\$`]|\\[^\n])*+'
-)  # the part within double quotes, to find the character that prevents parsing
+# The part within double quotes, to find the character that prevents parsing.
+_INSIDE = re.compile(r'(?:[^"\\$`]|\\[^\n])*+')
 _HOME_INSIDE = re.compile(r"[=:]~")  # after these characters some shells also expand ~
 _MARK = re.compile(r"[*?\[]")
 _MAGIC = re.compile(r"(?<!\[)\*")
 _ESCAPE = re.compile(r'\\([$`"\\])')  # before any other character, a backslash within double quotes is literal
-_CONNECTORS: dict[str, Connector] = {"&&": "&&", "||": "||", ";": ";"}
+_CONNECTORS: dict[str, Connector] = {"&&": "&&", "||": "||"}
 _BECAUSE = {
     "$": "it has a variable or a substitution in it ($)",
     "`": "it has a substitution in it (`)",
-    "<": "it redirects (<)",
-    ">": "it redirects (>)",
+    **{char: f"it redirects ({char})" for char in "<>"},
     "&": "it runs something in the background, or redirects (&)",
     "|": "it redirects errors into a pipe (|&)",
-    "(": "it has a subshell, a group or a function in it (()",
-    ")": "it has a subshell, a group or a function in it ())",
-    "{": "it has braces in it ({), which shells read in different ways",
-    "}": "it has braces in it (}), which shells read in different ways",
-    "*": "it has a pattern for file names in it (*)",
-    "?": "it has a pattern for file names in it (?)",
-    "[": "it has a pattern for file names in it ([)",
+    **{char: f"it has a subshell, a group or a function in it ({char})" for char in "()"},
+    **{char: f"it has braces in it ({char}), which shells read in different ways" for char in "{}"},
+    **{char: f"it has a pattern for file names in it ({char})" for char in "*?["},
     "~": "it has a home directory in it (~)",
     "#": "it has a comment in it (#)",
     "=": "it has a word in it that begins with =, which shells read in different ways",
-    "'": "a quote in it (') is not closed",
-    '"': 'a quote in it (") is not closed',
+    **{char: f"a quote in it ({char}) is not closed" for char in "'\""},
     "\\": "it ends a line with a backslash",
 }
 Expand = Callable[[str], Sequence[str]]
@@ -140,19 +134,16 @@ def render_script(script: Script) -> str:
 def quote_word(word: str) -> str:
     """Quotes one word for a shell; invisible characters are escaped in the way bash and zsh understand."""
     if word.isprintable():  # also false for every blank except the ASCII space
-        return (
-            f"'{word}'" if word.startswith("=") and shlex.quote(word) == word else shlex.quote(word)
-        )  # zsh expands it
+        quoted = shlex.quote(word)
+        return f"'{word}'" if word.startswith("=") and quoted == word else quoted  # zsh expands it
     return "$'" + "".join(map(_escaped, word)) + "'"
 
 
 def _escaped(char: str) -> str:
-    if char in "\\'":
-        return "\\" + char
-    if char.isprintable():
+    if char.isprintable() and char not in "\\'":
         return char
-    if char in "\n\t":
-        return {"\n": "\\n", "\t": "\\t"}[char]
+    if short := {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"}.get(char):
+        return short
     code = ord(char)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
@@ -171,7 +162,7 @@ BUILTINS = name_set(
 
 
 class Joint(NamedTuple):
-    mark: str  # a connector, a pipe, or the end of a line
+    mark: str  # a connector, a pipe, the end of a line; empty: the end of the text
 
 
 class ShellWord(NamedTuple):
@@ -258,71 +249,36 @@ def _why(text: str, at: int) -> str:
 
 
 def _script(tokens: Iterator[ShellWord | Joint]) -> Script:
-    builder = _Builder()
-    for token in tokens:
-        if isinstance(token, ShellWord):
-            if token.pattern and not builder.takes_pattern:
-                raise _Refused(_BECAUSE["*"])
-            builder.words.append(token.text)
-        elif token.mark == "\n":
-            builder.end_line()
-        else:
-            builder.join(token.mark)
-    return builder.finish()
-
-
-class _Builder:
     """Puts words together. `awaited` is the connector that must be followed by another program."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-        self._segments: list[Segment] = []
-        self._pipelines: list[Pipeline] = []
-        self._connector: Connector = ""
-        self._awaited = ""
-        self._programs = 0
-
-    @property
-    def takes_pattern(self) -> bool:
-        """Whether a pattern may be expanded here: not in a program name, and not after a first step, which may change
-        files."""
-        return bool(self.words) and not self._pipelines
-
-    def join(self, mark: str) -> None:
-        self._end_program(mark)
-        if mark == "|":
-            self._awaited = mark
-            return
-        self._end_pipeline()
-        self._connector = _CONNECTORS[mark]
-        self._awaited = "" if mark == ";" else mark
-
-    def end_line(self) -> None:
-        """Ends a line. Like `;`, but may be repeated and may follow an operator that waits for its right side."""
-        if self.words:
-            self.join(";")
-
-    def finish(self) -> Script:
-        if self.words or self._awaited:
-            self.join(";")
-        if not self._pipelines:
-            raise _Refused("it is empty")
-        return Script(tuple(self._pipelines))
-
-    def _end_program(self, mark: str) -> None:
-        if not self.words:
-            raise _Refused(f"a program is missing next to an operator ({self._awaited or mark})")
-        if reason := _needs_a_shell(self.words[0]):
+    pipelines, segments, words = list[Pipeline](), list[Segment](), list[str]()
+    connector: Connector = ""
+    awaited, programs = "", 0
+    for token in chain(tokens, (Joint(""),)):
+        if isinstance(token, ShellWord):
+            # No pattern is expanded in a program name, nor after a first step, which may change files.
+            if token.pattern and (pipelines or not words):
+                raise _Refused(_BECAUSE["*"])
+            words.append(token.text)
+            continue
+        mark = token.mark
+        if not words:
+            # The end of a line may be repeated, and may follow an operator that waits for its right side.
+            if mark == "\n" or not (mark or awaited):
+                continue
+            raise _Refused(f"a program is missing next to an operator ({awaited or mark})")
+        if reason := _needs_a_shell(words[0]):
             raise _Refused(reason)
-        self._programs += 1
-        if self._programs > MAX_PROGRAMS:
+        programs += 1
+        if programs > MAX_PROGRAMS:
             raise _Refused(too_many().reason)
-        self._segments.append(Segment(tuple(self.words)))
-        self.words, self._awaited = [], ""
-
-    def _end_pipeline(self) -> None:
-        self._pipelines.append(Pipeline(tuple(self._segments), self._connector))
-        self._segments = []
+        segments.append(Segment(tuple(words)))
+        words, awaited = [], mark if mark in ("|", "&&", "||") else ""
+        if mark != "|":
+            pipelines.append(Pipeline(tuple(segments), connector))
+            segments, connector = [], _CONNECTORS.get(mark, ";")
+    if not pipelines:
+        raise _Refused("it is empty")
+    return Script(tuple(pipelines))
 
 
 def _needs_a_shell(name: str) -> str:

@@ -26,6 +26,7 @@ from itertools import islice
 from palinurus.domain.clock import Clock
 from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.domain.tool import ToolRun
+from palinurus.tools.commands.shell import Argv, name_set
 from palinurus.tools.files.reach import is_note
 from palinurus.workspace.file_origins import MAX_SOURCES, FileOrigin, FileOrigins, looked_at_all, named
 from palinurus.workspace.instructions import INSTRUCTIONS
@@ -45,9 +46,8 @@ MAX_FOLDERS = 200
 NOTES = "file:memory/"
 COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, which the time module does not define
 TICK_NS = 50_000_000
-_HISTORY = frozenset(
-    ("log", "show", "diff", "blame", "annotate", "cat-file", "grep", "whatchanged", "format-patch", "archive", "stash")
-)  # git commands that print old content
+# git commands that print old content
+_HISTORY = name_set("log show diff blame annotate cat-file grep whatchanged format-patch archive stash")
 _WORD = re.compile(r"[^\s|&;<>()$`\"'=:,]+")
 _PREFIX = re.compile(r"^[^:\t]{0,300}[:\t]")  # prefixes that grep and cat -n put before a line
 
@@ -85,15 +85,7 @@ class CommandFiles:
     """The files of one command. `words` are the words that may name a file."""
 
     def __init__(
-        self,
-        origins: FileOrigins,
-        run: ToolRun,
-        words: tuple[str, ...],
-        clock: Clock,
-        workspace: str,
-        cwd: str,
-        *,
-        fetches: bool,
+        self, origins: FileOrigins, run: ToolRun, words: Argv, clock: Clock, workspace: str, cwd: str, *, fetches: bool
     ) -> None:
         self._origins = origins
         self._run = run
@@ -168,9 +160,7 @@ class CommandFiles:
             yield self._source(each.path)
 
     def _path(self, word: str) -> str:
-        if word.startswith("~/") and os.path.lexists(
-            home := f"{self._root}{word[1:]}"
-        ):  # in a sandbox this is the home directory
+        if word.startswith("~/") and os.path.lexists(home := f"{self._root}{word[1:]}"):  # the home in a sandbox
             return os.path.realpath(home)
         return os.path.realpath(os.path.join(self._cwd, os.path.expanduser(word)))  # noqa: PTH111, PTH118
 
@@ -230,11 +220,8 @@ class CommandFiles:
     def _shared(self, text: str) -> Iterator[str]:
         if OUTSIDE_MARK in text and self._run.private:
             yield NOTES
-        lines = set(_comparable(text))
-        if not lines:
-            return
-        left = MAX_READ_TOGETHER
-        for path in sorted(self._suspects(), key=_newest)[:MAX_COMPARED]:
+        lines, left = set(_comparable(text)), MAX_READ_TOGETHER
+        for path in sorted(self._suspects(), key=_newest)[:MAX_COMPARED] if lines else ():
             if left <= 0:
                 return
             data = _beginning(path, min(MAX_READ, left))
@@ -266,17 +253,15 @@ class CommandFiles:
         changed = [path for path, at in self._new_files(walk) if not INSTRUCTIONS.hold(self._place(path))]
         folders = list(walk.left)
         if len(changed) > MAX_CHANGED:
-            above = dict.fromkeys(map(os.path.dirname, changed))
-            folders += above if len(above) <= MAX_FOLDERS else dict.fromkeys(map(self._top, changed))
+            parents = dict.fromkeys(map(os.path.dirname, changed))
+            folders += parents if len(parents) <= MAX_FOLDERS else dict.fromkeys(map(self._top, changed))
             changed = []
         if len(folders) > MAX_FOLDERS:
             folders = list(dict.fromkeys(map(self._top, folders)))
         now, sources = self._clock.now_ms(), self._named or named(self._run.suspects)
         entries = [FileOrigin(path, self._root, sources=sources, at=now) for path in changed]
-        return [
-            *looked_at_all(entries),
-            *(FileOrigin(path, self._root, sources=sources, at=now, is_folder=True) for path in folders),
-        ]
+        above = [FileOrigin(path, self._root, sources=sources, at=now, is_folder=True) for path in folders]
+        return [*looked_at_all(entries), *above]
 
     def _new_files(self, walk: FileWalk) -> Iterator[tuple[str, int]]:
         """Returns changed files that are not recorded with their current content."""
@@ -313,12 +298,9 @@ def command_words(command: str, argv: tuple[str, ...]) -> tuple[str, ...]:
 def _comparable(text: str) -> Iterable[str]:
     """Returns the lines of an output, also without the prefixes of grep, cat -n and diff."""
     for line in text.splitlines():
-        yield from (each for each in _variants(line) if len(each) >= SHORTEST_LINE)
-
-
-def _variants(line: str) -> tuple[str, ...]:
-    once = _PREFIX.sub("", line, count=1)
-    return line.strip(), line[1:].strip(), once.strip(), _PREFIX.sub("", once, count=1).strip()
+        once = _PREFIX.sub("", line, count=1)
+        variants = map(str.strip, (line, line[1:], once, _PREFIX.sub("", once, count=1)))
+        yield from (each for each in variants if len(each) >= SHORTEST_LINE)
 
 
 def _beginning(path: str, most: int) -> bytes:

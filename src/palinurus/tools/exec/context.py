@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.keys import SessionKey
@@ -86,4 +85,4 @@ class ExecContext(Struct, frozen=True):
     heeds_outside: bool = True  # whether a turn that has read text from outside is restricted further
     extras: Callable[[ToolRun, bool], CommandExtras] = lambda run, sandboxed: CommandExtras()
     """Returns what the skills in use add to a command, inside or outside the sandbox. May raise a PalinurusError."""
-    origins: FileOrigins = msgspec.field(default_factory=FileOrigins)
+    origins: FileOrigins = field(default_factory=FileOrigins)

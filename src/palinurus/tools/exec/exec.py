@@ -17,15 +17,14 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from palinurus.domain.errors import PalinurusError, SandboxError
 from palinurus.domain.events import Notice, Plan
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun, failed
 from palinurus.sandbox.environment import ExecEnvironment, clean_env, command_in
-from palinurus.sandbox.sandbox import CommandLimits, Process, Sandbox, SandboxCommand
+from palinurus.sandbox.sandbox import CommandLimits, Process, SandboxCommand
 from palinurus.tools.commands.judge import CONFIG, Allowances
 from palinurus.tools.commands.repositories import git_variables, uses_repository
 from palinurus.tools.exec.command_files import CommandFiles, command_words
@@ -86,7 +85,7 @@ class ExecPreparer:
         cwd = await asyncio.to_thread(working_directory, call.workdir, environment.workspace, within=inside)
         if inside:
             if environment.sandboxed == "no":  # only a restriction put it in the sandbox: host permissions do not apply
-                environment = replace(environment, network=False)
+                environment = structs.replace(environment, network=False)
             return await self._inside(run, call, environment, cwd)
         return await self._outside(run, call, target, environment, cwd)
 
@@ -94,24 +93,26 @@ class ExecPreparer:
         extras = self.context.extras(run, True)
         held = environment.network and is_held(run) and self.context.heeds_outside
         allowed = await network_permission(run, call) if held else NetworkPermission(environment.network)
-        environment, network = replace(environment, network=allowed.network), allowed.network
+        environment, network = structs.replace(environment, network=allowed.network), allowed.network
         argv, env = call.started, {**extras.env, **call.env, **allowed.env}
         plan = Plan("exec", call.shown, "sandbox", argv, cwd, tuple(sorted(env)), network=network)
         origin = Origin.OUTSIDE if network else Origin.AGENT
         guarded = run.untrusted or network  # fetched text must not reach files that later sessions start with
         info = CommandInfo(run.key, run.run_id, call.shown, "sandbox", origin, guarded=guarded, network=network)
-        place = replace(environment, env={**environment.env, **env})
+        place = structs.replace(environment, env={**environment.env, **env})
         kind = {"pty": call.pty, "private": run.private, "guarded": guarded}
         command = command_in(place, argv, cwd, **kind, folders=extras.folders)
 
         async def go() -> ToolOutput:
             await asyncio.to_thread(self.context.make_workspace, environment)
             files = self.command_files(run, call, environment, cwd, origin)
-            output = await self.go(call, replace(info, files=files), self.context.sandbox.start, command)
-            return replace(output, content=f"{NO_NETWORK}{output.content}") if held and not network else output
+            output = await self.go(call, structs.replace(info, files=files), self.context.sandbox.start, command)
+            return structs.replace(output, content=f"{NO_NETWORK}{output.content}") if held and not network else output
 
-        loose = await asyncio.to_thread(_find_loose, environment) if run.untrusted else ""
-        return PreparedCall(plan, go, when_untrusted=" and ".join(filter(None, (allowed.ask, loose))))
+        instructions, writable = environment.instructions, run.untrusted and environment.writable
+        loose = await asyncio.to_thread(instructions.find_loose, environment.workspace) if writable else ""
+        reasons = allowed.ask, LOOSE.format(loose) if loose else ""
+        return PreparedCall(plan, go, when_untrusted=" and ".join(filter(None, reasons)))
 
     async def _outside(
         self, run: ToolRun, call: ExecCall, target: ExecTarget, environment: ExecEnvironment, cwd: str
@@ -127,43 +128,22 @@ class ExecPreparer:
         asked = bool(permission.ask or run.untrusted or run.restrictions)
         snapshot = await asyncio.to_thread(found.take_snapshot, call, home, asked=asked)
         extras, programs = context.extras(run, False), found.judgement.invocations
+        names, matched = tuple(sorted({**extras.env, **call.env})), snapshot.shown_patterns(cwd)
         plan = Plan(
-            "exec",
-            found.summary,
-            "host",
-            found.argv,
-            cwd,
-            tuple(sorted({**extras.env, **call.env})),
-            network=True,
-            invocations=programs,
-            patterns=snapshot.shown_patterns(cwd),
+            "exec", found.summary, "host", found.argv, cwd, names, network=True, invocations=programs, patterns=matched
         )
         by_grants = target.security == "allowlist" and found.judgement.covered
         in_repository = by_grants and any(map(uses_repository, programs))
-        env = {
-            **clean_env(context.path, home, pty=call.pty),
-            **environment.env,
-            **extras.env,
-            **call.env,
-            **(git_variables(home, workspace) if in_repository else {}),
-            "PATH": context.path,
-        }
+        env = {**clean_env(context.path, home, pty=call.pty), **environment.env, **extras.env, **call.env}
+        env |= {**(git_variables(home, workspace) if in_repository else {}), "PATH": context.path}
         command = SandboxCommand(
             found.started, cwd, env, network=True, pty=call.pty, limits=NO_LIMITS, folder=found.folder
         )
         host_command = _HostCommand(
             self, run, call, target, environment, found, snapshot, permission, command, by_grants, in_repository
         )
-        return PreparedCall(
-            plan,
-            host_command.go,
-            permission.refusal,
-            permission.ask,
-            RAN_OUTSIDE,
-            permission.unanswered,
-            permission.granted,
-            release=snapshot.release,
-        )
+        needed = structs.asdict(permission)
+        return PreparedCall(plan, host_command.go, when_untrusted=RAN_OUTSIDE, release=snapshot.release, **needed)
 
     def missing_sandbox_remark(self, run: ToolRun, target: ExecTarget) -> str:
         """Returns a remark, once, that there is no sandbox and what to do about it."""
@@ -216,8 +196,11 @@ class ExecPreparer:
         if call.background and not self.processes.has_room(info.key.agent):  # the approval may have taken long
             entered.close()
             return failed(NO_ROOM)
-        info = replace(info, terminal=call.pty, listens=call.pty or call.background)
-        command = replace(command, limits=replace(command.limits, wall_seconds=self._seconds(call)))
+        info = structs.replace(info, terminal=call.pty, listens=call.pty or call.background)
+        most = self.context.settings.timeout_sec  # the configured limit is the maximum for a model
+        command = structs.replace(
+            command, limits=structs.replace(command.limits, wall_seconds=min(call.timeout or most, most))
+        )
         if info.files is not None:
             await info.files.look()
         try:
@@ -249,11 +232,6 @@ class ExecPreparer:
                 return False
         return True
 
-    def _seconds(self, call: ExecCall) -> float:
-        """Returns the time limit. The configured limit is the maximum for a model."""
-        most = self.context.settings.timeout_sec
-        return min(call.timeout or most, most)
-
 
 class _HostCommand(Struct, frozen=True):
     """One command for the host, between inspection and start."""
@@ -284,7 +262,7 @@ class _HostCommand(Struct, frozen=True):
             info = CommandInfo(run.key, run.run_id, summary, "host", origin, free=free, files=files)
             output = await preparer.go(self.call, info, self._start, self.command, entered)
             undo.pop_all()  # from here on the end of the command closes it
-        return replace(output, content=f"{remark}{output.content}")
+        return structs.replace(output, content=f"{remark}{output.content}")
 
     async def _start(self, limited: SandboxCommand) -> Process:
         """Checks again just before the start, because things may have changed while the command waited."""
@@ -293,15 +271,13 @@ class _HostCommand(Struct, frozen=True):
             if not grant.startswith(CONFIG):  # the audit log records when a line of the config was used
                 await context.grants.used(grant, context.clock.now_ms(), self.found.summary)
         await asyncio.to_thread(self.found.check_unchanged, self.snapshot)
-        process = await self._start_now(context.host, limited)
+        with ExitStack() as checks:
+            if self.by_grants and len(self.found.steps) > 1:
+                fd = checks.enter_context(self.preparer.check_steps(self._refuse_step))
+                limited = structs.replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,))
+            process = await context.host.start(limited)
         self.snapshot.release()
         return process
-
-    async def _start_now(self, host: Sandbox, limited: SandboxCommand) -> Process:
-        if not self.by_grants or len(self.found.steps) < 2:
-            return await host.start(limited)
-        with self.preparer.check_steps(self._refuse_step) as fd:
-            return await host.start(replace(limited, argv=helper_argv(self.found.steps, fd), fds=(fd,)))
 
     async def _refuse_step(self, number: int) -> str:
         context, key = self.preparer.context, self.run.key
@@ -318,12 +294,6 @@ async def _answer_checks(ours: socket.socket, judge: JudgeStep) -> None:
             except (PalinurusError, OSError, ValueError) as error:
                 why = f"it could not be judged: {error}"
             await loop.sock_sendall(ours, f"{' '.join(why.split())[:LONGEST_ANSWER]}\n".encode(errors="replace"))
-
-
-def _find_loose(environment: ExecEnvironment) -> str:
-    """Returns why the sandbox does not protect a file that later sessions start with; empty if it protects all."""
-    loose = environment.instructions.find_loose(environment.workspace) if environment.writable else ""
-    return LOOSE.format(loose) if loose else ""
 
 
 async def _never() -> ToolOutput:

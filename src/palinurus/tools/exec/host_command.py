@@ -10,8 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from palinurus.domain.errors import BadRequest, SandboxError
 from palinurus.domain.events import Invocation
@@ -22,7 +21,7 @@ from palinurus.tools.commands.shell import Expand, Opaque, Script, parse_argv, p
 from palinurus.tools.exec.context import ExecCall
 from palinurus.tools.exec.permission import deciding_variables
 from palinurus.tools.exec.pipelines import Step, helper_argv
-from palinurus.tools.exec.snapshot import Snapshot, expand, take_snapshot
+from palinurus.tools.exec.snapshot import Snapshot, expand, stat_path, take_snapshot
 from palinurus.tools.grants import Grant
 
 _WHEN = {"": "always", ";": "always", "&&": "and", "||": "or"}
@@ -67,8 +66,8 @@ class InspectedCommand(Struct, frozen=True):
         """Returns why the grants do not cover this step now; empty if they do."""
         if self.script is None:
             return "it was not understood"
-        script = Script((replace(self.script.pipelines[number], connector=""),))
-        judgement = _judge(script, self.where, replace(self.allowed, grants=grants))
+        script = Script((structs.replace(self.script.pipelines[number], connector=""),))
+        judgement = _judge(script, self.where, structs.replace(self.allowed, grants=grants))
         return self._moved() or ("" if judgement.covered else judgement.why)
 
     def _moved(self) -> str:
@@ -106,11 +105,8 @@ def inspect_command(call: ExecCall, where: CommandLocation, allowed: Allowances,
 
 
 def folder_of(path: str) -> Folder | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except (OSError, ValueError):
-        return None
-    return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+    found = stat_path(path)
+    return (found.st_dev, found.st_ino) if found and stat.S_ISDIR(found.st_mode) else None
 
 
 def _expander(cwd: str) -> Expand:
@@ -158,10 +154,9 @@ def _words(script: Script) -> tuple[str, ...]:
     """Returns all words with the operators between them. The quotes in the summary tell them apart."""
     words: list[str] = []
     for pipeline in script.pipelines:
-        words += [pipeline.connector] if pipeline.connector else []
         for place, segment in enumerate(pipeline.segments):
-            words += ["|", *segment.argv] if place else segment.argv
-    return tuple(words)
+            words += (pipeline.connector if place == 0 else "|", *segment.argv)
+    return tuple(words[1:])  # the first has no connector
 
 
 def _steps(script: Script, programs: Sequence[Invocation]) -> tuple[Step, ...]:

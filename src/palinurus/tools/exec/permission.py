@@ -22,8 +22,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.tool import Restriction, ToolRun
@@ -171,7 +170,7 @@ def choose_target(
     if environment.sandboxed == "required" or confined:
         why = f"commands of this session run in a sandbox, and there is none: {status.why}"
         return ExecTarget("sandbox", refusal=why)
-    return replace(host, no_sandbox=status.why)
+    return structs.replace(host, no_sandbox=status.why)
 
 
 def is_unrestricted(run: ToolRun) -> bool:

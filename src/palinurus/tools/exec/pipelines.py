@@ -88,9 +88,7 @@ def _run_pipeline(programs: Sequence[Program]) -> int:
         os.close(sink)
         source = further
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return code or (
-        codes[-1] if codes[-1] >= 0 else 128 - codes[-1]
-    )  # ended by a signal: the code that a shell reports
+    return code or (codes[-1] if codes[-1] >= 0 else 128 - codes[-1])  # by a signal: the code that a shell reports
 
 
 def _start(children: list[int], path: str, argv: Sequence[str], ends: tuple[int, int]) -> int:

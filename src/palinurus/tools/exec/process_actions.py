@@ -56,22 +56,11 @@ def _prepare_write(run: ToolRun, running: RunningCommand, given: ProcessCall, se
     if info.where != "host":
         why = WROTE_UNGUARDED if not info.guarded else WROTE_OUT if info.network and run.private else ""
         return PreparedCall(plan, lambda: _write(run, running, given), when_untrusted=why)
-    ask = "" if _is_free(run, running, settings) else AS_GOOD_AS_A_COMMAND
-    return PreparedCall(
-        plan,
-        lambda: _write(run, running, given),
-        refusal=_refusal(run, settings, ask),
-        ask=ask,
-        when_untrusted=WROTE_OUTSIDE,
-        unanswered=settings.ask_fallback == "full",
-    )
-
-
-def _is_free(run: ToolRun, running: RunningCommand, settings: ExecSettings) -> bool:
-    """Returns whether the current sender could start such a command without approval: another sender may have started
-    it."""
+    # Whether the current sender could start such a command without approval: another sender may have started it.
     everybody = settings.security == "full" and settings.ask != "always"
-    return everybody or (running.info.free and is_unrestricted(run))
+    ask = "" if everybody or (info.free and is_unrestricted(run)) else AS_GOOD_AS_A_COMMAND
+    refusal, unanswered = _refusal(run, settings, ask), settings.ask_fallback == "full"
+    return PreparedCall(plan, lambda: _write(run, running, given), refusal, ask, WROTE_OUTSIDE, unanswered)
 
 
 def _refusal(run: ToolRun, settings: ExecSettings, ask: str) -> str:
@@ -101,14 +90,14 @@ async def _list(run: ToolRun, commands: list[RunningCommand]) -> ToolOutput:
 
 async def _poll(run: ToolRun, running: RunningCommand, seconds: float) -> ToolOutput:
     await running.wait_for_news(seconds)
-    result = await running.output_result(running.news(), or_else="(nothing new)" if running.ended is None else "")
-    return _with_origin(run, result, running)
+    or_else = "(nothing new)" if running.ended is None else ""
+    return _with_origin(run, await running.output_result(running.news(), or_else=or_else), running)
 
 
 async def _log(run: ToolRun, running: RunningCommand, lines: int) -> ToolOutput:
     text = running.output.text()
-    result = await running.output_result("\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text)
-    return _with_origin(run, result, running)
+    shown = "\n".join(text.rstrip("\n").split("\n")[-lines:]) if lines else text
+    return _with_origin(run, await running.output_result(shown), running)
 
 
 async def _write(run: ToolRun, running: RunningCommand, given: ProcessCall) -> ToolOutput:

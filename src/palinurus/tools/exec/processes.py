@@ -13,8 +13,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
@@ -182,7 +181,7 @@ class RunningCommand:
         if self.ended is None:
             await self.info.files.enter()
         sources = await self.info.files.sources(text)
-        return replace(result, origin=Origin.OUTSIDE, sources=sources) if sources else result
+        return structs.replace(result, origin=Origin.OUTSIDE, sources=sources) if sources else result
 
     async def write(self, data: bytes, *, close: bool = False) -> None:
         if self.ended is not None:

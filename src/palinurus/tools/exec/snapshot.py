@@ -24,8 +24,8 @@ import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import translate
-from functools import cache, lru_cache
+from fnmatch import fnmatchcase
+from functools import cache
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
@@ -194,9 +194,8 @@ class Snapshot:
                 return f"{pattern} now matches other files than when it was inspected: {name} {which}"
         for folder, times in self._folders.items():
             if _times(folder) != times:
-                return (
-                    f"{os.path.normpath(folder)}, where a shell will look for files, has changed since it was inspected"
-                )
+                place = os.path.normpath(folder)
+                return f"{place}, where a shell will look for files, has changed since it was inspected"
         moved = self._moves.first()
         return f"{moved} was moved or replaced since it was inspected" if moved else ""
 
@@ -219,13 +218,7 @@ class Snapshot:
 
 
 def take_snapshot(
-    deciding: Iterable[str],
-    command: str,
-    where: CommandLocation,
-    variables: Mapping[str, str],
-    *,
-    shown: bool,
-    shell: bool,
+    deciding: Iterable[str], command: str, where: CommandLocation, env: Mapping[str, str], *, shown: bool, shell: bool
 ) -> Snapshot:
     """Records the files that decide what is done and, if a person is shown the command, everything it names. Raises
     BadRequest if that is too much to compare.
@@ -234,7 +227,7 @@ def take_snapshot(
     file can appear and disappear in that moment, nothing else may be created or removed in its folder either.
     """
     files = {path: look_at(path) for path in dict.fromkeys((where.cwd, *deciding))}
-    words = read_words(command, variables)
+    words = read_words(command, env)
     roots = tuple(map(os.path.realpath, where.writable))
     named = dict.fromkeys(part for word in words for part in _parts(word.text))
     patterns: dict[Place, frozenset[str]] = {}
@@ -263,14 +256,18 @@ def take_snapshot(
 def look_at(path: str, *, whole: bool = True) -> FileState:
     """Returns the state of a path. Its ctime cannot be set back. A folder's entries may change, its identity may
     not."""
-    try:
-        found = os.stat(path)  # noqa: PTH116  a Path of odd text raises
-    except (OSError, ValueError):
-        return FileState(os.path.realpath(path), (), whole)
-    mark: tuple[int, ...] = (found.st_dev, found.st_ino)
-    if whole and stat.S_ISREG(found.st_mode):
-        mark += (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    mark: tuple[int, ...] = ()
+    if found := stat_path(path):
+        mark = found.st_dev, found.st_ino
+        if whole and stat.S_ISREG(found.st_mode):
+            mark += (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     return FileState(os.path.realpath(path), mark, whole)
+
+
+def stat_path(path: str) -> os.stat_result | None:
+    with suppress(OSError, ValueError):
+        return os.stat(path)  # noqa: PTH116  a Path of odd text raises
+    return None
 
 
 def expand(base: str, pattern: str) -> frozenset[str]:
@@ -309,11 +306,8 @@ def _searched(base: str, pattern: str, names: Iterable[str]) -> set[str]:
 
 def _times(folder: str) -> tuple[int, ...]:
     """Returns the times that change when an entry is created, removed or renamed."""
-    try:
-        found = os.stat(folder)  # noqa: PTH116
-    except (OSError, ValueError):
-        return ()
-    return found.st_mtime_ns, found.st_ctime_ns
+    found = stat_path(folder)
+    return (found.st_mtime_ns, found.st_ctime_ns) if found else ()
 
 
 def _ways(passed: Mapping[str, str], roots: Sequence[str]) -> list[str]:
@@ -340,12 +334,7 @@ def _entries(folder: str) -> list[str]:
 
 def _matches(pattern: str, name: str) -> bool:
     hidden = name.startswith(".") and not pattern.startswith((".", "[.]"))
-    return not hidden and bool(_compiled(pattern).match(name))
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(translate(pattern.replace("[^", "[!")))
+    return not hidden and fnmatchcase(name, pattern.replace("[^", "[!"))
 
 
 def _folders(words: Iterable[NamedWord], cwd: str) -> list[str]:

@@ -40,13 +40,12 @@ BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 _SECTION = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+)")
 _MOVE = re.compile(r"\*\*\* Move to: (.+)")
 _LINE_NUMBERS = re.compile(r"-\d+(,\d+)? \+\d+(,\d+)? *(@@)?")  # a header of diff's own, which says nothing here
-_Sign = Literal[" ", "-", "+"]
 _LIKENESS: tuple[Callable[[str], str], ...] = (lambda line: line.rstrip("\r"), str.rstrip, str.strip)
 
 
 class Hunk(Struct, frozen=True):
     headers: tuple[str, ...]
-    lines: tuple[tuple[_Sign, str], ...]
+    lines: tuple[tuple[str, str], ...]  # each with its sign: a space, - or +
     at_end: bool = False
 
     @property
@@ -95,7 +94,8 @@ class _Reader:
         self._at += 1
         kind, path = found[1], found[2].strip()
         if kind == "Add":
-            return PatchSection("Add", path, content="".join(f"{line}\n" for line in self._added()))
+            lines = self._body("+", ("*** ",), "each line of a new file begins with '+'")
+            return PatchSection("Add", path, content="".join(f"{line}\n" for _, line in lines))
         if kind == "Delete":
             return PatchSection("Delete", path)
         moved = self._take(_MOVE)
@@ -109,22 +109,17 @@ class _Reader:
         self._at += found is not None
         return found[1].strip() if found else ""
 
-    def _added(self) -> list[str]:
-        added = []
-        while self.left() and not self._lines[self._at].startswith("*** "):
-            line = self._lines[self._at]
-            if line and not line.startswith("+"):
-                raise self._wrong("each line of a new file begins with '+'")
-            added.append(line[1:])
+    def _body(self, signs: str, stops: tuple[str, ...], wrong: str) -> list[tuple[str, str]]:
+        """Returns lines with their signs, up to one that begins something else. An empty one has lost its space."""
+        lines: list[str] = []
+        while self.left() and not self._lines[self._at].startswith(stops):
+            lines.append(self._lines[self._at])
+            if lines[-1][:1] not in signs:
+                raise self._wrong(wrong)
             self._at += 1
-        return added[: len(added) - self._blank_before()]
-
-    def _blank_before(self) -> int:
-        """Returns how many blank lines end here: they separate two sections and belong to none."""
-        at = self._at
-        while at and not self._lines[at - 1]:
-            at -= 1
-        return self._at - at
+        while lines and not lines[-1]:  # blank lines at the end separate two sections and belong to none
+            lines.pop()
+        return [(line[:1] or " ", line[1:]) for line in lines]
 
     def _hunks(self) -> list[Hunk]:
         hunks = []
@@ -133,29 +128,13 @@ class _Reader:
             while self.left() and self._lines[self._at].startswith("@@"):
                 headers.append(self._lines[self._at][2:].strip())
                 self._at += 1
-            lines = self._hunk_lines()
+            lines = self._body(" -+", ("*** ", "@@"), "each line of a hunk begins with ' ', '-' or '+'")
             at_end = bool(self._take(re.compile(rf"({re.escape(END_OF_FILE)})")))
             if not any(sign != " " for sign, _ in lines):
                 raise self._wrong("a hunk needs at least one line that begins with '-' or '+'")
             named = tuple(each for each in headers if each and not _LINE_NUMBERS.match(each))
             hunks.append(Hunk(named, tuple(lines), at_end))
         return hunks
-
-    def _hunk_lines(self) -> list[tuple[_Sign, str]]:
-        lines: list[tuple[_Sign, str]] = []
-        while self.left():
-            line = self._lines[self._at]
-            match line[:1]:
-                case " " | "-" | "+" as sign:
-                    lines.append((sign, line[1:]))
-                case "":
-                    lines.append((" ", ""))  # an empty line whose space got lost
-                case "*" | "@" if line.startswith(("*** ", "@@")):
-                    break
-                case _:
-                    raise self._wrong("each line of a hunk begins with ' ', '-' or '+'")
-            self._at += 1
-        return lines[: len(lines) - self._blank_before()]
 
     def _wrong(self, what: str) -> BadRequest:
         line = self._lines[self._at] if self.left() else END
@@ -235,9 +214,8 @@ class _SearchableLines:
 async def prepare_patch(run: ToolRun, reach: FindAccess, clock: Clock, text: str) -> PreparedCall:
     sections = parse_patch(text)
     writer = await asyncio.to_thread(lambda: FileWriter(run, reach(run.key), clock, _paths(sections)))
-    plan = Plan(
-        "apply_patch", f"patch {', '.join(writer.places)}", arguments=shown_text(", ".join(writer.places), text)
-    )
+    named = ", ".join(writer.places)
+    plan = Plan("apply_patch", f"patch {named}", arguments=shown_text(named, text))
     places = dict(zip(_paths(sections), writer.places, strict=True))
     moves = {places[each.move_to]: places[each.path] for each in sections if each.move_to}
     return writer.prepared(plan, lambda: _commit(writer, _staged(writer, sections)), moves, shows=True)
@@ -255,18 +233,17 @@ def _paths(sections: tuple[PatchSection, ...]) -> tuple[str, ...]:
     return tuple(path for section in sections for path in (section.path, section.move_to) if path)
 
 
-class _Stage:
+class _Stage(Struct):
     """The files of a patch by their real path, so that two names of one file are one."""
 
-    def __init__(self, writer: FileWriter, places: dict[str, str]) -> None:
-        self._writer = writer
-        self._places = places
-        self.files: dict[str, StagedFile] = {}
+    writer: FileWriter
+    places: dict[str, str]
+    files: dict[str, StagedFile] = {}
 
     def take(self, path: str) -> StagedFile:
-        place = self._places[path]
+        place = self.places[path]
         if place not in self.files:
-            before = self._writer.read(path)
+            before = self.writer.read(path)
             self.files[place] = StagedFile(path, before, before)
         return self.files[place]
 

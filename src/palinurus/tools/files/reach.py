@@ -20,7 +20,6 @@ from palinurus.domain.tool import ToolOutput, ToolRun
 from palinurus.workspace.file_origins import absolute
 from palinurus.workspace.files import WorkspaceFiles, is_private
 from palinurus.workspace.instructions import INSTRUCTIONS, Instructions
-from palinurus.workspace.steps import Guard
 
 # `.git` has hooks and settings that git runs as programs, outside every sandbox; `.pal` has our backups.
 PROTECTED = frozenset({".git", ".pal"})
@@ -92,34 +91,24 @@ def closed_in(root: Path, paths: Iterable[Path]) -> tuple[str, ...]:
     return tuple(sorted(os.path.relpath(path, base) for path in real if path.startswith(base.rstrip("/") + "/")))
 
 
-def reading_guard(run: ToolRun, reach: FileAccess, asked: str) -> Guard:
+def check_reading(run: ToolRun, reach: FileAccess, asked: str, place: str) -> None:
     """Refuses what this run may not read. `asked` is the path that the model gave, for the message."""
-
-    def guard(place: str) -> None:
-        if not run.private and is_private(place):
-            raise WorkspaceError(
-                f"{asked} belongs to private memory, which only a private session may use", hint="answer without it"
-            )
-        if reach.is_closed(place):
-            raise WorkspaceError(f"{asked} belongs to pal itself", hint="a person can read it")
-
-    return guard
+    if not run.private and is_private(place):
+        said = f"{asked} belongs to private memory, which only a private session may use"
+        raise WorkspaceError(said, hint="answer without it")
+    if reach.is_closed(place):
+        raise WorkspaceError(f"{asked} belongs to pal itself", hint="a person can read it")
 
 
-def writing_guard(run: ToolRun, reach: FileAccess, asked: str) -> Guard:
+def check_writing(run: ToolRun, reach: FileAccess, asked: str, place: str) -> None:
     """Refuses what this run may not write, including what it may not read."""
-    may_read = reading_guard(run, reach, asked)
-
-    def guard(place: str) -> None:
-        if not reach.writable:
-            raise WorkspaceError(f"{asked} cannot be written: {reach.why or 'the workspace is read-only here'}")
-        may_read(place)
-        if place in reach.fixed:
-            raise WorkspaceError(f"{asked} is the agent's own, which this session's sandbox may only read")
-        if PROTECTED & set(place.casefold().split("/")):
-            raise WorkspaceError(f"{asked} is not for tools to write", hint="a person or git can write it")
-
-    return guard
+    if not reach.writable:
+        raise WorkspaceError(f"{asked} cannot be written: {reach.why or 'the workspace is read-only here'}")
+    check_reading(run, reach, asked, place)
+    if place in reach.fixed:
+        raise WorkspaceError(f"{asked} is the agent's own, which this session's sandbox may only read")
+    if PROTECTED & set(place.casefold().split("/")):
+        raise WorkspaceError(f"{asked} is not for tools to write", hint="a person or git can write it")
 
 
 def may_see(run: ToolRun, reach: FileAccess, place: str) -> bool:

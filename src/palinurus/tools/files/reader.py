@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 from msgspec import Struct
 
@@ -25,17 +26,16 @@ from palinurus.tools.files.reach import (
     FileAccess,
     FindAccess,
     TextLines,
+    check_reading,
     from_files,
     is_marked,
     may_see,
-    reading_guard,
     sources_of_names,
     text_lines,
 )
 from palinurus.tools.registry import SCHEME, ResultStore, split_pieces
 from palinurus.tools.worker import Hit, matching_lines, run_worker
 from palinurus.workspace import pictures
-from palinurus.workspace.boundary import WalkEntry
 from palinurus.workspace.files import MissingFile, TextFile, is_private
 from palinurus.workspace.write import whereabouts
 
@@ -45,9 +45,8 @@ MAX_WALKED = 20_000
 MAX_ALTERNATIVES = 64
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 SECONDS = 5.0
-_QUICK = (
-    20_000_000  # characters of pattern times characters of text: blocks the event loop for at most a tenth of a second
-)
+# Characters of pattern times characters of text: blocks the event loop for at most a tenth of a second.
+_QUICK = 20_000_000
 Document = tuple[str, str]
 """A path and its text."""
 
@@ -84,9 +83,8 @@ def _check(pattern: str) -> None:
     try:
         re.compile(pattern, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise BadRequest(
-            f"not a regular expression: {error}", hint="escape special characters with a backslash"
-        ) from error
+        hint = "escape special characters with a backslash"
+        raise BadRequest(f"not a regular expression: {error}", hint=hint) from error
 
 
 def _is_tame(pattern: str) -> bool:
@@ -98,18 +96,12 @@ def _is_tame(pattern: str) -> bool:
 
 
 async def read_file(
-    run: ToolRun,
-    reach: FindAccess,
-    results: ResultStore | None,
-    path: str,
-    offset: int,
-    limit: int,
-    elsewhere: Elsewhere,
+    run: ToolRun, reach: FindAccess, results: ResultStore | None, path: str, offset: int, limit: int, others: Elsewhere
 ) -> ToolOutput:
     if path.startswith(SCHEME):
         found = await asyncio.to_thread(_stored_lines, results, run, path)
     else:
-        opened = await asyncio.to_thread(lambda: elsewhere(run.key, path) or _open(run, reach(run.key), path))
+        opened = await asyncio.to_thread(lambda: others(run.key, path) or _open(run, reach(run.key), path))
         if isinstance(opened, ToolOutput):
             return opened
         found = opened
@@ -152,14 +144,13 @@ class SearchableTexts(Struct, frozen=True):
 def _stored_lines(results: ResultStore | None, run: ToolRun, path: str) -> TextLines:
     if results is None:
         raise NotFound(f"there is no {path[:80]}", hint="long results are not stored here")
-    stored = results.load(run, path)
-    return TextLines(path, split_pieces(stored.text), stored.info.origin, stored.info.sources)
+    info, text = results.load(run, path)
+    return TextLines(path, split_pieces(text), info.origin, info.sources)
 
 
 def _open(run: ToolRun, reach: FileAccess, path: str) -> TextLines | ToolOutput:
     """Returns a text by its lines, or a whole picture."""
-    picture = _picture(run, reach, path)
-    if picture is not None:
+    if picture := _picture(run, reach, path):
         return picture
     found = _load(run, reach, path)
     sources = reach.files.sources_of(found.path)
@@ -167,7 +158,7 @@ def _open(run: ToolRun, reach: FileAccess, path: str) -> TextLines | ToolOutput:
 
 
 def _picture(run: ToolRun, reach: FileAccess, path: str) -> ToolOutput | None:
-    guard = reading_guard(run, reach, path)
+    guard = partial(check_reading, run, reach, path)
     guard(path)
     with reach.files.boundary.open_file(path) as file:
         guard(file.path)
@@ -181,7 +172,7 @@ def _picture(run: ToolRun, reach: FileAccess, path: str) -> ToolOutput | None:
 
 def _load(run: ToolRun, reach: FileAccess, path: str) -> TextFile:
     """Loads a file. The requested path is checked before the file is opened, its real path before the text is used."""
-    guard = reading_guard(run, reach, path)
+    guard = partial(check_reading, run, reach, path)
     guard(path)
     found = reach.files.load(path)
     guard(found.path)
@@ -214,16 +205,13 @@ def _short(line: str) -> str:
 
 
 def list_names(run: ToolRun, reach: FileAccess, path: str) -> ToolOutput:
-    guard = reading_guard(run, reach, path)
+    guard = partial(check_reading, run, reach, path)
     guard(path)
     listing = reach.files.boundary.list_directory(path, max_entries=MAX_NAMES)
     guard(listing.path)
     prefix = "" if listing.path == "." else f"{listing.path}/"
-    names = [
-        f"{entry.name}/" if entry.is_directory else entry.name
-        for entry in listing.entries
-        if may_see(run, reach, prefix + entry.name)
-    ]
+    seen = (entry for entry in listing.entries if may_see(run, reach, prefix + entry.name))
+    names = [f"{entry.name}/" if entry.is_directory else entry.name for entry in seen]
     if not listing.complete:
         names.append(f"[more than {MAX_NAMES} entries: list a directory below]")
     sources = sources_of_names(reach.files, [prefix + name for name in names])
@@ -249,7 +237,7 @@ def _sources_of_hits(
 
 
 def _gather(run: ToolRun, reach: FileAccess, path: str) -> SearchableTexts:
-    reading_guard(run, reach, path)(path)
+    check_reading(run, reach, path, path)
     boundary = reach.files.boundary
     if not boundary.is_directory(path):
         found = _load(run, reach, path)
@@ -290,22 +278,8 @@ def find_names(
     run: ToolRun, reach: FileAccess, pattern: str, path: str, kind: str, most: int, *, newest: bool
 ) -> ToolOutput:
     """Finds files by name. Blocks."""
-    matching, whole = _search(run, reach, pattern, path, kind)
-    if newest:
-        matching.sort(key=lambda found: -found.modified_ns)
-    lines = [found.path + ("/" if found.is_directory else "") for found in matching[:most]]
-    if not matching:
-        lines.append(f"no {kind} in {path} matches {pattern!r}")
-    if len(matching) > most:
-        lines.append(f"[{len(matching) - most:,} more match: narrow the pattern or the path]")
-    if not whole:
-        lines.append("[only a part of the files was looked at: name a smaller directory]")
-    return from_files("\n".join(lines), sources_of_names(reach.files, [found.path for found in matching[:most]]))
-
-
-def _search(run: ToolRun, reach: FileAccess, pattern: str, path: str, kind: str) -> tuple[list[WalkEntry], bool]:
     patterns = expand_glob(pattern)
-    guard = reading_guard(run, reach, path)
+    guard = partial(check_reading, run, reach, path)
     guard(path)
     hidden = any(part.startswith(".") for each in patterns for part in each)
     walked = reach.files.boundary.walk(path, hidden=hidden, max_files=MAX_WALKED)
@@ -314,7 +288,17 @@ def _search(run: ToolRun, reach: FileAccess, pattern: str, path: str, kind: str)
     below = 0 if start == "." else len(start) + 1
     wanted = [found for found in walked.found if found.is_directory == (kind == "directory")]
     seen = [found for found in wanted if may_see(run, reach, found.path)]
-    return [found for found in seen if matches_glob(patterns, found.path[below:])], walked.complete
+    matching = [found for found in seen if matches_glob(patterns, found.path[below:])]
+    if newest:
+        matching.sort(key=lambda found: -found.modified_ns)
+    lines = [found.path + ("/" if found.is_directory else "") for found in matching[:most]]
+    if not matching:
+        lines.append(f"no {kind} in {path} matches {pattern!r}")
+    if len(matching) > most:
+        lines.append(f"[{len(matching) - most:,} more match: narrow the pattern or the path]")
+    if not walked.complete:
+        lines.append("[only a part of the files was looked at: name a smaller directory]")
+    return from_files("\n".join(lines), sources_of_names(reach.files, [found.path for found in matching[:most]]))
 
 
 def expand_glob(pattern: str) -> list[list[str]]:
@@ -344,10 +328,10 @@ def matches_glob(patterns: Sequence[Sequence[str]], path: str) -> bool:
     """Returns whether a path, relative to the search root, matches one of the patterns. `**` matches any
     directories."""
     names = path.casefold().split("/")
-    return any(_fits(tuple(pattern), tuple(names)) for pattern in patterns)
+    return any(_fits(pattern, names) for pattern in patterns)
 
 
-def _fits(pattern: tuple[str, ...], names: tuple[str, ...]) -> bool:
+def _fits(pattern: Sequence[str], names: Sequence[str]) -> bool:
     """Matches row by row: `reached` holds how many names the components so far may have consumed."""
     reached = {0}
     for part in pattern:

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import nlargest
 from itertools import islice
+from os.path import commonprefix
 
 from palinurus.domain.errors import BadRequest, WorkspaceError
 from palinurus.tools.files.reach import Edit
@@ -25,9 +26,7 @@ MAX_DIFFERENT = 1_000  # lines; a larger change is counted, not compared
 MAX_DIFF_LINES = 80
 _SHOWN = 160  # characters of a line
 
-_CRLF = re.compile("\r\n")
 _WORD = re.compile(r"\w+")
-_NUMBERED = re.compile(r"\d+\| ?")
 _HUNK = re.compile(r"\A@@ -(\d+)(.*) \+(\d+)(.*) @@")
 
 
@@ -36,9 +35,8 @@ def decode(path: str, data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise WorkspaceError(
-            f"{path} is not UTF-8 at byte {error.start}", hint="change it with a program that knows its encoding"
-        ) from error
+        hint = "change it with a program that knows its encoding"
+        raise WorkspaceError(f"{path} is not UTF-8 at byte {error.start}", hint=hint) from error
     if "\0" in text:
         raise WorkspaceError(f"{path} is not a text file", hint="only text is edited here")
     return text
@@ -80,10 +78,10 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
     if not spots:
         raise BadRequest(f"{which}old is not in {path}. {describe_nearest(text, old)}")
     if len(spots) > 1 and not edit.all:
-        raise BadRequest(
-            f"{which}old is in {path} {_times(len(spots))}, on {_line_numbers(text, spots)}",
-            hint="add lines around it to say which, or set all",
-        )
+        times = f"{len(spots)} times" if len(spots) <= MAX_OCCURRENCES else f"more than {MAX_OCCURRENCES:,} times"
+        lines = ", ".join([str(text.count("\n", 0, start) + 1) for start, _ in spots[:10]] + ["…"] * (len(spots) > 10))
+        hint = "add lines around it to say which, or set all"
+        raise BadRequest(f"{which}old is in {path} {times}, on lines {lines}", hint=hint)
     new = new.replace("\n", line_break(text))
     parts, done, size = [], 0, len(text)
     for start, end in spots if not edit.all else _occurrences(text, old, overlapping=False):
@@ -98,7 +96,8 @@ def _apply(path: str, text: str, edit: Edit, which: str) -> str:
 def _occurrences(text: str, old: str, *, overlapping: bool) -> Iterator[tuple[int, int]]:
     """Returns the positions. Overlapping ones count if exactly one must match: `aa` is twice in `aaa`."""
     plain = text.replace("\r\n", "\n")
-    breaks = [found.start() - number for number, found in enumerate(_CRLF.finditer(text))]  # as positions in `plain`
+    # As positions in `plain`.
+    breaks = [found.start() - number for number, found in enumerate(re.finditer("\r\n", text))]
     at = plain.find(old)
     while at >= 0:
         start, end = at, at + len(old)
@@ -106,19 +105,10 @@ def _occurrences(text: str, old: str, *, overlapping: bool) -> Iterator[tuple[in
         at = plain.find(old, at + 1 if overlapping else end)
 
 
-def _times(count: int) -> str:
-    return f"more than {MAX_OCCURRENCES:,} times" if count > MAX_OCCURRENCES else f"{count} times"
-
-
-def _line_numbers(text: str, spots: list[tuple[int, int]]) -> str:
-    numbers = [str(text.count("\n", 0, start) + 1) for start, _ in spots[:10]]
-    return f"lines {', '.join(numbers)}{', …' if len(spots) > 10 else ''}"
-
-
 def describe_nearest(text: str, old: str) -> str:
     """Describes the part of the text that `old` may mean, and where the two differ."""
     wanted = old.split("\n")
-    if all(_NUMBERED.match(line) for line in wanted if line):
+    if all(re.match(r"\d+\| ?", line) for line in wanted if line):
         return "Leave out the line numbers that read puts before each line."
     skipped = next((index for index, line in enumerate(wanted) if line.strip()), 0)
     wanted = wanted[skipped:]
@@ -140,17 +130,17 @@ def _anchor(lines: list[str], wanted: list[str]) -> int | None:
         close = difflib.get_close_matches(first, _candidates(first, stripped), n=1) if first else []
         first = close[0] if close else first
     places = [index for index, line in enumerate(stripped) if line == first][:100] if first else []
-    return max(places, key=lambda at: _agreement(lines[at:], wanted), default=None)
+
+    def agreement(at: int) -> int:
+        return sum(have.strip() == want.strip() for have, want in zip(lines[at:], wanted[:50], strict=False))
+
+    return max(places, key=agreement, default=None)
 
 
 def _candidates(first: str, lines: list[str]) -> list[str]:
     """Returns the few lines with most words in common, because comparing closely is slow."""
     words = set(_WORD.findall(first))
     return nlargest(MAX_CLOSE_LOOKS, dict.fromkeys(lines), key=lambda line: len(words & set(_WORD.findall(line))))
-
-
-def _agreement(lines: list[str], wanted: list[str]) -> int:
-    return sum(have.strip() == want.strip() for have, want in zip(lines, wanted[:50], strict=False))
 
 
 def _quoted(line: str) -> str:
@@ -185,12 +175,8 @@ def changed_lines(before: str, after: str, *, context: int = 2) -> list[str]:
 
 def _common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
     """Returns how many lines are equal at the start, and after them at the end."""
-    head = _common(old, new)
-    return head, _common(old[head:][::-1], new[head:][::-1])
-
-
-def _common(one: list[str], other: list[str]) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    head = len(commonprefix((old, new)))  # noqa: RUF071  of lists
+    return head, len(commonprefix((old[head:][::-1], new[head:][::-1])))  # noqa: RUF071
 
 
 def _moved(found: re.Match[str], by: int) -> str:

@@ -22,20 +22,17 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, json, structs
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import NotFound, PalinurusError, WorkspaceError
 from palinurus.domain.events import Plan
 from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
 from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun, failed
-from palinurus.tools.files.reach import Edit, FileAccess, is_marked, is_note, writing_guard
+from palinurus.tools.files.reach import Edit, FileAccess, check_writing, is_marked, is_note
 from palinurus.tools.files.replace import apply_edits, changed_lines, decode, difference, encode
 from palinurus.workspace.file_origins import FileOrigin, absolute, looked_at, named
 from palinurus.workspace.files import is_private
-from palinurus.workspace.steps import Guard
 from palinurus.workspace.write import (
     NEW_FILE,
     Change,
@@ -83,10 +80,10 @@ class FileWriter:
         self._boundary = reach.files.boundary
         self._clock = clock
         for path in paths:
-            writing_guard(run, reach, path)(path)
+            check_writing(run, reach, path, path)
         self.places = tuple(whereabouts(self._boundary, path) for path in paths)
         for path, place in zip(paths, self.places, strict=True):
-            writing_guard(run, reach, path)(place)
+            check_writing(run, reach, path, place)
             self._check_links(path)
         self._begins = reach.instructions.followed(self._boundary.root)
         self._instructions = tuple(place for place in self.places if self._begins.hold(place))
@@ -95,16 +92,18 @@ class FileWriter:
 
     def prepare_write(self, path: str, content: str) -> PreparedCall:
         data = encode("content", content)
-        plan = Plan(
-            "write", f"write {self.places[0]}: {describe_size(data)}", arguments=shown_text(self.places[0], content)
-        )
+        about = shown_text(self.places[0], content)
+        plan = Plan("write", f"write {self.places[0]}: {describe_size(data)}", arguments=about)
         return self.prepared(plan, lambda: ToolOutput(_written_text(self.write(path, lambda *_: data, whole=True))))
 
     def prepare_edits(self, path: str, changes: tuple[Edit, ...]) -> PreparedCall:
-        about = shown_text(self.places[0], msgspec.json.encode(changes).decode())
+        about = shown_text(self.places[0], json.encode(changes).decode())
         plan = Plan("edit", f"edit {self.places[0]}: {_counted(len(changes), 'replacement')}", arguments=about)
-        work = _editing(path, changes)
-        return self.prepared(plan, lambda: ToolOutput(_edited_text(self.write(path, work, create=False))), shows=True)
+
+        def change(_: str, before: bytes | None) -> bytes:
+            return apply_edits(path, decode(path, before or b""), changes).encode()
+
+        return self.prepared(plan, lambda: ToolOutput(_edited_text(self.write(path, change, create=False))), shows=True)
 
     def prepare_delete(self, path: str) -> PreparedCall:
         """Prepares a deletion. Blocks."""
@@ -120,8 +119,7 @@ class FileWriter:
     ) -> PreparedCall:
         """Returns the prepared call. `moves`: old paths by new ones; `shows`: the result shows file contents."""
         why = f"{self._instructions[0]} is read at the start of later sessions" if self._instructions else ""
-        go = partial(self._run_and_enter, work, self.places, moves, shows=shows)
-        return PreparedCall(plan, go, when_untrusted=why)
+        return PreparedCall(plan, partial(self._run_and_enter, work, moves, shows=shows), when_untrusted=why)
 
     def _check_links(self, path: str) -> None:
         """Checks links, because a diff and a backup would reveal the content of the replaced file."""
@@ -136,7 +134,7 @@ class FileWriter:
         """Returns the content of a writable file; None if there is none."""
         try:
             with self._boundary.open_file(path) as file:
-                self._guard(path)(file.path)
+                self._check(path, file.path)
                 return file.read()
         except NotFound:
             return None
@@ -153,7 +151,7 @@ class FileWriter:
             return after
 
         mode = 0o600 if any(map(is_private, self.places)) else NEW_FILE
-        written = rewrite(self._boundary, path, keeping, create=create, mode=mode, guard=self._guard(path))
+        written = rewrite(self._boundary, path, keeping, create=create, mode=mode, guard=partial(self._check, path))
         return self._note(FileChange(written, backup, whole or written.before is None, marked))
 
     def delete(self, path: str, expected: bytes, *, keep: bool = False) -> FileChange:
@@ -165,7 +163,7 @@ class FileWriter:
             check_unchanged(path, before, expected)
             backup = self._keep(place, before, None, keep)
 
-        gone = delete_file(self._boundary, path, check, guard=self._guard(path))
+        gone = delete_file(self._boundary, path, check, guard=partial(self._check, path))
         return self._note(FileChange(gone, backup))
 
     def _note(self, change: FileChange) -> FileChange:
@@ -177,27 +175,20 @@ class FileWriter:
             return ""
         return keep_backup(self._boundary, place, before, self._clock.now_ms())
 
-    def _guard(self, path: str) -> Guard:
+    def _check(self, path: str, place: str) -> None:
         """Ensures that only planned files are written: a link created since then cannot redirect the write."""
-        may_write = writing_guard(self._run, self._reach, path)
-
-        def guard(place: str) -> None:
-            may_write(place)
-            if self._run.untrusted and self._begins.hold(place) and not self._is_planned(place):
-                raise WorkspaceError(f"{path} was replaced while it was being opened", hint="try again")
-
-        return guard
-
-    def _is_planned(self, place: str) -> bool:
-        """Returns whether it is a planned file, or a folder created on the path to one."""
-        return any(each == place or each.startswith(f"{place}/") for each in self._instructions)
+        check_writing(self._run, self._reach, path, place)
+        # Planned are the files and the folders that are created on the path to one.
+        planned = any(f"{each}/".startswith(f"{place}/") for each in self._instructions)
+        if self._run.untrusted and self._begins.hold(place) and not planned:
+            raise WorkspaceError(f"{path} was replaced while it was being opened", hint="try again")
 
     async def _run_and_enter(
-        self, work: Callable[[], ToolOutput], places: tuple[str, ...], moves: Mapping[str, str], *, shows: bool
+        self, work: Callable[[], ToolOutput], moves: Mapping[str, str], *, shows: bool
     ) -> ToolOutput:
         """Does the work in a thread. `moves`: old paths by new ones; `shows`: the result shows file contents."""
-        before = await asyncio.to_thread(self._look, places)
-        fresh = [path for path in self._intended(places) if self._origins.entry(path) is None]
+        before = await asyncio.to_thread(self._look)
+        fresh = [path for path in self._intended() if self._origins.entry(path) is None]
         await self._origins.enter([self._new(path) for path in fresh])
         try:
             output = await asyncio.to_thread(work)
@@ -210,22 +201,19 @@ class FileWriter:
         marked = [each.written.path for each in self._changes if _shows_mark(each)]
         return _with_sources(output, before, marked) if shows else output
 
-    def _look(self, places: tuple[str, ...]) -> FilesBefore:
-        entered = {place for place in places if self._origins.is_held(self._boundary, place)}
-        outside = tuple(place for place in places if place in entered or self._origins.kinds.has(place))
-        return FilesBefore(outside, entered, tuple(place for place in places if self._has_mark(place)))
+    def _look(self) -> FilesBefore:
+        entered = {place for place in self.places if self._origins.is_held(self._boundary, place)}
+        outside = tuple(place for place in self.places if place in entered or self._origins.kinds.has(place))
+        return FilesBefore(outside, entered, tuple(filter(self._has_mark, self.places)))
 
     def _has_mark(self, place: str) -> bool:
-        if not is_private(place):
-            return False
         with suppress(PalinurusError):
-            return OUTSIDE_MARK.encode() in self._boundary.read_bytes(place)
+            return is_private(place) and OUTSIDE_MARK.encode() in self._boundary.read_bytes(place)
         return False
 
-    def _intended(self, places: tuple[str, ...]) -> list[str]:
+    def _intended(self) -> list[str]:
         """Returns the files to record. Files that sessions start with are not among them: a person approved those."""
-        if not self._run.untrusted:
-            return []
+        places = self.places if self._run.untrusted else ()
         return [absolute(self._boundary, place) for place in places if not (self._begins.hold(place) or is_note(place))]
 
     def _new(self, path: str) -> FileOrigin:
@@ -258,21 +246,12 @@ class FileWriter:
         place = each.written.path
         if self._run.untrusted and not is_note(place):
             return not self._begins.hold(place)
-        if each.marked:
-            return was and not each.whole
-        return moved or (was and not each.whole)
+        return (moved and not each.marked) or (was and not each.whole)
 
 
 def check_unchanged(path: str, before: bytes | None, expected: bytes | None) -> None:
     if before != expected:
         raise WorkspaceError(f"{path} was changed by another program meanwhile", hint="read it again, then try again")
-
-
-def _editing(path: str, edits: tuple[Edit, ...]) -> Change:
-    def change(_: str, before: bytes | None) -> bytes:
-        return apply_edits(path, decode(path, before or b""), edits).encode()
-
-    return change
 
 
 def shown_text(place: str, text: str) -> dict[str, Any]:
@@ -313,7 +292,7 @@ def _counted(number: int, noun: str) -> str:
 def _with_sources(output: ToolOutput, before: FilesBefore, marked: Iterable[str]) -> ToolOutput:
     shown = (f"{'written' if place in before.entered else 'file'}:{place}" for place in before.outside)
     sources = tuple(dict.fromkeys((*shown, *(f"written:{place}" for place in marked))))
-    return replace(output, origin=Origin.OUTSIDE, sources=sources) if sources else output
+    return structs.replace(output, origin=Origin.OUTSIDE, sources=sources) if sources else output
 
 
 def _shows_mark(change: FileChange) -> bool:
@@ -325,9 +304,8 @@ def _shows_mark(change: FileChange) -> bool:
 def mark_new_lines(before: bytes | None, after: bytes) -> bytes:
     """Returns the text with a mark on each new line, because an untrusted run wrote it among the owner's."""
     known = Counter(map(str.strip, _text(before or b"").splitlines()))
-    return "".join(_marked(line, known) for line in _text(after).splitlines(keepends=True)).encode(
-        "utf-8", "surrogateescape"
-    )
+    marked = "".join(_marked(line, known) for line in _text(after).splitlines(keepends=True))
+    return marked.encode("utf-8", "surrogateescape")
 
 
 def _marked(line: str, known: Counter[str]) -> str:

@@ -32,7 +32,7 @@ from palinurus.domain.errors import AddressRefused
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolRun
 from palinurus.tools.commands.shell import name_set
-from palinurus.tools.web.guard import parse_address
+from palinurus.tools.web.guard import WebAddress, parse_address
 
 NOT_NAMED = "the address is neither in your messages nor in the text that was read: {}"
 FETCH = "web_fetch"
@@ -42,9 +42,7 @@ ENDINGS = name_set("md py sh rs pl ps so cc zip mov txt json html js ts css csv 
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}\x00-\x20\x7f]{1,4000}", re.IGNORECASE)
 _AUTHORITY = re.compile(r"https?://[^\s/?#<>\"'`\\()]{1,300}", re.IGNORECASE)
 _HOST = re.compile(r"(?<![\w@./:-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?![\w-]|\.[a-z0-9])", re.IGNORECASE)
-_CLOSING = re.compile(r"[)\]]")
 _BEHIND = ".,;:!?*_~)]}…'"
-_BRINGS = frozenset({FETCH, "web_search"})
 _FILES = frozenset({"file", "skill"})  # kinds of notes
 _TELLING = 6  # letters of a value in a query; shorter ones occur in many addresses by chance
 
@@ -59,9 +57,7 @@ class Addresses(Struct, frozen=True):
     def standing(self, url: str) -> Standing:
         """Returns whether exactly this address was named, or its host by the owner, or neither. Unusual addresses are
         neither."""
-        try:
-            target = parse_address(url)
-        except AddressRefused:
+        if (target := _address(url)) is None:
             return ""
         named = bool(_spelled(target.authority) & self.hosts)
         if self.exact & {_plain(url), _plain(target.url)} or (named and target.path == "/"):
@@ -94,7 +90,9 @@ def find_addresses(run: ToolRun) -> Addresses:
     """Finds the named addresses in one pass over what the model reads."""
     exact = set(urls_in(run.head))
     hosts: set[str] = set()
-    clean = _all_seen(run)
+    # Whether everything the run has read from outside is in the given messages, so that the order is known.
+    seen = {source for message in run.request for source in _sources(message)}
+    clean = {text.source for text in run.outside} <= seen
     calls: dict[str, ToolCall] = {}
     for message in run.request:
         clean = clean and not any(_sources(message))
@@ -127,7 +125,7 @@ def urls_in(text: str) -> Iterator[str]:
         trimmed = whole.rstrip(_BEHIND)
         spellings = {whole, trimmed}
         if ")" in whole or "]" in whole:
-            spellings.add(_CLOSING.split(whole, maxsplit=1)[0].rstrip(_BEHIND))
+            spellings.add(re.split(r"[)\]]", whole, maxsplit=1)[0].rstrip(_BEHIND))
         if "&amp;" in trimmed:
             spellings.add(trimmed.replace("&amp;", "&"))
         for each in spellings:
@@ -143,10 +141,8 @@ def urls_among(value: Any) -> tuple[str, ...]:
 def _plain(url: str) -> str:
     """Returns one spelling for comparison. Of an ASCII address everything is kept that is sent."""
     if not url.isascii():
-        try:
-            return parse_address(url).url
-        except AddressRefused:
-            return ""
+        target = _address(url)
+        return target.url if target else ""
     scheme, _, rest = url.strip().partition("#")[0].partition("://")
     authority, slash, path = rest.partition("/")
     if not slash and "?" in authority:
@@ -159,8 +155,8 @@ def _plain(url: str) -> str:
 
 def _hosts_in(text: str) -> Iterator[str]:
     for found in _AUTHORITY.finditer(text):
-        if host := _authority_of(found[0].rstrip(_BEHIND)):
-            yield host
+        if target := _address(found[0].rstrip(_BEHIND)):
+            yield target.authority
     for found in _HOST.finditer(text):
         name = found[0].lower()
         if name.rpartition(".")[2] not in ENDINGS:
@@ -172,11 +168,11 @@ def _spelled(host: str) -> set[str]:
 
 
 @lru_cache(1_000)
-def _authority_of(url: str) -> str:
+def _address(url: str) -> WebAddress | None:
     try:
-        return parse_address(url).authority
+        return parse_address(url)
     except AddressRefused:
-        return ""
+        return None
 
 
 def _brings(result: ToolResult) -> bool:
@@ -185,7 +181,7 @@ def _brings(result: ToolResult) -> bool:
     if (result.details or {}).get("by") == "client":
         return False
     own = result.origin == Origin.OWNER and any(source.startswith("skill:") for source in result.sources)
-    return own or result.tool_name in _BRINGS or "__" in result.tool_name
+    return own or result.tool_name in (FETCH, "web_search") or "__" in result.tool_name
 
 
 def _not_sent(call: ToolCall, text: str, exact: Collection[str]) -> set[str]:
@@ -201,12 +197,11 @@ def _not_sent(call: ToolCall, text: str, exact: Collection[str]) -> set[str]:
         return found
     host, _, rest = _bare(unquote(asked)).partition("/")
     values = [each for _, each in parse_qsl(asked.partition("?")[2]) if len(each) >= _TELLING]
-    return {
-        url
-        for url in found
-        if _bare(url).partition("/")[0] == host
-        or not (_bare(url) in rest or any(each.lower() in unquote(url).lower() for each in values))
-    }
+
+    def was_sent(url: str) -> bool:
+        return _bare(url) in rest or any(each.lower() in unquote(url).lower() for each in values)
+
+    return {url for url in found if _bare(url).partition("/")[0] == host or not was_sent(url)}
 
 
 def _bare(url: str) -> str:
@@ -225,12 +220,6 @@ def _texts(value: Any) -> Iterator[str]:
                 yield from _texts(each)
         case _:
             pass
-
-
-def _all_seen(run: ToolRun) -> bool:
-    """Returns whether everything the run has read from outside is in the given messages, so that the order is known."""
-    seen = {source for message in run.request for source in _sources(message)}
-    return {text.source for text in run.outside} <= seen
 
 
 def _sources(message: Message) -> Iterator[str]:

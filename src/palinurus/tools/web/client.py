@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
+
 from palinurus.domain.errors import WebError
 from palinurus.tools.web.guard import AddressGuard, WebAddress
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
 ACCEPTED = "gzip, deflate"
 _GZIP, _ZLIB, _RAW = 31, 15, -15
-_MAGIC = b"\x1f\x8b"
 CONNECT_SECONDS = 10.0
 MAX_TRIED = 4  # addresses of one host
 READ_BYTES = 4096  # at a time: small enough that parsing never blocks the event loop for long
@@ -52,8 +53,8 @@ class Inflater:
             if self._stream is None:
                 self._stream = zlib.decompressobj(self._format(data))
             found = self._stream.decompress(data, most)
-            # a gzip body may consist of several members
-            while self._stream.eof and len(found) < most and (rest := self._stream.unused_data).startswith(_MAGIC):
+            # a gzip body may consist of several members, each with this mark
+            while self._stream.eof and len(found) < most and (rest := self._stream.unused_data)[:2] == b"\x1f\x8b":
                 self._stream = zlib.decompressobj(_GZIP)
                 found += self._stream.decompress(rest, most - len(found))
         except zlib.error as error:
@@ -82,33 +83,20 @@ async def connect(address: str, port: int, seconds: float) -> httpcore2.AsyncNet
     return await httpcore2.AnyIOBackend().connect_tcp(address, port, timeout=seconds)
 
 
-class ByteMeter:
-    """Counts how many bytes one request may still receive, including headers and framing."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def count(self, data: bytes) -> None:
-        self.left -= len(data)
-        if self.left < 0:
-            raise WebError("the server sends more bytes than allowed, including headers and framing")
-
-
-class GuardedBackend:
+class GuardedBackend(Struct, eq=False):
     """The network as one request sees it."""
 
-    def __init__(self, guard: AddressGuard, connector: Connector, meter: ByteMeter) -> None:
-        self._guard = guard
-        self._connect = connector
-        self._meter = meter
+    guard: AddressGuard
+    connect: Connector
+    left: int = HEADER_BYTES  # how many bytes the request may still receive, including headers and framing
 
     async def connect_tcp(self, host: str, port: int, **_: Any) -> httpcore2.AsyncNetworkStream:
         import httpcore2
 
         failure: Exception | None = None
-        for address in (await self._guard.addresses(host, port))[:MAX_TRIED]:
+        for address in (await self.guard.addresses(host, port))[:MAX_TRIED]:
             try:
-                return metered(await self._connect(address, port, CONNECT_SECONDS), self._meter)
+                return metered(await self.connect(address, port, CONNECT_SECONDS), self)
             except (OSError, httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 failure = error
         reason = str(failure) or type(failure).__name__
@@ -121,35 +109,36 @@ class GuardedBackend:
         await asyncio.sleep(seconds)
 
 
-def metered(stream: httpcore2.AsyncNetworkStream, meter: ByteMeter) -> httpcore2.AsyncNetworkStream:
+def metered(stream: httpcore2.AsyncNetworkStream, backend: GuardedBackend) -> httpcore2.AsyncNetworkStream:
     # The library's base classes are imported only when needed; it calls methods and does not check the class.
-    return cast("httpcore2.AsyncNetworkStream", _MeteredStream(stream, meter))
+    return cast("httpcore2.AsyncNetworkStream", _MeteredStream(stream, backend))
 
 
-class _MeteredStream:
-    def __init__(self, stream: httpcore2.AsyncNetworkStream, meter: ByteMeter) -> None:
-        self._stream = stream
-        self._meter = meter
+class _MeteredStream(Struct, eq=False):
+    stream: httpcore2.AsyncNetworkStream
+    backend: GuardedBackend
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = await self._stream.read(min(max_bytes, READ_BYTES), timeout)
-        self._meter.count(data)
+        data = await self.stream.read(min(max_bytes, READ_BYTES), timeout)
+        self.backend.left -= len(data)
+        if self.backend.left < 0:
+            raise WebError("the server sends more bytes than allowed, including headers and framing")
         await asyncio.sleep(0)  # TLS returns buffered data without waiting
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._stream.write(buffer, timeout)
+        await self.stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self.stream.aclose()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        return metered(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._meter)
+        return metered(await self.stream.start_tls(ssl_context, server_hostname, timeout), self.backend)
 
     def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+        return self.stream.get_extra_info(info)
 
 
 class HttpReply:
@@ -196,15 +185,12 @@ class HttpReply:
         return bytes(data)
 
 
-class Client:
+class Client(Struct, eq=False):
     """Sends requests where the guard permits. `tls` says which certificates are trusted; the machine's, if unset."""
 
-    def __init__(
-        self, guard: AddressGuard, *, connector: Connector = connect, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self._guard = guard
-        self._connector = connector
-        self._tls = tls
+    guard: AddressGuard
+    connector: Connector = connect
+    tls: ssl.SSLContext | None = None
 
     @asynccontextmanager
     async def get(self, target: WebAddress, headers: Mapping[str, str], *, most: int) -> AsyncGenerator[HttpReply]:
@@ -214,29 +200,21 @@ class Client:
         """
         import httpcore2
 
-        meter = ByteMeter(HEADER_BYTES)
-        backend = cast("httpcore2.AsyncNetworkBackend", GuardedBackend(self._guard, self._connector, meter))
-        tls = await self._tls_context() if target.scheme == "https" else None
-        url = httpcore2.URL(
-            scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
-        )
+        guarded = GuardedBackend(self.guard, self.connector)
+        backend = cast("httpcore2.AsyncNetworkBackend", guarded)
+        if target.scheme == "https" and self.tls is None:
+            self.tls = await asyncio.to_thread(httpcore2.default_ssl_context)  # loading the certificates takes 0.2 s
+        scheme, host, path = target.scheme.encode(), target.host.encode(), target.path.encode()
+        url = httpcore2.URL(scheme=scheme, host=host, port=target.port, target=path)
         sent: dict[bytes | str, bytes | str] = {"Host": target.authority, "User-Agent": AGENT, "Connection": "close"}
-        sent["Accept-Encoding"] = ACCEPTED
-        sent.update(headers.items())
+        sent.update({"Accept-Encoding": ACCEPTED, **headers}.items())
         with _mapped(target):
             async with (
-                httpcore2.AsyncConnectionPool(ssl_context=tls, network_backend=backend, http2=False) as pool,
+                httpcore2.AsyncConnectionPool(ssl_context=self.tls, network_backend=backend, http2=False) as pool,
                 pool.stream("GET", url, headers=sent) as response,
             ):
-                meter.left += 2 * most  # twice, because chunks have frames
+                guarded.left += 2 * most  # twice, because chunks have frames
                 yield HttpReply(target, response)
-
-    async def _tls_context(self) -> ssl.SSLContext:
-        import httpcore2
-
-        if self._tls is None:
-            self._tls = await asyncio.to_thread(httpcore2.default_ssl_context)  # loading the certificates takes 0.2 s
-        return self._tls
 
 
 @contextmanager
@@ -268,7 +246,5 @@ def _text(value: bytes) -> str:
 
 def _too_large(most: int, said: int | None = None) -> WebError:
     size = f"{said:,} bytes; " if said else ""
-    return WebError(
-        f"the answer is too large: {size}{most:,} bytes are read at most",
-        hint="ask for a smaller page; the owner can raise tools.web.fetch.maxResponseBytes",
-    )
+    hint = "ask for a smaller page; the owner can raise tools.web.fetch.maxResponseBytes"
+    return WebError(f"the answer is too large: {size}{most:,} bytes are read at most", hint=hint)

@@ -22,8 +22,7 @@ from msgspec import Struct
 from palinurus.domain.errors import AddressRefused, WebError
 from palinurus.domain.events import Plan
 from palinurus.domain.messages import harmless, wrapped
-from palinurus.domain.restrictions import beyond
-from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun, beyond
 from palinurus.tools.settings import FetchSettings
 from palinurus.tools.web.addresses import addresses_of, is_held, not_named
 from palinurus.tools.web.client import Client, HttpReply
@@ -62,18 +61,14 @@ def decode(data: bytes, declared: str = "") -> str:
     for mark, name in _BOMS:
         if data.startswith(mark):
             return data[len(mark) :].decode(name, "replace")
-    if name := _codec(declared) or _codec(_own_words(data)):
+    written = _DECLARED.match(data[:200])
+    if name := _codec(declared) or (_codec(written[1].decode("ascii")) if written else ""):
         return data.decode(name, "replace")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         cut_short = error.start > len(data) - 4  # the bytes end inside a character
         return data.decode("utf-8" if cut_short else "cp1252", "replace")
-
-
-def _own_words(data: bytes) -> str:
-    found = _DECLARED.match(data[:200])
-    return found[1].decode("ascii") if found else ""
 
 
 def _codec(name: str) -> str:
@@ -134,31 +129,29 @@ class FetchedPage(Struct, frozen=True):
     page: PageText
 
 
-class Fetcher:
+class Fetcher(Struct, frozen=True):
     """Fetches pages. The client contains the guard; the reader converts HTML to markdown."""
 
-    def __init__(self, settings: FetchSettings, client: Client, reader: PageReader) -> None:
-        self._settings = settings
-        self._client = client
-        self._reader = reader
+    settings: FetchSettings
+    client: Client
+    reader: PageReader
 
     async def fetch(
         self, url: str, *, most: int, raw: bool = False, refuse: RefuseAddress = lambda _: ""
     ) -> FetchedPage:
         """Returns at most `most` characters of a page, as markdown or as the source. Raises WebError."""
-        seconds = self._settings.timeout_seconds
+        seconds = self.settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 return await self._follow(parse_address(url), most, raw, refuse)
         except TimeoutError:
-            raise WebError(
-                f"{url[:200]} took longer than {seconds:g} seconds", hint="try later, or another source"
-            ) from None
+            said = f"{url[:200]} took longer than {seconds:g} seconds"
+            raise WebError(said, hint="try later, or another source") from None
 
     async def _follow(self, target: WebAddress, most: int, raw: bool, refuse: RefuseAddress) -> FetchedPage:
         if why := refuse(target.url):
             raise AddressRefused(f"{target.host} may not be reached here: {why}")
-        for _ in range(self._settings.max_redirects + 1):
+        for _ in range(self.settings.max_redirects + 1):
             answer = await self._request(target, most, raw)
             if isinstance(answer, FetchedPage):
                 return answer
@@ -168,13 +161,11 @@ class Fetcher:
             if why := refuse(answer.url):
                 raise AddressRefused(f"{target.host} redirects to {answer.host}, which may not be reached here: {why}")
             target = answer
-        raise WebError(
-            f"{target.host} redirects too often; at most {self._settings.max_redirects} redirects are followed",
-            hint="fetch the final page directly",
-        )
+        said = f"{target.host} redirects too often; at most {self.settings.max_redirects} redirects are followed"
+        raise WebError(said, hint="fetch the final page directly")
 
     async def _request(self, target: WebAddress, most: int, raw: bool) -> FetchedPage | WebAddress:
-        async with self._client.get(target, HEADERS, most=self._settings.max_response_bytes) as reply:
+        async with self.client.get(target, HEADERS, most=self.settings.max_response_bytes) as reply:
             location = reply.header("location")
             if reply.status in REDIRECTS and location:
                 return target.join(location)
@@ -183,8 +174,7 @@ class Fetcher:
                 page = await self._excerpt(target, reply, kind, charset)
                 return FetchedPage(target.url, target.host, reply.status, page)
             _check_kind(target, reply, kind)
-            body = await reply.body(self._settings.max_response_bytes)
-        kind = kind or _guessed(target, body)
+            body = await reply.body(self.settings.max_response_bytes)
         page = await self._page(body, target, kind, charset, most, raw)
         return FetchedPage(target.url, target.host, reply.status, page)
 
@@ -192,13 +182,14 @@ class Fetcher:
         """Returns the start of a body with an error status; the status counts even if the body cannot be read."""
         try:
             body = await reply.beginning(MAX_ERROR_BYTES)
-            return await self._page(body, target, kind or _guessed(target, body), charset, MAX_ERROR_CHARACTERS, False)
+            return await self._page(body, target, kind, charset, MAX_ERROR_CHARACTERS, False)
         except WebError as error:
             return PageText("", f"[{error.message}]", 0)
 
     async def _page(self, body: bytes, target: WebAddress, kind: str, charset: str, most: int, raw: bool) -> PageText:
+        kind = kind or _guessed(target, body)
         if kind in HTML and not raw:
-            return await self._reader.read(body, url=target.url, charset=charset, most=most)
+            return await self.reader.read(body, url=target.url, charset=charset, most=most)
         if not _is_text(kind):
             return PageText("", f"[{kind}, not shown]", 0)
         text = decode(body[: most * 4 + 4], charset)  # no charset needs more than four bytes per character

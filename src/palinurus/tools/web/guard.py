@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from msgspec import Struct
 
@@ -39,27 +39,25 @@ BAD_PORTS = frozenset({2049, 2375, 2376, 2379, 3306, 5432, 6000, 6379, 11211, 27
 """Ports of files, containers, databases, displays and chats, some of which read an HTTP request as commands."""
 
 _HINT = "only the owner can allow it, in tools.web.fetch.allowPrivate"
-_PRIVATE_NAMES = ("localhost", "internal", "local", "localdomain", "lan", "home", "home.arpa", "intranet", "corp")
+_PRIVATE_NAMES = (
+    ".localhost", ".internal", ".local", ".localdomain", ".lan", ".home", ".home.arpa", ".intranet", ".corp"
+)  # fmt: skip
 _NOT_PUBLIC_4 = {
     IPv4Network(network): kind
-    for network, kind in {
-        "0.0.0.0/8": "this machine",
-        "10.0.0.0/8": "private",
-        "100.64.0.0/10": "a provider's own network",
-        "127.0.0.0/8": "loopback",
-        "168.63.129.16/32": "a cloud's own service",  # Azure's, at an address that looks public
-        "169.254.0.0/16": "link-local, where clouds keep their credentials",
-        "172.16.0.0/12": "private",
-        "192.0.0.0/24": "reserved",
-        "192.0.2.0/24": "documentation",
-        "192.88.99.0/24": "a relay",
-        "192.168.0.0/16": "private",
-        "198.18.0.0/15": "benchmarks",
-        "198.51.100.0/24": "documentation",
-        "203.0.113.0/24": "documentation",
-        "224.0.0.0/4": "multicast",
-        "240.0.0.0/4": "reserved",
+    for kind, networks in {
+        "this machine": "0.0.0.0/8",
+        "private": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16",
+        "a provider's own network": "100.64.0.0/10",
+        "loopback": "127.0.0.0/8",
+        "a cloud's own service": "168.63.129.16/32",  # Azure's, at an address that looks public
+        "link-local, where clouds keep their credentials": "169.254.0.0/16",
+        "reserved": "192.0.0.0/24 240.0.0.0/4",
+        "documentation": "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24",
+        "a relay": "192.88.99.0/24",
+        "benchmarks": "198.18.0.0/15",
+        "multicast": "224.0.0.0/4",
     }.items()
+    for network in networks.split()
 }
 _PUBLIC_6 = IPv6Network("2000::/3")  # all assigned addresses; loopback, mapped, local and multicast lie elsewhere
 _NOT_PUBLIC_6 = {
@@ -107,16 +105,22 @@ def parse_address(url: str) -> WebAddress:
         raise AddressRefused(f"the address has {len(url):,} characters; {MAX_URL:,} are allowed")
     if "\\" in url or any(ord(each) < 32 or ord(each) == 127 for each in url):
         raise AddressRefused("the address holds a backslash or a control character", hint="write it without")
-    parts = _split(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # an unmatched bracket, or a character that normalises to a delimiter
+        raise AddressRefused(f"{_shown(url)!r} is no web address") from None
     if parts.scheme not in PORTS:
         raise AddressRefused(f"{_shown(url)!r} is no web address", hint="it begins with http:// or https://")
     if "@" in parts.netloc:
         raise AddressRefused("the address holds a user name or a password", hint="web_fetch sends no credentials")
     try:
-        host, port = host_name(parts.hostname or ""), _port(parts)
+        host, port = host_name(parts.hostname or ""), PORTS[parts.scheme] if parts.port is None else parts.port
     except ValueError:
-        raise AddressRefused(f"{_shown(url)!r} is no web address: its host or port is malformed") from None
-    return WebAddress(parts.scheme, host, port, _path(parts))
+        host, port = "", 0
+    if not port:  # the HTTP library would treat a port 0 as missing
+        raise AddressRefused(f"{_shown(url)!r} is no web address: its host or port is malformed")
+    query = f"?{quote(parts.query, safe=_SAFE + '?')}" if parts.query else ""
+    return WebAddress(parts.scheme, host, port, quote(parts.path or "/", safe=_SAFE) + query)
 
 
 def host_name(host: str) -> str:
@@ -128,36 +132,15 @@ def host_name(host: str) -> str:
         raise ValueError(host)
     if ":" in host:
         return str(IPv6Address(host))
-    name = _ascii(host).lower().removesuffix(".")
+    if not host.isascii():
+        import idna
+
+        # IDNAError is a ValueError; full-width digits become digits.
+        host = idna.encode(host, uts46=True).decode("ascii")
+    name = host.lower().removesuffix(".")
     if len(name) > 253 or not _NAME.fullmatch(name):
         raise ValueError(host)
     return str(IPv4Address(name)) if _NUMBER.fullmatch(name.rpartition(".")[2]) else name
-
-
-def _ascii(host: str) -> str:
-    if host.isascii():
-        return host
-    import idna
-
-    return idna.encode(host, uts46=True).decode("ascii")  # IDNAError is a ValueError; full-width digits become digits
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError:  # an unmatched bracket, or a character that normalises to a delimiter
-        raise AddressRefused(f"{_shown(url)!r} is no web address") from None
-
-
-def _port(parts: SplitResult) -> int:
-    if parts.port == 0:  # the HTTP library would treat it as missing
-        raise ValueError(parts.netloc)
-    return parts.port or PORTS[parts.scheme]
-
-
-def _path(parts: SplitResult) -> str:
-    path = quote(parts.path or "/", safe=_SAFE)
-    return f"{path}?{quote(parts.query, safe=_SAFE + '?')}" if parts.query else path
 
 
 def _shown(url: str) -> str:
@@ -202,14 +185,16 @@ class AddressGuard:
     async def addresses(self, host: str, port: int) -> tuple[str, ...]:
         """Returns the addresses to connect to. Raises AddressRefused, or WebError for an unknown name."""
         exempt = bool({(host, port), (host, None)} & self._exempt)
-        if not exempt:
-            _check_port(port)
-            _check_name(host)
+        if not exempt and (port in BAD_PORTS or (port < 1024 and port not in LOW_PORTS)):
+            raise AddressRefused(f"port {port} is not a web server port", hint=_HINT)
+        if not exempt and f".{host}".endswith(_PRIVATE_NAMES):
+            raise AddressRefused(f"{host} is a name of the local network", hint=_HINT)
         found = await self._look_up(host, port)
-        if not exempt:
-            for each in found:
-                _check_address(host, each)
-        return tuple(str(each) for each in found)
+        for each in found:
+            if not exempt and (kind := why_not_public(each)):
+                shown = f"{host} is" if host == str(each) else f"{host} resolves to {each}, which is"
+                raise AddressRefused(f"{shown} not a public address ({kind})", hint=_HINT)
+        return tuple(map(str, found))
 
     async def _look_up(self, host: str, port: int) -> list[IPv4Address | IPv6Address]:
         try:
@@ -227,42 +212,21 @@ class AddressGuard:
         return list(dict.fromkeys(found))
 
 
-def _check_port(port: int) -> None:
-    if port in BAD_PORTS or (port < 1024 and port not in LOW_PORTS):
-        raise AddressRefused(f"port {port} is not a web server port", hint=_HINT)
-
-
-def _check_name(host: str) -> None:
-    for name in _PRIVATE_NAMES:
-        if host == name or host.endswith(f".{name}"):
-            raise AddressRefused(f"{host} is a name of the local network", hint=_HINT)
-
-
-def _check_address(host: str, address: IPv4Address | IPv6Address) -> None:
-    if kind := why_not_public(address):
-        shown = f"{host} is" if host == str(address) else f"{host} resolves to {address}, which is"
-        raise AddressRefused(f"{shown} not a public address ({kind})", hint=_HINT)
-
-
 def _exemption(entry: str) -> tuple[str, int | None]:
     host, port = _parted(entry.strip())
     try:
         return host_name(host), int(port) if port else None
     except ValueError:
-        raise ConfigError(
-            f"tools.web.fetch.allowPrivate names {entry!r}, which is not a host",
-            hint='write "host" or "host:port", such as "wiki.lan" or "127.0.0.1:8080"',
-        ) from None
+        hint = 'write "host" or "host:port", such as "wiki.lan" or "127.0.0.1:8080"'
+        raise ConfigError(f"tools.web.fetch.allowPrivate names {entry!r}, which is not a host", hint=hint) from None
 
 
 def _parted(entry: str) -> tuple[str, str]:
     if entry.startswith("["):
         host, _, port = entry[1:].partition("]")
         return host, port.removeprefix(":")
-    if entry.count(":") > 1:
-        return entry, ""
     host, _, port = entry.partition(":")
-    return host, port
+    return (host, port) if ":" not in port else (entry, "")
 
 
 def outside_output(text: str, host: str, *, is_error: bool = False) -> ToolOutput:

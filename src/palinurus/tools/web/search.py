@@ -12,14 +12,13 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, urlencode
 
-import msgspec
-from msgspec import Struct
+from msgspec import MsgspecError, Struct, json, structs
 
 from palinurus.domain.errors import AddressRefused, WebError
 from palinurus.domain.messages import harmless, wrapped
 from palinurus.domain.tool import ToolOutput
 from palinurus.tools.settings import SearchSettings
-from palinurus.tools.web.client import Client, Connector, HttpReply, connect
+from palinurus.tools.web.client import Client, Connector, HttpReply
 from palinurus.tools.web.guard import AddressGuard, Resolver, WebAddress, outside_output, parse_address
 
 MAX_BYTES = 2_000_000
@@ -31,12 +30,6 @@ UNSET = (
 )
 
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
-
-
-class WebResult(Struct, frozen=True):
-    title: str
-    url: str
-    text: str
 
 
 class _Result(Struct, frozen=True):
@@ -85,17 +78,10 @@ class Searcher:
     """Searches with the configured engine. Invalid settings fail at the first search."""
 
     def __init__(
-        self,
-        settings: SearchSettings,
-        *,
-        api_key: str = "",
-        resolver: Resolver | None = None,
-        connector: Connector = connect,
+        self, settings: SearchSettings, *, api_key: str, resolver: Resolver | None, connector: Connector
     ) -> None:
-        self._settings = settings
-        self._key = api_key
-        self._resolver = resolver
-        self._connector = connector
+        self.settings, self._key = settings, api_key
+        self.resolver, self.connector = resolver, connector
 
     async def answer(self, query: str, count: int) -> ToolOutput:
         """Returns the result of one web_search call. A failure is a result."""
@@ -103,17 +89,17 @@ class Searcher:
             host, found = await self.search(query, count)
         except WebError as error:
             return outside_output(harmless(f"web_search: {error}"), "web_search", is_error=True)
-        lines = [f"{number}. {each.title}\n   {each.url}\n   {each.text}" for number, each in enumerate(found, start=1)]
+        lines = [f"{number}. {each}" for number, each in enumerate(found, start=1)]
         text = wrapped(host, "\n".join(lines)) if found else f"nothing was found for {query!r}"
         return outside_output(text, "web_search")
 
-    async def search(self, words: str, count: int) -> tuple[str, list[WebResult]]:
-        """Returns the queried host and its results. Raises WebError."""
+    async def search(self, words: str, count: int) -> tuple[str, list[str]]:
+        """Returns the queried host and its results: title, address and snippet, a line each. Raises WebError."""
         chosen, target = self._endpoint()
         words = " ".join(words.split())
         if not words or len(words) > MAX_QUERY:
             raise WebError(f"the query has {len(words)} characters; 1 to {MAX_QUERY} are allowed")
-        seconds = self._settings.timeout_seconds
+        seconds = self.settings.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 body = await self._ask(chosen, target, chosen.query(words, count))
@@ -122,7 +108,7 @@ class Searcher:
         return target.host, _results(target, body)[:count]
 
     def _endpoint(self) -> tuple[SearchFormat, WebAddress]:
-        settings = self._settings
+        settings = self.settings
         if not (settings.base_url or self._key):
             raise WebError(UNSET)
         name = settings.provider.lower() or ("brave" if self._key else "searxng")
@@ -135,16 +121,15 @@ class Searcher:
             target = parse_address(settings.base_url or BRAVE)
         except AddressRefused as error:
             raise WebError(f"tools.web.search.baseUrl is invalid: {error.message}", hint=error.hint) from None
-        return chosen, target if target.path != "/" else msgspec.structs.replace(target, path=chosen.path)
+        return chosen, target if target.path != "/" else structs.replace(target, path=chosen.path)
 
     async def _ask(self, chosen: SearchFormat, target: WebAddress, query: Mapping[str, str]) -> bytes:
         if not (self._key.isascii() and (self._key.isprintable() or not self._key)):
-            raise WebError(
-                "tools.web.search.apiKey contains characters that are not allowed in a key", hint="paste the key again"
-            )
+            said = "tools.web.search.apiKey contains characters that are not allowed in a key"
+            raise WebError(said, hint="paste the key again")
         mark = "&" if "?" in target.path else "?"
-        asked = msgspec.structs.replace(target, path=f"{target.path}{mark}{urlencode(query, quote_via=quote)}")
-        client = Client(AddressGuard((target.authority,), resolver=self._resolver), connector=self._connector)
+        asked = structs.replace(target, path=f"{target.path}{mark}{urlencode(query, quote_via=quote)}")
+        client = Client(AddressGuard((target.authority,), resolver=self.resolver), connector=self.connector)
         headers = {"Accept": "application/json", **(chosen.headers(self._key) if self._key else {})}
         async with client.get(asked, headers, most=MAX_BYTES) as reply:
             if reply.status != 200:
@@ -166,20 +151,18 @@ def _refusal(chosen: SearchFormat, target: WebAddress, reply: HttpReply) -> WebE
     return WebError(f"the search engine {target.host} answered {reply.status} instead of results", hint=hint)
 
 
-def _results(target: WebAddress, body: bytes) -> list[WebResult]:
+def _results(target: WebAddress, body: bytes) -> list[str]:
     try:
-        reply = msgspec.json.decode(body, type=_Reply)
-    except msgspec.MsgspecError:
-        raise WebError(
-            f"the search engine {target.host} did not answer with results",
-            hint="check tools.web.search.provider and baseUrl",
-        ) from None
+        reply = json.decode(body, type=_Reply)
+    except MsgspecError:
+        said = f"the search engine {target.host} did not answer with results"
+        raise WebError(said, hint="check tools.web.search.provider and baseUrl") from None
     found = reply.web.results if reply.web else reply.results
-    return [
-        WebResult(_plain(each.title or "", 200), each.url[:2_000], _plain(each.content or each.description or "", 600))
-        for each in found
-        if each.url.startswith(("http://", "https://"))
-    ]
+    lines = []
+    for each in (each for each in found if each.url.startswith(("http://", "https://"))):
+        snippet = _plain(each.content or each.description or "", 600)
+        lines.append(f"{_plain(each.title or '', 200)}\n   {each.url[:2_000]}\n   {snippet}")
+    return lines
 
 
 def _plain(text: str, most: int) -> str:

@@ -17,3 +17,10 @@ FROM jobs WHERE kind <> 'run' AND kind NOT GLOB 'delivery:*';
 
 -- set_jobs --
 UPDATE jobs SET payload = ?2, outcome = ?3, trouble = ?4 ->> '$' WHERE queued = ?1;
+
+-- find_pairings --
+SELECT rowid AS at, '', '', '', row FROM channel_pairings;
+
+-- set_pairings --
+-- A name goes; the sender stays let in.
+UPDATE channel_pairings SET row = ?2 WHERE rowid = ?1;

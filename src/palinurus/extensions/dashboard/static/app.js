@@ -19,7 +19,9 @@ export const PANELS = {
   "/approvals": () => import("./panels/approvals.js"),
   "/usage": () => import("./panels/usage.js"),
   "/runs": () => import("./panels/runs.js"),
+  "/subagents": () => import("./panels/subagents.js"),
   "/logs": () => import("./panels/logs.js"),
+  "/agents": () => import("./panels/agents.js"),
   "/config": () => import("./panels/config.js"),
   "/welcome": () => import("./panels/welcome.js"),
 };

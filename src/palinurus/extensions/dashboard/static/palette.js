@@ -6,7 +6,7 @@ import { caretBack } from "./dialog.js";
 import { searchSaid, sessionTitle } from "./home.js";
 import { PLACES } from "./rail.js";
 import { go, sessionPath } from "./router.js";
-import { sessions } from "./state.js";
+import { agents, sessions } from "./state.js";
 
 const MOST = 60;
 const SAID = 6; // results from messages
@@ -32,6 +32,13 @@ function all() {
     icon: place.icon,
     run: () => go(place.path),
   }));
+  const people = agents.value.agents.map((each) => ({
+    label: `Talk with ${each.identity?.name || each.name}`,
+    group: "Agents",
+    icon: "agent",
+    side: each.id,
+    run: () => go(sessionPath(`agent:${each.id}:main`)),
+  }));
   const rows = (sessions.value ?? []).map((row) => ({
     label: sessionTitle(row),
     group: "Sessions",
@@ -43,6 +50,7 @@ function all() {
     { label: "New session", group: "Dashboard", icon: "plus", run: () => newSession() },
     ...own,
     ...places,
+    ...(people.length > 1 ? people : []),
     ...rows,
   ];
 }

@@ -15,7 +15,9 @@ export const PLACES = [
   { path: "/context", label: "Context", icon: "context" },
   { path: "/usage", label: "Usage", icon: "usage" },
   { path: "/runs", label: "Runs", icon: "runs" },
+  { path: "/subagents", label: "Subagents", icon: "subagent" },
   { path: "/logs", label: "Logs", icon: "logs" },
+  { path: "/agents", label: "Agents", icon: "agent" },
   { path: "/config", label: "Config", icon: "config" },
 ];
 const SEARCH_AFTER = 200; // milliseconds without typing

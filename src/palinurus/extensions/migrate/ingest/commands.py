@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import click
 
-from palinurus.cli.command import open_home
-from palinurus.cli.progress import Bar
+from palinurus.cli.command import Bar, open_home
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.home import expand_user
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.errors import NotFound
 from palinurus.extensions.migrate.copies import Copies, Copy, is_home
+from palinurus.extensions.migrate.foreign import ForeignHome
 from palinurus.extensions.migrate.ingest.ingest import Ingest, IngestOrder, IngestProgress, IngestReport
-from palinurus.extensions.migrate.ingest.prose import Ask, WikiAnswer, ask_for_wiki
-from palinurus.extensions.migrate.ingest.sources import OpenSource, open_source
-from palinurus.operations.table import OperationClient
+from palinurus.extensions.migrate.ingest.prose import WikiAnswer, ask_for_wiki
+from palinurus.extensions.migrate.ingest.sources import open_source
 from palinurus.runtime.redaction import redactor_of
 
 STAGES = {"reading": "reading", "asking": "asking the model"}
@@ -57,45 +57,38 @@ def ingest(shell: Shell, folder: Path, into: Path, dry_run: bool, agent: str, mo
     """
     user_home = shell.home.user_home
     source, wiki = (expand_user(str(each), user_home).absolute() for each in (folder, into))
-    with open_source(source, os.environ, user_home) as opened:
-        if agent and agent not in {known.id for known in opened.home.agents}:
-            names = ", ".join(known.id for known in opened.home.agents)
-            raise NotFound(f"there is no agent {agent!r} in {source}", hint=f"there are: {names}")
+    with open_source(source, os.environ, user_home) as home:
+        ids = [known.id for known in home.agents]
+        if agent and agent not in ids:
+            raise NotFound(f"there is no agent {agent!r} in {source}", hint=f"there are: {', '.join(ids)}")
         clock = SystemClock()
         order = IngestOrder(wiki, clock.now_ms(), clock.zone, agent, apply=not dry_run)
-        report = run_async(_run(shell, opened, order, model if not dry_run else ""))
+        report = run_async(_run(shell, home, order, model if not dry_run else ""))
     shell.show(report, lambda: report_text(report))
 
 
-async def _run(shell: Shell, opened: OpenSource, order: IngestOrder, model: str) -> IngestReport:
+async def _run(shell: Shell, source: ForeignHome, order: IngestOrder, model: str) -> IngestReport:
     """The user's home is opened only for a model: its keys and its ledger are needed then."""
-    bar = Bar()
-
-    def tell(progress: IngestProgress) -> None:
-        bar.show(STAGES[progress.stage], progress.done, progress.total)
 
     def on_begin() -> None:
-        source = opened.home.root
-        Copies(source if is_home(source) else shell.home.root).add(
-            Copy("wiki", str(order.wiki), str(source), order.now_ms)
-        )
+        copy = Copy("wiki", str(order.wiki), str(source.root), order.now_ms)
+        Copies(source.root if is_home(source.root) else shell.home.root).add(copy)
 
     secrets = redactor_of(shell.home, os.environ)
-    try:
+    with closing(Bar()) as bar:
+
+        def tell(progress: IngestProgress) -> None:
+            bar.show(STAGES[progress.stage], progress.done, progress.total)
+
         if not model:
-            return await Ingest(opened, order, secrets, tell, on_begin=on_begin).run()
+            return await Ingest(source, order, secrets, tell, on_begin=on_begin).run()
         async with open_home(shell) as home:
-            ask = _model_of(home, "" if model == OWN_MODEL else model)
-            return await Ingest(opened, order, secrets, tell, ask, on_begin=on_begin).run()
-    finally:
-        bar.close()
 
+            async def ask(system: str, question: str) -> WikiAnswer:
+                params = ask_for_wiki.params(system, question, "" if model == OWN_MODEL else model)
+                return await home.call(ask_for_wiki, params)
 
-def _model_of(home: OperationClient, model: str) -> Ask:
-    async def ask(system: str, question: str) -> WikiAnswer:
-        return await home.call(ask_for_wiki, ask_for_wiki.params(system, question, model))
-
-    return ask
+            return await Ingest(source, order, secrets, tell, ask, on_begin=on_begin).run()
 
 
 def report_text(report: IngestReport) -> str:
@@ -113,7 +106,11 @@ def report_text(report: IngestReport) -> str:
     if report.redacted:
         lines.append(f"{report.redacted:,} secrets were removed")
     lines += [f"left out: {count:,} {what}" for what, count in sorted(report.left_out.items())]
-    lines += _model_lines(report)
+    if report.requests:
+        texts = Counter(str(page.prose) for page in report.pages)
+        lines.append(f"{report.model or 'the model'} wrote {texts['model']:,} texts; {texts['refused']:,} were refused")
+    if report.model_error:
+        lines.append(f"no more requests to the model: {report.model_error}")
     lines += [f"skipped: {each.file}:{each.line}: {each.reason}" for each in report.skipped[:MOST_SKIPPED]]
     if report.skipped_total > MOST_SKIPPED:
         lines.append(f"skipped: {report.skipped_total - MOST_SKIPPED:,} more; --json lists them")
@@ -124,19 +121,8 @@ def _facts(count: int) -> str:
     return f"  ({count:,} {'fact' if count == 1 else 'facts'})" if count else ""
 
 
-def _model_lines(report: IngestReport) -> list[str]:
-    lines = []
-    if report.requests:
-        texts = Counter(str(page.prose) for page in report.pages)
-        lines.append(f"{report.model or 'the model'} wrote {texts['model']:,} texts; {texts['refused']:,} were refused")
-    if report.model_error:
-        lines.append(f"no more requests to the model: {report.model_error}")
-    return lines
-
-
 def _counts(counts: Counter[str], would: str = "") -> str:
     words = {"new": "new", "changed": "changed", "same": "as before", "gone": "gone", "removed": "removed"}
-    words["away"] = "deleted by you, and not written again"
-    found = [f"{counts[name]:,} {would if name not in ('same', 'away') else ''}{word}" for name, word in words.items()
-             if counts[name]]  # fmt: skip
-    return ", ".join(found) or "none"
+    words = {name: f"{would}{word}" for name, word in words.items()}
+    words |= {"same": "as before", "away": "deleted by you, and not written again"}
+    return ", ".join(f"{counts[name]:,} {word}" for name, word in words.items() if counts[name]) or "none"

@@ -55,16 +55,11 @@ class Cite(Struct, frozen=True, order=True, gc=False):
         return f"{self.file}#L{self.first}" + (f"-L{self.last}" if self.last != self.first else "")
 
 
-class Fact(Struct, frozen=True, gc=False):
+class Fact(SourceFact, frozen=True, kw_only=True, gc=False):
+    """As its best source has it; `day` is the newest, and `outside` means in all of its sources."""
+
     key: str  # a digest of its words
-    text: str
     cites: tuple[Cite, ...]  # the best first
-    day: str  # the newest, if any source has one
-    under: tuple[str, ...]
-    about: tuple[str, ...]
-    by_owner: bool
-    outside: bool  # in all of its sources
-    path: bool
 
     @property
     def signal(self) -> Signal:
@@ -170,16 +165,13 @@ _PATTERN = re.compile(
     r"|^\W*(?:rule|lesson|pattern|habit|workflow|tip)s?\b ?:|\b(?:turned out|root cause|lesson learned)\b"
     r"|\b(?:immer|niemals|grundsätzlich)\b|必须|总是|必ず|決して"
 )
-_UNDER: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+Cues = tuple[tuple[Kind, re.Pattern[str]], ...]
+_UNDER: Cues = (
     ("decision", re.compile(r"\bdecisions?\b|\bentscheidungen?\b|决定|決定")),
     ("preference", re.compile(r"\bpreferences?\b|\blikes\b|\bvorlieben\b|偏好|好み")),
     ("pattern", re.compile(r"\bpatterns?\b|\brules?\b|\blessons?\b|\bhabits?\b|\bworkflows?\b|\bregeln\b|规则|ルール")),
 )
-_WORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("decision", _DECISION),
-    ("preference", _PREFERENCE),
-    ("pattern", _PATTERN),
-)
+_WORDS: Cues = (("decision", _DECISION), ("preference", _PREFERENCE), ("pattern", _PATTERN))
 _OWN = re.compile(r"^\W*(?:prefers?|likes?|loves?|hates?|dislikes?|enjoys?|uses|writes|wants|mag|bevorzugt)\b")
 _I = re.compile(r"\b(?:i|i'm|my|me|we|our|ich|mein\w*|wir)\b|我|私")
 

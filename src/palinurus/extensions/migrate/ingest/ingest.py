@@ -17,12 +17,13 @@ from typing import Literal
 from msgspec import Struct
 
 from palinurus.config.secrets import Redactor
+from palinurus.extensions.migrate.foreign import ForeignHome
 from palinurus.extensions.migrate.ingest.facts import Cleaner, Redact
 from palinurus.extensions.migrate.ingest.pages import Page, join_facts, pages_of
-from palinurus.extensions.migrate.ingest.prose import Ask, digest_of, tellable, write_prose
-from palinurus.extensions.migrate.ingest.sources import OpenSource, WikiSource, WikiSources, check_apart
+from palinurus.extensions.migrate.ingest.prose import Ask, ProseResult, tellable, write_prose
+from palinurus.extensions.migrate.ingest.sources import WikiSource, WikiSources, check_apart
 from palinurus.extensions.migrate.ingest.state import KnownSource, State, load, save, wiki_lock
-from palinurus.extensions.migrate.ingest.wiki import MadePage, ProseOutcome, ReadSource, SourceOutcome, Wiki
+from palinurus.extensions.migrate.ingest.wiki import MadePage, ReadSource, SourceOutcome, Wiki
 from palinurus.extensions.migrate.report import SkippedItem
 
 
@@ -68,11 +69,11 @@ class IngestOrder(Struct, frozen=True):
 
 
 class Ingest:
-    """One run. `secrets` are those of the user's own home; `opened` has those of the home that is read."""
+    """One run. `secrets` are those of the user's own home."""
 
     def __init__(
         self,
-        opened: OpenSource,
+        home: ForeignHome,
         order: IngestOrder,
         secrets: Redactor,
         tell: Tell,
@@ -81,14 +82,14 @@ class Ingest:
         on_begin: OnBegin = lambda: None,
     ) -> None:
         self._on_begin = on_begin
-        self._home = opened.home
+        self._home = home
         self._order = order
-        theirs = Redactor(opened.secrets)
+        theirs = Redactor(home.secrets)
         self._redact: Redact = lambda text: theirs.redact(secrets.redact(text))
         self._cleaner = Cleaner(self._redact)
         self._tell = tell
         self._ask = ask
-        self._sources = WikiSources(opened.home, order.wiki, order.zone, order.agent)
+        self._sources = WikiSources(home, order.wiki, order.zone, order.agent)
         self._read: list[ReadSource] = []
         self._requests = 0
         self._model = self._error = ""
@@ -111,10 +112,11 @@ class Ingest:
         pages, names = await asyncio.to_thread(lambda: pages_of(join_facts(state.sources)))
         wiki = Wiki(self._order.wiki, state, names, self._redact, apply=self._order.apply)
         pages = wiki.wanted(pages)
-        texts = await self._prose(pages, state)
+        texts = await self._prose(wiki, pages)
         made = await asyncio.to_thread(wiki.write, pages, texts)
         if changes := [page for page in made if page.outcome in ("new", "changed", "removed")]:
-            await asyncio.to_thread(wiki.log, self._day(), self._read, changes)
+            at = datetime.fromtimestamp(self._order.now_ms / 1000, self._order.zone)
+            await asyncio.to_thread(wiki.log, f"{at:%Y-%m-%d %H:%M}", self._read, changes)
         if self._order.apply and (changes or any(each.outcome != "same" for each in self._read)):
             await asyncio.to_thread(save, self._order.wiki, state)
         losses = self._home.losses
@@ -136,26 +138,20 @@ class Ingest:
             seconds=round(time.perf_counter() - began, 3),
         )
 
-    def _day(self) -> str:
-        return f"{datetime.fromtimestamp(self._order.now_ms / 1000, self._order.zone):%Y-%m-%d %H:%M}"
-
     def _read_sources(self, state: State) -> dict[str, KnownSource]:
         """All sources as they are now. With --agent, those of other agents stay as they were."""
         readable = list(self._sources.all())
         total, done = sum(each.size for each in readable), 0
         now: dict[str, KnownSource] = {}
         for each in readable:
-            known = self._read_source(each, state.sources.get(each.path))
-            if known is not None:
+            if known := self._read_source(each, state.sources.get(each.path)):
                 now[each.path] = known
             done += each.size
             self._tell(IngestProgress("reading", done, total))
         for path, old in state.sources.items():
-            if path in now:
-                continue
-            if self._order.agent and old.agent != self._order.agent:
+            if path not in now and self._order.agent not in ("", old.agent):
                 now[path] = old
-            else:
+            elif path not in now:
                 self._read.append(ReadSource(path, old.agent, old.role, "gone", 0))
         return dict(sorted(now.items()))
 
@@ -171,28 +167,17 @@ class Ingest:
         self._read.append(ReadSource(each.path, each.agent, each.role, outcome, len(found)))
         return KnownSource(digest, each.agent, each.role, tuple(found))
 
-    async def _prose(self, pages: list[Page], state: State) -> dict[str, ProseOutcome]:
+    async def _prose(self, wiki: Wiki, pages: list[Page]) -> dict[str, ProseResult]:
         """The text of each page: the old one if its facts are the same, else a new one if there is a model."""
-        outcomes: dict[str, ProseOutcome] = {}
-        waiting = []
-        for page in pages:
-            facts = tellable(page)
-            known = state.pages.get(page.path)
-            if known is not None and known.prose is not None and facts and known.prose.of == digest_of(facts):
-                outcomes[page.path] = ProseOutcome(known.prose, "kept")
-            elif facts and self._ask is not None and self._order.apply:
-                waiting.append(page)
+        texts = wiki.stored_prose(pages)
+        if self._ask is None or not self._order.apply:
+            return texts
+        waiting = [page for page in pages if page.path not in texts and tellable(page)]
         for done, page in enumerate(waiting):
             self._tell(IngestProgress("asking", done, len(waiting)))
-            if self._ask is not None and not self._error:
-                outcomes[page.path] = await self._write_prose(page, self._ask)
-        return outcomes
-
-    async def _write_prose(self, page: Page, ask: Ask) -> ProseOutcome:
-        outcome = await write_prose(page, ask, self._redact)
-        self._requests += outcome.requests
-        self._error = outcome.error
-        if outcome.prose is None:
-            return ProseOutcome(None, "refused")
-        self._model = outcome.prose.model
-        return ProseOutcome(outcome.prose, "model")
+            if not self._error:
+                result = texts[page.path] = await write_prose(page, self._ask, self._redact)
+                self._requests += result.requests
+                self._error = result.error
+                self._model = result.prose.model if result.prose else self._model
+        return texts

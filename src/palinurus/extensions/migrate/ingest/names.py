@@ -110,12 +110,10 @@ def owning_names(text: str) -> set[str]:
 
 
 def _names(pattern: re.Pattern[str], text: str) -> set[str]:
-    return {
-        name
-        for match in pattern.finditer(text)
-        if not _A_THING.search(text, max(0, match.start() - 10), match.start())  # the word just before it
-        and (name := _trimmed(match.group()))
-    }
+    found = pattern.finditer(text)
+    # Not after a word such as `group`, which is looked for just before it.
+    names = [each.group() for each in found if not _A_THING.search(text, max(0, each.start() - 10), each.start())]
+    return set(filter(None, map(_trimmed, names)))
 
 
 @lru_cache(4096)
@@ -132,7 +130,8 @@ def person_of_file(file: str) -> str:
 
 def clear_names(fact: Fact) -> Iterator[str]:
     text = fact.text
-    said = [match[1] for hints, pattern in _CLEAR if _any_in(hints, text) for match in pattern.finditer(text)]
+    possible = [pattern for hints, pattern in _CLEAR if not hints or any(hint in text for hint in hints)]
+    said = [match[1] for pattern in possible for match in pattern.finditer(text)]
     said += [match[1] for heading in fact.under if (match := _ABOUT.match(heading))]
     yield from (name for each in said if (name := _trimmed(each)))
     yield from (handle for handle in fact.about if re.fullmatch(_NAME, handle))
@@ -141,10 +140,6 @@ def clear_names(fact: Fact) -> Iterator[str]:
         below.append(label["name"].strip())
     yield from (name for name in below if re.fullmatch(_FULL, name))
     yield from (name for cite in fact.cites if (name := person_of_file(cite.file)))
-
-
-def _any_in(hints: tuple[str, ...], text: str) -> bool:
-    return not hints or any(hint in text for hint in hints)
 
 
 def _trimmed(name: str) -> str:
@@ -193,9 +188,9 @@ class Names:
 
     def of(self, fact: Fact) -> list[Name]:
         """The names in a fact, in order."""
-        if (known := self._of.get(fact.key)) is None:
-            known = self._of[fact.key] = self._found_in(fact)
-        return known
+        if fact.key not in self._of:
+            self._of[fact.key] = self._found_in(fact)
+        return self._of[fact.key]
 
     def _found_in(self, fact: Fact) -> list[Name]:
         if fact.path:
@@ -204,9 +199,8 @@ class Names:
         else:
             found = [name for handle in fact.about if (name := self.called(handle))]
             found += [name for text in (fact.text, *fact.under) for _, _, name in self.spans(text)]
-            for cite in fact.cites:
-                stem = project_of_file(cite.file) or person_of_file(cite.file)
-                found += [name] if (name := self.called(stem)) else []
+            stems = [project_of_file(cite.file) or person_of_file(cite.file) for cite in fact.cites]
+            found += [name for stem in stems if (name := self.called(stem))]
             found += [self.owner] if _is_about_owner(fact) else []
         return list(dict.fromkeys(found))
 
@@ -232,13 +226,11 @@ def find_names(facts: Iterable[Fact]) -> Names:
     belongs = Name("person", slug(owner) or OWNER, owner)
     found = {belongs.slug: belongs} if slug(owner) else {}
     # A word that also occurs in lower case is no name: `Coffee` at the beginning of a sentence.
-    known |= {
-        name for name, signs in acting.items() if signs + (name in owning) >= ENOUGH and name.lower() not in plain
-    }
+    signs = {name: count + (name in owning) for name, count in acting.items() if name.lower() not in plain}
+    known |= {name for name, count in signs.items() if count >= ENOUGH}
     for name in sorted(known, key=lambda each: (-len(each), each)):
-        if name.casefold() in projects:
-            continue
-        found.setdefault(slug(name), Name("person", slug(name), name))
+        if name.casefold() not in projects:
+            found.setdefault(slug(name), Name("person", slug(name), name))
     kept = {slug(name): Name("project", slug(name), name) for name in sorted(projects.values()) if slug(name)}
     return Names(found.values(), kept.values(), belongs)
 

@@ -10,20 +10,20 @@ paths in them. What was said after a tool had read something from outside is mar
 from __future__ import annotations
 
 import heapq
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, date, datetime, tzinfo
 from functools import cache
 from typing import Any
 
 from palinurus.context.extract import worth
-from palinurus.extensions.migrate.foreign import ForeignEntry, time_ms
+from palinurus.extensions.migrate.foreign import ForeignEntry, as_object, load_json, time_ms
 from palinurus.extensions.migrate.ingest.facts import SourceFact, key_of, kind_by_words
 from palinurus.memory.chunk import MarkdownBlock, blocks_of, lines_of
 from palinurus.memory.terms import date_in_path
 from palinurus.text.sentences import addresses
-from palinurus.workspace.seed import template
+from palinurus.workspace.seed import template_texts
 
 LONGEST = 600  # characters of one fact; a longer paragraph is split between words
 LEAST_WORDS = 2
@@ -54,21 +54,18 @@ def read_note(text: str, path: str) -> list[SourceFact]:
             continue
         if dated is None and (only := _ONLY_DAY.match(block.text)):
             day = _day_of(only[1]) or day
-        if block.heading or passed.intersection(range(block.start, block.end + 1)):
-            continue
-        found += _facts(block, day)
+        if not block.heading and passed.isdisjoint(range(block.start, block.end + 1)):
+            found += _facts(block, day)
     return found
 
 
 @cache
 def _seeded(path: str) -> frozenset[str]:
     """Keys of the text of our template for a file, which nobody has noted."""
-    if "/" in path:
-        return frozenset()
-    try:
-        return frozenset(key_of(block.text) for block in blocks_of(template(path)))
-    except OSError:
-        return frozenset()
+    with suppress(OSError):
+        if "/" not in path:
+            return frozenset(key_of(block.text) for text in template_texts(path) for block in blocks_of(text))
+    return frozenset()
 
 
 def _facts(block: MarkdownBlock, day: str) -> Iterator[SourceFact]:
@@ -88,11 +85,10 @@ def _facts(block: MarkdownBlock, day: str) -> Iterator[SourceFact]:
 
 def _day_of(text: str) -> str:
     """The first valid day in it."""
-    match = _DAY.search(text)
-    try:
-        return date.fromisoformat(match[1]).isoformat() if match else ""
-    except ValueError:
-        return ""
+    with suppress(ValueError):
+        if match := _DAY.search(text):
+            return date.fromisoformat(match[1]).isoformat()
+    return ""
 
 
 def _is_statement(text: str) -> bool:
@@ -146,11 +142,15 @@ _OUTSIDE_TOOL = re.compile(r"web|fetch|browser|http|mcp|search_web|download", re
 _QUOTING = ("scout", "gateway-injected")  # models that only quote
 
 
+WeighedFact = tuple[float, int, SourceFact]
+"""Its weight, its order, and the fact."""
+
+
 def read_session(
     entries: Iterable[ForeignEntry], zone: tzinfo = UTC, clean: Callable[[str], str] = str
 ) -> list[SourceFact]:
     """A limited number of facts, in the order of the session. `clean` removes secrets from a text."""
-    kept: list[tuple[float, int, SourceFact]] = []  # the heaviest so far
+    kept: list[WeighedFact] = []  # the heaviest so far
     paths: dict[str, SourceFact] = {}
     order, outside = 0, False
     for entry in entries:
@@ -171,11 +171,7 @@ def read_session(
 
 
 def _sentences(
-    entry: ForeignEntry,
-    outside: bool,
-    zone: tzinfo,
-    clean: Callable[[str], str],
-    kept: list[tuple[float, int, SourceFact]],
+    entry: ForeignEntry, outside: bool, zone: tzinfo, clean: Callable[[str], str], kept: list[WeighedFact]
 ) -> Iterator[tuple[float, SourceFact]]:
     """`kept` are the heaviest so far: a sentence that cannot be among them is not weighed further."""
     text = entry.text
@@ -206,17 +202,13 @@ def _split(text: str) -> Iterator[str]:
     ends = _ENDS if text.isascii() else _ENDS_TOO
     for part in ends.split(_CODE.sub("", text) if "```" in text or "~~~" in text else text):
         begun = f"{begun} {part}" if begun else part
-        if begun.endswith(".") and _ABBREVIATED.search(
-            begun, max(0, len(begun) - SHORT)
-        ):  # `Mr.` is not the end of a sentence
+        # `Mr.` is not the end of a sentence.
+        if begun.endswith(".") and _ABBREVIATED.search(begun, max(0, len(begun) - SHORT)):
             continue
         sentence = " ".join(_MARKS.sub("", begun.replace("\0", " ")).split())
         begun = ""
-        if (
-            8 <= len(sentence) <= LONGEST_SENTENCE
-            and not sentence.endswith(("?", "？"))
-            and not sentence.startswith("|")
-        ):
+        is_statement = not sentence.endswith(("?", "？")) and not sentence.startswith("|")
+        if is_statement and 8 <= len(sentence) <= LONGEST_SENTENCE:
             yield sentence
 
 
@@ -251,12 +243,8 @@ def _whole(text: str) -> str:
 
 
 def _message(entry: ForeignEntry) -> dict[str, Any]:
-    try:
-        value = json.loads(entry.row.payload)
-    except (ValueError, RecursionError):
-        return {}
-    message = value.get("message", value) if isinstance(value, dict) else {}
-    return message if isinstance(message, dict) else {}
+    value = as_object(load_json(entry.row.payload))
+    return as_object(value.get("message", value))
 
 
 def _day(entry: ForeignEntry, zone: tzinfo) -> str:

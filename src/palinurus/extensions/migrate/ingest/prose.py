@@ -14,7 +14,8 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Literal
 
 from msgspec import Struct
 
@@ -51,8 +52,15 @@ Ask = Callable[[str, str], Awaitable["WikiAnswer"]]
 
 class ProseResult(Struct, frozen=True):
     prose: Prose | None
-    requests: int
+    how: Literal["model", "kept", "refused"]  # refused: the model's text was not true to the facts
+    requests: int = 0
     error: str = ""
+
+
+def is_of(prose: Prose | None, page: Page) -> bool:
+    """Whether the text was written from the facts that the page has now."""
+    facts = tellable(page)
+    return prose is not None and bool(facts) and prose.of == digest_of(facts)
 
 
 def tellable(page: Page) -> list[tuple[int, Fact]]:
@@ -75,12 +83,12 @@ async def write_prose(page: Page, ask: Ask, redact: Redact) -> ProseResult:
         answer = await ask(SYSTEM, question)
         text = "\n".join(line.rstrip() for line in answer.text.strip().splitlines())
         if not text:
-            return ProseResult(None, attempt, answer.error)
+            return ProseResult(None, "refused", attempt, answer.error)
         wrong = faults(text, page.title, facts, redact)
         if not wrong:
-            return ProseResult(Prose(digest_of(facts), text, answer.model), attempt)
+            return ProseResult(Prose(digest_of(facts), text, answer.model), "model", attempt)
         question = f"{question}\n\nYour last text was refused: {'; '.join(wrong[:6])}. Write it anew."
-    return ProseResult(None, TRIES)
+    return ProseResult(None, "refused", TRIES)
 
 
 def faults(text: str, title: str, facts: Sequence[tuple[int, Fact]], redact: Redact) -> list[str]:
@@ -94,7 +102,8 @@ def faults(text: str, title: str, facts: Sequence[tuple[int, Fact]], redact: Red
     found += [f"there is no fact [{number}]" for number in sorted(cited - known)]
     found += [f"no fact says {each!r}" for each in identifiers(bare) if each.casefold() not in small]
     found += [f"no fact has the number {each}" for each in dict.fromkeys(_NUMBER.findall(bare)) if each not in numbers]
-    found += [f"no fact names {each!r}" for each in dict.fromkeys(_NAME.findall(bare)) if not _is_named(each, small)]
+    named = {each: re.sub(r"[’']s$", "", each).casefold() for each in _NAME.findall(bare)}
+    found += [f"no fact names {each!r}" for each, name in named.items() if name not in small]
     if _FORBIDDEN.search(text):
         found.append("it has headings, links, code blocks or HTML")
     if len(bare) > 2 * len(told) + 400:
@@ -102,11 +111,6 @@ def faults(text: str, title: str, facts: Sequence[tuple[int, Fact]], redact: Red
     if redact(text) != text:
         found.append("it holds a secret")
     return found
-
-
-def _is_named(name: str, told: str) -> bool:
-    bare = re.sub(r"[’']s$", "", name).casefold()
-    return bare in told
 
 
 TIMEOUT_SECONDS = 180.0
@@ -137,31 +141,25 @@ async def ask_for_wiki(
     request = ModelRequest(route.model, Head(system), (UserMessage(text),))
     reply: AssistantMessage | None = None
     error = "the model did not answer in time"
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(TIMEOUT_SECONDS):
             async for event in provider.stream(request):
                 if isinstance(event, ReplyDone):
                     reply = event.message
                 elif isinstance(event, ReplyFailed):
                     error = " ".join(str(event.error).split())
-    except TimeoutError:
-        pass
     if reply is None:
         return WikiAnswer("", f"{route.provider}/{route.model}", error)
-    await _record_usage(services, chosen.id, reply, chosen.cost(reply.provider, reply.model, reply.usage))
-    return WikiAnswer(reply.text, f"{reply.provider}/{reply.model}")
-
-
-async def _record_usage(services: Services, agent: str, reply: AssistantMessage, cost: float | None) -> None:
     row = UsageRow(
         entry_id=f"ingest-{services.new_id()}",
         at=services.clock.now_ms(),
         run_id="",
-        session_key=f"agent:{agent}:ingest",
-        agent=agent,
+        session_key=f"agent:{chosen.id}:ingest",
+        agent=chosen.id,
         provider=reply.provider,
         model=reply.model,
         usage=reply.usage,
-        cost=cost,
+        cost=chosen.cost(reply.provider, reply.model, reply.usage),
     )
     await services.usage.append(row)
+    return WikiAnswer(reply.text, f"{reply.provider}/{reply.model}")

@@ -13,8 +13,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,10 +30,10 @@ from palinurus.extensions.migrate.files import find_openclaw, open_plain, read_w
 from palinurus.extensions.migrate.foreign import ForeignAgent, ForeignEntry, ForeignHome, ForeignSession
 from palinurus.extensions.migrate.ingest.facts import Cleaner, Role, SourceFact
 from palinurus.extensions.migrate.ingest.notes import read_note, read_session
-from palinurus.extensions.migrate.openclaw.database import open_database, report_damage
+from palinurus.extensions.migrate.openclaw.database import ForeignDatabase, open_database
 from palinurus.extensions.migrate.openclaw.entries import read_entry
 from palinurus.extensions.migrate.openclaw.home import OpenClawHome
-from palinurus.extensions.migrate.report import FoundFile
+from palinurus.extensions.migrate.report import FoundFile, Origin
 from palinurus.memory.terms import date_in_path
 
 DATABASE = "home.sqlite"
@@ -48,25 +49,17 @@ FROM sessions ORDER BY agent, updated_at DESC, id"""
 _ENTRIES = "SELECT CAST(payload AS BLOB) FROM entries WHERE session_id = ? ORDER BY position"
 
 
-class OpenSource(Struct, frozen=True):
-    home: ForeignHome
-    secrets: tuple[str, ...] = ()
-    """Values that must not get into a wiki: those of its config and its stored keys. Never shown or stored."""
-
-
-@contextmanager
-def open_source(folder: Path, env: Mapping[str, str], user_home: Path) -> Iterator[OpenSource]:
-    """Raises NotFound when there is no home, and ConfigError for one of ours whose config cannot be read."""
+def open_source(folder: Path, env: Mapping[str, str], user_home: Path) -> ForeignHome:
+    """Close it. Raises NotFound when there is no home, and ConfigError for one of ours whose config cannot be read."""
     if not folder.is_dir():
         raise NotFound(f"there is no folder {folder}", hint="name a home, such as ~/.palinurus or ~/.openclaw")
     if (folder / CONFIG_NAME).is_file() or (folder / DATABASE).is_file():
-        with OurHome(folder, env, user_home) as own:
-            yield OpenSource(own, own.secrets)
-    elif (folder / "MEMORY.md").is_file() or (folder / "AGENTS.md").is_file():
-        yield OpenSource(ForeignHome(folder, [ForeignAgent("main", None, folder)]))
-    else:
-        with OpenClawHome(find_openclaw(env, user_home, folder), user_home) as home:
-            yield OpenSource(home, tuple(_stored_secrets(home)))
+        return OurHome(folder, env, user_home)
+    if (folder / "MEMORY.md").is_file() or (folder / "AGENTS.md").is_file():
+        return ForeignHome(folder, [ForeignAgent("main", None, folder)])
+    home = OpenClawHome(find_openclaw(env, user_home, folder), user_home)
+    home.secrets = tuple(_stored_secrets(home))
+    return home
 
 
 class OurHome(ForeignHome):
@@ -86,31 +79,22 @@ class OurHome(ForeignHome):
 
     def sessions(self) -> Iterator[ForeignSession]:
         database = self._database
-        if database is None or not database.has("sessions", "id", "key") or not database.has("entries", "payload"):
+        if database is None or not database.has("entries", "payload"):
             return
-        with report_damage(DATABASE, self.losses, "the table of sessions"):
-            for id_, key, agent, archived, updated, size in list(database.rows(_SESSIONS)):
-                yield ForeignSession(
-                    agent=agent,
-                    key=key,
-                    session_id=id_,
-                    origin="live" if archived is None else "earlier",
-                    file=f"{DATABASE}#{id_}",
-                    read=lambda id_=id_: self._entries(id_),  # type: ignore[misc]
-                    size=size,
-                    updated_at=updated,
-                )
+        rows = list(database.read(_SESSIONS, "the table of sessions", needs=("sessions", "id", "key")))
+        for id_, key, agent, archived, updated, size in rows:
+            origin: Origin = "live" if archived is None else "earlier"
+            read = partial(self._entries, database, id_, f"{DATABASE}#{id_}")
+            yield ForeignSession(agent, key, id_, origin, f"{DATABASE}#{id_}", read, size, updated_at=updated)
 
-    def _entries(self, session_id: str) -> Iterator[ForeignEntry]:
-        shown = f"{DATABASE}#{session_id}"
-        with report_damage(shown, self.losses, "the session"):
-            rows = self._database.rows(_ENTRIES, (session_id,)) if self._database is not None else ()
-            for number, (payload,) in enumerate(rows, start=1):
-                entry = read_entry(payload, number)
-                if isinstance(entry, str):
-                    self.losses.add(shown, number, entry)
-                else:
-                    yield entry
+    def _entries(self, database: ForeignDatabase, session_id: str, shown: str) -> Iterator[ForeignEntry]:
+        rows = database.read(_ENTRIES, "the session", (session_id,), shown=shown)
+        for number, (payload,) in enumerate(rows, start=1):
+            entry = read_entry(payload, number)
+            if isinstance(entry, str):
+                self.losses.add(shown, number, entry)
+            else:
+                yield entry
 
 
 def check_apart(folder: Path, wiki: Path) -> None:
@@ -152,7 +136,7 @@ class WikiSources:
     def all(self) -> Iterator[WikiSource]:
         yield from self._notes()
         for session in self._home.sessions():
-            if session.same_as or (self._agent and session.agent != self._agent):
+            if session.same_as or self._agent not in ("", session.agent):
                 continue
             if not _is_private(session.key):
                 self.left_out["sessions that other people read, or of jobs and subagents"] += 1
@@ -164,13 +148,9 @@ class WikiSources:
     def _notes(self) -> Iterator[WikiSource]:
         for file, place in self._home.workspace_files():
             role = role_of(file.path)
-            if (
-                role is None
-                or (self._agent and file.agent != self._agent)
-                or place.resolve().is_relative_to(self._wiki)
-            ):
-                continue
-            yield self._note(file, place, shown_path(place, self._home.root), role)
+            is_wanted = self._agent in ("", file.agent) and not place.resolve().is_relative_to(self._wiki)
+            if role is not None and is_wanted:
+                yield self._note(file, place, shown_path(place, self._home.root), role)
 
     def _note(self, file: FoundFile, place: Path, shown: str, role: Role) -> WikiSource:
         losses = self._home.losses
@@ -180,13 +160,10 @@ class WikiSources:
 
         def read(cleaner: Cleaner) -> list[SourceFact] | None:
             data = read_whole(place, shown, losses, MOST_BYTES)
-            if data is None:
-                return None
-            text = cleaner.lines(data.decode("utf-8", "replace"))
-            if text is None:
+            text = cleaner.lines(data.decode("utf-8", "replace")) if data is not None else None
+            if data is not None and text is None:
                 losses.add(shown, 0, "a secret goes over several of its lines")
-                return None
-            return read_note(text, file.path)
+            return read_note(text, file.path) if text is not None else None
 
         return WikiSource(shown, file.agent, role, file.bytes, digest, read)
 
@@ -220,7 +197,6 @@ def role_of(path: str) -> Role | None:
 
 
 def _is_private(key: str) -> bool:
-    try:
+    with suppress(BadRequest):
         return SessionKey.parse(key).is_private
-    except BadRequest:
-        return False
+    return False

@@ -7,7 +7,7 @@ that a person has changed stay as they are. A lock lets one process at a time wr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -55,30 +55,22 @@ def load(wiki: Path, home: str) -> State:
     """Raises BadRequest when the wiki belongs to another home, and StorageError when it cannot be read."""
     try:
         with open_plain(wiki / FILE) as file:
-            data = file.read()
-    except FileNotFoundError:
-        return State(home)
+            state = msgspec.json.decode(file.read(), type=State)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return State(home)  # damaged: as if there were none, because pages have marks of their own
     except OSError as error:
         raise StorageError(f"cannot read {wiki / FILE}: {error_text(error)}") from error
-    try:
-        state = msgspec.json.decode(data, type=State)
-    except msgspec.DecodeError:
-        return State(home)  # damaged: as if there were none, because pages have marks of their own
     if state.home != home:
-        raise BadRequest(
-            f"{wiki} is the wiki of {state.home}",
-            hint=f"name another folder; or, if the home was moved, delete {FILE} in it",
-        )
+        hint = f"name another folder; or, if the home was moved, delete {FILE} in it"
+        raise BadRequest(f"{wiki} is the wiki of {state.home}", hint=hint)
     return state if state.version == VERSION else State(home, pages=state.pages)
 
 
 def read_state(wiki: Path) -> State | None:
     """The state, whatever home it belongs to; None when there is none."""
-    try:
-        with open_plain(wiki / FILE) as file:
-            return msgspec.json.decode(file.read(), type=State)
-    except (OSError, msgspec.DecodeError):
-        return None
+    with suppress(OSError, msgspec.DecodeError), open_plain(wiki / FILE) as file:
+        return msgspec.json.decode(file.read(), type=State)
+    return None
 
 
 def save(wiki: Path, state: State) -> None:

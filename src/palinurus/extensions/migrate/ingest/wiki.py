@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -16,10 +17,9 @@ from palinurus.config.atomic import make_directory
 from palinurus.domain.errors import NotFound, Stale
 from palinurus.extensions.migrate.ingest.facts import Redact, Role
 from palinurus.extensions.migrate.ingest.names import Names
-from palinurus.extensions.migrate.ingest.pages import Page
-from palinurus.extensions.migrate.ingest.prose import digest_of, tellable
-from palinurus.extensions.migrate.ingest.rendering import (
+from palinurus.extensions.migrate.ingest.pages import (
     MergedPage,
+    Page,
     RenderedPage,
     digest,
     emptied,
@@ -28,11 +28,13 @@ from palinurus.extensions.migrate.ingest.rendering import (
     render_index,
     rendered,
 )
+from palinurus.extensions.migrate.ingest.prose import ProseResult, is_of
 from palinurus.extensions.migrate.ingest.state import KnownPage, Prose, State
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.write import delete_file, rewrite
 
 INDEX, LOG = "index", "log"
+NEW_PAGE = KnownPage("", ())
 LOG_HEAD = '---\ntitle: "Log"\nkind: log\ngenerated: pal ingest\n---\n\n# Log\n'
 PRIVATE = 0o600  # a wiki has facts about people
 MOST_LOGGED = 20  # pages named in one entry of the log
@@ -61,11 +63,6 @@ class MadePage(Struct, frozen=True, rename="camel", omit_defaults=True):
     thrown_out: int = 0  # facts that a person has removed
 
 
-class ProseOutcome(Struct, frozen=True):
-    prose: Prose | None
-    how: Literal["model", "kept", "refused"]
-
-
 class Wiki:
     """Updates `state.pages` as pages are written."""
 
@@ -82,28 +79,28 @@ class Wiki:
         kept = []
         for page in pages:
             known = self._state.pages.get(page.path)
-            if known is not None and (known.away or self._read(page.path) is None):
-                away = self._read(page.path) is None
+            away = known is not None and self._read(page.path) is None
+            if known is not None and away != known.away:
                 self._state.pages[page.path] = replace(known, away=away)
-                if away:
-                    continue
-            if page := self.without_removed(page):
-                kept.append(page)
+            if not away:
+                kept.append(self._without_removed(page))
         return [page for page in kept if page.facts]
 
-    def without_removed(self, page: Page) -> Page:
-        known = self._state.pages.get(page.path)
-        if known is None or not known.removed:
-            return page
-        return replace(page, facts=tuple(fact for fact in page.facts if fact.key not in known.removed))
+    def stored_prose(self, pages: Iterable[Page]) -> dict[str, ProseResult]:
+        """Texts of pages whose facts have not changed, by path."""
+        stored = [(page, self._state.pages.get(page.path, NEW_PAGE).prose) for page in pages]
+        return {page.path: ProseResult(prose, "kept") for page, prose in stored if is_of(prose, page)}
 
-    def write(self, pages: list[Page], texts: Mapping[str, ProseOutcome]) -> list[MadePage]:
+    def _without_removed(self, page: Page) -> Page:
+        removed = self._state.pages.get(page.path, NEW_PAGE).removed
+        return replace(page, facts=tuple(fact for fact in page.facts if fact.key not in removed))
+
+    def write(self, pages: list[Page], texts: Mapping[str, ProseResult]) -> list[MadePage]:
         if self._apply:
             make_directory(self._files.root)
         self._linked = {page.path: page for page in pages}
         made = [self._page(page, texts.get(page.path)) for page in pages]
-        index = render_index(pages)
-        outcome, _ = self._put(INDEX, self._clean(index))
+        outcome, _ = self._put(INDEX, self._clean(render_index(pages)))
         made.append(MadePage(INDEX, "index", "Index", outcome))
         return [*made, *self._rest({*self._linked, INDEX})]
 
@@ -128,19 +125,18 @@ class Wiki:
 
         rewrite(self._files, f"{LOG}.md", added, create=True, mode=PRIVATE)
 
-    def _page(self, page: Page, text: ProseOutcome | None) -> MadePage:
+    def _page(self, page: Page, text: ProseResult | None) -> MadePage:
         prose = text.prose if text else None
         outcome, merged = self._put(page.path, self._rendered(page, prose), prose)
         dropped = merged.removed & {fact.key for fact in page.facts}
         if dropped:  # the page is written again without these facts
-            page = self.without_removed(page)
-            prose = prose if prose and tellable(page) and prose.of == digest_of(tellable(page)) else None
+            page = self._without_removed(page)
+            prose = prose if is_of(prose, page) else None
             if page.facts:
                 self._put(page.path, self._rendered(page, prose), prose)
         how: Literal["", "model", "kept", "refused"] = text.how if text and (prose or text.how == "refused") else ""
-        return MadePage(
-            page.path, page.kind, page.title, outcome, len(page.facts) + page.more, how, merged.kept, len(dropped)
-        )
+        count = len(page.facts) + page.more
+        return MadePage(page.path, page.kind, page.title, outcome, count, how, merged.kept, len(dropped))
 
     def _rendered(self, page: Page, prose: Prose | None) -> RenderedPage:
         return self._clean(render(page, self._names, self._linked, prose.text if prose else ""))
@@ -153,13 +149,13 @@ class Wiki:
 
     def _put(self, path: str, page: RenderedPage, prose: Prose | None = None) -> tuple[PageOutcome, MergedPage]:
         """The outcome, and what a person had changed."""
-        known = self._state.pages.get(path)
+        known = self._state.pages.get(path, NEW_PAGE)
         now = digest(repr((page.front, page.body)))
-        if known is not None and known.digest == now and not known.away:
+        if known.digest == now and not known.away:
             return "same", MergedPage("")
         before = self._read(path)
-        merged = merge(before, page, known.keys if known else ())
-        dropped = {*(known.removed if known else ()), *merged.removed}
+        merged = merge(before, page, known.keys)
+        dropped = {*known.removed, *merged.removed}
         if self._apply and merged.text != before:
             made = partial(_unless_changed, before, merged.text)
             rewrite(self._files, f"{path}.md", made, create=True, mode=PRIVATE)
@@ -170,33 +166,30 @@ class Wiki:
 
     def _rest(self, wanted: set[str]) -> Iterable[MadePage]:
         """Pages without facts: only a person's text on them stays."""
-        for path, known in sorted(self._state.pages.items()):  # a copy, because pages are removed from it
-            if path in wanted:
+        rest = [path for path in sorted(self._state.pages) if path not in wanted]
+        for path in rest:
+            before, kind = self._read(path), path.partition("/")[0]
+            if self._state.pages[path].away:
+                yield MadePage(path, kind, path, "away")
                 continue
-            before = self._read(path)
-            if known.away:
-                yield MadePage(path, path.partition("/")[0], path, "away")
-            elif before is None:  # removed, perhaps by a run that was stopped before it could save the state
-                del self._state.pages[path]
-            else:
-                yield self._removed(path, before)
+            del self._state.pages[path]
+            if before is not None:  # else a run removed it that was stopped before it could save the state
+                yield MadePage(path, kind, path, "removed", kept_lines=self._empty(path, before))
 
-    def _removed(self, path: str, before: str) -> MadePage:
+    def _empty(self, path: str, before: str) -> int:
+        """Remove our part, and the page if there is nothing else. How many lines are left."""
         left = emptied(before)
         if self._apply and left:
             rewrite(self._files, f"{path}.md", lambda *_: left.encode(), create=False)
         elif self._apply:
             delete_file(self._files, f"{path}.md", lambda *_: None)
-        del self._state.pages[path]
-        return MadePage(path, path.partition("/")[0], path, "removed", kept_lines=len(left.splitlines()))
+        return len(left.splitlines())
 
     def _read(self, path: str) -> str | None:
-        if not self._files.root.is_dir():  # before the first run
-            return None
-        try:
-            return self._files.read_bytes(f"{path}.md").decode("utf-8", "replace")
-        except NotFound:
-            return None
+        with suppress(NotFound):
+            if self._files.root.is_dir():  # it is not there before the first run
+                return self._files.read_bytes(f"{path}.md").decode("utf-8", "replace")
+        return None
 
 
 def _unless_changed(before: str | None, after: str, _: str, there: bytes | None) -> bytes:

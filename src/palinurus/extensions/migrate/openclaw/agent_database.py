@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,18 @@ from msgspec.structs import replace
 from palinurus.domain.errors import BadRequest
 from palinurus.extensions.migrate.files import MAX_LINE, Line, file_lines, stream_lines, zstd_lines
 from palinurus.extensions.migrate.foreign import ForeignEntry, ForeignSession
-from palinurus.extensions.migrate.openclaw.database import Damage, ForeignDatabase, report_damage, text_of
+from palinurus.extensions.migrate.openclaw.database import Damage, ForeignDatabase, text_of
 from palinurus.extensions.migrate.openclaw.entries import is_colophon, read_entry
-from palinurus.extensions.migrate.openclaw.transcripts import SESSION_ID, StoredRow, agent_key, entries_of, read_row
-from palinurus.extensions.migrate.report import Losses, Origin
+from palinurus.extensions.migrate.openclaw.transcripts import SESSION_ID, agent_key, entries_of, read_row
+from palinurus.extensions.migrate.report import Origin
 
 FILE = "agent/openclaw-agent.sqlite"
 COLD = "cold"
 _NODES = """SELECT CAST(session_key AS BLOB), CAST(entry_json AS BLOB), CAST(current_session_id AS BLOB)
 FROM session_nodes ORDER BY rowid"""
 _WINDOWS = "SELECT CAST(session_id AS BLOB), CAST(session_key AS BLOB) FROM session_windows ORDER BY rowid"
+_NODE_COLUMNS = ("session_nodes", "session_key", "entry_json", "current_session_id")
+_WINDOW_COLUMNS = ("session_windows", "session_id", "session_key")
 _IDS = "SELECT DISTINCT session_id FROM transcript_events"
 _SIZES = "SELECT session_id, sum(length(event_json)) FROM transcript_events GROUP BY session_id"
 _SIZES_PACKED = _SIZES.replace("length(event_json)", "coalesce(length(event_json), event_utf8_bytes)")
@@ -38,101 +42,73 @@ length(archive_blob) FROM session_transcript_archives ORDER BY rowid"""
 _ARCHIVE_COLUMNS = ("session_id", "session_key", "reason", "archive_name", "encoding", "archive_blob")
 _ARCHIVE = "SELECT encoding, archive_blob FROM session_transcript_archives WHERE rowid = ?"
 _COLD = "SELECT CAST(session_id AS BLOB), CAST(archive_name AS BLOB) FROM session_transcript_cold_archives"
+_COLD_COLUMNS = ("session_transcript_cold_archives", "session_id", "archive_name", "archive_blob")
 _COLD_BLOB = "SELECT archive_blob FROM session_transcript_cold_archives WHERE session_id = ?"
 
 
 class AgentDatabase:
     """Reads one agent's database; `folder` has its session files, and a folder with cold archives."""
 
-    def __init__(self, database: ForeignDatabase, folder: Path, agent: str, losses: Losses) -> None:
+    def __init__(self, database: ForeignDatabase, folder: Path, agent: str) -> None:
         self._database = database
         self._folder = folder
         self._agent = agent
-        self._losses = losses
+        self._losses = database.losses
         self._packed = database.has("transcript_events", "event_zstd", "event_utf8_bytes")
         self._shown = database.shown
         self._folder_shown = f"{database.shown.removesuffix(FILE)}sessions"
-        self._cold = self._cold_archives()
-        self._sizes: dict[str, int] = {}
+        cold = database.read(_COLD, "the table of cold archives", needs=_COLD_COLUMNS)
+        self._cold = {text_of(session_id): text_of(name) for session_id, name in cold}  # files in `sessions/cold`
+        self._sizes: dict[str, int] = {}  # bytes by session id
         self.known: set[str] = set()  # ids of sessions and names of archives that were returned
-
-    @property
-    def holds_sessions(self) -> bool:
-        return self._database.has("transcript_events", "session_id", "seq", "event_json")
 
     def sessions(self) -> Iterator[ForeignSession]:
         """The current session of each key, earlier ones, those without a key, and archives."""
+        if not self._database.has("transcript_events", "session_id", "seq", "event_json"):
+            return
         self._check_tables()
-        self._sizes = self._read_sizes()
+        sizes = self._database.read(_SIZES_PACKED if self._packed else _SIZES, "the size of the sessions")
+        self._sizes = {named: size for named, size in sizes if isinstance(named, str) and isinstance(size, int)}
         first_keys: dict[str, str] = {}
         for row in self._nodes():
             first = first_keys.setdefault(row.session_id, row.key)
-            session = self._session(row, "live" if row.archived_at is None else "earlier")
-            yield replace(session, same_as="" if first == row.key else first)
-        for row in self._windows():
-            if row.session_id not in self.known:
-                yield self._session(row, "earlier")
-        for session_id in self._event_ids():
-            if session_id not in self.known and SESSION_ID.fullmatch(session_id):
-                row = StoredRow(agent_key(self._agent, f"explicit:{session_id}"), session_id)
-                yield self._session(row, "unreferenced")
+            yield replace(self._session(row), same_as="" if first == row.key else first)
+        for session_id, key in self._database.read(_WINDOWS, "the table of earlier sessions", needs=_WINDOW_COLUMNS):
+            window = self._row(key, session_id, "earlier")
+            if window is not None and window.session_id not in self.known:
+                yield self._session(window)
+        for (session_id,) in list(self._database.read(_IDS, "the index of what was said")):
+            if isinstance(session_id, str) and session_id not in self.known and SESSION_ID.fullmatch(session_id):
+                key = agent_key(self._agent, f"explicit:{session_id}")
+                yield self._session(ForeignSession(self._agent, key, session_id, "unreferenced"))
         yield from self._archives()
 
-    def _session(self, row: StoredRow, origin: Origin) -> ForeignSession:
+    def _session(self, row: ForeignSession) -> ForeignSession:
         self.known.add(row.session_id)
-        file = f"{self._shown}#{row.session_id}"
-        session = row.session(self._agent, origin, file, lambda: self._entries(row.session_id))
-        return replace(session, size=self._sizes.get(row.session_id, 0))
+        file, size = f"{self._shown}#{row.session_id}", self._sizes.get(row.session_id, 0)
+        return replace(row, file=file, read=lambda: self._entries(row.session_id), size=size)
 
     def _check_tables(self) -> None:
         """Report a damaged file: nothing else would notice rows that SQLite can no longer reach."""
         for table in ("session_nodes", "session_windows", "transcript_events"):
-            with report_damage(self._shown, self._losses, f"the table {table}"):
-                if table in self._database.tables:
-                    for (answer,) in self._database.rows(f"PRAGMA quick_check({table})"):
-                        if answer != "ok":
-                            self._losses.add(self._shown, 0, f"the table {table} is damaged: {answer}"[:300])
-                            break
+            answers = self._database.read(f"PRAGMA quick_check({table})", f"the table {table}", needs=(table,))
+            if damage := next((answer for (answer,) in answers if answer != "ok"), ""):
+                self._losses.add(self._shown, 0, f"the table {table} is damaged: {damage}"[:300])
 
-    def _nodes(self) -> Iterator[StoredRow]:
-        with report_damage(self._shown, self._losses, "the table of sessions"):
-            if self._database.has("session_nodes", "session_key", "entry_json", "current_session_id"):
-                for key, entry, current in self._database.rows(_NODES):
-                    where = f"{self._shown}#{text_of(key)}"
-                    row = read_row(self._agent, text_of(key), text_of(entry), where, self._losses)
-                    row = row or self._row(key, current)  # the details are damaged; the session need not be
-                    if row is not None:
-                        yield row
+    def _nodes(self) -> Iterator[ForeignSession]:
+        for key, entry, current in self._database.read(_NODES, "the table of sessions", needs=_NODE_COLUMNS):
+            where = f"{self._shown}#{text_of(key)}"
+            row = read_row(self._agent, text_of(key), text_of(entry), where, self._losses)
+            if row := row or self._row(key, current, "live"):  # the details may be damaged; the session need not be
+                yield row
 
-    def _row(self, key: Any, session_id: Any) -> StoredRow | None:
-        """A row without details; None when it names no session."""
-        try:
-            full_key = agent_key(self._agent, text_of(key))
-        except BadRequest:
-            return None
-        return StoredRow(full_key, text_of(session_id)) if SESSION_ID.fullmatch(text_of(session_id)) else None
-
-    def _windows(self) -> Iterator[StoredRow]:
-        with report_damage(self._shown, self._losses, "the table of earlier sessions"):
-            if self._database.has("session_windows", "session_id", "session_key"):
-                for session_id, key in self._database.rows(_WINDOWS):
-                    if row := self._row(key, session_id):
-                        yield row
-
-    def _event_ids(self) -> list[str]:
-        ids: list[str] = []
-        with report_damage(self._shown, self._losses, "the index of what was said"):
-            ids += [found for (found,) in self._database.rows(_IDS) if isinstance(found, str)]
-        return ids
-
-    def _read_sizes(self) -> dict[str, int]:
-        """Bytes by session id."""
-        sizes: dict[str, int] = {}
-        with report_damage(self._shown, self._losses, "the size of the sessions"):
-            for session_id, size in self._database.rows(_SIZES_PACKED if self._packed else _SIZES):
-                if isinstance(session_id, str):
-                    sizes[session_id] = size if isinstance(size, int) else 0
-        return sizes
+    def _row(self, key: Any, session_id: Any, origin: Origin) -> ForeignSession | None:
+        """A session without details; None when the row names none."""
+        named = text_of(session_id)
+        with suppress(BadRequest):
+            if SESSION_ID.fullmatch(named):
+                return ForeignSession(self._agent, agent_key(self._agent, text_of(key)), named, origin)
+        return None
 
     def _entries(self, session_id: str) -> Iterator[ForeignEntry]:
         if session_id in self._cold:
@@ -151,51 +127,37 @@ class AgentDatabase:
             self._losses.add(shown, (seq if isinstance(seq, int) else 0) + 2, f"from here on it is damaged: {error}")
 
     def _archives(self) -> Iterator[ForeignSession]:
-        with report_damage(self._shown, self._losses, "the table of archives"):
-            if not self._database.has("session_transcript_archives", *_ARCHIVE_COLUMNS):
-                return
-            for number, session_id, key, reason, name, size in self._database.rows(_ARCHIVES):
-                row = self._row(key, session_id)
-                if row is None:
-                    self._losses.add(f"{self._shown}#archive-{number}", 0, "it names no session")
-                    continue
-                self.known.add(text_of(name))
-                yield self._archive(row, "reset" if reason == "reset" else "deleted", number, text_of(name), size or 0)
+        needs = ("session_transcript_archives", *_ARCHIVE_COLUMNS)
+        rows = self._database.read(_ARCHIVES, "the table of archives", needs=needs)
+        for number, session_id, key, reason, name, size in rows:
+            row = self._row(key, session_id, "reset" if reason == "reset" else "deleted")
+            if row is None:
+                self._losses.add(f"{self._shown}#archive-{number}", 0, "it names no session")
+                continue
+            self.known.add(text_of(name))
+            shown = f"{self._folder_shown}/{text_of(name)}"
+            yield replace(row, file=shown, read=partial(self._archived, number, shown), size=size or 0)
 
-    def _archive(self, row: StoredRow, origin: Origin, number: int, name: str, size: int) -> ForeignSession:
-        shown = f"{self._folder_shown}/{name}"
-
-        def read() -> Iterator[ForeignEntry]:
-            with report_damage(shown, self._losses, "the archive"):
-                for encoding, blob in self._database.rows(_ARCHIVE, (number,)):
-                    if not isinstance(blob, bytes):
-                        self._losses.add(shown, 0, "the archive is empty")
-                        continue
-                    stream = io.BytesIO(blob)
-                    packed = zstd_lines(stream, len(blob), shown, self._losses) if encoding == "zstd" else None
-                    yield from entries_of(packed or stream_lines(stream, shown, self._losses), shown, self._losses)
-
-        return ForeignSession(self._agent, row.key, row.session_id, origin, shown, read, size)
-
-    def _cold_archives(self) -> dict[str, str]:
-        """The file in `sessions/cold` of each archived session."""
-        with report_damage(self._shown, self._losses, "the table of cold archives"):
-            if self._database.has("session_transcript_cold_archives", "session_id", "archive_name", "archive_blob"):
-                return {text_of(session_id): text_of(name) for session_id, name in self._database.rows(_COLD)}
-        return {}
+    def _archived(self, number: int, shown: str) -> Iterator[ForeignEntry]:
+        for encoding, blob in self._database.read(_ARCHIVE, "the archive", (number,), shown=shown):
+            if not isinstance(blob, bytes):
+                self._losses.add(shown, 0, "the archive is empty")
+                continue
+            stream = io.BytesIO(blob)
+            packed = zstd_lines(stream, len(blob), shown, self._losses) if encoding == "zstd" else None
+            yield from entries_of(packed or stream_lines(stream, shown, self._losses), shown, self._losses)
 
     def _cold_entries(self, session_id: str) -> Iterator[ForeignEntry]:
         name = self._cold[session_id]
         shown = f"{self._folder_shown}/{COLD}/{name}"
-        with report_damage(shown, self._losses, "the cold archive"):
-            for (blob,) in self._database.rows(_COLD_BLOB, (session_id,)):
-                if isinstance(blob, bytes):
-                    lines = zstd_lines(io.BytesIO(blob), len(blob), shown, self._losses)
-                elif "/" in name or name in (".", ".."):
-                    return
-                else:
-                    lines = file_lines(self._folder / COLD / name, shown, self._losses)
-                yield from entries_of(_unwrap(lines), shown, self._losses)
+        for (blob,) in self._database.read(_COLD_BLOB, "the cold archive", (session_id,), shown=shown):
+            if isinstance(blob, bytes):
+                lines = zstd_lines(io.BytesIO(blob), len(blob), shown, self._losses)
+            elif "/" in name or name in (".", ".."):
+                return
+            else:
+                lines = file_lines(self._folder / COLD / name, shown, self._losses)
+            yield from entries_of(_unwrap(lines), shown, self._losses)
 
 
 class _ColdRecord(Struct):
@@ -209,11 +171,9 @@ _cold_records = msgspec.json.Decoder(_ColdRecord)
 def _unwrap(lines: Iterator[Line]) -> Iterator[Line]:
     """The events of a cold archive, whose lines may be records that hold them."""
     for number, data in lines:
-        try:
+        record = _ColdRecord()
+        with suppress(msgspec.DecodeError, RecursionError):
             record = _cold_records.decode(data)
-        except (msgspec.DecodeError, RecursionError):
-            yield number, data
-            continue
         if record.kind == "event" and bytes(record.event):
             yield number, bytes(record.event)
         elif record.kind not in ("header", "identity"):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 
 from palinurus.config.agents import default_agent
-from palinurus.config.config import Config
 from palinurus.config.include import INCLUDE, MAX_BYTES
-from palinurus.config.load import check_data
+from palinurus.config.load import Config, check_data
 from palinurus.config.rewrite import apply_changes, changes, merged
 from palinurus.config.risks import is_loopback, risk_of
 from palinurus.config.secrets import MASK
@@ -54,7 +54,7 @@ HERE = "already set here"
 OTHER = "your value is different"
 INCOMPLETE = "useless without its other settings"
 COPIED = "files go to the agent's workspace in this home"
-ADDRESSES = ("command", "args", "cwd", "url", "baseUrl", "endpoint")  # fields that say where a server is
+ADDRESSES = frozenset({"command", "args", "cwd", "url", "baseUrl", "endpoint"})  # fields that say where a server is
 MOST_SHOWN = 200  # characters of a value
 
 
@@ -72,23 +72,12 @@ class ConfigPlan(Struct, frozen=True):
     settings: tuple[FoundSetting, ...]
 
 
-def plan_config(
-    data: dict[str, Any],
-    agents: Sequence[ForeignAgent],
-    ours: Ours,
-    moves: PathMoves,
-    *,
-    keys: bool,
-    allow: Sequence[str] = (),
-) -> ConfigPlan:
+class ConfigPlanner:
     """`agents` are all agents of the other home, also those that its config does not name. `keys`: with secrets.
 
     `allow` has the paths of settings that may run programs, move secrets or loosen rules; each covers all below it.
     """
-    return _Planner(data, agents, ours, moves, keys=keys, allow=frozenset(allow)).plan()
 
-
-class _Planner:
     def __init__(
         self,
         data: dict[str, Any],
@@ -97,7 +86,7 @@ class _Planner:
         moves: PathMoves,
         *,
         keys: bool,
-        allow: frozenset[str],
+        allow: Sequence[str] = (),
     ) -> None:
         self._ours = ours
         self._own = parse(ours.text)
@@ -148,27 +137,20 @@ class _Planner:
             has_folder = self._folders.get(agent, next(iter(self._folders.values()), None))
             return setting.end("taken", COPIED) if has_folder else setting.end("left", "there is no such folder")
         if setting.into[-1] == "default" and setting.into[:2] == LISTED and len(setting.into) == 4:
-            return self._judge_default(setting)
+            is_other = setting.value is True and self._roster.agent_of(setting.into) != self._ours.default
+            if is_other:  # an import does not change our default agent
+                return setting.end("kept-yours", f"{self._ours.default} is the default agent here")
+            return setting.end("taken") if setting.value is False else None
         reason = stays_behind(setting, self._given)
         if reason and not (reason == NEEDS_DECISION and self._is_allowed(setting)):
             return setting.end("left", reason)
         return self._moves.apply(setting)
 
-    def _judge_default(self, setting: Setting) -> None:
-        """An import does not change our default agent."""
-        if setting.value is True and self._roster.agent_of(setting.into) != self._ours.default:
-            setting.end("kept-yours", f"{self._ours.default} is the default agent here")
-        elif setting.value is False:
-            setting.end("taken")
-
     def _end_incomplete(self) -> None:
         """A server or provider whose address is not taken stays behind: its key would go to another address."""
-        incomplete = {
-            unit
-            for setting in self._settings
-            if setting.outcome in ("secret", "held", "refused") and (unit := _unit(setting.into))
-            if setting.into[len(unit) :][:1] in {(name,) for name in ADDRESSES}
-        }
+        ended = [setting.into for setting in self._settings if setting.outcome in ("secret", "held", "refused")]
+        units = [(_unit(into), into) for into in ended]
+        incomplete = {unit for unit, into in units if unit and set(into[len(unit) :][:1]) & ADDRESSES}
         for setting in self._open():
             if _unit(setting.into) in incomplete:
                 setting.end("left", INCOMPLETE)
@@ -196,14 +178,11 @@ class _Planner:
             found = check_data(data, self._ours.env)
             if isinstance(found, Config):
                 return
-            wrong = {
-                self._path_in(tree, path, data): f"{prefix}{words.partition(', got ')[0]}"  # values are never shown
-                for path, words in found.items()
-            }
+            wrong = {self._path_in(tree, path, data): words for path, words in found.items()}
             reasons = find_settings(alive, paths, wrong)
             for setting in alive:
-                if setting.into in reasons:
-                    setting.end(outcome, reasons[setting.into])
+                if setting.into in reasons:  # values are never shown
+                    setting.end(outcome, f"{prefix}{reasons[setting.into].partition(', got ')[0]}")
 
     def _path_in(self, tree: Any, path: JsonPath, data: Any) -> JsonPath:
         """A path of the merged data as a path of what is imported: an agent has another index there."""
@@ -244,14 +223,17 @@ class _Planner:
             built = paths[setting.into]
             missing, same = self._compare(_closed_up(setting.into, built), setting.value)
             unit = _unit(setting.into)
+            place = self._place(unit) if unit else None
             if same:
                 setting.end("taken", HERE)
-            elif not missing or (unit and not self._adds_to(unit, get(tree, built[: len(unit)]))):
-                setting.end("kept-yours", OTHER)
+            elif not missing or (place and not _within(get(self._ours.raw, place), get(tree, built[: len(unit)]))):
+                setting.end("kept-yours", OTHER)  # a unit is only added to if all that ours has in it is the same
 
     def _compare(self, into: JsonPath, value: Any) -> tuple[bool, bool]:
         """Whether ours has nothing at that path, and whether it has the same."""
-        places = [place for place in (self._place(into), _newer_path(into)) if place]
+        # The newer path of the same setting, which the older one would override.
+        newer = ("memory", "search", *into[3:]) if into[:3] == ("agents", "defaults", "memorySearch") else None
+        places = [place for place in (self._place(into), newer) if place]
         found = [each for place in places if (each := get(self._ours.raw, place)) is not None]
         return not found and not self._is_blocked(into), any(_equal(each, value) for each in found)
 
@@ -267,11 +249,6 @@ class _Planner:
             return into
         index = self._indexes.get(self._roster.agent_of(into))
         return None if index is None else (*LISTED, index, *into[3:])
-
-    def _adds_to(self, unit: JsonPath, theirs: Any) -> bool:
-        """Whether all that ours has in this unit is also in the other one."""
-        place = self._place(unit)
-        return place is None or _within(get(self._ours.raw, place), theirs)
 
     def _text(self) -> str:
         patch, _ = build(self._open())
@@ -295,9 +272,8 @@ class _Planner:
         """What a person sees before allowing it. ASCII, so that it cannot move the cursor or change colours."""
         if setting.outcome != "held":
             return ""
-        if holds_secret(setting, self._redactor):
-            return json.dumps(MASK)
-        text = self._redactor.redact(json.dumps(setting.value))
+        secret = holds_secret(setting, self._redactor)
+        text = json.dumps(MASK) if secret else self._redactor.redact(json.dumps(setting.value))
         return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
@@ -341,11 +317,6 @@ def _closed_up(into: JsonPath, built: JsonPath) -> JsonPath:
     return (*into[:3], *built[3:]) if into[:2] == LISTED else built
 
 
-def _newer_path(into: JsonPath) -> JsonPath | None:
-    """The newer path of the same setting, which the older one would override."""
-    return ("memory", "search", *into[3:]) if into[:3] == ("agents", "defaults", "memorySearch") else None
-
-
 def _within(ours: Any, theirs: Any) -> bool:
     if ours is None:
         return True
@@ -359,14 +330,12 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _can_be_written(setting: Setting) -> bool:
-    try:
+    with suppress(ValueError, RecursionError):
         text = json.dumps([setting.value, setting.into], allow_nan=False, ensure_ascii=False)
         text.encode()
-    except (ValueError, RecursionError):
-        return False
-    if f'"{INCLUDE}"' in text:  # an escaped key, which would be an include in our file
-        return False
-    return len(setting.into) + _depth(setting.value) < MAX_NESTING - 4
+        is_include = f'"{INCLUDE}"' in text  # an escaped key, which would be an include in our file
+        return not is_include and len(setting.into) + _depth(setting.value) < MAX_NESTING - 4
+    return False
 
 
 def _depth(value: Any) -> int:

@@ -17,20 +17,15 @@ from typing import Any
 from palinurus.config.home import expand_user
 from palinurus.config.secrets import PLACEHOLDERS, Redactor, is_secret_name, secret_values, worth_redacting
 from palinurus.config.source import JsonPath
-from palinurus.extensions.migrate.files import is_state_folder
+from palinurus.extensions.migrate.files import moved_path
 from palinurus.extensions.migrate.openclaw.settings import DEFAULTS, LISTED, Setting
 
 NEEDS_DECISION = "it allows actions without asking; decide it here: `pal config set`"
 GATEWAY = "it is the address of OpenClaw's own gateway, and both may run side by side"
-_CHANNELS = "there are no channels here yet"
-_STATE = "internal state of OpenClaw"
 _UNUSED = "nothing here uses it yet"
 
 _SECTIONS = {
-    "channels": _CHANNELS,
-    "bindings": _CHANNELS,
-    "broadcast": _CHANNELS,
-    "accessGroups": _CHANNELS,
+    **dict.fromkeys(("meta", "wizard", "update", "$schema"), "internal state of OpenClaw"),
     "cron": "cron jobs are stored unchanged and do not run here yet",
     "hooks": "there are no hooks here yet",
     "plugins": "there are no plugins here yet",
@@ -38,28 +33,17 @@ _SECTIONS = {
     "auth": "it orders stored keys; `--keys` imports both",
     "approvals": "allowed commands need approval again here",
     "secrets": "only files of secrets can be read here",
-    "meta": _STATE,
-    "wizard": _STATE,
-    "update": _STATE,
-    "$schema": _STATE,
 }
 
-_ALWAYS: tuple[tuple[tuple[str, ...], str], ...] = (  # how a path goes on, and why it stays behind
-    (("exec", "safeBins"), NEEDS_DECISION),
-    (("exec", "allowlist"), NEEDS_DECISION),
-    (("elevated", "allowFrom"), NEEDS_DECISION),
-    (("fetch", "allowPrivate"), NEEDS_DECISION),
-    (("gateway", "port"), GATEWAY),
-    (("gateway", "bind"), GATEWAY),
-    (("gateway", "customBindHost"), GATEWAY),
-    (("gateway", "allowedHosts"), GATEWAY),
-    (("gateway", "controlUi"), GATEWAY),
-    (("gateway", "auth", "mode"), GATEWAY),
-    (("gateway", "tools", "allow"), NEEDS_DECISION),
-    (("sandbox", "workspaceRoot"), "sandboxes are created again here"),
-    (("env", "shellEnv"), _UNUSED),
-    (("session", "mainKey"), "the main session is always called main here"),
-)
+_ALWAYS = {  # why settings stay behind, and how their paths go on
+    NEEDS_DECISION: "exec.safeBins exec.allowlist elevated.allowFrom fetch.allowPrivate gateway.tools.allow",
+    GATEWAY: "gateway.port gateway.bind gateway.customBindHost gateway.allowedHosts gateway.controlUi"
+    " gateway.auth.mode",
+    "sandboxes are created again here": "sandbox.workspaceRoot",
+    "keys of an agent are stored in this home; `--keys` imports them": "agentDir",
+    _UNUSED: "env.shellEnv",
+    "the main session is always called main here": "session.mainKey",
+}
 
 _WHEN: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (  # and the values that may come over
     (("exec", "askFallback"), ("deny",)),
@@ -78,8 +62,8 @@ def reason_unused(path: JsonPath) -> str:
 def stays_behind(setting: Setting, given: Mapping[JsonPath, Any]) -> str:
     """Why it is left out; empty when it is not. `given` has all settings of the other config."""
     path, value = setting.into, setting.value
-    for key, reason in _ALWAYS:
-        if _goes_through(path, key):
+    for reason, keys in _ALWAYS.items():
+        if any(_goes_through(path, tuple(key.split("."))) for key in keys.split()):
             return reason
     if path[-2:] in (("exec", "security"), ("exec", "ask")):
         return NEEDS_DECISION if _runs_unasked(path, value, given) else ""
@@ -135,20 +119,11 @@ class PathMoves:
         path = self._root / expand_user(text, self._user_home)
         if ".." in path.parts:
             return text
-        inside = self._inside(path)
+        inside = path if path.is_relative_to(self._root) else moved_path(path, self._root) or path
         for old, new in self._places:
             if inside.is_relative_to(old):
                 return str(new / inside.relative_to(old))
         return text if text.startswith(("/", "~/")) else str(inside)
-
-    def _inside(self, path: Path) -> Path:
-        """Where it is now, if the home was copied from another machine."""
-        if path.is_relative_to(self._root):
-            return path
-        for index, part in enumerate(path.parts):
-            if is_state_folder(part):
-                return self._root.joinpath(*path.parts[index + 1 :])
-        return path
 
 
 _NAMED = re.compile(r"(?<!\$)\$\{[A-Z_][A-Z0-9_]*\}")
@@ -181,7 +156,7 @@ def holds_secret(setting: Setting, redactor: Redactor) -> bool:
     if any(redactor.redact(text) != text or _IN_ADDRESS.search(text) for text in texts) or _has_flag(value):
         return True
     name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    if _is_number(value):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         return is_secret_name(name) and "tokens" not in name.lower() and path[:2] == ("skills", "entries")
     return bool(texts) and _names_one(path, name)
 
@@ -204,33 +179,22 @@ def _is_reference(text: str) -> bool:
 
 def _has_flag(value: Any) -> bool:
     """Whether arguments of a command hold a secret: `--token=x`, or `--token` and then `x`."""
-    if not isinstance(value, list):
-        return False
-    following = False
-    for item in value:
+    is_secret = False  # what follows
+    for item in value if isinstance(value, list) else ():
         text = item if isinstance(item, str) else ""
         flag = _FLAG.fullmatch(text)
-        if following and text and not flag and not _is_reference(text):
+        given = (flag[2] or "")[1:] if flag else text
+        is_secret = is_secret_name(flag[1]) if flag else is_secret
+        if is_secret and given and not _is_reference(given):
             return True
-        following = flag is not None and is_secret_name(flag[1])
-        if following and flag is not None and flag[2]:
-            if not _is_reference(flag[2][1:]):
-                return True
-            following = False
+        is_secret = is_secret and flag is not None and not given
     return False
 
 
 def _texts(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, dict | list):
+        inner = (*value, *value.values()) if isinstance(value, dict) else value
+        for item in inner:
             yield from _texts(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _texts(item)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -17,7 +17,7 @@ import shutil
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -98,10 +98,11 @@ def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]
 class ForeignDatabase:
     """One file, open for reading. `tables` has the columns of real tables; `refused` names tables that compute."""
 
-    def __init__(self, path: Path, shown: str, *, immutable: bool) -> None:
+    def __init__(self, path: Path, shown: str, losses: Losses, *, immutable: bool) -> None:
         self._path = path
         self._immutable = immutable
         self.shown = shown
+        self.losses = losses
         self.tables: dict[str, frozenset[str]] = {}
         self.refused: list[str] = []
         for name, sql in list(self.rows(_TABLES)):
@@ -115,6 +116,17 @@ class ForeignDatabase:
 
     def has(self, table: str, *columns: str) -> bool:
         return set(columns) <= self.tables.get(table, frozenset())
+
+    def read(
+        self, sql: str, what: str, values: Sequence[Any] = (), *, needs: Sequence[str] = (), shown: str = ""
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows; none when the file lacks what it `needs`, a table and its columns. Damage ends them and is a loss."""
+        if needs and (needs[0] not in self.tables or not self.has(*needs)):
+            return
+        try:
+            yield from self.rows(sql, values)
+        except Damage as error:
+            self.losses.add(shown or self.shown, 0, f"{what} cannot be read: {str(error)[:200]}")
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows, read on a connection of their own. Raises one of `Damage`, also when a row takes too long."""
@@ -155,22 +167,13 @@ def open_database(path: Path, shown: str, scratch: Path, losses: Losses) -> Fore
         losses.add(shown, 0, f"it cannot be read: {error_text(error)}")
         return None
     try:
-        database = ForeignDatabase(place, shown, immutable=not has_log)
+        database = ForeignDatabase(place, shown, losses, immutable=not has_log)
     except Damage as error:
         losses.add(shown, 0, f"the database cannot be read: {error}")
         return None
     for table in database.refused:
         losses.add(shown, 0, f"the table {table[:80]!r} computes its columns, which is not read from a foreign file")
     return database
-
-
-@contextmanager
-def report_damage(shown: str, losses: Losses, what: str) -> Iterator[None]:
-    """Damage inside the block ends it and is a loss."""
-    try:
-        yield
-    except Damage as error:
-        losses.add(shown, 0, f"{what} cannot be read: {str(error)[:200]}")
 
 
 def _copy_with_log(path: Path, scratch: Path) -> Path:
@@ -194,14 +197,12 @@ def _copy(source: Path, target: Path) -> None:
 
 def _file_states(path: Path) -> list[tuple[int, int]]:
     """Size and time of the file and of its logs; zeros for one that is not there."""
-    states = []
-    for suffix in ("", *LOGS):
-        try:
+    states = dict.fromkeys(("", *LOGS), (0, 0))
+    for suffix in states:
+        with suppress(FileNotFoundError):
             stat = Path(f"{path}{suffix}").stat()
-            states.append((stat.st_size, stat.st_mtime_ns))
-        except FileNotFoundError:
-            states.append((0, 0))
-    return states
+            states[suffix] = (stat.st_size, stat.st_mtime_ns)
+    return list(states.values())
 
 
 def text_of(value: Any) -> str:

@@ -1,12 +1,13 @@
 """Cron jobs, pairing, approvals and stored keys of a home, as files and as rows of `state/openclaw.sqlite`.
 
-Jobs, pairing and approvals are stored unchanged for later use. Stored keys are read only when a person asks for them.
+Jobs, pairing and approvals are stored unchanged for later use; pairings.py reads who was let in. Stored keys are read
+only when a person asks for them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +22,26 @@ from palinurus.extensions.migrate.foreign import (
     as_object,
     load_json,
 )
-from palinurus.extensions.migrate.openclaw.database import ForeignDatabase, report_damage, text_of
+from palinurus.extensions.migrate.openclaw.database import ForeignDatabase, text_of
 from palinurus.extensions.migrate.report import FoundApproval, FoundJob, Losses
 
 STATE = "state/openclaw.sqlite"
 OWN_DOCUMENTS = "palinurus-documents.json"
 MAX_BYTES = 32 * 1024 * 1024
+APPROVED_AGAIN = "stored; it needs approval here, and can then be always allowed"
 _PAIRING = ("-pairing.json", "-allowFrom.json")
 _PAIRING_TABLES = ("channel_pairing_requests", "channel_pairing_allow_entries")
-_JOBS = (
-    """SELECT CAST(job_json AS BLOB), CAST(state_json AS BLOB) FROM cron_jobs ORDER BY store_key, sort_order, job_id"""
-)
+_JOBS = "SELECT CAST(job_json AS BLOB), CAST(state_json AS BLOB) FROM cron_jobs ORDER BY store_key, sort_order, job_id"
 _APPROVALS = "SELECT CAST(raw_json AS BLOB) FROM exec_approvals_config ORDER BY config_key"
-_SHARED_KEYS = "SELECT CAST(value_json AS BLOB) FROM config_machine_state WHERE state_key = 'authProfiles.store'"
-_OWN_KEYS = "SELECT CAST(store_json AS BLOB) FROM auth_profile_store ORDER BY store_key"
-_OWN_ORDER = "SELECT CAST(state_json AS BLOB) FROM auth_profile_state ORDER BY state_key"
+_JOB_COLUMNS = ("cron_jobs", "store_key", "job_json", "state_json", "sort_order")
+_OWN_KEYS = (("auth_profile_store", "store_key", "store_json"), ("auth_profile_state", "state_key", "state_json"))
+_SHARED_KEYS = ("config_machine_state", "state_key", "value_json")
 
 
 def read_documents(root: Path, state: ForeignDatabase | None, losses: Losses) -> ForeignDocuments:
     reader = _DocumentReader(root, state, losses)
-    reader.read_cron()
-    reader.read_pairing()
-    reader.read_approvals()
-    reader.read_own()
+    for read in (reader.read_cron, reader.read_pairing, reader.read_approvals, reader.read_own):
+        read()
     return reader.found
 
 
@@ -63,34 +61,32 @@ class _DocumentReader:
             self.found.kept.append(ForeignDocument("cron", name, text))
         elif text:
             self._losses.add(name, 0, "it holds no list of jobs")
-        columns = ("store_key", "job_json", "state_json", "sort_order")
-        for where, (job, state) in self._rows("cron_jobs", columns, _JOBS, "the table of cron jobs"):
+        for where, (job, state) in self._rows(_JOBS, "the table of cron jobs", _JOB_COLUMNS):
             value = as_object(load_json(text_of(job)))
             if not value:
                 self._losses.add(where, 0, "a job is no JSON object")
                 continue
             found = _job(value, where)
             self.found.jobs.append(found)
-            self.found.kept.append(ForeignDocument("cron", f"{where}/{found.id}", text_of(job)))
-            self.found.kept.append(ForeignDocument("cron", f"{where}/{found.id}/state", text_of(state)))
+            for name, text in ((found.id, job), (f"{found.id}/state", state)):
+                self.found.kept.append(ForeignDocument("cron", f"{where}/{name}", text_of(text)))
 
     def read_pairing(self) -> None:
         for entry in listing(self._root / "credentials", "credentials", self._losses):
             name = f"credentials/{entry.name}"
             if entry.name.endswith(_PAIRING) and (text := self._file(name)):
                 self.found.kept.append(ForeignDocument("pairing", name, text))
-        for table in _PAIRING_TABLES if self._state is not None else ():
+        for table in _PAIRING_TABLES:
             columns = sorted(self._state.tables.get(table, ()) if self._state else ())
             named = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
             sql = f"SELECT {named} FROM {table}"  # noqa: S608  # quoted, and from the schema of the file
-            found = list(self._rows(table, ("channel_key", "account_id"), sql, "the table of pairings"))
-            if found:
+            if found := list(self._rows(sql, "the table of pairings", (table, "channel_key", "account_id"))):
                 values = [dict(zip(columns, row, strict=True)) for _, row in found]
                 self.found.kept.append(ForeignDocument("pairing", found[0][0], json.dumps(values, default=str)))
 
     def read_approvals(self) -> None:
-        name, columns = "exec-approvals.json", ("raw_json", "config_key")
-        rows = self._rows("exec_approvals_config", columns, _APPROVALS, "the table of approvals")
+        name, needs = "exec-approvals.json", ("exec_approvals_config", "raw_json", "config_key")
+        rows = self._rows(_APPROVALS, "the table of approvals", needs)
         for where, text in [(name, self._file(name)), *((where, text_of(raw)) for where, (raw,) in rows)]:
             value = load_json(text) if text else {}
             if not isinstance(value, dict):
@@ -118,13 +114,11 @@ class _DocumentReader:
             if (document.kind, document.name) not in known:
                 self.found.kept.append(document)
 
-    def _rows(self, table: str, columns: tuple[str, ...], sql: str, what: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def _rows(self, sql: str, what: str, needs: tuple[str, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Rows of the state database, each with where it is; none when it has no such table."""
-        if self._state is not None and self._state.has(table, *columns):
-            where = f"{self._state.shown}#{table}"
-            with report_damage(where, self._losses, what):
-                for row in self._state.rows(sql):
-                    yield where, row
+        if self._state is not None:
+            where = f"{self._state.shown}#{needs[0]}"
+            yield from ((where, row) for row in self._state.read(sql, what, needs=needs, shown=where))
 
     def _file(self, name: str) -> str:
         data = read_whole(self._root / name, name, self._losses, MAX_BYTES)
@@ -136,37 +130,28 @@ class _DocumentReader:
 
 
 def read_keys(
-    root: Path,
-    agents: list[ForeignAgent],
-    own: dict[str, ForeignDatabase],
-    state: ForeignDatabase | None,
-    losses: Losses,
+    agents: Mapping[ForeignAgent, ForeignDatabase | None], state: ForeignDatabase | None, losses: Losses
 ) -> Iterator[ForeignSecrets]:
-    """The keys of model providers, from all places where OpenClaw has stored them."""
-    for agent in agents:
-        for name in ("auth-profiles.json", "auth-state.json") if agent.folder is not None else ():
+    """The keys of model providers, from all places where OpenClaw has stored them: of agents, and of all of them."""
+    for agent, database in agents.items():
+        for name in ("auth-profiles.json", "auth-state.json"):
             where = f"agents/{agent.id}/agent/{name}"
             data = read_whole(agent.folder / "agent" / name, where, losses, MAX_BYTES) if agent.folder else None
             yield from _profiles(agent.id, where, data)
-        database = own.get(agent.id)
-        yield from _stored_profiles(
-            agent.id, database, ("auth_profile_store", "store_key", "store_json"), _OWN_KEYS, losses
-        )
-        yield from _stored_profiles(
-            agent.id, database, ("auth_profile_state", "state_key", "state_json"), _OWN_ORDER, losses
-        )
-    yield from _stored_profiles("", state, ("config_machine_state", "state_key", "value_json"), _SHARED_KEYS, losses)
+        for table in _OWN_KEYS:
+            yield from _stored_profiles(agent.id, database, table)
+    yield from _stored_profiles("", state, _SHARED_KEYS, "WHERE state_key = 'authProfiles.store'")
 
 
 def _stored_profiles(
-    agent: str, database: ForeignDatabase | None, table: tuple[str, str, str], sql: str, losses: Losses
+    agent: str, database: ForeignDatabase | None, table: tuple[str, str, str], which: str = ""
 ) -> Iterator[ForeignSecrets]:
-    """`table` is its name and the columns that it must have."""
-    if database is not None and database.has(*table):
-        where = f"{database.shown}#{table[0]}"
-        with report_damage(where, losses, "the table of keys"):
-            for (data,) in database.rows(sql):
-                yield from _profiles(agent, where, data)
+    """`table` is its name and its columns for the key and the value."""
+    if database is not None:
+        name, key, value = table
+        sql = f"SELECT CAST({value} AS BLOB) FROM {name} {which} ORDER BY {key}"  # noqa: S608  # names of ours
+        for (data,) in database.read(sql, "the table of keys", needs=table, shown=f"{database.shown}#{name}"):
+            yield from _profiles(agent, f"{database.shown}#{name}", data)
 
 
 def _profiles(agent: str, where: str, data: Any) -> Iterator[ForeignSecrets]:
@@ -179,23 +164,17 @@ def _profiles(agent: str, where: str, data: Any) -> Iterator[ForeignSecrets]:
 
 def read_order(holder: Any) -> dict[str, tuple[str, ...]]:
     """The preferred order of each provider's keys, from stored keys or from the section `auth` of a config."""
-    pairs = as_object(as_object(holder).get("order")).items()
-    listed = {
-        name: tuple(each for each in ids if isinstance(each, str)) for name, ids in pairs if isinstance(ids, list)
-    }
-    return {name: ids for name, ids in listed.items() if ids}
+    order = {}
+    for name, listed in as_object(as_object(holder).get("order")).items():
+        if ids := tuple(each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, str)):
+            order[name] = ids
+    return order
 
 
 def _job(job: dict[str, Any], where: str) -> FoundJob:
-    return FoundJob(
-        id=str(job.get("id", ""))[:200],
-        name=str(job.get("name", ""))[:200],
-        agent=str(job.get("agentId") or ""),
-        enabled=job.get("enabled") is not False,
-        schedule=job.get("schedule"),
-        where=where,
-        managed="declarationKey" in job,
-    )
+    named, name, agent = str(job.get("id", ""))[:200], str(job.get("name", ""))[:200], str(job.get("agentId") or "")
+    is_enabled, is_managed = job.get("enabled") is not False, "declarationKey" in job
+    return FoundJob(named, name, agent, is_enabled, job.get("schedule"), where, is_managed)
 
 
 def _approvals(value: dict[str, Any], where: str) -> Iterator[FoundApproval]:
@@ -204,7 +183,4 @@ def _approvals(value: dict[str, Any], where: str) -> Iterator[FoundApproval]:
         for entry in allowed if isinstance(allowed, list) else []:
             pattern = entry if isinstance(entry, str) else as_object(entry).get("pattern")
             if isinstance(pattern, str):
-                name = "main" if agent == "default" else agent
-                yield FoundApproval(
-                    name, pattern, where, "stored; it needs approval here, and can then be always allowed"
-                )
+                yield FoundApproval("main" if agent == "default" else agent, pattern, where, APPROVED_AGAIN)

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from palinurus.config.config import normal_agent_id
 from palinurus.config.home import expand_user
 from palinurus.config.include import assemble, read_text
+from palinurus.config.load import normal_agent_id
 from palinurus.domain.errors import ConfigError
 from palinurus.domain.keys import DEFAULT_AGENT
-from palinurus.extensions.migrate.files import config_of, folders, is_state_folder, read_whole, shown_path
+from palinurus.extensions.migrate.files import config_of, folders, moved_path, read_whole, shown_path
 from palinurus.extensions.migrate.foreign import (
     ForeignAgent,
     ForeignConfig,
@@ -72,15 +72,13 @@ def _skill(place: Path, shown: str, text: bytes, agent: str, lock: dict[str, Any
     origin = _first(place, "origin.json", losses)
     slug = str(origin.get("slug") or place.name)
     locked = lock.get(slug)
-    version = origin.get("installedVersion") or (locked.get("version") if isinstance(locked, dict) else "")
-    known = bool(origin or locked)
+    version = origin.get("installedVersion") or as_object(locked).get("version") or ""
     registry = str(origin.get("registry") or "")
-    return FoundSkill(name, shown, agent, str(version or ""), registry, slug if known else "")
+    return FoundSkill(name, shown, agent, str(version), registry, slug if origin or locked else "")
 
 
 def _lock(folder: Path, losses: Losses) -> dict[str, Any]:
-    skills = _first(folder, "lock.json", losses).get("skills")
-    return skills if isinstance(skills, dict) else {}
+    return as_object(_first(folder, "lock.json", losses).get("skills"))
 
 
 def _first(folder: Path, name: str, losses: Losses) -> dict[str, Any]:
@@ -117,82 +115,53 @@ def read_config(root: Path, losses: Losses) -> ForeignConfig:
 
 def read_agents(root: Path, config: ForeignConfig, user_home: Path, losses: Losses) -> list[ForeignAgent]:
     """In the order of the config, then those on disk. A home without any agent has `main`."""
-    settings = _configured(as_object(config.data.get("agents")), config.file, losses)
+    section = as_object(config.data.get("agents"))
+    settings = _configured(section, config.file, losses)
     on_disk = _on_disk(root, losses)
     ids = list(dict.fromkeys([*settings, *sorted(on_disk)])) or [DEFAULT_AGENT]
     default = _default(ids, settings)
-    finder = _WorkspaceFinder(root, user_home, config, losses)
+    oldest = as_object(config.data.get("agent"))
+    base = as_text(as_object(section.get("defaults")).get("workspace")) or as_text(oldest.get("workspace"))
     agents = []
     for agent_id in ids:
         own, is_default = settings.get(agent_id, {}), agent_id == default
+        name = as_text(own.get("name")) or as_text(as_object(own.get("identity")).get("name"))
+        marked = is_default and (own.get("default") is True or agent_id == CALLED_DEFAULT)
         written = as_text(own.get("workspace"))
-        agents.append(
-            ForeignAgent(
-                id=agent_id,
-                folder=on_disk.get(agent_id),
-                workspace=finder.find(agent_id, written, is_default=is_default, is_only=len(ids) == 1),
-                name=as_text(own.get("name")) or as_text(as_object(own.get("identity")).get("name")),
-                configured=agent_id in settings,
-                is_default=is_default,
-                marked=is_default and (own.get("default") is True or agent_id == CALLED_DEFAULT),
-            )
-        )
+        places = _written_places(written or base, root, user_home) if written or base else []
+        if not written and not is_default and len(ids) > 1:
+            places = [place / agent_id for place in places]
+        places += [root / f"workspace-{agent_id}", *([root / "workspace"] if is_default else [])]
+        there = (place for place in places if place.is_dir() and not place.is_symlink())
+        workspace = next((place for place in there if _may_be_copied(place, root, config.file, losses)), None)
+        folder, configured = on_disk.get(agent_id), agent_id in settings
+        agents.append(ForeignAgent(agent_id, folder, workspace, name, configured, is_default, marked))
     return agents
 
 
-class _WorkspaceFinder:
-    """Finds workspaces as OpenClaw does, in the folder where the home is now."""
+def _may_be_copied(path: Path, root: Path, file: str, losses: Losses) -> bool:
+    """A foreign config may name any folder of this machine, and an agent can read all that is copied."""
+    if path.resolve().is_relative_to(root.resolve()) or any((path / name).is_file() for name in _SIGNS):
+        return True
+    signs = ", ".join(_SIGNS)
+    losses.add(file, 0, f"the workspace {path} is outside this home and has no {signs}: copy it by hand")
+    return False
 
-    def __init__(self, root: Path, user_home: Path, config: ForeignConfig, losses: Losses) -> None:
-        self._root = root
-        self._user_home = user_home
-        self._file = config.file
-        self._losses = losses
-        defaults = as_object(as_object(config.data.get("agents")).get("defaults"))
-        oldest = as_object(config.data.get("agent"))
-        self._base = as_text(defaults.get("workspace")) or as_text(oldest.get("workspace"))
 
-    def find(self, agent_id: str, written: str, *, is_default: bool, is_only: bool) -> Path | None:
-        """A folder that is there, or None. `written` is what the config says of this agent."""
-        candidates = []
-        if written:
-            candidates += self._paths(written)
-        elif self._base and (is_default or is_only):
-            candidates += self._paths(self._base)
-        elif self._base:
-            candidates += [path / agent_id for path in self._paths(self._base)]
-        candidates.append(self._root / f"workspace-{agent_id}")
-        if is_default:
-            candidates.append(self._root / "workspace")
-        there = (path for path in candidates if path.is_dir() and not path.is_symlink())
-        return next((path for path in there if self._may_be_copied(path)), None)
-
-    def _may_be_copied(self, path: Path) -> bool:
-        """A foreign config may name any folder of this machine, and an agent can read all that is copied."""
-        if path.resolve().is_relative_to(self._root.resolve()) or any((path / name).is_file() for name in _SIGNS):
-            return True
-        self._losses.add(
-            self._file, 0, f"the workspace {path} is outside this home and has no {', '.join(_SIGNS)}: copy it by hand"
-        )
-        return False
-
-    def _paths(self, written: str) -> list[Path]:
-        path = self._root / expand_user(written, self._user_home)
-        for index, part in enumerate(path.parts):
-            if is_state_folder(part):
-                inside = self._root.joinpath(*path.parts[index + 1 :])
-                return [inside, path] if ".." not in path.parts else [path]
-        return [path]
+def _written_places(written: str, root: Path, user_home: Path) -> list[Path]:
+    """The folder that a config names, first where the home is now."""
+    path = root / expand_user(written, user_home)
+    inside = moved_path(path, root) if ".." not in path.parts else None
+    return [inside, path] if inside is not None else [path]
 
 
 def _configured(section: dict[str, Any], file: str, losses: Losses) -> dict[str, dict[str, Any]]:
     listed = section.get("list")
+    named = [("list", as_object(each).get("id"), each) for each in (listed if isinstance(listed, list) else [])]
+    named += [("entries", name, each) for name, each in as_object(section.get("entries")).items()]
     found: dict[str, dict[str, Any]] = {}
-    for entry in listed if isinstance(listed, list) else []:
-        if agent_id := _agent_id(as_object(entry).get("id"), f"{file}: agents.list", losses):
-            found.setdefault(agent_id, as_object(entry))
-    for name, entry in as_object(section.get("entries")).items():
-        if agent_id := _agent_id(name, f"{file}: agents.entries", losses):
+    for form, name, entry in named:
+        if agent_id := _agent_id(name, f"{file}: agents.{form}", losses):
             found.setdefault(agent_id, as_object(entry))
     return found
 
@@ -227,10 +196,10 @@ class OpenClawHome(ForeignHome):
     def __init__(self, root: Path, user_home: Path, scratch: Path | None = None) -> None:
         super().__init__(root)
         self._scratch = Path(tempfile.mkdtemp(prefix="pal-migrate-", dir=scratch))
-        self._databases: dict[str, ForeignDatabase | None] = {}
+        self._databases: dict[Path, ForeignDatabase | None] = {}
         self.config = read_config(root, self.losses)
         self.agents = read_agents(root, self.config, user_home, self.losses)
-        self.documents = read_documents(root, self._database(root / STATE, STATE), self.losses)
+        self.documents = read_documents(root, self._database(root / STATE), self.losses)
 
     def close(self) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -245,32 +214,26 @@ class OpenClawHome(ForeignHome):
         return find_skills(self.root, self.agents, self.losses)
 
     def stored_keys(self) -> list[ForeignSecrets]:
-        own = {agent.id: database for agent in self.agents if (database := self._agent_database(agent)) is not None}
-        state = self._database(self.root / STATE, STATE)
-        found = list(read_keys(self.root, self.agents, own, state, self.losses))
+        databases = {agent: self._agent_database(agent) for agent in self.agents}
+        found = list(read_keys(databases, self._database(self.root / STATE), self.losses))
         if order := read_order(self.config.data.get("auth")):
             found.append(ForeignSecrets("", f"{self.config.file}: auth", {}, order))
         return found
 
     def _sessions_of(self, agent: ForeignAgent, folder: Path) -> Iterator[ForeignSession]:
-        shown = str(folder.relative_to(self.root))
-        shown = "sessions" if shown == "." else f"{shown}/sessions"
+        place = folder / "sessions"
         known: frozenset[str] = frozenset()
-        database = self._agent_database(agent)
-        if database is not None:
-            rows = AgentDatabase(database, folder / "sessions", agent.id, self.losses)
-            if rows.holds_sessions:
-                yield from rows.sessions()
-                known = frozenset(rows.known)
-        yield from SessionFolder(folder / "sessions", shown, agent.id, self.losses).sessions(known)
+        if database := self._agent_database(agent):
+            rows = AgentDatabase(database, place, agent.id)
+            yield from rows.sessions()
+            known = frozenset(rows.known)
+        yield from SessionFolder(place, shown_path(place, self.root), agent.id, self.losses).sessions(known)
 
     def _agent_database(self, agent: ForeignAgent) -> ForeignDatabase | None:
-        if agent.folder is None:
-            return None
-        return self._database(agent.folder / FILE, str((agent.folder / FILE).relative_to(self.root)))
+        return self._database(agent.folder / FILE) if agent.folder is not None else None
 
-    def _database(self, path: Path, shown: str) -> ForeignDatabase | None:
+    def _database(self, path: Path) -> ForeignDatabase | None:
         """Examined once."""
-        if shown not in self._databases:
-            self._databases[shown] = open_database(path, shown, self._scratch, self.losses)
-        return self._databases[shown]
+        if path not in self._databases:
+            self._databases[path] = open_database(path, shown_path(path, self.root), self._scratch, self.losses)
+        return self._databases[path]

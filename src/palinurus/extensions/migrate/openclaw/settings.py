@@ -7,11 +7,12 @@ oldest form (`agent`) becomes `agents.defaults`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 
-from palinurus.config.config import normal_agent_id
+from palinurus.config.load import normal_agent_id
 from palinurus.config.source import JsonPath, lookup
 from palinurus.extensions.migrate.foreign import as_object
 from palinurus.extensions.migrate.report import SettingOutcome
@@ -53,7 +54,6 @@ class Roster:
         self._entries = {agent_id(name): name for name in as_object(agents.get("entries"))}
         self.slots: dict[str, int] = {}
         self.seen: set[JsonPath] = set()  # in the other config
-        self._in_slot: list[str] = []
 
     def place(self, agent: str, *, keyed: bool = False) -> JsonPath:
         """`keyed`: the other config has it in `entries`."""
@@ -61,10 +61,7 @@ class Roster:
             return (*ENTRIES, self._entries[agent])
         if keyed and agent not in self._listed:
             return (*ENTRIES, agent)
-        if agent not in self.slots:
-            self.slots[agent] = len(self._in_slot)
-            self._in_slot.append(agent)
-        return (*LISTED, self.slots[agent])
+        return (*LISTED, self.slots.setdefault(agent, len(self.slots)))
 
     def written(self, agent: str) -> str:
         """Its id as our list has it."""
@@ -78,7 +75,7 @@ class Roster:
         if into[:2] == ENTRIES and len(into) > 2:
             return agent_id(into[2])
         slot = into[2] if into[:2] == LISTED and len(into) > 2 else None
-        return self._in_slot[slot] if isinstance(slot, int) else ""
+        return list(self.slots)[slot] if isinstance(slot, int) else ""
 
 
 def settings_of(data: dict[str, Any], roster: Roster, agents: Iterable[str]) -> list[Setting]:
@@ -106,10 +103,9 @@ def leaves(value: Any, path: JsonPath) -> Iterator[tuple[JsonPath, Any]]:
 
 def agent_id(value: Any) -> str:
     """The id as session keys have it; empty for what is no id."""
-    try:
+    with suppress(ValueError):
         return normal_agent_id(value) if isinstance(value, str) else ""
-    except ValueError:
-        return ""
+    return ""
 
 
 def _section(key: str, value: Any, data: dict[str, Any], roster: Roster) -> Iterator[Setting]:
@@ -142,8 +138,8 @@ def _agents(section: dict[str, Any], roster: Roster) -> Iterator[Setting]:
             for name, item in value.items():
                 yield from _agent(item, (*path, name), name, roster, keyed=True)
         elif key in ("list", "entries"):
-            wanted = "a list of objects" if key == "list" else "an object"
-            yield Setting(path, (), value, "refused", f"should be {wanted}")
+            wanted = "should be a list of objects" if key == "list" else "should be an object"
+            yield Setting(path, (), value, "refused", wanted)
         else:
             yield from (Setting(inner, inner, leaf) for inner, leaf in leaves(value, path))
 
@@ -182,14 +178,13 @@ def _modes(settings: list[Setting]) -> Iterator[Setting]:
 def _first_of_each(settings: Iterable[Setting]) -> Iterator[Setting]:
     seen: set[JsonPath] = set()
     for setting in settings:
-        if setting.outcome is not None or setting.value == {}:
-            yield setting
-        elif setting.into not in seen:
+        if setting.outcome is None and setting.value != {}:
+            if setting.into in seen and not setting.source:
+                continue
+            if setting.into in seen:
+                setting.end("left", TWICE)
             seen.add(setting.into)
-            yield setting
-        elif setting.source:
-            setting.end("left", TWICE)
-            yield setting
+        yield setting
 
 
 def build(settings: Iterable[Setting]) -> tuple[dict[str, Any], dict[JsonPath, JsonPath]]:
@@ -228,10 +223,9 @@ def find_settings(
 
 
 def get(data: Any, path: JsonPath, missing: Any = None) -> Any:
-    try:
+    with suppress(LookupError):
         return lookup(data, path)
-    except LookupError:
-        return missing
+    return missing
 
 
 def shown_settings(settings: Sequence[Setting]) -> dict[JsonPath, Setting]:
@@ -267,11 +261,8 @@ def _closed_up(value: Any) -> Any:
 def _path(root: Any, into: JsonPath, indexes: dict[int, dict[Any, int]]) -> JsonPath:
     path: list[str | int] = []
     for step in into:
-        if isinstance(step, int):
-            if id(root) not in indexes:
-                indexes[id(root)] = {key: index for index, key in enumerate(sorted(root))}
-            path.append(indexes[id(root)][step])
-        else:
-            path.append(step)
+        if isinstance(step, int) and id(root) not in indexes:
+            indexes[id(root)] = {key: index for index, key in enumerate(sorted(root))}
+        path.append(indexes[id(root)][step] if isinstance(step, int) else step)
         root = root[step]
     return tuple(path)

@@ -15,10 +15,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePath
+from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.domain.errors import BadRequest
@@ -49,6 +50,7 @@ _NAME = re.compile(
 _NO_TRANSCRIPT = re.compile(r"\.trajectory\.jsonl|\.jsonl\.lock|\.checkpoint\.|\.tmp$")
 _COPY = re.compile(r"\.jsonl\.(?:corrupt-|bak)")
 
+T = TypeVar("T")
 Reader = Callable[[], Iterator[ForeignEntry]]
 Known = frozenset[str]
 """Ids of sessions that are in the agent's database, and names of files whose content is."""
@@ -57,22 +59,7 @@ ChooseKey = Callable[[str], SessionKey]
 """The key for a session, given the key it had or a short one. Raises BadRequest."""
 
 
-class StoredRow(Struct, frozen=True):
-    key: str  # as we write it
-    session_id: str
-    details: str = ""  # the row as it was written
-    label: str = ""
-    updated_at: int = 0
-    file: str = ""  # the name of its transcript, if the row has one
-    archived_at: int | None = None
-
-    def session(self, agent: str, origin: Origin, file: str, read: Reader) -> ForeignSession:
-        """Without its size."""
-        about = (agent, self.key, self.session_id, origin, file, read)
-        return ForeignSession(*about, details=self.details, label=self.label, updated_at=self.updated_at)
-
-
-def read_store(folder: Path, shown: str, agent: str, losses: Losses) -> list[StoredRow]:
+def read_store(folder: Path, shown: str, agent: str, losses: Losses) -> list[ForeignSession]:
     """The usable rows, in order."""
     name = f"{shown}/{STORE_FILE}"
     data = read_whole(folder / STORE_FILE, name, losses, MAX_STORE_BYTES)
@@ -88,24 +75,25 @@ def read_store(folder: Path, shown: str, agent: str, losses: Losses) -> list[Sto
 
 def _store_rows(data: bytes) -> list[tuple[str, str]] | str:
     """Key and text of each row, or what is wrong. A row of a list has no key."""
-    try:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         rows = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
-        texts = rows.items() if isinstance(rows, dict) else (("", row) for row in rows)
-        return [(key, bytes(row).decode()) for key, row in texts]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
+        return [(key, bytes(row).decode()) for key, row in _with_keys(rows)]
     try:
         value = json.loads(data)  # which accepts halves of surrogate pairs
     except (ValueError, RecursionError) as error:
         return f"it is not JSON: {str(error)[:120]}"
     if not isinstance(value, dict | list):
         return "it is neither an object nor a list"
-    items = value.items() if isinstance(value, dict) else (("", row) for row in value)
-    return [(replace_surrogates(key), json.dumps(row)) for key, row in items]
+    return [(replace_surrogates(key), json.dumps(row)) for key, row in _with_keys(value)]
 
 
-def read_row(agent: str, key: str, details: str, where: str, losses: Losses) -> StoredRow | None:
-    """One row under its key, which may be empty."""
+def _with_keys(rows: dict[str, T] | list[T]) -> Iterable[tuple[str, T]]:
+    return rows.items() if isinstance(rows, dict) else (("", row) for row in rows)
+
+
+def read_row(agent: str, key: str, details: str, where: str, losses: Losses) -> ForeignSession | None:
+    """The session of one row under its key, which may be empty. Its `file` is the name of its transcript, if the row
+    has one; it cannot be read yet."""
     value = load_json(details)
     if not isinstance(value, dict):
         losses.add(where, 0, f"the row {key[:80]!r} is no object")
@@ -121,15 +109,16 @@ def read_row(agent: str, key: str, details: str, where: str, losses: Losses) -> 
         return None
     labels = (value.get(name) for name in ("label", "name", "displayName", "subject", "groupChannel"))
     file = value.get("sessionFile")
-    return StoredRow(
-        key=full_key,
-        session_id=session_id,
+    return ForeignSession(
+        agent,
+        full_key,
+        session_id,
+        "earlier" if time_ms(as_stamp(value.get("archivedAt"))) else "live",
+        # Only the name: the folder that the home was in then says nothing about where it is now.
+        PurePath(file.replace("\\", "/")).name if isinstance(file, str) and "\0" not in file else "",
         details=details,
         label=next((replace_surrogates(text)[:500] for text in labels if isinstance(text, str) and text.strip()), ""),
         updated_at=time_ms(as_stamp(value.get("updatedAt", value.get("updated_at")))) or 0,
-        # Only the name: the folder that the home was in then says nothing about where it is now.
-        file=PurePath(file.replace("\\", "/")).name if isinstance(file, str) and "\0" not in file else "",
-        archived_at=time_ms(as_stamp(value.get("archivedAt"))) or None,
     )
 
 
@@ -151,22 +140,17 @@ class SessionFolder:
 
     def sessions(self, known: Known = frozenset()) -> Iterator[ForeignSession]:
         """Those that a Palinurus exported, then those of the store, then transcripts that the store does not name."""
-        for session in list(self._own(known)):
-            known |= {session.session_id, session.file.rpartition("/")[2]}
-            yield session
+        names = [name for name in sorted(self._files.keys() - known) if ".jsonl" in name and not name.endswith(".zst")]
+        for name in names:
+            if session := own_session(self._folder / name, f"{self._shown}/{name}", self._agent, self._losses):
+                known |= {session.session_id, name}
+                yield session
         for row in read_store(self._folder, self._shown, self._agent, self._losses):
             if row.session_id not in known:
                 yield self._stored(row)
         for name in sorted(self._files.keys() - self._taken.keys() - known):
             if unlisted := self._unlisted(name, known):
                 yield unlisted
-
-    def _own(self, known: Known) -> Iterator[ForeignSession]:
-        for name in sorted(self._files):
-            if ".jsonl" in name and name not in known and not name.endswith(".zst"):
-                session = own_session(self._folder / name, f"{self._shown}/{name}", self._agent, self._losses)
-                if session is not None:
-                    yield session
 
     def _plain_files(self) -> dict[str, os.DirEntry[str]]:
         found = {}
@@ -177,37 +161,39 @@ class SessionFolder:
                 found[entry.name] = entry
         return found
 
-    def _stored(self, row: StoredRow) -> ForeignSession:
+    def _stored(self, row: ForeignSession) -> ForeignSession:
         if name := self._transcript_of(row):
-            return self._session(row, name, "live" if row.archived_at is None else "earlier")
+            return self._session(row, name)
         missing = f"{self._shown}/{row.session_id}.jsonl"
         self._losses.add(missing, 0, f"the transcript of {row.key} is not there")
-        return row.session(self._agent, "live", missing, lambda: iter(()))
+        return replace(row, origin="live", file=missing)
 
     def _unlisted(self, name: str, known: Known) -> ForeignSession | None:
         match = _NAME.fullmatch(name)
         if match is None or _NO_TRANSCRIPT.search(name):
             return None
+        is_known = match["id"] in known
+        if is_known and match["what"] == "migrated":
+            return None
+        why = "this session is in the agent's database" if is_known and not match["what"] else ""
         if _COPY.search(name) or not SESSION_ID.fullmatch(match["id"]):
-            self._losses.add(f"{self._shown}/{name}", 0, "it is a copy that OpenClaw made, or no session's name")
-            return None
-        if not match["what"] and match["id"] in known:
-            self._losses.add(f"{self._shown}/{name}", 0, "this session is in the agent's database")
-            return None
-        if match["what"] == "migrated" and match["id"] in known:
+            why = "it is a copy that OpenClaw made, or no session's name"
+        if why:
+            self._losses.add(f"{self._shown}/{name}", 0, why)
             return None
         key = agent_key(self._agent, f"explicit:{match['id']}{match['topic'] or ''}")
         archives: dict[str | None, Origin] = {"reset": "reset", "deleted": "deleted"}
-        return self._session(StoredRow(key, match["id"]), name, archives.get(match["what"], "unreferenced"))
+        origin = archives.get(match["what"], "unreferenced")
+        return self._session(ForeignSession(self._agent, key, match["id"], origin), name)
 
-    def _session(self, row: StoredRow, name: str, origin: Origin) -> ForeignSession:
+    def _session(self, row: ForeignSession, name: str) -> ForeignSession:
         first = self._taken.setdefault(name, row.key)
         shown = f"{self._shown}/{name}"
-        session = row.session(self._agent, origin, shown, file_reader(self._folder / name, shown, self._losses))
+        read = file_reader(self._folder / name, shown, self._losses)
         size = self._files[name].stat(follow_symlinks=False).st_size
-        return replace(session, size=size, same_as="" if first == row.key else first)
+        return replace(row, file=shown, read=read, size=size, same_as="" if first == row.key else first)
 
-    def _transcript_of(self, row: StoredRow) -> str:
+    def _transcript_of(self, row: ForeignSession) -> str:
         """The name of its file: from the row, or as OpenClaw would have named it."""
         for name in (row.file, f"{row.session_id}.jsonl", f"{row.session_id}.jsonl.zst"):
             if name in self._files:
@@ -221,23 +207,22 @@ def own_session(path: Path, shown: str, agent: str, losses: Losses) -> ForeignSe
     colophon = read_colophon(path)
     if colophon is None:
         return None
-    try:
+    own, key = colophon.session, ""
+    with suppress(BadRequest):
         key = agent_key(agent, colophon.key)
-    except BadRequest:
-        return None
-    if SessionKey.parse(key).agent != agent or not OWN_ID.fullmatch(colophon.session.id):
+    if not key or SessionKey.parse(key).agent != agent or not OWN_ID.fullmatch(own.id):
         return None
     return ForeignSession(
-        agent=agent,
-        key=key,
-        session_id=colophon.session.id,
-        origin="live" if colophon.session.archived_at is None else "earlier",
-        file=shown,
-        read=lambda: _own_entries(path, shown, losses, colophon),
-        size=path.stat().st_size,
-        label=colophon.session.label,
-        updated_at=colophon.session.updated_at,
-        own=colophon.session,
+        agent,
+        key,
+        own.id,
+        "live" if own.archived_at is None else "earlier",
+        shown,
+        lambda: _own_entries(path, shown, losses, colophon),
+        path.stat().st_size,
+        label=own.label,
+        updated_at=own.updated_at,
+        own=own,
         extra=colophon.extra,
     )
 
@@ -265,18 +250,14 @@ def entries_of(
     open_calls: list[tuple[str, str]] = []  # id and tool of bare calls that have no result yet
     for line, data in lines:
         number = restorer.number(line) if restorer is not None else line
-        entry = read_entry(data, number)
-        if not isinstance(entry, str) and entry.kind == "custom" and is_colophon(entry):
+        read = read_entry(data, number)
+        if not isinstance(read, str) and is_colophon(read):
             continue
-        restored = restorer.entry(entry, number) if restorer is not None else entry
-        if restored is not entry and not isinstance(restored, str):
-            before = restored.row.id
-            yield restored
-            continue
+        entry = restorer.entry(read, number) if restorer is not None else read
         if isinstance(entry, str):
             losses.add(shown, line, entry)
             continue
-        if entry.kind.startswith(FLAT):
+        if entry is read and entry.is_flat:
             if before is not None and entry.row.parent_id is None:
                 entry = replace(entry, row=replace(entry.row, parent_id=before))
             entry = _match_call(entry, open_calls)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct
+
 from palinurus.extensions.skill_registry.server.store import SkillRecord, VersionRecord
 
 MAX_WORDS = 12
@@ -15,18 +17,16 @@ Json = dict[str, Any]
 
 def find(records: Iterable[SkillRecord], text: str, limit: int) -> list[Json]:
     return [
-        {
-            "score": score,
-            "slug": record.slug,
-            "displayName": record.display_name,
-            "summary": record.summary,
-            "version": record.latest.version,
-            "updatedAt": record.updated_at,
-            "ownerHandle": record.owner,
-            "owner": owner(record.owner),
-        }
+        {"score": score, "version": record.latest.version, "ownerHandle": record.owner, "owner": owner(record.owner)}
+        | _pick(record, "slug", "display_name", "summary", "updated_at")
         for score, record in rank(records, text)[:limit]
     ]
+
+
+def _pick(record: Struct, *names: str) -> Json:
+    """These fields of a record under their names in the API."""
+    keys = dict(zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True))
+    return {keys[name]: getattr(record, name) for name in names}
 
 
 def owner(handle: str) -> Json:
@@ -34,20 +34,12 @@ def owner(handle: str) -> Json:
 
 
 def skill(record: SkillRecord) -> Json:
-    return {
-        "slug": record.slug,
-        "displayName": record.display_name,
-        "summary": record.summary,
-        "tags": record.tags,
-        "stats": {"versions": len(record.versions)},
-        "createdAt": record.created_at,
-        "updatedAt": record.updated_at,
-    }
+    shown = _pick(record, "slug", "display_name", "summary", "tags", "created_at", "updated_at")
+    return {**shown, "stats": {"versions": len(record.versions)}}
 
 
 def latest(record: SkillRecord) -> Json:
-    made = record.latest
-    return {"version": made.version, "createdAt": made.created_at, "changelog": made.changelog, "license": None}
+    return {**_pick(record.latest, "version", "created_at", "changelog"), "license": None}
 
 
 def moderation(record: SkillRecord, **more: Any) -> Json | None:
@@ -64,38 +56,30 @@ def moderation(record: SkillRecord, **more: Any) -> Json | None:
 
 
 def version(made: VersionRecord) -> Json:
-    return {
-        "version": made.version,
-        "createdAt": made.created_at,
-        "changelog": made.changelog,
-        "changelogSource": "user",
-    }
+    return {**_pick(made, "version", "created_at", "changelog"), "changelogSource": "user"}
 
 
 def verification(record: SkillRecord, made: VersionRecord, base: str, by: str, tag: str) -> Json:
     """`clawhub.skill.verify.v1`: what we know, which is what was published, by whom, and whether it was blocked."""
+    page = f"{base}/api/v1/skills/{record.slug}"
     return {
         "schema": "clawhub.skill.verify.v1",
         "ok": not record.blocked,
         "decision": "fail" if record.blocked else "pass",
         "reasons": [record.blocked] if record.blocked else [],
-        "slug": record.slug,
-        "displayName": record.display_name,
-        "pageUrl": f"{base}/api/v1/skills/{record.slug}",
+        **_pick(record, "slug", "display_name"),
+        **_pick(made, "version", "created_at"),
+        "pageUrl": page,
         "publisherHandle": record.owner,
         "publisherDisplayName": record.owner,
         "publisherProfileUrl": None,
-        "version": made.version,
         "resolvedFrom": by,
         "tag": tag or None,
-        "createdAt": made.created_at,
-        "card": {"available": True, "url": f"{base}/api/v1/skills/{record.slug}/card?version={made.version}"},
+        "card": {"available": True, "url": f"{page}/card?version={made.version}"},
         "artifact": {
             "sha256": made.archive_sha256,
             "bytes": made.archive_bytes,
-            "digest": made.digest,
-            "fingerprint": made.fingerprint,
-            "files": made.files,
+            **_pick(made, "digest", "fingerprint", "files"),
         },
         "provenance": {"source": "upload", "publisher": made.publisher},
         "security": {"status": "blocked" if record.blocked else "unscanned"},

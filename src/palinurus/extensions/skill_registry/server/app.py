@@ -27,18 +27,10 @@ from palinurus.domain.errors import BadRequest, ConfigError, NotFound, Palinurus
 from palinurus.extensions.skill_registry.bundle import MAX_BYTES, Bundle, make_bundle
 from palinurus.extensions.skill_registry.client import is_near
 from palinurus.extensions.skill_registry.protocol import Publication
-from palinurus.extensions.skill_registry.server import answers
-from palinurus.extensions.skill_registry.server.store import (
-    Conflict,
-    NotYours,
-    OwnerTokens,
-    RegistryStore,
-    SkillRecord,
-    VersionRecord,
-)
-from palinurus.gateway.auth.errors import Refused
+from palinurus.extensions.skill_registry.server import answers, store
 from palinurus.gateway.auth.guard import Guesses, ServerAddress, server_address
 from palinurus.gateway.http.server import HttpServer
+from palinurus.gateway.protocol import Refused
 from palinurus.skills.pins import MAX_FILES
 
 log = logging.getLogger(__name__)
@@ -59,15 +51,14 @@ class RegistryServer:
     """
 
     def __init__(self, folder: Path, host: str, port: int, clock: Clock, url: str = "") -> None:
-        self.store, self.tokens = RegistryStore(folder), OwnerTokens(folder)
+        self.store, self.tokens = store.RegistryStore(folder), store.OwnerTokens(folder)
         self.store.open()
         self._app = RegistryApp(self.store, self.tokens, clock, url)
         try:
             self._listening = HttpServer(self._app, [host], port)
         except ConfigError as error:
-            raise ConfigError(
-                error.message.replace("the gateway", "the registry", 1), hint="--port names another port"
-            ) from None
+            why = error.message.replace("the gateway", "the registry", 1)
+            raise ConfigError(why, hint="--port names another port") from None
         shown = f"[{host}]" if ":" in host else host
         self.url = url.rstrip("/") or f"http://{shown}:{self._listening.port}"
         names = [name for name in (urlsplit(url).netloc, shown) if name]
@@ -83,13 +74,13 @@ class RegistryServer:
 class RegistryApp:
     """An ASGI application. `place` is set once the port is known; until then nobody is let in."""
 
-    def __init__(self, store: RegistryStore, tokens: OwnerTokens, clock: Clock, public_url: str = "") -> None:
+    def __init__(self, skills: store.RegistryStore, tokens: store.OwnerTokens, clock: Clock, url: str = "") -> None:
         self.place = ServerAddress(frozenset(), frozenset())
-        self._store = store
+        self._store = skills
         self._tokens = tokens
         self._clock = clock
         self._guesses = Guesses(clock)
-        self._url = public_url.rstrip("/")
+        self._url = url.rstrip("/")
         self._publishing = asyncio.Lock()
         one = "/api/v1/skills/{slug}"
         rows: tuple[tuple[str, str, Answer], ...] = (
@@ -249,7 +240,7 @@ class RegistryApp:
             raise Refused(429, "RATE_LIMITED", "Too many wrong tokens", wait)
         raise Refused(401, "UNAUTHORIZED", "Unauthorized: this token is not known here")
 
-    def _record(self, request: Request) -> SkillRecord:
+    def _record(self, request: Request) -> store.SkillRecord:
         return self._store.get(request.path_params["slug"])
 
     def _base(self, request: Request) -> str:
@@ -284,11 +275,11 @@ async def read_form(request: Request) -> tuple[Publication, Bundle]:
     return publication, await asyncio.to_thread(make_bundle, files, publication.slug)
 
 
-def _chosen_version(record: SkillRecord, request: Request) -> VersionRecord:
+def _chosen_version(record: store.SkillRecord, request: Request) -> store.VersionRecord:
     return record.version(request.query_params.get("version", ""), request.query_params.get("tag", ""))
 
 
-def _unblocked(record: SkillRecord) -> SkillRecord:
+def _unblocked(record: store.SkillRecord) -> store.SkillRecord:
     """One that may be installed."""
     if record.blocked:
         raise Refused(403, "BLOCKED", f"{record.slug} is blocked here: {record.blocked}")
@@ -310,9 +301,9 @@ async def _refuse(_: Request, error: Exception) -> Response:
                 headers["Retry-After"] = str(max(1, round(error.retry_after)))
         case HTTPException():
             status, text = error.status_code, str(error.detail)
-        case NotYours():
+        case store.NotYours():
             status, text = 403, error.message
-        case Conflict():
+        case store.Conflict():
             status, text = 409, error.message
         case NotFound():
             status, text = 404, error.message

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.domain.clock import SystemClock
@@ -142,13 +143,9 @@ async def _serve(shell: Shell, folder: Path, host: str, port: int, url: str) -> 
     await server.start()
     try:
         owners = sorted({each.owner for each in server.tokens.all() if each.revoked_at is None})
-        shown: dict[str, Any] = {
-            "url": server.url,
-            "folder": str(folder),
-            "skills": len(server.store.all()),
-            "owners": owners,
-        }
-        shell.show(shown, lambda: _started(**shown))
+        skills = len(server.store.all())
+        shown = {"url": server.url, "folder": str(folder), "skills": skills, "owners": owners}
+        shell.show(shown, lambda: _started(server.url, str(folder), skills, owners))
         await ended.wait()
     finally:
         await server.close()
@@ -170,8 +167,7 @@ def _is_address(host: str) -> bool:
 
 def _token(each: OwnerToken) -> dict[str, Any]:
     """Without its digest."""
-    shown = {"id": each.id, "owner": each.owner, "name": each.name, "createdAt": each.created_at}
-    return {**shown, "revokedAt": each.revoked_at}
+    return {key: value for key, value in msgspec.to_builtins(each).items() if key != "digest"}
 
 
 def _row(each: OwnerToken) -> str:

@@ -15,20 +15,17 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from palinurus.config.atomic import make_directory, storage_error, write_atomic
+from palinurus.config.atomic import make_directory, storage_errors, write_atomic
 from palinurus.domain.errors import NotFound, PalinurusError, StorageDamaged
 from palinurus.extensions.skill_registry import protocol
-from palinurus.extensions.skill_registry.archive import read_zip, write_zip
-from palinurus.extensions.skill_registry.bundle import Bundle, FileRecord
-from palinurus.extensions.skill_registry.lock import held
+from palinurus.extensions.skill_registry.bundle import Bundle, FileRecord, read_zip, write_zip
+from palinurus.extensions.skill_registry.quarantine import held
 from palinurus.operations.access import digest_of
 
 LATEST = "latest"
@@ -88,7 +85,7 @@ class RegistryStore:
     """Safe to use from several threads and processes. Raises StorageError when the folder cannot be used."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self._lock = folder / ".lock"
         self._skills = folder / "skills"
         self._known: dict[str, tuple[tuple[int, int, int], SkillRecord]] = {}
 
@@ -104,12 +101,11 @@ class RegistryStore:
 
     def all(self) -> list[SkillRecord]:
         """Those that are offered, the newest first."""
-        try:
-            names = sorted(os.listdir(self._skills))  # noqa: PTH208  names are all that is needed
-        except OSError as error:
-            raise storage_error(error, self._skills) from error
-        found = [record for name in names if (record := self._offered(name)) is not None]
-        return sorted(found, key=lambda each: (-each.updated_at, each.slug))
+        with storage_errors(self._skills):
+            names = os.listdir(self._skills)  # noqa: PTH208  names are all that is needed
+        found = [record for name in names if (record := self._read(name)) is not None]
+        offered = (each for each in found if not each.deleted and not each.blocked)
+        return sorted(offered, key=lambda each: (-each.updated_at, each.slug))
 
     def archive(self, record: SkillRecord, version: VersionRecord) -> bytes:
         """The zip, and only if it is what was published. Raises StorageDamaged."""
@@ -135,9 +131,10 @@ class RegistryStore:
         if publication.owner_handle and protocol.read_owner(publication.owner_handle) != publisher:
             raise NotYours(f"this token publishes for {publisher}, not for {publication.owner_handle}")
         archive = write_zip(bundle)
-        with self._changing():
+        with held(self._lock):
             before = self._read(slug)
-            _check_may(before, slug, version, publisher)
+            if before is not None:
+                _check_may(before, version, publisher)
             made = VersionRecord(
                 version=version,
                 created_at=now_ms,
@@ -156,25 +153,16 @@ class RegistryStore:
 
     def set_deleted(self, slug: str, publisher: str, deleted: bool) -> None:
         """Put away, or brought back, by its owner. The files stay and the name stays taken."""
-        with self._changing():
-            record = self._mine(slug, publisher)
-            self._write(msgspec.structs.replace(record, deleted=deleted))
+        with held(self._lock):
+            record = self._read(slug)
+            if record is None:
+                raise NotFound("Skill not found")
+            _check_owner(record, publisher)
+            self._write(replace(record, deleted=deleted))
 
     def set_blocked(self, slug: str, reason: str) -> None:
-        with self._changing():
-            self._write(msgspec.structs.replace(self.get(slug), blocked=reason))
-
-    def _mine(self, slug: str, publisher: str) -> SkillRecord:
-        record = self._read(slug)
-        if record is None:
-            raise NotFound("Skill not found")
-        if record.owner != publisher:
-            raise NotYours(f"{slug} belongs to {record.owner}")
-        return record
-
-    def _offered(self, name: str) -> SkillRecord | None:
-        record = self._read(name)
-        return record if record is not None and not record.deleted and not record.blocked else None
+        with held(self._lock):
+            self._write(replace(self.get(slug), blocked=reason))
 
     def _read(self, slug: str) -> SkillRecord | None:
         try:
@@ -199,21 +187,18 @@ class RegistryStore:
     def _zip(self, slug: str, version: str) -> Path:
         return self._skills / slug / f"{version}.zip"
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with held(self.folder / ".lock"):
-            yield
+
+def _check_owner(record: SkillRecord, publisher: str) -> None:
+    if record.owner != publisher:
+        raise NotYours(f"{record.slug} belongs to {record.owner}")
 
 
-def _check_may(before: SkillRecord | None, slug: str, version: str, publisher: str) -> None:
-    if before is None:
-        return
-    if before.owner != publisher:
-        raise NotYours(f"{slug} belongs to {before.owner}")
+def _check_may(before: SkillRecord, version: str, publisher: str) -> None:
+    _check_owner(before, publisher)
     if any(each.version == version for each in before.versions):
-        raise Conflict(f"{slug}@{version} was published already; a version never changes")
+        raise Conflict(f"{before.slug}@{version} was published already; a version never changes")
     if len(before.versions) >= MAX_VERSIONS:
-        raise Conflict(f"{slug} has {MAX_VERSIONS} versions already")
+        raise Conflict(f"{before.slug} has {MAX_VERSIONS} versions already")
 
 
 def _with(
@@ -225,24 +210,17 @@ def _with(
 ) -> SkillRecord:
     """The skill with one version more. `latest` goes up and never down."""
     about = bundle.manifest(publication.slug)
-    had = before.tags.get(LATEST) if before else None
-    newest = had is None or protocol.version_key(made.version) > protocol.version_key(had)
-    moved: dict[str, Any] = {tag: made.version for tag in tags if tag != LATEST}
-    if newest:
-        moved[LATEST] = made.version
     title = " ".join(publication.display_name.split())[:MAX_TITLE] or about.name
-    shown = (title, about.description) if newest or before is None else (before.display_name, before.summary)
-    return SkillRecord(
-        slug=publication.slug,
-        display_name=shown[0],
-        summary=shown[1],
-        owner=before.owner if before else made.publisher,
-        created_at=before.created_at if before else made.created_at,
-        updated_at=made.created_at,
-        versions=(*(before.versions if before else ()), made),
-        tags={**(before.tags if before else {}), **moved},
-        blocked=before.blocked if before else "",
+    known = before or SkillRecord(
+        publication.slug, title, about.description, made.publisher, made.created_at, made.created_at, (), {}
     )
+    had = known.tags.get(LATEST)
+    moved = {tag: made.version for tag in tags if tag != LATEST}
+    if had is None or protocol.version_key(made.version) > protocol.version_key(had):
+        moved[LATEST] = made.version
+        known = replace(known, display_name=title, summary=about.description)
+    versions, tagged = (*known.versions, made), {**known.tags, **moved}
+    return replace(known, updated_at=made.created_at, versions=versions, tags=tagged, deleted=False)
 
 
 class OwnerToken(Struct, frozen=True, rename="camel"):
@@ -295,7 +273,7 @@ class OwnerTokens:
             found = next((each for each in known if each.id == id_ and each.revoked_at is None), None)
             if found is None:
                 raise NotFound(f"there is no valid token {id_[:40]!r}", hint="`pal registry token list` shows them")
-            gone = msgspec.structs.replace(found, revoked_at=now_ms)
+            gone = replace(found, revoked_at=now_ms)
             self._write(tuple(gone if each is found else each for each in known))
         return gone
 

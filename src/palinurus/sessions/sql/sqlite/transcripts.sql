@@ -17,5 +17,6 @@ INSERT INTO said_words (rowid, words) VALUES (:position, :words);
 SELECT s.session_id, s.session_key, s.entry_id, s.role, s.timestamp, s.text, -bm25(said_words) AS score
 FROM said_words JOIN said s ON s.position = said_words.rowid
 WHERE said_words MATCH :query AND (:agent = '' OR s.agent = :agent)
+  AND (:keys IS NULL OR s.session_key IN (SELECT value FROM json_each(:keys)))
   AND s.session_id NOT IN (SELECT value FROM json_each(:hidden))
 ORDER BY score DESC, s.position DESC LIMIT :limit;

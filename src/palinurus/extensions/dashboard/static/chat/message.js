@@ -150,7 +150,8 @@ function drawError(item, { onAgain, mayAgain }) {
     icon("error"),
     el("div", null, el("p", null, item.text), next),
   );
-  const update = () => (again.hidden = !mayAgain(item));
+  // It keeps its space: the second click of a double click must not hit what would move there.
+  const update = () => (again.style.visibility = mayAgain(item) ? "" : "hidden");
   update();
   return Object.assign(el("div", { class: "row-error" }, box), { update });
 }

@@ -1,5 +1,5 @@
-// Approvals: what waits for a decision, what was decided, grants, who may use which tool, and the audit log of all tool
-// calls.
+// Approvals: senders and tool calls that wait for a decision, what was decided, grants, who may use which tool, and the
+// audit log of all tool calls.
 
 import { el } from "../dom.js";
 import { twice } from "../dialog.js";
@@ -10,6 +10,7 @@ import { drawAudit } from "./audit.js";
 import { ago, when } from "./format.js";
 import { drawGrants } from "./grants.js";
 import { calmly, empty, failure, notice, open, place, resync } from "./kit.js";
+import { pairingList } from "./pairing.js";
 import { chip, table, tabs, worker } from "./parts.js";
 import { drawTools } from "./tool_policy.js";
 import { trialView } from "./trial.js";
@@ -31,14 +32,19 @@ export function mount(root, params) {
     root,
     params,
     title,
-    "Answer approvals, manage grants and tool access, and review the audit log.",
+    "Answer approvals, let senders in, manage grants and tool access, and review the audit log.",
   );
   if (view.compact) {
     view.body.append(waitingList(view, () => {}).node);
     return view.close;
   }
+  const counts = { approvals: 0, pairings: 0 };
+  const mark = (what) => (n) => {
+    counts[what] = n;
+    strip?.mark("waiting", counts.approvals + counts.pairings);
+  };
   const pages = {
-    waiting: (page) => page.append(waitingList(view, (n) => strip?.mark("waiting", n)).node),
+    waiting: (page) => page.append(pairingList(view, mark("pairings")), waitingList(view, mark("approvals")).node),
     grants: (page) => drawGrants(view, page),
     tools: (page) => drawTools(view, page),
     audit: (page) => drawAudit(view, page),

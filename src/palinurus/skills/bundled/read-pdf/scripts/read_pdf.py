@@ -23,7 +23,7 @@ TOKEN = re.compile(
     rb"|(?P<word>[^\s<>\[\]()/%{}]+)|(?P<other>.)",
     re.DOTALL,
 )
-ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f"}
+ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"f": b"\f", b"\n": b"", b"\r": b""}
 
 
 class Name(str):
@@ -60,8 +60,9 @@ def tokens(data, at=0):
         elif text in (b">>", b"]"):
             if not stack:
                 continue
-            opened, items = stack.pop()
-            value = dict(pairs(items)) if opened == b"<<" else items
+            opened, value = stack.pop()
+            if opened == b"<<":
+                value = {str(key): each for key, each in zip(value[::2], value[1::2]) if isinstance(key, Name)}
         else:
             value = plain(kind, text)
         if stack:
@@ -78,15 +79,13 @@ def plain(kind, text):
     if kind == "number":
         return float(text) if b"." in text else int(text)
     if kind == "hex":
-        digits = re.sub(rb"\s", b"", text[1:-1])
-        return bytes.fromhex((digits + b"0" * (len(digits) % 2)).decode())
+        return unhexed(text)
     return Word(text.decode("latin-1"))
 
 
-def pairs(items):
-    for key, value in zip(items[::2], items[1::2]):
-        if isinstance(key, Name):
-            yield str(key), value
+def unhexed(text):
+    digits = re.sub(rb"[^0-9A-Fa-f]", b"", text)
+    return bytes.fromhex((digits + b"0" * (len(digits) % 2)).decode())
 
 
 def string(data, at):
@@ -96,13 +95,12 @@ def string(data, at):
         char = data[at : at + 1]
         at += 1
         if char == b"\\":
-            code = re.compile(rb"[0-7]{1,3}").match(data, at)
             following = data[at : at + 1]
-            if code:
+            if code := re.compile(rb"[0-7]{1,3}").match(data, at):
                 out.append(int(code.group(), 8) & 255)
                 at = code.end()
             else:
-                out += ESCAPES.get(following, b"" if following in (b"\n", b"\r") else following)
+                out += ESCAPES.get(following, following)
                 at += 2 if data[at : at + 2] == b"\r\n" else 1
             continue
         depth += (char == b"(") - (char == b")")
@@ -129,9 +127,8 @@ class Pdf:
 
     def unpack(self, number, header):
         """Objects that are kept, compressed, inside another one."""
-        data = self.stream(number)
-        numbers = [value for value, _ in tokens(data[: self.get(header.get("First")) or 0]) if isinstance(value, int)]
-        first = self.get(header.get("First")) or 0
+        data, first = self.stream(number), self.get(header.get("First")) or 0
+        numbers = [value for value, _ in tokens(data[:first]) if isinstance(value, int)]
         for inner, offset in zip(numbers[::2], numbers[1::2]):
             if inner not in self.places:
                 self.inner[inner] = (data, first + offset)
@@ -225,14 +222,12 @@ class Pdf:
 
 def undone(name, data):
     if name in ("FlateDecode", "Fl"):
-        unpacking = zlib.decompressobj()
         try:
-            return unpacking.decompress(data, MAX_STREAM)
+            return zlib.decompressobj().decompress(data, MAX_STREAM)
         except zlib.error:
             return b""
     if name in ("ASCIIHexDecode", "AHx"):
-        digits = re.sub(rb"[^0-9A-Fa-f]", b"", data.partition(b">")[0])
-        return bytes.fromhex((digits + b"0" * (len(digits) % 2)).decode())
+        return unhexed(data.partition(b">")[0])
     if name in ("ASCII85Decode", "A85"):
         try:
             return base64.a85decode(data.partition(b"~>")[0], adobe=False)
@@ -252,13 +247,13 @@ GLYPHS = {
 
 
 def glyph(name):
-    if name in GLYPHS:
-        return GLYPHS[name]
-    code = re.fullmatch(r"uni([0-9A-F]{4})|u([0-9A-F]{4,6})", name)
-    if code:
-        number = int(code[1] or code[2], 16)
-        return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else ""
-    return name if len(name) == 1 else ""
+    if code := re.fullmatch(r"uni([0-9A-F]{4})|u([0-9A-F]{4,6})", name):
+        return letter(int(code[1] or code[2], 16))
+    return GLYPHS.get(name, name if len(name) == 1 else "")
+
+
+def letter(number):
+    return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else ""
 
 
 def unicode_map(data):
@@ -289,8 +284,7 @@ def letters(digits):
 
 
 def following(text, by):
-    code = ord(text[-1]) + by if text else 0
-    return text[:-1] + chr(code) if text and code < 0x110000 and not 0xD800 <= code < 0xE000 else text
+    return text[:-1] + (letter(ord(text[-1]) + by) or text[-1]) if text else text
 
 
 def shown(data, fonts):

@@ -44,12 +44,10 @@ class Sheet:
 
 
 def part(archive, name):
-    """One XML part, if it is no bomb and has no entities of its own."""
-    try:
-        info = archive.getinfo(name)
-    except KeyError:
-        return None
-    with archive.open(info) as file:
+    """One XML part, if it is no bomb and has no entities of its own; an element without a name if it is missing."""
+    if name not in archive.namelist():
+        return ElementTree.Element("")
+    with archive.open(name) as file:
         data = file.read(MAX_PART + 1)
     if len(data) > MAX_PART:
         raise Unreadable(f"{name} inside the file is too large")
@@ -58,55 +56,43 @@ def part(archive, name):
     return ElementTree.fromstring(data)
 
 
-def local(element):
-    return element.tag.rpartition("}")[2]
-
-
-def children(element, name):
-    return [each for each in element if local(each) == name] if element is not None else []
-
-
 def attribute(element, name):
     return next((value for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
 def xlsx(archive):
     book = part(archive, "xl/workbook.xml")
-    links = part(archive, "xl/_rels/workbook.xml.rels")
-    targets = {each.get("Id"): each.get("Target", "") for each in links} if links is not None else {}
-    shared = [texts(each) for each in children(part(archive, "xl/sharedStrings.xml"), "si")]
+    targets = {each.get("Id"): each.get("Target", "") for each in part(archive, "xl/_rels/workbook.xml.rels")}
+    shared = [texts(each) for each in part(archive, "xl/sharedStrings.xml").iterfind("{*}si")]
     dates = date_styles(part(archive, "xl/styles.xml"))
-    since_1904 = any(attribute(each, "date1904") in ("1", "true") for each in children(book, "workbookPr"))
+    since_1904 = any(attribute(each, "date1904") in ("1", "true") for each in book.iterfind("{*}workbookPr"))
     found = []
-    for holder in children(book, "sheets"):
-        for entry in holder:
-            target = targets.get(attribute(entry, "id"), "").lstrip("/")
-            tree = part(archive, target if target.startswith("xl/") else f"xl/{target}")
-            if tree is not None:
-                found.append(xlsx_sheet(entry.get("name", "?"), tree, shared, dates, since_1904))
+    for entry in book.iterfind("{*}sheets/*"):
+        target = targets.get(attribute(entry, "id"), "").lstrip("/")
+        tree = part(archive, target if target.startswith("xl/") else f"xl/{target}")
+        if tree.tag:
+            found.append(xlsx_sheet(entry.get("name", "?"), tree, shared, dates, since_1904))
     return found
 
 
 def xlsx_sheet(name, tree, shared, dates, since_1904):
     sheet, row_number = Sheet(name), -1
-    for data in children(tree, "sheetData"):
-        for row in children(data, "row"):
-            row_number = int(row.get("r", row_number + 2)) - 1
-            column = -1
-            for cell in children(row, "c"):
-                column = column_of(cell.get("r", "")) if cell.get("r") else column + 1
-                sheet.put(row_number, column, xlsx_value(cell, shared, dates, since_1904))
-                for formula in children(cell, "f"):
-                    if formula.text:
-                        sheet.formulas[row_number, column] = f"={formula.text}"
+    for row in tree.iterfind("{*}sheetData/{*}row"):
+        row_number = int(row.get("r", row_number + 2)) - 1
+        column = -1
+        for cell in row.iterfind("{*}c"):
+            column = column_of(cell.get("r", "")) if cell.get("r") else column + 1
+            sheet.put(row_number, column, xlsx_value(cell, shared, dates, since_1904))
+            if formula := cell.findtext("{*}f"):
+                sheet.formulas[row_number, column] = f"={formula}"
     return sheet
 
 
 def xlsx_value(cell, shared, dates, since_1904):
     kind = cell.get("t", "n")
     if kind == "inlineStr":
-        return "".join(texts(each) for each in children(cell, "is"))
-    raw = next((each.text or "" for each in children(cell, "v")), None)
+        return "".join(texts(each) for each in cell.iterfind("{*}is"))
+    raw = cell.findtext("{*}v")
     if raw is None:
         return None
     if kind == "s":
@@ -123,29 +109,18 @@ def xlsx_value(cell, shared, dates, since_1904):
 
 def texts(element):
     """All text but the readings above Asian words."""
-    parts = []
-    for each in element:
-        if local(each) == "t":
-            parts.append(each.text or "")
-        elif local(each) == "r":
-            parts.append(texts(each))
-    return "".join(parts)
+    return "".join(each.text or "" for path in ("{*}t", "{*}r/{*}t") for each in element.iterfind(path))
 
 
 def date_styles(tree):
     """Numbers of the cell styles that show a date."""
     own = {}
-    for holder in children(tree, "numFmts"):
-        for each in holder:
-            code = re.sub(r'"[^"]*"|\\.|\[[^\[\]]*\]', "", each.get("formatCode", ""))
-            own[each.get("numFmtId")] = bool(re.search("[ymdhs]", code, re.IGNORECASE))
-    found = set()
-    for holder in children(tree, "cellXfs"):
-        for number, each in enumerate(holder):
-            code = each.get("numFmtId", "0")
-            if own.get(code, code.isdigit() and int(code) in DATE_FORMATS):
-                found.add(str(number))
-    return found
+    for each in tree.iterfind("{*}numFmts/*"):
+        code = re.sub(r'"[^"]*"|\\.|\[[^\[\]]*\]', "", each.get("formatCode", ""))
+        own[each.get("numFmtId")] = bool(re.search("[ymdhs]", code, re.IGNORECASE))
+    codes = [each.get("numFmtId", "0") for each in tree.iterfind("{*}cellXfs/*")]
+    shown = (own.get(code, code.isdigit() and int(code) in DATE_FORMATS) for code in codes)
+    return {str(number) for number, is_date in enumerate(shown) if is_date}
 
 
 def as_date(number, since_1904):
@@ -160,11 +135,8 @@ def as_date(number, since_1904):
 
 
 def ods(archive):
-    found = []
-    for body in children(part(archive, "content.xml"), "body"):
-        for book in children(body, "spreadsheet"):
-            found += [ods_sheet(table) for table in children(book, "table")]
-    return found
+    tables = part(archive, "content.xml").iterfind("{*}body/{*}spreadsheet/{*}table")
+    return [ods_sheet(table) for table in tables]
 
 
 def ods_sheet(table):
@@ -173,7 +145,7 @@ def ods_sheet(table):
         again = int(row.get(f"{TABLE}number-rows-repeated", "1"))
         cells, column = [], 0
         for cell in row:
-            if local(cell) not in ("table-cell", "covered-table-cell"):
+            if not cell.tag.endswith(("}table-cell", "}covered-table-cell")):
                 continue
             times = int(cell.get(f"{TABLE}number-columns-repeated", "1"))
             value, formula = ods_value(cell), cell.get(f"{TABLE}formula", "")
@@ -197,8 +169,7 @@ def ods_value(cell):
         return cell.get(f"{OFFICE}date-value", "").replace("T", " ")
     if kind == "boolean":
         return cell.get(f"{OFFICE}boolean-value") == "true"
-    lines = ["".join(each.itertext()) for each in cell.iter(f"{TEXT}p")]
-    return "\n".join(lines) or None
+    return "\n".join("".join(each.itertext()) for each in cell.iter(f"{TEXT}p")) or None
 
 
 def separated(data, name, decimal):
@@ -208,8 +179,7 @@ def separated(data, name, decimal):
             break
         except UnicodeDecodeError:
             continue
-    first = text[:8192]
-    sign = "\t" if name.lower().endswith((".tsv", ".tab")) else max(",;\t|", key=first.count)
+    sign = "\t" if name.lower().endswith((".tsv", ".tab")) else max(",;\t|", key=text[:8192].count)
     csv.field_size_limit(10_000_000)
     sheet = Sheet("csv")
     for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign):
@@ -286,19 +256,15 @@ def load(path, decimal):
     if data[:2] != b"PK":
         return separated(data, path, decimal)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = set(archive.namelist())
-        if "xl/workbook.xml" in names:
-            return xlsx(archive)
-        if "content.xml" in names:
-            return ods(archive)
+        for name, read in (("xl/workbook.xml", xlsx), ("content.xml", ods)):
+            if name in archive.namelist():
+                return read(archive)
     raise Unreadable("this is neither .xlsx nor .ods")
 
 
 def told(value):
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "TRUE", False: "FALSE"}[value]
     first, *lines = str(value).split("\n")
     if lines:
         between = (line.strip() for line in lines[:-1])

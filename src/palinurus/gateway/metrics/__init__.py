@@ -1,1 +1,0 @@
-"""Metrics: figures counted while the gateway runs, /metrics, and the log of requests."""

@@ -1,1 +1,0 @@
-"""Approvals: shows a person the exact plan, stores their decision, and makes grants for "always"."""
