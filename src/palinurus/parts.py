@@ -185,6 +185,12 @@ EXTENSIONS = (
         },
     ),
     Extension(
+        "schedule",
+        "palinurus.extensions.schedule",
+        config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
+        jobs=("schedule.due",),
+    ),
+    Extension(
         "dashboard",
         "palinurus.extensions.dashboard",
         commands={

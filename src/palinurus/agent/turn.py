@@ -156,8 +156,7 @@ class TurnRunner:
         if reads_private(turn.key, inbound) and inbound.channel != "heartbeat":
             retire_first_run(turn.agent.files, self._clock.now_ms())
         parts = request_parts(turn.agent, turn.key, specs, turn.route, self._clock, inbound)
-        is_light = inbound.spawn is not None and inbound.spawn.light
-        return msgspec.structs.replace(parts, files=()) if is_light else parts
+        return msgspec.structs.replace(parts, files=()) if inbound.light else parts
 
     async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
         """Stores the messages that open the turn; returns the request."""

@@ -29,7 +29,7 @@ BOOKKEEPING = frozenset({"$schema", "meta", "wizard"})  # keys of editors and of
 READ = frozenset({"secrets"})  # checked in load.py
 # Keys of OpenClaw that are accepted and not used, at paths that belong to no section.
 FOREIGN = {
-    "": """auth plugins hooks cron discovery browser ui desktop talk tts audio acp approvals security logging telemetry
+    "": """auth plugins hooks discovery browser ui desktop talk tts audio acp approvals security logging telemetry
     audit update worktreeRoot cloudWorkers surfaces transcripts attachments web canvasHost nodeHost media""",
     "agents": "ownership",
     "agents.defaults.memory": "qmd",

@@ -160,6 +160,11 @@ class Deliveries:
         )
         self._runner.offer(kind)
 
+    @property
+    def channels(self) -> Collection[str]:
+        """Those that have a sender now."""
+        return self._channels
+
     def unregister(self, channel: str) -> None:
         """Removes the sender of a channel: waiting deliveries stay."""
         self._channels.discard(channel)

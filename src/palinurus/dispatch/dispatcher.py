@@ -152,6 +152,9 @@ class Dispatcher:
     def limit_subagents(self, at_once: int) -> None:
         self._lanes.set_limit("subagents", at_once)
 
+    def limit_scheduled(self, at_once: int) -> None:
+        self._lanes.set_limit("scheduled", at_once)
+
     def shut(self) -> None:
         """Accepts nothing from now on."""
         self._leaving = True
@@ -224,7 +227,7 @@ class Dispatcher:
             str(key),
             lambda: self._turn(run, inbound, resumed=resumed),
             lambda error: self._unfinished((run, *run.joined), f"the turn broke: {error!r}"),
-            "subagents" if key.is_subagent else "main",
+            {"subagent": "subagents", "cron": "scheduled"}.get(key.kind, "main"),
         )
         return run
 

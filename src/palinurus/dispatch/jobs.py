@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -39,6 +40,7 @@ Lane = tuple[str, str]
 FindKind = Callable[[str], JobKind | None]
 KEPT_MS = 30 * 24 * 3600 * 1000  # how long finished jobs are stored
 LOOK_MS = 60_000  # seconds; the clock may be changed, so no sleep is longer
+MOST_STARTED = 64  # lanes by one look: starting thousands would hold the event loop
 DISK = RetryPolicy()
 
 log = logging.getLogger(__name__)
@@ -57,12 +59,14 @@ class Jobs(Struct, eq=False):
     services: Any = None
     redact: Callable[[str], str] = lambda text: text
     grace_seconds: float = 10.0  # for running jobs at shutdown
+    stays: bool = True  # whether this process stays: some kinds are only run by one that does
     _kinds: dict[str, JobKind] = {}  # added at run time
     _free: dict[str, asyncio.Semaphore] = {}  # by kind
     _lanes: dict[Lane, bool] = {}  # lanes with a worker; whether there is news
     _tasks: dict[asyncio.Task[None], str] = {}  # and the kind of job of each worker
     _alarm: asyncio.TimerHandle | None = None
     _open: bool = False
+    _crowded: bool = False  # more lanes are due than were started at once
     _only: str = ""  # prefixes of the kinds that may still start
 
     def open(self) -> None:
@@ -162,6 +166,12 @@ class Jobs(Struct, eq=False):
     ) -> list[Job]:
         return await self._queue.recent(kinds=kinds, states=states, limit=limit)
 
+    async def of_lane(self, kind: str, lane: str, limit: int = 50) -> list[Job]:
+        return await self._queue.of_lane(kind, lane, limit)
+
+    async def between(self, kind: str, since: int, until: int, limit: int = 1000) -> list[Job]:
+        return await self._queue.between(kind, since, until, limit)
+
     async def counts(self) -> dict[tuple[str, State], int]:
         return await self._queue.counts()
 
@@ -169,8 +179,8 @@ class Jobs(Struct, eq=False):
         """Runs what is due, and schedules the next check."""
         now = self._clock.now_ms()
         lanes, next_at = await self._insist(lambda: self._queue.due(now))
-        for lane in lanes:
-            self._wake(lane)
+        started = list(islice(filter(self._wake, lanes), MOST_STARTED))
+        self._crowded = len(started) == MOST_STARTED
         if self._open and next_at is not None:
             self._silence()
             pause = min(next_at - now, LOOK_MS) / 1000
@@ -180,23 +190,27 @@ class Jobs(Struct, eq=False):
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _wake(self, lane: Lane) -> None:
-        """Reports that there may be work in a lane."""
+    def _wake(self, lane: Lane) -> bool:
+        """Reports that there may be work in a lane. Returns whether a worker was started for it."""
         if lane in self._lanes:
             self._lanes[lane] = True
-        elif self._begins(lane[0]) and self._kind(lane[0]) is not None:
-            self._lanes[lane] = True
-            self._spawn(self._serve(lane), lane[0])
+            return False
+        if not self._begins(lane[0]) or self._kind(lane[0]) is None:
+            return False
+        self._lanes[lane] = True
+        self._spawn(self._serve(lane), lane[0])
+        return True
 
     def _begins(self, kind: str) -> bool:
         return self._open and kind.startswith(self._only)
 
     def _kind(self, name: str) -> JobKind | None:
         try:
-            return self._kinds.get(name) or self._find_kind(name)
+            kind = self._kinds.get(name) or self._find_kind(name)
         except Exception:  # code of an extension failed: its jobs wait, and the home opens
             log.exception("jobs of the kind %s wait: their handler cannot be loaded", name)
             return None
+        return kind if kind is not None and (self.stays or not kind.stays) else None
 
     async def _serve(self, lane: Lane) -> None:
         """Runs jobs of a lane until none is due, or there is no handler."""
@@ -211,7 +225,8 @@ class Jobs(Struct, eq=False):
                         is_postponed |= await self._run(kind, job)
         finally:
             del self._lanes[lane]
-        if is_postponed and self._open:
+        if self._open and (is_postponed or (self._crowded and len(self._lanes) < MOST_STARTED // 2)):
+            self._crowded = False  # one look is enough for all that end now
             await self.look()
 
     async def _claim(self, kind: JobKind, lane: Lane) -> Job | None:

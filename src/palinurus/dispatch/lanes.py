@@ -29,9 +29,9 @@ OnError = Callable[[BaseException], None]
 
 
 class Lanes:
-    def __init__(self, *, at_once: int, subagents: int = 8, cap: int = 100) -> None:
-        """`at_once` turns run at the same time, and so many of subagents: neither waits for the other."""
-        self._limits = {"main": at_once, "subagents": subagents}
+    def __init__(self, *, at_once: int, subagents: int = 8, scheduled: int = 4, cap: int = 100) -> None:
+        """`at_once` turns run at the same time, and so many of subagents and cron jobs: none waits for others."""
+        self._limits = {"main": at_once, "subagents": subagents, "scheduled": scheduled}
         self._free = {name: asyncio.Semaphore(limit) for name, limit in self._limits.items()}
         self._cap = cap
         self._waiting: dict[str, deque[tuple[Work, OnError, AbstractAsyncContextManager[None]]]] = {}
@@ -61,7 +61,7 @@ class Lanes:
     def start(self, key: str, work: Work, on_error: OnError, limit: str = "") -> None:
         """Adds work to the end of its lane; it runs after everything before it in the lane.
 
-        `limit`: whose limit applies to it, "main" or "subagents"; none to work that is short and not a turn.
+        `limit`: whose limit applies to it, "main", "subagents" or "scheduled"; none to short work.
         """
         waits = (work, on_error, self._free[limit] if limit else nullcontext())
         lane = self._waiting.get(key)

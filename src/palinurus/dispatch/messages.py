@@ -13,6 +13,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from palinurus.agent.history import SessionHistory
 from palinurus.agent.turn import TurnRunner
 from palinurus.context.assemble import unanswered
 from palinurus.dispatch.agents import Agents
@@ -70,18 +71,31 @@ class SessionMessages(Struct, eq=False):
     async def _write(self, key: SessionKey, run: ToolRun, message: OutgoingMessage, withdrawn: asyncio.Event) -> str:
         if withdrawn.is_set():
             return ""
-        entry_id = _entry_id(run, message)
-        session = await self._sessions.open(key)
-        view = await self._turns.history.view(session)
-        if entry_id in view.stored_ids:
-            return f"was written into {key} before"
-        if unanswered([line.message for line in view.lines]):  # a client of the session is running them
-            raise BadRequest(f"{key} waits for the result of a tool", hint="send it again later")
-        journal = self._turns.history.journal(session, view)
-        content = (Text(_text(run, message)),)
-        reply = AssistantMessage(content, timestamp=self._clock.now_ms(), sources=_sources(run))
-        await journal.write([journal.message(reply, entry_id=entry_id)])
-        return f"written into {key}; it is read there when somebody looks"
+        is_new = await write_message(
+            self._turns.history,
+            key,
+            _entry_id(run, message),
+            AssistantMessage((Text(_text(run, message)),), timestamp=self._clock.now_ms(), sources=_sources(run)),
+        )
+        return (
+            f"written into {key}; it is read there when somebody looks" if is_new else f"was written into {key} before"
+        )
+
+
+async def write_message(history: SessionHistory, key: SessionKey, entry_id: str, message: AssistantMessage) -> bool:
+    """Writes a message of the agent into a session that it does not answer; called in the lane of the session.
+
+    False: it is there already. Raises BadRequest while the session waits for the result of a tool.
+    """
+    session = await history.sessions.open(key)
+    view = await history.view(session)
+    if entry_id in view.stored_ids:
+        return False
+    if unanswered([line.message for line in view.lines]):  # a client of the session is running them
+        raise BadRequest(f"{key} waits for the result of a tool", hint="send it again later")
+    journal = history.journal(session, view)
+    await journal.write([journal.message(message, entry_id=entry_id)])
+    return True
 
 
 def _entry_id(run: ToolRun, message: OutgoingMessage) -> str:

@@ -33,7 +33,6 @@ class Spawn(Struct, frozen=True, omit_defaults=True):
     group: tuple[str, ...] = ()  # subagents that were started together: they report once, when all have ended
     deadline: int = 0  # of the group, in milliseconds since the epoch; 0: none
     cleanup: Literal["keep", "delete"] = "keep"
-    light: bool = False  # without the files of the workspace in its prompt
     for_owner: bool = True  # whether the parent's run was the owner's
     reply_to: Delivery | None = None  # of the parent's run
 
@@ -63,6 +62,7 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     thinking: str = ""  # for this message only
     timeout_seconds: float | None = None  # for this run; 0: no limit; None: as the agent's settings say
     restrictions: tuple[Restriction, ...] = ()  # narrow the tools of this run
+    light: bool = False  # the prompt of its run is without the files of the workspace
     plain: bool = False  # sent by a program: commands in the text are ignored, and the run is not joined with others
     steers: bool = False  # a plain message that joins the running turn of its session, after the tool calls in it
     hops: int = 0  # how many messages between sessions led to it, itself included

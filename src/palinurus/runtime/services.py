@@ -228,6 +228,7 @@ class HomeServices(Services):
 
         queue = JobQueue(self.database)
         jobs = Jobs(queue, self.clock, self.new_id, random.random, LOADED.find_job, self, redact=self.agents.redact)
+        jobs.stays = bool(self.process)
         if not self.readonly:
             jobs.open()
         return jobs

@@ -98,6 +98,7 @@ class JobKind(Struct, frozen=True):
     missed_after_ms: int = 0  # milliseconds after which it is useless; 0: never
     seconds: float = 60.0  # seconds, after which the outcome is unknown
     lease_ms: int = 60_000  # seconds; extended while the job runs
+    stays: bool = False  # only a process that stays runs it: nobody who asks one question waits for it
 
 
 def start_attempt(job: Job, now: int, lease_ms: int) -> Job:
@@ -285,6 +286,14 @@ class JobQueue:
         """Newest first; `kinds` are patterns ("delivery:*"); empty kinds and states mean all. Excludes runs."""
         chosen = {"kinds": msgspec.json.encode([*kinds]).decode(), "states": msgspec.json.encode([*states]).decode()}
         return [_job(row) for row in await self._rows("recent_jobs", **chosen, limit=limit)]
+
+    async def of_lane(self, kind: str, lane: str, limit: int) -> list[Job]:
+        """Open and ended jobs of a lane, the newest due time first."""
+        return [_job(row) for row in await self._rows("jobs_of_lane", kind=kind, lane=lane, limit=limit)]
+
+    async def between(self, kind: str, since: int, until: int, limit: int) -> list[Job]:
+        """Open and ended jobs of a kind that are due in this time, the newest first."""
+        return [_job(row) for row in await self._rows("jobs_between", kind=kind, since=since, until=until, limit=limit)]
 
     async def counts(self) -> dict[tuple[str, State], int]:
         """Number of jobs by kind and state, without runs."""

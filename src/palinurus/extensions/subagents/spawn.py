@@ -227,7 +227,6 @@ async def _start(
         group=tuple(str(key) for key, _ in tasks) if len(tasks) > 1 or call.deadline_seconds else (),
         deadline=now + round(call.deadline_seconds * 1000) if call.deadline_seconds else 0,
         cleanup=call.cleanup,
-        light=call.light_context,
         for_owner=run.owner,
         reply_to=services.deliveries.place_of(parent.inbound) if parent and parent.inbound else None,
     )
@@ -235,7 +234,8 @@ async def _start(
     try:
         for number, (key, task) in enumerate(tasks, 1):
             label = shortened(call.label or task, LONGEST_LABEL) + (f" {number}" if call.label and common.group else "")
-            started.append(await _submit(services, run, order, key, task, msgspec.structs.replace(common, label=label)))
+            spawn = msgspec.structs.replace(common, label=label)
+            started.append(await _submit(services, run, order, (key, task), spawn, light=call.light_context))
     except PalinurusError:
         for each in started:
             services.dispatcher.stop(each.key)
@@ -245,7 +245,10 @@ async def _start(
     return started
 
 
-async def _submit(services: Services, run: ToolRun, order: _Order, key: SessionKey, task: str, spawn: Spawn) -> Run:
+async def _submit(
+    services: Services, run: ToolRun, order: _Order, task_of: tuple[SessionKey, str], spawn: Spawn, *, light: bool
+) -> Run:
+    key, task = task_of
     return await services.dispatcher.submit(
         Inbound(
             "\n\n".join(filter(None, (task, order.preface))),
@@ -260,6 +263,7 @@ async def _submit(services: Services, run: ToolRun, order: _Order, key: SessionK
             attended=run.attended,
             model=order.model,
             thinking=order.thinking,
+            light=light,
             timeout_seconds=order.seconds,
             restrictions=order.restrictions,
             plain=True,

@@ -49,16 +49,20 @@ FROM jobs WHERE kind = :kind AND lane = :lane AND state IN ('waiting', 'running'
 ORDER BY state = 'running' DESC, state = 'retry' DESC, max(due_at, :now), queued LIMIT 1;
 
 -- due_lanes --
--- Where something is due, or was left behind, or waits longer than anything should; the oldest first. Runs are not for
--- the runner: dispatch/lanes.py has them.
-SELECT kind, lane FROM jobs
-WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run'
-  AND (iif(state = 'running', lease_until, due_at) <= :now OR (state = 'retry' AND due_at > :now + :longest))
-GROUP BY kind, lane ORDER BY min(queued);
+-- Where something is due, or was left behind, or waits longer than anything should; what is due first comes first. Runs
+-- are not for the runner: dispatch/lanes.py has them.
+SELECT kind, lane FROM (
+  SELECT kind, lane, queued, iif(state = 'running', lease_until, due_at) AS at FROM jobs INDEXED BY jobs_due
+  WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run' AND iif(state = 'running', lease_until, due_at) <= :now
+  UNION ALL
+  SELECT kind, lane, queued, due_at AS at FROM jobs INDEXED BY jobs_retry
+  WHERE state = 'retry' AND kind <> 'run' AND due_at > :now + :longest
+)
+GROUP BY kind, lane ORDER BY min(at), min(queued);
 
 -- next_due --
 -- When there will be something to do that is not to be done yet.
-SELECT min(iif(state = 'running', lease_until, due_at)) FROM jobs
+SELECT min(iif(state = 'running', lease_until, due_at)) FROM jobs INDEXED BY jobs_due
 WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run'
   AND iif(state = 'running', lease_until, due_at) > :now;
 
@@ -74,6 +78,20 @@ SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attemp
   doubtful_at, retried_at, retry_key
 FROM jobs WHERE id >= :beginning AND id < :beginning || char(1114111) AND kind <> 'run' AND kind GLOB :kind
 ORDER BY id LIMIT 2;
+
+-- jobs_of_lane --
+-- Newest due time first.
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs INDEXED BY jobs_of_lane WHERE kind = :kind AND kind <> 'run' AND lane = :lane ORDER BY due_at DESC, queued DESC
+LIMIT :limit;
+
+-- jobs_between --
+-- Of a kind, by their due time.
+SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
+  doubtful_at, retried_at, retry_key
+FROM jobs INDEXED BY jobs_by_due WHERE kind = :kind AND kind <> 'run' AND due_at >= :since AND due_at < :until ORDER BY due_at DESC, queued DESC
+LIMIT :limit;
 
 -- recent_jobs --
 -- Newest first; of some kinds and states, given as JSON arrays of patterns and names, or of all.
