@@ -21,13 +21,14 @@ from palinurus.providers.smollm.smollm import LABEL, MOST_BYTES, ChatLine, Proce
 WEIGHTS = weights_file({})
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.timeout(600),
     pytest.mark.skipif(WEIGHTS is None, reason="the small model is not installed (`pal models install embedded`)"),
 ]
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[ProcessEngine]:
-    made = ProcessEngine(find_weights=lambda: WEIGHTS)
+    made = ProcessEngine(find_weights=lambda: WEIGHTS, load_seconds=300, piece_seconds=300)
     yield made
     await made.close()
 
@@ -35,7 +36,7 @@ async def engine() -> AsyncIterator[ProcessEngine]:
 async def chat(engine: ProcessEngine, *texts: str) -> list[str]:
     provider = SmolLM(SystemClock(), lambda: engine)
     said = []
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         for text in texts:
             done = [event async for event in provider.stream(ModelRequest("smollm2", Head("x"), (UserMessage(text),)))]
             last = done[-1]
@@ -60,7 +61,7 @@ async def test_cancelling_stops_it_at_once(engine: ProcessEngine) -> None:
             assert not isinstance(piece, Spent)
 
     task = asyncio.create_task(listen())
-    await asyncio.wait_for(first.wait(), 100)
+    await asyncio.wait_for(first.wait(), 300)
     pid = engine.pid
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -73,7 +74,7 @@ async def test_cancelling_stops_it_at_once(engine: ProcessEngine) -> None:
 @pytest.mark.parametrize("sign", ["x", "\u0301"])
 async def test_the_longest_that_it_is_shown_fits_into_its_window(engine: ProcessEngine, sign: str) -> None:
     lines = lines_of([UserMessage(sign * MOST_BYTES)])
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         pieces = [piece async for piece in engine.reply(lines, most=2, seed=1)]
     assert isinstance(pieces[-1], Spent)
 
@@ -104,7 +105,7 @@ def test_scout_greets_with_it_through_the_front_door_and_facts_stay_quotes(tmp_p
 
     def said(lines: str) -> str:
         chat = [sys.executable, "-m", "palinurus", "chat"]
-        ended = subprocess.run(chat, env=env, input=lines, capture_output=True, text=True, timeout=110, check=False)
+        ended = subprocess.run(chat, env=env, input=lines, capture_output=True, text=True, timeout=500, check=False)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
@@ -118,6 +119,6 @@ def test_scout_greets_with_it_through_the_front_door_and_facts_stay_quotes(tmp_p
 
 async def test_text_comes_in_pieces(engine: ProcessEngine) -> None:
     provider = SmolLM(SystemClock(), lambda: engine)
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(300):
         events = [event async for event in provider.stream(ModelRequest("smollm2", Head(""), (UserMessage("hello"),)))]
     assert sum(isinstance(event, TextDelta) for event in events) > 2
