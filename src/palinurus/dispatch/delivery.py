@@ -192,6 +192,9 @@ class Deliveries:
         text = "\n\n".join(filter(None, (result.text, result.footer)))
         return self._job(place, text, result.run_id, result.session_key, result.run_id)
 
+    def has_sender(self, channel: str) -> bool:
+        return channel in self._channels
+
     def place_of(self, inbound: Inbound) -> Delivery | None:
         """Where its reply must be delivered; None: its sender reads it."""
         return inbound.place if inbound.reply_to is not None or inbound.channel in self._channels else None
