@@ -116,7 +116,7 @@ def check_webhooks(home: Home, loaded: LoadedConfig | None) -> list[Check]:
         todo = "set hooks.allowedSessionKeyPrefixes, for example to hook:"
         found.append(warning("webhooks", "requests may name any session", home.config_path, todo))
     problems = [each for each in found if each is not None]
-    return problems or [ok("webhooks", f"{len(settings.all_mappings)} mappings under {settings.base}")]
+    return problems or [ok("webhooks", f"served under {settings.base}, mappings: {len(settings.all_mappings)}")]
 
 
 def _check_secret(loaded: LoadedConfig, place: str, value: Any) -> Check | None:

@@ -15,7 +15,7 @@ from hooks_home import PATIENCE, configure
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import AddressRefused
-from palinurus.extensions.webhooks.outgoing import POST, post_webhook
+from palinurus.extensions.webhooks.post import POST, post_webhook
 from palinurus.runtime.runtime import Runtime
 from palinurus.storage.jobs import Job
 
