@@ -150,8 +150,8 @@ class Extension(Struct, frozen=True):
     module: str  # that has `register`
     commands: dict[str, str] = {}  # "backup", or "skills install" of a group -> its line in the help
     operations: tuple[str, ...] = ()  # names, or whole families: "backup" is also "backup.copy"; a gateway loads these
-    routes: bool = False  # whether a gateway has to load it
-    tools: str = ""  # the part of the config without which it brings none: "mcp.servers"; "*": it brings some anyway
+    routes: str = ""  # of the gateway: the part of the config without which it brings none; "*": it brings some anyway
+    tools: str = ""  # the same for tools: "mcp.servers"
     config: dict[str, tuple[str, ...]] = {}  # sections of the config, "module:Section" -> where they stand in the file
     before: str = ""  # the command of the core before which its own stand in the help; else they stand last
     local: bool = False  # its operations are only for those on the machine: a gateway need not load it
@@ -166,7 +166,7 @@ def _in_group(group: str, names: str) -> dict[str, str]:
 
 
 EXTENSIONS = (
-    Extension("openai_api", "palinurus.extensions.openai_api", routes=True),
+    Extension("openai_api", "palinurus.extensions.openai_api", routes="*"),
     Extension(
         "subagents",
         "palinurus.extensions.subagents",
@@ -197,7 +197,7 @@ EXTENSIONS = (
             "up": "Start the gateway, open the dashboard, and chat in this terminal.",
             "dashboard": "Open the dashboard in a browser.",
         },
-        routes=True,
+        routes="*",
         before="agent",
     ),
     Extension(
@@ -207,6 +207,16 @@ EXTENSIONS = (
         operations=("mcp.list", "mcp.test"),
         tools="mcp.servers",
         before="approvals",
+    ),
+    Extension(
+        "webhooks",
+        "palinurus.extensions.webhooks",
+        commands={"webhooks": "List webhooks; try their templates."},
+        operations=("webhooks.list", "webhooks.test"),
+        routes="hooks.enabled",
+        config={"palinurus.extensions.webhooks.settings:WebhookSettings": ("hooks",)},
+        before="approvals",
+        jobs=("webhooks.post",),
     ),
     Extension(
         "migrate",

@@ -161,7 +161,7 @@ class TurnRunner:
     async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
         """Stores the messages that open the turn; returns the request."""
         opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
-        by_person = message.inbound.channel not in ("heartbeat", "cron", "subagent", "session")
+        by_person = message.inbound.channel not in ("heartbeat", "cron", "subagent", "session", "webhook")
         change = SessionChange(
             interaction=by_person,
             provider=turn.route.provider,

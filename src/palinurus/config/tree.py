@@ -11,6 +11,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -29,7 +30,7 @@ BOOKKEEPING = frozenset({"$schema", "meta", "wizard"})  # keys of editors and of
 READ = frozenset({"secrets"})  # checked in load.py
 # Keys of OpenClaw that are accepted and not used, at paths that belong to no section.
 FOREIGN = {
-    "": """auth plugins hooks discovery browser ui desktop talk tts audio acp approvals security logging telemetry
+    "": """auth plugins discovery browser ui desktop talk tts audio acp approvals security logging telemetry
     audit update worktreeRoot cloudWorkers surfaces transcripts attachments web canvasHost nodeHost media""",
     "agents": "ownership",
     "agents.defaults.memory": "qmd",
@@ -227,7 +228,7 @@ class _Inspector:
         self.told, self.shown, self.thorough = Findings(), shown, thorough
 
     def look(self, node: Node, value: Any, path: JsonPath) -> None:
-        known = node.open(thorough=self.thorough)
+        known = self._open(node, value)
         if isinstance(value, dict) and node.keys is not None:
             self._object(node, value, path, known)
         elif isinstance(value, dict) and node.many == "map" and node.item is not None:
@@ -245,6 +246,12 @@ class _Inspector:
                 self.told.odd.append((path, text))
             if option.idle is not None and (text := option.idle(value)):
                 self.told.unused.append((path, text))
+
+    def _open(self, node: Node, value: Any) -> bool:
+        known = node.open(thorough=self.thorough)
+        if not known:
+            self.told.secrets.extend(_references(value))
+        return known
 
     def _object(self, node: Node, value: dict[str, Any], path: JsonPath, known: bool) -> None:
         before = len(self.told.wrong)
@@ -269,6 +276,15 @@ class _Inspector:
 
     def wrong(self, path: JsonPath, complaint: str) -> None:
         self.told.wrong[path] = f"{complaint}, got {shown_value(section.dig(self.shown, path), path)}"
+
+
+def _references(value: Any) -> Iterator[section.SecretRef]:
+    """References to secrets in a section that is not imported: they are redacted all the same."""
+    if isinstance(value, dict) and {"source", "id"} <= value.keys() <= {"source", "id", "provider"}:
+        with suppress(msgspec.ValidationError):  # anything else that has these keys
+            yield msgspec.convert(value, section.SecretRef)
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _references(each)
 
 
 def _fault(node: Node, value: Any) -> str:

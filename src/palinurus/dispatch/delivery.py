@@ -160,11 +160,6 @@ class Deliveries:
         )
         self._runner.offer(kind)
 
-    @property
-    def channels(self) -> Collection[str]:
-        """Those that have a sender now."""
-        return self._channels
-
     def unregister(self, channel: str) -> None:
         """Removes the sender of a channel: waiting deliveries stay."""
         self._channels.discard(channel)
@@ -196,6 +191,9 @@ class Deliveries:
             return None
         text = "\n\n".join(filter(None, (result.text, result.footer)))
         return self._job(place, text, result.run_id, result.session_key, result.run_id)
+
+    def has_sender(self, channel: str) -> bool:
+        return channel in self._channels
 
     def place_of(self, inbound: Inbound) -> Delivery | None:
         """Where its reply must be delivered; None: its sender reads it."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from palinurus.agent.turn import TurnRunner
     from palinurus.config.home import Home
     from palinurus.config.load import Config
+    from palinurus.config.section import Secret
     from palinurus.context.epoch import Route
     from palinurus.dispatch.agents import Agents
     from palinurus.dispatch.delivery import Deliveries
@@ -199,6 +200,10 @@ class Services:
     @property
     def config(self) -> Config:
         """The config that holds now."""
+        raise NotOffered("this home has no config")
+
+    def secret(self, value: Secret | None) -> str | None:
+        """The secret of a config value, looked up now; None if there is none. Raises ConfigError."""
         raise NotOffered("this home has no config")
 
     def warnings(self) -> tuple[str, ...]:

@@ -133,8 +133,8 @@ class Extensions:
             return {name: line for name, line in lines.items() if " " not in name}
         return {name.partition(" ")[2]: line for name, line in lines.items() if name.startswith(f"{group} ")}
 
-    def find_routes(self) -> list[Any]:
-        return [imported(each) for each in self.load(lambda each: each.routes).routes]
+    def find_routes(self, config: Config) -> list[Any]:
+        return [imported(each) for each in self.load(lambda each: _has_part(config, each.routes)).routes]
 
     def find_sources(self, config: Config) -> list[Any]:
         """The classes of tool sources of those that the config has something for."""
@@ -149,7 +149,7 @@ class Extensions:
         return resolve(self.load(lambda each: name in each.slash_commands).slash_commands[name])
 
     def _with_tools(self, config: Config) -> App:
-        return self.load(lambda each: each.tools == "*" or bool(each.tools and dig(config.data, each.tools.split("."))))
+        return self.load(lambda each: _has_part(config, each.tools))
 
     def _declare_sections(self, known: Sequence[Extension]) -> None:
         for section, places in ((name, at) for each in known for name, at in each.config.items()):
@@ -168,6 +168,11 @@ class Extensions:
             self._waiting, self.known, self.app = before
             for section in (name for each in more for name in each.config):
                 REGISTRY.remove(section)
+
+
+def _has_part(config: Config, part: str) -> bool:
+    """Whether the config has what an extension needs: see Extension.routes."""
+    return part == "*" or bool(part and dig(config.data, part.split(".")))
 
 
 LOADED = Extensions(EXTENSIONS)

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from palinurus import __version__
@@ -141,14 +141,16 @@ class Gateway:
         self._watch: asyncio.Task[None] | None = None
 
     def _routes(self, methods: Methods) -> list[BaseRoute]:
-        extensions: list[RouteProvider] = LOADED.find_routes()
+        extensions: list[RouteProvider] = LOADED.find_routes(self._services.config)
         routes = [
             *health_routes(lambda: self._stage, self._runtime.services.reserve.trouble),
             *self._watching.routes(self._context, lambda: self._sockets.count),
             *invoke.routes(self._context),
             *(route for each in extensions for route in each.make(self._context)),
         ]
-        docs = [*metrics.ROUTE_DOCS, *invoke.ROUTE_DOCS, *(row for each in extensions for row in each.docs)]
+        paths = {route.path for route in routes if isinstance(route, Route)}
+        theirs = (row for each in extensions for row in each.docs if row.path in paths)
+        docs = [*metrics.ROUTE_DOCS, *invoke.ROUTE_DOCS, *theirs]
         return [*routes, *reading_routes(methods, routes, docs, EVENTS)]
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
-from palinurus.config.load import Config
+from palinurus.config.load import Config, resolve_secret, secret_providers
 from palinurus.domain.clock import Clock, SystemClock
 from palinurus.domain.errors import PalinurusError, StorageFull
 from palinurus.operations.services import Services
@@ -20,6 +20,7 @@ from palinurus.storage.reserve import Reserve
 
 if TYPE_CHECKING:
     from palinurus.agent.turn import TurnRunner
+    from palinurus.config.section import Secret
     from palinurus.dispatch.delivery import Deliveries
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
@@ -90,6 +91,10 @@ class HomeServices(Services):
     @property
     def config(self) -> Config:
         return self.agents.loaded.config
+
+    def secret(self, value: Secret | None) -> str | None:
+        loaded = self.agents.loaded
+        return resolve_secret(value, loaded.env, secret_providers(loaded))
 
     def warnings(self) -> tuple[str, ...]:
         return (*self.agents.warnings, *filter(None, (self.reserve.trouble(),)), *super().warnings())

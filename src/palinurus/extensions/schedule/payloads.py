@@ -83,7 +83,7 @@ async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbou
     """Sends a result where its run did not: into the main session, or to a webhook."""
     if cron.delivery.mode == "webhook":
         body = {"jobId": cron.id, "name": cron.name, "runId": outcome.run_id, "text": await _text(services, outcome)}
-        post = {"url": cron.delivery.to, "body": body, "token": "cron.webhookToken"}
+        post = {"url": cron.delivery.to, "body": body, "tokenAt": "cron.webhookToken"}
         await services.jobs.add("webhooks.post", post, run_key)
     elif cron.delivery.mode == "announce" and inbound.reply_to is None:
         main = SessionKey.main(cron.agent_id)
@@ -177,5 +177,5 @@ async def place_of(services: Services, cron: CronJob) -> Delivery | None:
     last = session.delivery if session is not None else None
     if last is None:
         return None
-    known = {*services.deliveries.channels, *(dig(services.config.data, ["channels"]) or ())}
-    return last if last.channel in known else None
+    is_configured = last.channel in (dig(services.config.data, ["channels"]) or ())
+    return last if is_configured or services.deliveries.has_sender(last.channel) else None

@@ -187,9 +187,17 @@ async def read_json(
     request: Request, kind: Any, *, most: int = MAX_BODY, seconds: float = BODY_SECONDS, any_type: bool = False
 ) -> Any:
     """The body as a typed record. Forms of other sites cannot send this content type. Raises BadRequest and Refused."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not any_type and media_type != "application/json":
+    if not any_type and media_type(request) != JSON:
         raise Refused(415, "WRONG_TYPE", "the body must be application/json")
+    return parse_json(await read_body(request, most=most, seconds=seconds), kind)
+
+
+def media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, *, most: int, seconds: float = BODY_SECONDS) -> bytes:
+    """Raises Refused for a body that is too large, as soon as that is known, or too slow."""
     _check_length(request.headers, most)
     body = bytearray()
     try:
@@ -200,6 +208,11 @@ async def read_json(
                     raise _too_large(most)
     except TimeoutError:
         raise Refused(408, "TIMEOUT", "the body did not arrive in time") from None
+    return bytes(body)
+
+
+def parse_json(body: bytes, kind: Any) -> Any:
+    """Raises BadRequest."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -171,7 +171,7 @@ class RequestLog:
         if status < 400 or status == GONE:
             log.debug("%s %s: %d in %d ms by %s", method, route, status, ms, by)
         elif (more := self._refusals.count(str(status))) is not None:
-            log.info("%s %s: %d in %d ms by %s%s", method, route, status, ms, by, _and_more(more))
+            log.info("%s %s: %d in %d ms by %s%s", method, route, status, ms, by, and_more(more))
 
     async def _socket(self, message: Message, send: Send) -> None:
         reason = ""
@@ -182,7 +182,7 @@ class RequestLog:
         if reason:
             self._meter.refusals.add("websocket", reason)
             if (more := self._refusals.count(f"websocket {reason}")) is not None:
-                log.info("a WebSocket client was refused: %s%s", reason, _and_more(more))
+                log.info("a WebSocket client was refused: %s%s", reason, and_more(more))
         await send(message)
 
 
@@ -204,5 +204,5 @@ class RefusalCounts:
         return since
 
 
-def _and_more(count: int) -> str:
+def and_more(count: int) -> str:
     return f", and {count:,} like it before" if count else ""

@@ -1,4 +1,4 @@
-"""Sends single GET requests through the guard: no cookies, no credentials, no proxy, no automatic redirects.
+"""Sends single requests through the guard: no cookies, no credentials, no proxy, no automatic redirects.
 
 The HTTP library asks its network backend for a connection to a name. Our backend lets the guard resolve the name and
 connects to the addresses that the guard returns, counting incoming bytes; there is no other way out. TLS still verifies
@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -192,9 +192,23 @@ class Client(Struct, eq=False):
     connector: Connector = connect
     tls: ssl.SSLContext | None = None
 
+    def get(
+        self, target: WebAddress, headers: Mapping[str, str], *, most: int
+    ) -> AbstractAsyncContextManager[HttpReply]:
+        """Sends one GET: see `request`."""
+        return self.request("GET", target, headers, most=most)
+
     @asynccontextmanager
-    async def get(self, target: WebAddress, headers: Mapping[str, str], *, most: int) -> AsyncGenerator[HttpReply]:
-        """Sends one GET; `most` bytes of body are expected. Raises WebError; the caller sets a time limit.
+    async def request(
+        self,
+        method: str,
+        target: WebAddress,
+        headers: Mapping[str, str],
+        *,
+        most: int,
+        content: AsyncIterator[bytes] | None = None,
+    ) -> AsyncGenerator[HttpReply]:
+        """Sends one request; `most` bytes of body are expected. Raises WebError; the caller sets a time limit.
 
         Each request has its own connection, so that a server cannot affect the next request.
         """
@@ -211,7 +225,7 @@ class Client(Struct, eq=False):
         with _mapped(target):
             async with (
                 httpcore2.AsyncConnectionPool(ssl_context=self.tls, network_backend=backend, http2=False) as pool,
-                pool.stream("GET", url, headers=sent) as response,
+                pool.stream(method, url, headers=sent, content=content) as response,
             ):
                 guarded.left += 2 * most  # twice, because chunks have frames
                 yield HttpReply(target, response)
