@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+unexport PYTHONDONTWRITEBYTECODE  # without bytecode every process that a test starts compiles all it imports
 EMBEDDED := $(VENV)/.embedded
 
 .PHONY: setup run check test test-real bench eval soak docs constraints clean
