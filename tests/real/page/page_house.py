@@ -151,7 +151,7 @@ class PageHouse:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
+                self._process.wait(60)
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait(PATIENCE)

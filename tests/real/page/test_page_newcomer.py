@@ -48,8 +48,8 @@ def test_from_make_run_to_it_remembered_what_i_said(tmp_path: Path, browser: Any
         assert took < LIMIT
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
-        ears.join(10)
+        process.wait(60)
+        ears.join(60)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
