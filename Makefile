@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+unexport PYTHONDONTWRITEBYTECODE  # without bytecode every process that a test starts compiles all it imports
 EMBEDDED := $(VENV)/.embedded
 
 .PHONY: setup run check test test-real bench eval soak docs constraints clean
@@ -35,8 +36,7 @@ check: setup  ## what is quick: style, types, floors of the house, fast tests
 	  tests/domain tests/sessions tests/context tests/dispatch tests/agent tests/docs
 
 test: setup packages  ## everything but browsers and real peers
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not real"
-	$(BIN)/pytest -q -n auto --dist loadfile -m "slow and not real"
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not real"
 
 test-real: setup  ## what needs a browser, a real peer or the small embedded model
 	@sh tools/debian-packages chromium

@@ -14,6 +14,7 @@ from hypothesis import settings
 from palinurus.config.home import Home, find_home
 from palinurus.testing.fakes import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
+from palinurus.testing.loop_time import measure_slowness
 
 # `make test` tries the same examples each time; `make soak` looks for new ones.
 settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True, derandomize=True)
@@ -77,7 +78,7 @@ def limit_cpu(seconds: float) -> Iterator[None]:
         raise AssertionError(f"computed for more than {seconds} s")
 
     before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds * measure_slowness())
     try:
         yield
     finally:
@@ -87,7 +88,8 @@ def limit_cpu(seconds: float) -> Iterator[None]:
 
 @pytest.fixture
 def cpu_limit() -> Callable[[float], AbstractContextManager[None]]:
-    """`with cpu_limit(30)` fails when its block computes for longer; what else the machine does is not counted.
+    """`with cpu_limit(30)` fails when its block computes for longer; what else the machine does is not counted,
+    and a slower machine has more time.
 
     For work that takes a fraction of a second when it is linear in its input, and minutes when it is not. A search
     for a pattern is interrupted, too.

@@ -18,7 +18,7 @@ from palinurus.storage.jobs import Job, JobQueue
 from palinurus.testing.fakes import ScriptedProvider, call, calls
 from palinurus.testing.harness import Harness
 
-WAIT = 30.0
+WAIT = 60.0
 WEATHER = ToolSpec("weather", "Look at the sky.", {"type": "object", "properties": {}})
 ASKS = calls(call("weather", "c1"))
 

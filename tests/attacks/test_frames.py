@@ -176,7 +176,7 @@ async def test_unknown_methods_and_long_ids_are_answered_shortly(gateway: Besieg
 
 async def test_a_flood_of_requests_is_answered_or_told_to_wait(gateway: Besieged) -> None:
     count = 1_500
-    async with siege(gateway, patience=3.0):
+    async with siege(gateway):
         raws = [await RawSocket.open(gateway.port, gateway.token) for _ in range(4)]
         flood = b"".join(frame(asked("health" if number % 2 else "no.such", str(number))) for number in range(count))
         told = await asyncio.gather(*(_flood(raw, flood, count) for raw in raws))
@@ -225,7 +225,7 @@ async def test_a_few_pings_are_answered(gateway: Besieged) -> None:
 
 async def test_strangers_that_say_nothing_do_not_keep_anybody_out(gateway: Besieged) -> None:
     """Half of a handshake, a whole one and no word after it, half of a first frame: three hundred of each."""
-    async with siege(gateway, memory=32 * MB, patience=2.0):
+    async with siege(gateway, memory=32 * MB):
         raws: list[Any] = []
         for number in range(300):
             raws.append(await asyncio.open_connection("127.0.0.1", gateway.port))
@@ -243,7 +243,7 @@ async def test_strangers_that_say_nothing_do_not_keep_anybody_out(gateway: Besie
 
 async def test_a_client_that_never_reads_is_left_behind(gateway: Besieged) -> None:
     """Events beyond a number are left out, and answers beyond a size end the connection."""
-    async with siege(gateway, memory=90 * MB, patience=3.0):
+    async with siege(gateway, memory=90 * MB):
         raw = await RawSocket.open(gateway.port, gateway.token)
         large = frame(asked("chat.history", "x" * 1_000_000, sessionKey="main"))
         for _ in range(100):

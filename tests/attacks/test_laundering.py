@@ -87,7 +87,7 @@ async def answered(pal: Harness, *steps: ToolCall, answer: str = "allow-once") -
     pal.model.replies += [calls(msgspec.structs.replace(step, id=f"c{at}")) for at, step in enumerate(steps)]
     pal.model.replies.append(says("Done."))
     run = await pal.submits("go on")
-    ending = asyncio.create_task(run.wait(30))
+    ending = asyncio.create_task(run.wait(60))
     asked: list[str] = []
     async with asyncio.timeout(60):
         while not ending.done():

@@ -107,7 +107,7 @@ async def is_refused(pal: Harness, net: Net, words: str, *before: object, url: s
     pal.model.replies += [*(calls(each) for each in before), calls(call("web_fetch", url=url)), says("No.")]
     run = await pal.submits(words)
     await pal.approvals.answer(await asked(pal), "deny", by="owner", where="test")
-    assert (await run.wait(20)).text == "No."
+    assert (await run.wait(60)).text == "No."
     assert not [each for each in net.asked if SECRET in each]
 
 
@@ -153,7 +153,7 @@ async def test_what_a_page_repeats_of_its_own_address_is_not_what_it_says(pal: H
     pal.model.replies += [calls(call("web_fetch", url=SENT)), says("No.")]
     run = await pal.submits("search on seek.example")
     await pal.approvals.answer(await asked(pal), "deny", by="owner", where="test")
-    assert (await run.wait(20)).text == "No."
+    assert (await run.wait(60)).text == "No."
     assert SENT not in net.asked
 
 
@@ -214,7 +214,7 @@ async def test_the_same_address_is_asked_about_once_in_a_conversation(pal: Harne
     pal.model.replies += [calls(READ), calls(other), calls(other), says("Done."), calls(other), says("Again.")]
     run = await pal.submits("read that page")
     await pal.approvals.answer(await asked(pal), "allow-once", by="owner", where="test")
-    assert (await run.wait(20)).text == "Done."
+    assert (await run.wait(60)).text == "Done."
     assert (await pal.hears("once more")).text == "Again."
     assert net.asked.count("http://other.example/x") == 3
     await pal.hears("/new")

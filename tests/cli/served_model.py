@@ -10,7 +10,7 @@ from typing import Any
 from palinurus.config.home import Home
 from support.wire import Behaviour, WireServer
 
-WAIT = 5.0
+WAIT = 60.0
 
 
 class ServedModel:

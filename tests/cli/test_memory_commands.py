@@ -93,7 +93,7 @@ def test_an_answer_comes_before_the_next_question_is_asked(pal_command: Pal) -> 
                 process.stdin.flush()
                 assert question in json.loads(process.stdout.readline())["results"][0]["snippet"]
             process.stdin.close()
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             limit.cancel()
             process.kill()

@@ -17,6 +17,7 @@ from palinurus.config.load import load_config
 from palinurus.config.rewrite import drop, put
 from palinurus.config.source import format_path, parse, scan
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound, StorageFull
+from support import examples
 
 TEXT = """// my config
 {
@@ -252,7 +253,7 @@ def comments(text: str) -> int:
     return text.count(GAPS[3].strip()) + text.count(GAPS[4].strip())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(documents(), st.data())
 def test_setting_gives_the_value_and_leaves_the_rest_alone(text: str, data: st.DataObject) -> None:
     before = parse(text)
@@ -270,7 +271,7 @@ def test_setting_gives_the_value_and_leaves_the_rest_alone(text: str, data: st.D
         assert comments(edited) == comments(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(documents(), st.data())
 def test_unsetting_takes_one_value_and_leaves_the_rest_alone(text: str, data: st.DataObject) -> None:
     source = scan(text)

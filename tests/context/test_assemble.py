@@ -17,6 +17,7 @@ from palinurus.domain.messages import (
     ToolResult,
     UserMessage,
 )
+from support import examples
 
 # Few ids, so that doubled calls, strange results and late ones are the rule.
 CALL_IDS = st.sampled_from(["c1", "c2", "c3"])
@@ -40,7 +41,7 @@ RESULTS = st.builds(ToolResult, CALL_IDS, st.just("read"), st.sampled_from(["", 
 STORIES = st.lists(st.one_of(USERS, REPLIES, RESULTS, RESULTS), max_size=14)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(STORIES, st.integers(0, 14))
 def test_whatever_was_stored_the_request_is_one_that_no_provider_refuses(story: list[Message], start: int) -> None:
     sent = assemble(story, epoch_start=min(start, len(story)))
@@ -48,7 +49,7 @@ def test_whatever_was_stored_the_request_is_one_that_no_provider_refuses(story: 
     assert all(not isinstance(message, AssistantMessage) or message.text or message.calls for message in sent)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(STORIES, st.integers(0, 14), st.data())
 def test_the_request_for_a_longer_story_begins_with_that_for_the_shorter_one(
     story: list[Message], start: int, data: st.DataObject

@@ -85,7 +85,7 @@ async def server() -> AsyncIterator[WireServer]:
 @pytest.fixture(params=PROVIDERS)
 async def provider(request: pytest.FixtureRequest, server: WireServer) -> AsyncIterator[WireProvider]:
     cls = PROVIDERS[request.param]
-    opened = cls("test", server.base_url, "secret-key", windows={}, clock=StoppedClock(), idle_timeout=5.0)
+    opened = cls("test", server.base_url, "secret-key", windows={}, clock=StoppedClock(), idle_timeout=60.0)
     yield opened
     await opened.close()
 

@@ -61,7 +61,7 @@ async def test_submit_answers_at_once_and_the_message_is_a_row(slow: Harness) ->
     assert (job.id, msgspec.json.decode(job.payload)["text"], job.outcome) == (run.id, "hi", None)
     assert run.result is None
     slow.model.gate.set()
-    assert (await run.wait(5)).text == "you said: hi"
+    assert (await run.wait(60)).text == "you said: hi"
     assert await slow.result(run.id) == run.result
 
 
@@ -88,14 +88,14 @@ async def test_a_full_lane_refuses_before_it_accepts(slow: Harness) -> None:
         await slow.submits("c")
     assert len(await slow.pending()) == 2
     slow.model.gate.set()
-    assert [(await run.wait(5)).status for run in kept] == ["ok", "ok"]
+    assert [(await run.wait(60)).status for run in kept] == ["ok", "ok"]
 
 
 async def test_the_same_key_at_the_same_time_is_one_run(slow: Harness) -> None:
     runs = await asyncio.gather(*(slow.submits("hi", idempotency_key="same") for _ in range(20)))
     assert len({run.id for run in runs}) == 1
     slow.model.gate.set()
-    results = await asyncio.gather(*(run.wait(5) for run in runs))
+    results = await asyncio.gather(*(run.wait(60) for run in runs))
     assert len(slow.model.requests) == 1
     assert len({result.run_id for result in results}) == 1
     assert texts(await slow.messages()) == ["hi", "you said: hi"]  # type: ignore[arg-type]
@@ -149,7 +149,7 @@ async def test_a_turn_that_died_between_its_tools_goes_on_where_it_broke_off(wor
         run = await pal.submits("go")
         await asyncio.wait_for(block.wait(), 60)
         await pal.crash()
-        result = await (await pal.dispatcher.find(run.id)).wait(5)
+        result = await (await pal.dispatcher.find(run.id)).wait(60)
         assert result.text == "All done."
         assert ran == ["first", "second"]  # a call that may have had its effect is not made again
         resumed = pal.model.requests[-1].messages
@@ -191,7 +191,7 @@ async def test_what_is_too_old_or_was_tried_too_often_is_kept_without_calling_a_
 ) -> None:
     run_id = await left_behind(pal, age_ms=age_ms, resumed=resumed)
     assert await pal.dispatcher.recover() == 1
-    result = await (await pal.dispatcher.find(run_id)).wait(5)
+    result = await (await pal.dispatcher.find(run_id)).wait(60)
     assert result.status == status
     assert len(pal.model.requests) == (status == "ok")
     said, reply = await pal.messages()
@@ -208,7 +208,7 @@ async def test_each_recovery_counts_as_an_attempt_until_there_are_too_many(slow:
         await slow.crash()
     await asked(slow)
     await slow.crash()
-    assert (await (await slow.dispatcher.find(run.id)).wait(5)).status == "aborted"
+    assert (await (await slow.dispatcher.find(run.id)).wait(60)).status == "aborted"
 
 
 async def test_recovering_twice_runs_nothing_twice(pal: Harness) -> None:

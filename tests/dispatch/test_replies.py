@@ -30,7 +30,7 @@ def said(text: str, key: str = "k1", *, channel: str = "telegram", reply_to: Del
 
 async def answered(pal: Harness, inbound: Inbound) -> RunResult:
     run = await pal.dispatcher.submit(inbound)
-    return await run.wait(5)
+    return await run.wait(60)
 
 
 async def sent_all(pal: Harness) -> None:
@@ -156,7 +156,7 @@ async def test_those_who_joined_a_turn_hear_its_reply_once(workspace: Path) -> N
         await asyncio.wait_for(pal.model.asked.wait(), 60)
         others = [await pal.dispatcher.submit(said(text, text)) for text in ("two", "three")]
         pal.model.gate.set()
-        results = [await run.wait(5) for run in (first, *others)]
+        results = [await run.wait(60) for run in (first, *others)]
         await sent_all(pal)
         assert [bool(result.joined) for result in results] == [False, False, True]
         assert sender.texts == ["you said: one", "you said: two\n\nthree"]

@@ -9,7 +9,7 @@ import pytest
 from palinurus.dispatch.lanes import Lanes, run_in_lane
 from palinurus.domain.errors import NotFound, QueueFull, WaitTimeout
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Turn:

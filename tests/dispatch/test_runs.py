@@ -70,7 +70,7 @@ async def test_the_first_end_stays() -> None:
     run = new()
     run.end(done())
     run.end(done(status="error"))
-    assert (await run.wait(1)).status == "ok"
+    assert (await run.wait(60)).status == "ok"
     assert len(await follow(run)) == 2
 
 

@@ -176,7 +176,6 @@ class PalHome:
             "HOME": str(self.root.parent),
             "PALINURUS_HOME": str(self.root),
             "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
             "LANG": "C.UTF-8",
         }
         return fixed | self.variables

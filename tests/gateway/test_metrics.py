@@ -137,7 +137,7 @@ async def test_a_run_that_goes_on_and_one_that_waits_are_told_apart(served: Serv
     text = await served.text()
     assert (told(text, "pal_runs_running"), told(text, "pal_runs_queued")) == (1, 1)
     gate.set()
-    await asyncio.gather(first.wait(5), second.wait(5))
+    await asyncio.gather(first.wait(60), second.wait(60))
     text = await served.text()
     assert (told(text, "pal_runs_running"), told(text, "pal_runs_queued")) == (0, 0)
 

@@ -13,7 +13,7 @@ from palinurus.gateway.websocket.requests import KEEP_MS, MAX_KEY, Replays, take
 from palinurus.testing.fakes import FakeClock
 
 ASKED = ("anna", "sessions.reset", "k")
-WAIT = 30.0
+WAIT = 60.0
 
 
 class Work:

@@ -126,10 +126,10 @@ async def test_in_the_background_it_fills_at_once_and_when_it_is_nudged(store: M
 
 async def test_a_run_is_not_held_up_by_the_background(store: MemoryStore) -> None:
     await write(store, "memory/ships.md", SHIPS)
-    embedder = MoodyEmbedder(Mood.SLOW, seconds=0.01)
-    filler = VectorFiller(store, embedder, share=0.0001, step=1)  # rests for a second after each text
+    embedder = MoodyEmbedder(Mood.SLOW, seconds=0.2)
+    filler = VectorFiller(store, embedder, share=0.0001, step=1)  # rests for twenty seconds after each text
     filler.start()
-    assert (await asyncio.wait_for(filler.run(), 3)).trouble == ""
+    assert (await asyncio.wait_for(filler.run(), 60)).trouble == ""
     assert await missing(store, embedder) == 0
     await filler.stop()
 

@@ -151,7 +151,7 @@ async def test_callers_at_the_same_time_share_a_sweep_that_began_after_they_came
         nonlocal sweeps
         found = scan()
         sweeps += 1
-        assert gate.wait(5)
+        assert gate.wait(60)
         return found
 
     notes.scanner.scan = slow  # type: ignore[method-assign]
@@ -173,7 +173,7 @@ async def test_without_time_to_look_the_answer_says_so_and_the_sweep_goes_on(not
     scan = notes.scanner.scan
 
     def slow() -> Scan:
-        assert gate.wait(5)
+        assert gate.wait(60)
         return scan()
 
     notes.scanner.scan = slow  # type: ignore[method-assign]
@@ -190,7 +190,7 @@ async def test_without_time_to_read_the_answer_names_what_it_lacks(notes: Indexe
     read = notes.scanner.read
 
     def slow(path: str) -> MemoryDocument | SkippedFile | None:
-        assert gate.wait(5)
+        assert gate.wait(60)
         return read(path)
 
     notes.scanner.read = slow  # type: ignore[method-assign]

@@ -44,7 +44,7 @@ def test_the_second_is_told_who_writes_and_gets_its_turn_when_that_one_died(note
         assert "\n" not in str(told.value)
         assert make_wiki(notes, wiki, apply=False).facts == 1, "a look writes nothing, and needs no turn"
         other.send_signal(signal.SIGKILL)
-        other.wait(10)
+        other.wait(60)
     assert (wiki / LOCK_FILE).exists(), "it had no time to tidy up"
     assert make_wiki(notes, wiki).changed
     assert not (wiki / LOCK_FILE).exists()

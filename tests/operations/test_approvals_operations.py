@@ -30,7 +30,7 @@ from palinurus.tools.approval import Approval
 from palinurus.tools.grants import rule_text
 from palinurus.tools.settings import ExecSettings
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 def command(line: str) -> Plan:

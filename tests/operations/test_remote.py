@@ -208,7 +208,7 @@ async def test_a_client_that_leaves_takes_its_waits_along_and_not_its_runs(
     run = await pal.dispatcher.find(accepted.run_id)
     assert run.result is None
     run.stop.request()
-    assert (await run.wait(5)).status == "aborted"
+    assert (await run.wait(60)).status == "aborted"
 
 
 async def test_a_client_that_goes_away_in_the_middle_of_a_feed_is_no_news(

@@ -11,6 +11,7 @@ import pytest
 from palinurus.domain.errors import ConfigError
 from palinurus.providers.choose import KNOWN, KnownProvider, choose_model, list_models
 from palinurus.providers.provider import ModelRef
+from palinurus.testing.loop_time import measure_slowness
 from support.wire import WireServer
 
 OLLAMA, LMSTUDIO = "http://127.0.0.1:11434/v1", "http://127.0.0.1:1234/v1"
@@ -107,7 +108,7 @@ async def test_with_nothing_there_is_scout_and_a_reason() -> None:
 
 async def test_the_probe_lists_the_models_of_a_living_server() -> None:
     async with WireServer(models=("a", "b/c")) as server:
-        assert await list_models(server.base_url, timeout=5.0) == ("a", "b/c")
+        assert await list_models(server.base_url, timeout=60.0) == ("a", "b/c")
 
 
 async def test_a_refused_probe_costs_next_to_nothing() -> None:
@@ -119,7 +120,7 @@ async def test_a_refused_probe_costs_next_to_nothing() -> None:
             started = time.process_time()
             assert await list_models(url) == ()
             took.append(time.process_time() - started)
-        assert min(took) < 0.05
+        assert min(took) < 0.05 * measure_slowness()
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ async def test_a_stranger_on_the_port_is_no_model_server(answer: bytes) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        assert await list_models(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", timeout=5.0) == ()
+        assert await list_models(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", timeout=60.0) == ()
 
 
 async def test_a_silent_server_is_given_up_in_time() -> None:

@@ -179,7 +179,7 @@ async def test_a_process_that_dies_is_told_and_the_next_reply_has_a_new_one(make
 
 @pytest.mark.parametrize(("weights", "text"), [("silent", "hi"), ("good", "hang")])
 async def test_silence_has_an_end_while_loading_and_while_speaking(make: Made, weights: str, text: str) -> None:
-    engine = make(weights, load_seconds=0.3 if weights == "silent" else 20, piece_seconds=0.3)
+    engine = make(weights, load_seconds=0.3 if weights == "silent" else 60, piece_seconds=0.3)
     with pytest.raises(ProviderError, match="silent for") as failed:
         await said(engine, text)
     assert failed.value.kind is Failure.TIMEOUT

@@ -21,7 +21,7 @@ NODE = PLACE / "node" / "bin" / "node"
 COMMAND = PLACE / "node_modules" / "clawhub" / "bin" / "clawdhub.js"
 SECONDS = 60.0  # a call takes one; the machine may be busy
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # dozens of processes, perhaps on a busy machine
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(autouse=True)

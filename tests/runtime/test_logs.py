@@ -124,7 +124,7 @@ def test_two_processes_that_find_it_full_rotate_it_once(
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join(10)
+            worker.join(60)
     finally:
         other.stop()
     for path in log_files(home.root):

@@ -211,7 +211,7 @@ async def test_a_stop_while_a_fallback_speaks_keeps_only_what_the_fallback_said(
         async for event in run.events():
             if getattr(event, "text", "") == "kept ":  # the last word is shown when it is whole
                 run.stop.request()
-        result = await run.wait(5)
+        result = await run.wait(60)
     assert (result.status, result.text) == ("aborted", "kept words")
 
 

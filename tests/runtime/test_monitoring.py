@@ -20,7 +20,7 @@ from palinurus.runtime.table import TABLE
 async def test_a_run_can_be_looked_at_by_the_next_process(home: Home) -> None:
     runtime = Runtime(home, {})
     run = await runtime.services.dispatcher.submit(Inbound("what is here?", "k1"))
-    await run.wait(10)
+    await run.wait(60)
     await asyncio.wait_for(runtime.close(), 60)
     later = Runtime(home, {}, readonly=True)
     (line,) = (await list_runs(later.services)).runs
@@ -42,7 +42,7 @@ async def test_a_gateway_counts_its_runs_and_its_commits(home: Home) -> None:
     await gateway.start()
     try:
         run = await runtime.services.dispatcher.submit(Inbound("hello", "k1"))
-        await run.wait(10)
+        await run.wait(60)
         token = (home.root / "gateway.token").read_text().strip()
         async with httpx2.AsyncClient(base_url=gateway.url, timeout=60) as client:
             answer = await client.get("/metrics", headers={"authorization": f"Bearer {token}"})

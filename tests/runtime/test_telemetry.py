@@ -70,7 +70,7 @@ class Collector:
 
     def close(self) -> None:
         self._server.shutdown()
-        self._thread.join(5)
+        self._thread.join(60)
         self._server.server_close()
 
 
@@ -104,6 +104,12 @@ def loaded(home: Home, **otel: Any) -> LoadedConfig:
         config["diagnostics"] = {"otel": otel}
     home.config_path.write_text(json.dumps(config))
     return load_config(home, {})
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLOSE_SECONDS", "SEND_SECONDS"):
+        monkeypatch.setattr(telemetry_module, name, 60.0)
 
 
 async def sent(settings: TelemetrySettings, *traces: RunTrace) -> None:

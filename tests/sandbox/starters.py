@@ -25,7 +25,7 @@ from msgspec import Struct
 
 import palinurus
 
-SECONDS = 40.0
+SECONDS = 60.0
 _DRIVER = Path(__file__).with_name("driver.py")
 
 

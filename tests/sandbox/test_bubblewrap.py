@@ -115,7 +115,7 @@ def test_sandboxes_end_when_pal_is_killed() -> None:
         room._process.stdin.flush()
         _until(lambda: any(line.startswith("sleep") for line in running(nap)))
         os.kill(room.pid, signal.SIGKILL)
-        room._process.wait(10)
+        room._process.wait(60)
         _until(lambda: not running(nap))
         room._process.returncode = 0  # as was meant
 
@@ -147,7 +147,7 @@ def test_started_by_root_nobody_inside_is_root_and_files_are_the_owners(of_anoth
         _until((of_another.workspace / "made").exists)
         users = set(running(nap).values())
         (of_another.workspace / "go").touch()
-        assert trying.result(20).said == "1000\n"
+        assert trying.result(60).said == "1000\n"
     assert users
     assert not users & {0, OWNER}
     made = (of_another.workspace / "made").stat()

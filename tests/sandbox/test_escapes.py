@@ -440,5 +440,5 @@ def test_variables_of_a_command_do_not_show_in_a_listing_of_processes(room: Star
             sleep(0.01)
         shown = [line for line in seen if token in line]
         (room.workspace / "go").touch()
-        assert trying.result(20).said == f"{token}\n"
+        assert trying.result(60).said == f"{token}\n"
     assert (bool(seen), shown) == (True, [])

@@ -41,9 +41,9 @@ LIVES = 40
 STEPS, DISK_STEPS = 40, 25
 
 
-def found(shelf: MakeShelf = in_memory, lives: int = LIVES) -> int:
-    """The promise that the bug breaks, by the first life that shows it."""
-    for seed in range(lives):
+def found(shelf: MakeShelf = in_memory, lives: int = LIVES, likely: int = 0) -> int:
+    """The promise that the bug breaks, by the first life that shows it. `likely` is the seed that showed it last."""
+    for seed in dict.fromkeys([likely, *range(lives)]):
         try:
             simulate(seed, DISK_STEPS if shelf is on_disk else STEPS, shelf=shelf)
         except PromiseBroken as broken:
@@ -143,7 +143,7 @@ class ForgetsWhatTakesLong(SessionStore):
 
 
 def test_a_store_that_loses_what_takes_long_is_found() -> None:
-    assert found(shelf_of(ForgetsWhatTakesLong)) in (1, 10, 20)
+    assert found(shelf_of(ForgetsWhatTakesLong), likely=6) in (1, 10, 20)
 
 
 def test_merging_messages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_merging_messages_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return tuple(out)
 
     monkeypatch.setattr(assembly, "assemble", merging)
-    assert found() == 20
+    assert found(likely=4) == 20
 
 
 def test_not_repairing_a_request_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_a_stop_that_only_nods_is_found(monkeypatch: pytest.MonkeyPatch) -> None
         self.reason = self.reason or reason
 
     monkeypatch.setattr(Stop, "request", request)
-    assert found() in (9, 10)
+    assert found(likely=19) in (9, 10)
 
 
 def test_an_answer_that_belongs_to_another_message_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_an_answer_that_belongs_to_another_message_is_found(monkeypatch: pytest.
 def test_a_lane_that_dies_with_a_cancelled_tool_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palinurus.tools.registry._is_cancelled", lambda: True)
     monkeypatch.setattr("palinurus.dispatch.lanes._is_cancelled", lambda: True)
-    assert found(lives=200) in (6, 10, 9)
+    assert found(lives=200, likely=40) in (6, 10, 9)
 
 
 def test_a_message_that_is_dropped_when_the_disk_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_sending_calls_as_the_model_gave_them_is_found(monkeypatch: pytest.Monke
 
 def test_a_holder_that_writes_on_after_it_lost_the_home_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Database, "_check_epoch", lambda self, connection: None)
-    assert found(on_disk) in (1, 2, 10, 20)
+    assert found(on_disk, likely=13) in (1, 2, 10, 20)
 
 
 def test_a_holder_that_does_not_look_for_its_lock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_look_into_an_emptied_database_that_costs_its_log_is_found(monkeypatch
 
 def test_a_log_that_is_never_moved_into_its_file_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Database, "_checkpoint", lambda self: None)
-    assert found(on_disk) == 1
+    assert found(on_disk, likely=10) == 1
 
 
 def test_a_database_that_drops_what_comes_while_its_disk_is_busy_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ async def refuses_a_search(pal: Harness) -> bool:
     run = await pal.submits("look it up")
     settled = await pal.approvals.answer(await asked(pal), "deny", by="owner", where="test")
     assert "tides" in settled.reason
-    return (await run.wait(20)).text == "No."
+    return (await run.wait(60)).text == "No."
 
 
 READS = [call("read", path="skills/tides/SKILL.md"), call("exec", command="cat s*/t*/*.md")]

@@ -101,7 +101,7 @@ async def test_a_caller_that_goes_away_does_not_take_its_write_along(database: D
     gate = threading.Event()
 
     def slow(connection: Transaction) -> None:
-        gate.wait(5)
+        gate.wait(60)
         connection.execute("INSERT INTO t VALUES (7)")
 
     writing = asyncio.create_task(database.write(slow))
@@ -120,7 +120,7 @@ async def test_a_full_disk_fails_everybody_in_the_batch_and_the_next_write_works
         raise apsw.FullError("no space")
 
     # While the first commit is under way the others gather for the next one.
-    writes = [database.write(work) for work in (lambda _: gate.wait(5), insert(1), full)]  # type: ignore[arg-type]
+    writes = [database.write(work) for work in (lambda _: gate.wait(60), insert(1), full)]  # type: ignore[arg-type]
     together = asyncio.gather(*writes, return_exceptions=True)
     await asyncio.sleep(0)
     gate.set()

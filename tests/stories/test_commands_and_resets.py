@@ -42,7 +42,7 @@ async def test_new_with_a_message_starts_over_with_it(pal: Harness) -> None:
 
 async def test_new_keeps_its_place_in_the_line(pal: Harness) -> None:
     runs = [await pal.submits(text) for text in ("one", "/new", "two")]
-    results: list[RunResult] = [await run.wait(5) for run in runs]
+    results: list[RunResult] = [await run.wait(60) for run in runs]
     assert [result.status for result in results] == ["ok", "ok", "ok"]
     assert [[message.text for message in request.messages] for request in pal.model.requests] == [["one"], ["two"]]
 

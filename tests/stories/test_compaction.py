@@ -244,12 +244,12 @@ async def test_a_turn_that_was_cut_in_the_middle_goes_on_after_a_crash(pal: Harn
     await pal.crash()
     await pal.idle()
     again = await pal.dispatcher.find(run.id)
-    assert (await again.wait(5)).text == "all looked at"
+    assert (await again.wait(60)).text == "all looked at"
     asked = [message.text for message in await pal.messages() if isinstance(message, UserMessage)]
     assert len(asked) == 1
     assert len([message for message in await pal.messages() if isinstance(message, ToolResult)]) == 25
     await pal.crash()  # asked for once more, the same is answered
-    assert (await (await pal.submits("x", idempotency_key="trip")).wait(5)).text == "all looked at"
+    assert (await (await pal.submits("x", idempotency_key="trip")).wait(60)).text == "all looked at"
 
 
 async def test_a_message_larger_than_the_window_fails_with_one_sentence_and_the_next_is_answered(pal: Harness) -> None:
@@ -272,7 +272,7 @@ async def test_stop_is_heard_while_the_summary_is_written(pal: Harness) -> None:
     pal.model.sums = lambda request: pytest.fail("asked after a stop")
     run = await pal.submits("one more")
     run.stop.request()
-    result = await run.wait(5)
+    result = await run.wait(60)
     assert result.status == "aborted"
     await assert_saved(pal, 14)
 
@@ -305,7 +305,7 @@ async def test_compaction_can_be_turned_off_and_still_answers_the_provider(pal: 
 
 async def test_text_from_outside_in_a_summary_keeps_its_origin(pal: Harness) -> None:
     inbound = Inbound(f"From the web: {FILLER * 10}", "out", session_key=str(MAIN), origin="outside", sender="x")  # type: ignore[arg-type]
-    await (await pal.dispatcher.submit(inbound)).wait(5)
+    await (await pal.dispatcher.submit(inbound)).wait(60)
     await talk(pal, 16)
     first = (await view(pal)).lines[0].message
     assert isinstance(first, UserMessage)

@@ -66,7 +66,7 @@ async def talk(pal: Harness, turns: int) -> list[Notice]:
     heard: list[Notice] = []
     for turn in range(turns):
         run = await pal.submits(f"Booking BK-{turn:04d}-x7. {WORDS}")
-        assert (await run.wait(5)).status == "ok"
+        assert (await run.wait(60)).status == "ok"
         heard += [event async for event in run.events() if isinstance(event, Notice)]
         await pal.idle()
     return heard

@@ -135,7 +135,7 @@ async def test_stop_is_heard_while_the_model_takes_notes(workspace: Path) -> Non
             while not pal.model.flushes:
                 await asyncio.sleep(0)
         run.stop.request()
-        await run.wait(5)
+        await run.wait(60)
         assert any(isinstance(entry, ResetEntry) for entry in await pal.transcript())
         assert ADA in daily(workspace)
 

@@ -105,7 +105,6 @@ async def test_whether_thinking_is_shown_is_kept_for_the_session(pal: Harness) -
     assert "reasoning off" in (await pal.hears("/reason off")).text
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("unit", ["/t ", "/queue ", "/model ", "/think : ", "/hlep ", "/queue cap:", "a", "/a", "/-"])
 async def test_a_megabyte_of_slashes_is_read_at_once(pal: Harness, unit: str) -> None:
     text = ("/" + unit * (900_000 // len(unit)))[:900_000]

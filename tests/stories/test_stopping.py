@@ -50,7 +50,7 @@ async def test_stop_while_the_model_speaks_keeps_what_it_had_said(pal: Harness, 
     run = await pal.submits("tell me a story")
     await speaking(pal)
     assert (await pal.hears(word)).text == "Stopped 1 run."
-    result = await run.wait(5)
+    result = await run.wait(60)
     assert (result.status, result.text, result.error) == ("aborted", "Once upon", "stopped by the user")
     said, reply = await pal.messages()
     assert said.text == "tell me a story"
@@ -63,7 +63,7 @@ async def test_stop_while_messages_wait_keeps_them_and_answers_none(pal: Harness
     runs = [await pal.submits(text) for text in ("one", "two", "three")]
     await speaking(pal)
     assert (await pal.hears("/stop")).text == "Stopped 3 runs."
-    assert [(await run.wait(5)).status for run in runs] == ["aborted"] * 3
+    assert [(await run.wait(60)).status for run in runs] == ["aborted"] * 3
     messages = await pal.messages()
     assert [message.text for message in messages[::2]] == ["one", "two", "three"]
     assert all(isinstance(reply, AssistantMessage) and reply.stop_reason == "aborted" for reply in messages[1::2])
@@ -96,7 +96,7 @@ async def test_stop_while_a_tool_runs_ends_the_tool_and_the_turn(workspace: Path
         run = await pal.submits("row!")
         await asyncio.wait_for(rowing.wait(), 60)
         await pal.hears("stop")
-        assert (await run.wait(5)).status == "aborted"
+        assert (await run.wait(60)).status == "aborted"
         assert let_go.is_set()
         assert len(pal.model.requests) == 1
         pal.model.replies.clear()
@@ -112,10 +112,10 @@ async def test_stop_in_one_session_leaves_the_others_alone(pal: Harness) -> None
     theirs = await pal.submits("another", key="agent:main:direct:bob")
     await speaking(pal)
     await pal.hears("/stop", key="agent:main:direct:alice")
-    assert (await mine.wait(5)).status == "aborted"
+    assert (await mine.wait(60)).status == "aborted"
     assert theirs.result is None
     assert pal.dispatcher.stop(run_id=theirs.id) == 1
-    assert (await theirs.wait(5)).status == "aborted"
+    assert (await theirs.wait(60)).status == "aborted"
 
 
 async def test_stop_when_nothing_runs_says_so(pal: Harness) -> None:

@@ -62,7 +62,7 @@ async def test_a_turn_that_read_a_page_asks_before_it_changes_the_config(pal: Ha
     (approval,) = await asked(pal)
     said = await pal.approvals.answer(approval, "deny", by="owner", where="test")
     assert "text from outside" in said.reason
-    assert (await run.wait(5)).text == "I was not allowed to."
+    assert (await run.wait(60)).text == "I was not allowed to."
     assert [result.is_error for result in await pal.tool_results()] == [False, True]
     assert [result.origin for result in await pal.tool_results()] == [Origin.OUTSIDE, Origin.OWNER]
 
@@ -78,7 +78,7 @@ async def test_the_next_turn_asks_too_while_the_page_is_in_the_conversation(pal:
     await pal.hears("read that page")
     run = await pal.submits("change it")
     await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
-    assert (await run.wait(5)).text == "No."
+    assert (await run.wait(60)).text == "No."
 
 
 async def test_a_summary_is_as_far_from_outside_as_what_it_was_made_from(pal: Harness) -> None:
@@ -89,7 +89,7 @@ async def test_a_summary_is_as_far_from_outside_as_what_it_was_made_from(pal: Ha
     pal.model.replies += [calls(call("adjust")), says("No.")]
     run = await pal.submits("change it")
     await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
-    assert (await run.wait(5)).text == "No."
+    assert (await run.wait(60)).text == "No."
 
 
 async def test_a_new_conversation_is_trusted_again(pal: Harness) -> None:
@@ -105,7 +105,7 @@ async def test_a_message_of_somebody_else_makes_the_turn_untrusted_from_its_begi
     inbound = Inbound("change it", "k1", sender="stranger", origin=Origin.OUTSIDE)
     run = await pal.dispatcher.submit(inbound)
     await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
-    assert (await run.wait(5)).text == "No."
+    assert (await run.wait(60)).text == "No."
 
 
 async def test_a_turn_that_goes_on_after_a_crash_remembers_what_it_had_read(pal: Harness) -> None:
@@ -131,7 +131,7 @@ async def test_waiting_for_a_person_does_not_use_up_the_time_of_the_turn(pal: Ha
     with pytest.raises(Exception, match="still going on"):
         await run.wait(2.0)  # longer than the turn has
     await pal.approvals.answer(approval, "allow-once", by="owner", where="test")
-    result = await run.wait(5)
+    result = await run.wait(60)
     assert (result.status, result.text) == ("ok", "Thank you.")
 
 
@@ -140,7 +140,7 @@ async def test_every_door_hears_what_is_asked_and_stop_takes_the_question_back(p
     run = await pal.submits("read that page")
     (approval,) = await asked(pal)
     assert (await pal.hears("/stop")).text == "Stopped 1 run."
-    assert (await run.wait(5)).status == "aborted"
+    assert (await run.wait(60)).status == "aborted"
     events = [event async for event in run.events()]
     assert [event.id for event in events if isinstance(event, ApprovalAsked)] == [approval]
     assert (await pal.approvals.recent())[0].status == "abandoned"
@@ -148,7 +148,7 @@ async def test_every_door_hears_what_is_asked_and_stop_takes_the_question_back(p
 
 async def test_directives_of_others_are_words(pal: Harness) -> None:
     inbound = Inbound("/elevated full", "k1", sender="stranger", origin=Origin.OUTSIDE)
-    await (await pal.dispatcher.submit(inbound)).wait(5)
+    await (await pal.dispatcher.submit(inbound)).wait(60)
     assert pal.model.requests[-1].messages[-1].text.endswith("/elevated full")
     session = (await pal.sessions.recent())[0]
     assert session.preferences.elevated_level == ""
@@ -176,7 +176,7 @@ async def test_trust_in_the_texts_of_a_conversation_ends_with_the_next_text(pal:
     (approval,) = await asked(pal)
     said = await pal.approvals.answer(approval, "deny", by="owner", where="test")
     assert said.sources == ("host:docs.example.org",)
-    assert (await run.wait(5)).text == "No."
+    assert (await run.wait(60)).text == "No."
 
 
 async def test_trust_that_is_revoked_asks_again(pal: Harness) -> None:
@@ -187,12 +187,12 @@ async def test_trust_that_is_revoked_asks_again(pal: Harness) -> None:
     pal.model.replies += [calls(call("adjust")), says("No.")]
     run = await pal.submits("change it")
     await pal.approvals.answer((await asked(pal))[0], "deny", by="owner", where="test")
-    assert (await run.wait(5)).text == "No."
+    assert (await run.wait(60)).text == "No."
 
 
 async def test_a_text_whose_source_nobody_can_trust_is_trusted_by_itself(pal: Harness) -> None:
     run = await pal.dispatcher.submit(Inbound("hello there", "k1", sender="stranger", origin=Origin.OUTSIDE))
-    await run.wait(5)
+    await run.wait(60)
     assert "sender:cli:stranger" in (await pal.hears("/trust")).text
     assert "cannot be trusted" in (await pal.hears("/trust sender:cli:stranger")).text
     assert "text:" in (await pal.hears("/trust 1")).text
@@ -200,5 +200,5 @@ async def test_a_text_whose_source_nobody_can_trust_is_trusted_by_itself(pal: Ha
 
 async def test_others_trust_nothing(pal: Harness) -> None:
     run = await pal.dispatcher.submit(Inbound("/trust all", "k2", sender="stranger", origin=Origin.OUTSIDE))
-    await run.wait(5)
+    await run.wait(60)
     assert await pal.approvals.issuer.grants.all() == []

@@ -8,3 +8,8 @@ TESTS = Path(__file__).parent.parent
 
 SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 """Whether this is `make soak`, which tries more and larger things than `make test`."""
+
+
+def examples(count: int) -> int:
+    """How many examples of a property are tried: all in `make soak`, a quarter of them in `make test`."""
+    return count if SOAK else count // 4

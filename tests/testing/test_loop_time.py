@@ -13,16 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from palinurus.testing.loop_time import LIMIT_SECONDS, Hold, _slowness, child_variables, excuse, watch_loops
+from palinurus.testing.loop_time import Hold, child_variables, excuse, measure_slowness, watch_loops
 
 PATIENCE = 110.0
 
-BURN = """
+LIMIT = 0.1  # here, so that less has to be burnt
+
+BURN = f"""
 import asyncio, time
-from palinurus.testing.loop_time import LIMIT_SECONDS, _slowness
+from palinurus.testing import loop_time, pytest_plugin
+
+loop_time.LIMIT_SECONDS = pytest_plugin.LIMIT_SECONDS = {LIMIT}
 
 def burn():
-    began, seconds = time.thread_time(), 3 * LIMIT_SECONDS * _slowness()
+    began, seconds = time.thread_time(), 3 * {LIMIT} * loop_time.measure_slowness()
     while time.thread_time() - began < seconds:
         pass
 """
@@ -67,8 +71,13 @@ async def test_ran_again():
 """
 
 
+@pytest.fixture(autouse=True)
+def lower_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palinurus.testing.loop_time.LIMIT_SECONDS", LIMIT)
+
+
 def burn(times: float = 3.0) -> None:
-    began, seconds = time.thread_time(), times * LIMIT_SECONDS * _slowness()
+    began, seconds = time.thread_time(), times * LIMIT * measure_slowness()
     while time.thread_time() - began < seconds:
         pass
 

@@ -138,7 +138,7 @@ async def test_a_message_never_comes_between_a_call_and_its_result(services: Har
     told = await messages(services, timeout=0.05).send(RUN, OutgoingMessage(ALICE, "Psst."))
     assert told == f"{ALICE} is busy: the message is written there when its turn has ended"
     go_on.set()
-    await run.wait(5)
+    await run.wait(60)
     await services.idle()
     assert [message.text for message in await services.messages(ALICE)] == ["go", "", "waited", "done", "Psst."]
 
@@ -158,8 +158,8 @@ async def test_two_sessions_that_write_to_each_other_do_not_wait_for_ever(worksp
         )
         one = await pal.submits("direct:b", key="agent:main:direct:a")
         two = await pal.submits("direct:a", key="agent:main:direct:b")
-        await one.wait(5)
-        await two.wait(5)
+        await one.wait(60)
+        await two.wait(60)
         await pal.idle()
         for key in ("agent:main:direct:a", "agent:main:direct:b"):
             assert (await pal.messages(key))[-1].text == "Hi."

@@ -246,7 +246,7 @@ def test_the_cache_is_bounded_and_serves_many_threads(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not wrong
     assert files._cached_bytes <= 50
     assert files._cached_bytes == sum(key[2] for key in files._cache)

@@ -16,6 +16,7 @@ from palinurus.domain.errors import NotFound, OutsideWorkspace, PalinurusError, 
 from palinurus.workspace import write
 from palinurus.workspace.boundary import MAX_BYTES, Boundary
 from palinurus.workspace.write import WrittenFile, append_line, create_file, delete_file, rewrite, whereabouts
+from support import examples
 
 SECRET = b"outside: the secret"
 
@@ -284,7 +285,6 @@ def test_whereabouts_follows_links_and_takes_what_is_missing_as_it_is(boundary: 
     assert whereabouts(boundary, "none/./x.md") == "none/x.md"
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("swapped", ["file", "directory"])
 def test_a_race_of_swapped_links_never_writes_a_byte_outside(boundary: Boundary, swapped: str) -> None:
     root, outside = boundary.root, boundary.root.parent / "outside"
@@ -317,7 +317,7 @@ def test_a_race_of_swapped_links_never_writes_a_byte_outside(boundary: Boundary,
                 outcomes.add(type(error).__name__)
     finally:
         done.set()
-        attacker.join(5)
+        attacker.join(60)
     assert outcomes <= {"WrittenFile", "NotFound", "OutsideWorkspace", "WorkspaceError"}
     assert remains(outside) == ["secret.md"]
     assert (outside / "secret.md").read_bytes() == SECRET
@@ -344,7 +344,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(parts=st.lists(NAMES, max_size=6), absolute=st.booleans())
 def test_no_path_over_a_hostile_tree_writes_outside_or_raises_anything_foreign(
     hostile: Path, parts: list[str], absolute: bool

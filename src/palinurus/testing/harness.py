@@ -64,7 +64,7 @@ from palinurus.tools.settings import ElevatedSettings, ExecSettings, FetchSettin
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 
-WAIT = 30.0
+WAIT = 60.0
 FULL = Policy(everybody=Rules(profile="full"))
 
 

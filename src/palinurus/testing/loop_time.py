@@ -94,7 +94,10 @@ def _timed(run: Callable[[asyncio.Handle], None]) -> Callable[[asyncio.Handle], 
         aside, began = _aside.seconds, time.thread_time()
         run(self)
         seconds = time.thread_time() - began
-        if seconds > LIMIT_SECONDS and (seconds := seconds - (_aside.seconds - aside)) > LIMIT_SECONDS * _slowness():
+        if (
+            seconds > LIMIT_SECONDS
+            and (seconds := seconds - (_aside.seconds - aside)) > LIMIT_SECONDS * measure_slowness()
+        ):
             hold = Hold(seconds, _describe(getattr(self, "_callback", None)))
             for tell in _tell:
                 tell(hold)
@@ -102,7 +105,7 @@ def _timed(run: Callable[[asyncio.Handle], None]) -> Callable[[asyncio.Handle], 
     return _run
 
 
-def _slowness() -> float:
+def measure_slowness() -> float:
     """Returns how many times slower this machine is now; at least 1."""
     return max(1.0, min(_do_known_work() for _ in range(3)) / _KNOWN_SECONDS)
 

@@ -10,6 +10,7 @@ twice more first: what the code does takes long again, what a noisy machine did 
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import re
@@ -91,6 +92,15 @@ def watched_child() -> dict[str, str]:
     """Returns variables for a Python process that a test starts, so that its event loops are watched too. None outside
     of pytest."""
     return child_variables(_reports()) if _scratch else {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Ten thousand collected tests stay until the end, so no garbage collection looks at them, now or in a test."""
+    gc.disable()
+    yield
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

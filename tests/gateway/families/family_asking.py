@@ -29,7 +29,7 @@ from palinurus.storage.database import MemoryDatabase
 from palinurus.testing.harness import Harness
 
 TOKEN = "a-token-of-the-owner"
-WAIT = 30.0
+WAIT = 60.0
 
 
 def all_methods() -> Methods:

@@ -23,6 +23,7 @@ from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import Method
 from palinurus.runtime.runtime import Runtime
 from palinurus.testing.harness import Harness
+from support import examples
 
 # What the issue names, and the scope that each needs.
 PROMISED = {
@@ -207,7 +208,7 @@ async def real(pal: Harness, home: Home) -> AsyncIterator[Asking]:
 REQUESTS = requests(tuple(method for method in all_methods().all() if method.name not in SLOW))
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(request=REQUESTS)
 async def test_whatever_is_sent_the_answer_is_a_result_or_a_typed_error(
     real: Asking, request: tuple[str, bytes]

@@ -13,7 +13,7 @@ from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.providers.provider import ReplyDone, TextDelta
 from palinurus.testing.fakes import Reply, call, calls, fails
 
-WAIT = 30.0
+WAIT = 60.0
 
 
 async def test_a_message_is_answered_in_openais_shape(served: Served) -> None:

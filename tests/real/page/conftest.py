@@ -14,8 +14,8 @@ from page_house import Model, PageHouse
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), "")
-PATIENCE_MS = 20_000
-playwright.expect.set_options(timeout=PATIENCE_MS)  # on a busy machine five seconds are not enough
+PATIENCE_MS = 60_000
+playwright.expect.set_options(timeout=PATIENCE_MS)  # only spent when something is wrong
 
 Start = Callable[..., PageHouse]
 

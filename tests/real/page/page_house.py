@@ -24,7 +24,7 @@ from support.behaviours import Behaviour, Json, Otherwise, Says, Waits, echo
 from support.wire import WireServer
 
 PAL = Path(sys.executable).with_name("pal")
-PATIENCE = 40.0  # of every wait here: only spent when something is wrong, or the machine is very busy
+PATIENCE = 60.0  # of every wait here: only spent when something is wrong, or the machine is very busy
 T = TypeVar("T")
 
 
@@ -151,7 +151,7 @@ class PageHouse:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(10)
+                self._process.wait(60)
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait(PATIENCE)

@@ -20,7 +20,7 @@ ADDRESSES = (
     "/agents",
     "/welcome",
 )
-SECONDS = 20_000
+SECONDS = 60_000
 
 
 class Talk:

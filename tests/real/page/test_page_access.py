@@ -11,7 +11,7 @@ from page_looking import check, nameless, tabbed
 from page_talk import ADDRESSES, Talk, settled
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 PLACES = ("/s/agent:main:main", *ADDRESSES, "/memory?q=boat", "/files?path=SOUL.md&line=2")
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}

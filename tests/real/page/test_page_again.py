@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from support.behaviours import Answers, Calls
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.real
 
 ASKING = {"agents": {"defaults": {"model": "wire/test", "sandbox": {"mode": "off"}}}}
 PIXEL = base64.b64decode(

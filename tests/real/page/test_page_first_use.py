@@ -10,7 +10,7 @@ from page_house import until
 from page_talk import Talk, settled
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 # What leaves the page, or ends the conversation.
 APART = {"Log out of this browser", "Export as Markdown", "Export as JSON lines", "Delete"}

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Text, UserMessage
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 MANY = 10_000
 DEEP = 4_321

@@ -19,7 +19,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResult, UserMessage
 from support.behaviours import Answers, Calls, Says
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 RUN = "window.__pwned=1"
 PAYLOADS = (

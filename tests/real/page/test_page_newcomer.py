@@ -17,10 +17,10 @@ from page_house import free_port, until
 from page_talk import Talk
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.real
 
 REPOSITORY = Path(__file__).parents[3]
-LIMIT = 60.0
+LIMIT = 240.0  # seconds: it takes ten, and a minute on a busy machine
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -48,8 +48,8 @@ def test_from_make_run_to_it_remembered_what_i_said(tmp_path: Path, browser: Any
         assert took < LIMIT
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
-        ears.join(10)
+        process.wait(60)
+        ears.join(60)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -57,13 +57,13 @@ def test_from_make_run_to_it_remembered_what_i_said(tmp_path: Path, browser: Any
 
 def _walk(browser: Any, link: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     try:
         page = context.new_page()
         page.goto(link)
         # Whatever greets the newcomer, its buttons lead to a box to write in.
         talk = Talk(page)
-        expect(talk.box.or_(page.get_by_role("button", name="Start chatting")).first).to_be_visible(timeout=20_000)
+        expect(talk.box.or_(page.get_by_role("button", name="Start chatting")).first).to_be_visible(timeout=60_000)
         if not talk.box.is_visible():
             page.get_by_role("button", name="Start chatting").first.click()
         talk.say("Remember that the boat is called Alma.")
@@ -72,6 +72,6 @@ def _walk(browser: Any, link: str) -> None:
         page.get_by_role("button", name="New session").first.click()
         expect(page.get_by_role("log")).not_to_contain_text("Remember that")
         talk.say("What is the boat called?")
-        expect(page.get_by_role("log")).to_contain_text("Alma", timeout=20_000)
+        expect(page.get_by_role("log")).to_contain_text("Alma", timeout=60_000)
     finally:
         context.close()

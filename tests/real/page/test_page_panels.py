@@ -20,7 +20,7 @@ from palinurus.domain.clock import SystemClock
 from palinurus.storage.database import Database
 from support.behaviours import Calls
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.real
 
 ASKING = {"agents": {"defaults": {"model": "wire/test", "sandbox": {"mode": "off"}}}}
 MEMORY = "memory/2026-11-15.md"

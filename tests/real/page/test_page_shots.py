@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 
 from support.behaviours import Calls, Says
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 DOCS = Path(__file__).parents[3] / "docs" / "dashboard"
 MOST_BYTES = 150_000

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from support.behaviours import Behaviour, Calls, Json, Says
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.real
 SPAWN = [("sessions_spawn", {"task": f"read the {name} offer", "label": f"{name} offer"}) for name in ("red", "blue")]
 
 

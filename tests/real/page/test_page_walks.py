@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from support.behaviours import Calls, Hangs, Says
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.real
 
 ASKING = {"agents": {"defaults": {"model": "wire/test", "sandbox": {"mode": "off"}}}}
 
@@ -241,8 +241,8 @@ def test_a_gateway_that_is_killed_in_mid_reply_comes_back_and_nothing_is_lost_or
     expect(page.get_by_text(re.compile("queued")).first).to_be_visible()
     model.says(Says("the second half, whole."), Says("heard that too."))
     services.start()
-    talk.hears("the second half, whole.", timeout=40_000)
-    talk.hears("heard that too.", timeout=40_000)
+    talk.hears("the second half, whole.", timeout=60_000)
+    talk.hears("heard that too.", timeout=60_000)
     talk.idle()
     for said in ("tell me everything", "said while nobody was there", "heard that too."):
         expect(talk.log.get_by_text(said, exact=True)).to_have_count(1)

@@ -25,7 +25,7 @@ from palinurus.tools.grants import GrantDraft, GrantStore, rule_text
 from palinurus.tools.settings import ExecSettings
 from support.virtual import VirtualClock, run_virtually
 
-WAIT = 30.0
+WAIT = 60.0
 GROUP = "agent:main:telegram:group:7"
 RM = Invocation("rm", "/usr/bin/rm", "/usr/bin/rm", ("-rf", "build"))
 WC = Invocation("wc", "/usr/bin/wc", "/usr/bin/wc", ("-l",))

@@ -22,6 +22,7 @@ from palinurus.tools.commands.shell import (
     quote_word,
     render_script,
 )
+from support import examples
 
 SHELLS = [shell for shell in ("/bin/sh", "/bin/bash") if Path(shell).exists()]
 END = "-end-of-argv-"
@@ -225,7 +226,7 @@ def test_a_real_shell_runs_the_same_programs_with_the_same_words(witness: Witnes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(text=LISTS | SOUPS)
 def test_whatever_is_accepted_a_real_shell_understands_in_the_same_way(witness: Witness, shell: str, text: str) -> None:
     script = parse_shell(text)

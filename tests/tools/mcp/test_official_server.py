@@ -88,7 +88,7 @@ def http_server(tmp_path: Path) -> Iterator[ServerSettings]:
     quiet = subprocess.DEVNULL
     with subprocess.Popen([sys.executable, script, "http", str(port)], cwd=tmp_path, stderr=quiet) as process:
         try:
-            yield ServerSettings("far", url=f"http://127.0.0.1:{port}/mcp?key=secret", timeout_seconds=30.0)
+            yield ServerSettings("far", url=f"http://127.0.0.1:{port}/mcp?key=secret", timeout_seconds=60.0)
         finally:
             process.kill()
 

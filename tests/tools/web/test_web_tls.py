@@ -72,7 +72,7 @@ class TlsWeb:
 
     async def fetch(self, url: str, tls: ssl.SSLContext | None) -> str:
         client = Client(AddressGuard(resolver=self.resolve), connector=self.connect, tls=tls)
-        fetched = await Fetcher(FetchSettings(timeout_seconds=10), client, PageReader()).fetch(url, most=100)
+        fetched = await Fetcher(FetchSettings(timeout_seconds=60), client, PageReader()).fetch(url, most=100)
         return fetched.page.text
 
 
