@@ -65,7 +65,8 @@ METHODS: dict[str, str] = {
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
         status status.session tools.catalog tools.effective tools.explain tools.list
-        usage.cost usage.series usage.status usage.totals sessions.export workspace.diff workspace.list workspace.log
+        usage.cost usage.series usage.status usage.totals sessions.export webhooks.list webhooks.test
+        workspace.diff workspace.list workspace.log
         workspace.read""",
     "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry jobs.drop jobs.retry
         mcp.test memory.index models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete
