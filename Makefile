@@ -32,7 +32,7 @@ check: setup  ## what is quick: style, types, floors of the house, fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow and not real" \
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not slow and not real" \
 	  tests/domain tests/sessions tests/context tests/dispatch tests/agent tests/docs
 
 test: setup packages  ## everything but browsers and real peers
