@@ -158,6 +158,10 @@ class Extension(Struct, frozen=True):
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
+    hooks: tuple[str, ...] = ()  # events or families that it listens to, "*": all; it is loaded when one happens
+    hooks_need: tuple[
+        str, ...
+    ] = ()  # where one must be for that: part of the config, or "name/" in the home; (): no need
 
 
 def _in_group(group: str, names: str) -> dict[str, str]:
@@ -189,6 +193,16 @@ EXTENSIONS = (
         "palinurus.extensions.schedule",
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
+    ),
+    Extension(
+        "hooks",
+        "palinurus.extensions.hooks",
+        commands={"hooks": "List hooks; enable and disable them."},
+        operations=("hooks.list", "hooks.show", "hooks.enable", "hooks.disable"),
+        config={"palinurus.extensions.hooks.settings:InternalHookSettings": ("hooks.internal",)},
+        before="approvals",
+        hooks=("*",),
+        hooks_need=("hooks.internal", "hooks/"),
     ),
     Extension(
         "dashboard",

@@ -6,10 +6,11 @@ tool` names a tool instead, and its command is one call of that tool without a m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -17,11 +18,12 @@ from palinurus.agent.agent import Agent, TurnContext
 from palinurus.agent.resume import CLIENT_SOURCE, turn_so_far, waiting_turn
 from palinurus.context.assemble import RequestParts, TurnInput, TurnOpening, text_sources
 from palinurus.context.daily_notes import needs_startup_notes, startup_notes
-from palinurus.context.epoch import Route
+from palinurus.context.epoch import Route, reason_for_new
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
+from palinurus.domain.hooks import BOOTSTRAP, Hooks
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import (
     AssistantMessage,
@@ -37,7 +39,18 @@ from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.transcript import messages_of
 from palinurus.skills.offer import SkillCall, SkillOffer
 from palinurus.skills.skills import called_note
-from palinurus.workspace.files import HEARTBEAT, BootstrapFile, Mode
+from palinurus.workspace.files import HEARTBEAT, BootstrapFile, Mode, TextFile, text_digest
+
+MOST_FILES = 50  # of a prompt, when hooks add some
+log = logging.getLogger(__name__)
+
+
+class HookFile(msgspec.Struct, frozen=True):
+    """A file of the prompt as hooks see and change it. Without content it is read from the workspace."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"\A[^\x00-\x1f]+\Z")]
+    content: str | None = None
+    missing: bool = False
 
 
 def request_parts(
@@ -57,6 +70,50 @@ def request_parts(
     if agent.skills is not None and prompt.mode == "full" and any(tool.name == "read" for tool in tools):
         skills = skill_list(agent.skills.offer())
     return RequestParts(always, tools, route, local_time(clock), now_only, skills, agent.runtime)
+
+
+async def add_hook_files(
+    hooks: Hooks, agent: Agent, key: SessionKey, view: View, parts: RequestParts, *, private: bool
+) -> RequestParts:
+    """The parts with the files that hooks add, replace or remove.
+
+    Hooks are asked when a head is built. As long as it is sent, their files stay as it shows them (promise 20).
+    """
+    if not hooks.listens(BOOTSTRAP, key):
+        return parts
+    epoch = view.epoch
+    if epoch is not None and not reason_for_new(epoch, parts.route, agent.context.fingerprint, parts.tools):
+        own = (file for file in parts.files if file.name not in epoch.hooked)
+        stay = (BootstrapFile(name, "present", digest=view.shown_files.get(name, "")) for name in epoch.hooked)
+        shown = (file for file in stay if file.digest)
+        return msgspec.structs.replace(parts, files=(*own, *shown), hooked=epoch.hooked)
+    given = {file.name: file for file in parts.files}
+    listed = [{"name": name, "content": file.text, "missing": file.state == "missing"} for name, file in given.items()]
+    facts = {"agentId": key.agent, "workspaceDir": agent.context.prompt.workspace, "bootstrapFiles": listed}
+    changed = await hooks.revise(BOOTSTRAP, key, facts, _read_hook_files)
+    if changed is None:
+        return parts
+    found = {each.name: _hook_file(agent, each, given.get(each.name), private) for each in changed[:MOST_FILES]}
+    files = {name: file for name, file in found.items() if file is not None}
+    hooked = tuple(name for name in {**given, **files} if given.get(name) != files.get(name))
+    return msgspec.structs.replace(parts, files=tuple(files.values()), hooked=hooked)
+
+
+def _read_hook_files(context: dict[str, Any]) -> list[HookFile]:
+    return msgspec.convert(context["bootstrapFiles"], list[HookFile])
+
+
+def _hook_file(agent: Agent, wanted: HookFile, given: BootstrapFile | None, private: bool) -> BootstrapFile | None:
+    if given is not None and wanted.content in (None, given.text):
+        return given
+    if wanted.content is not None:
+        text = wanted.content
+        return BootstrapFile(wanted.name, "present", text, text_digest(text), len(text)) if text.strip() else None
+    found = agent.files.read(wanted.name)
+    if isinstance(found, TextFile) and agent.files.sources_of(found.path):
+        log.warning("%s holds text from outside: a hook cannot add it to the prompt", wanted.name)
+        return None
+    return agent.files.extra_file(wanted.name, private)
 
 
 def reads_private(key: SessionKey, inbound: Inbound) -> bool:

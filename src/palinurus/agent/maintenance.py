@@ -31,6 +31,7 @@ from palinurus.context.epoch import PRUNED, Route, pruning
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.events import Notice
+from palinurus.domain.hooks import Hooks
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, Usage, UserMessage
 from palinurus.ledger.usage import UsageRow
@@ -49,8 +50,11 @@ async def _nothing() -> None: ...
 
 
 class ContextMaintenance:
-    def __init__(self, history: SessionHistory, clock: Clock, new_id: NewId, engines: Engines) -> None:
+    def __init__(
+        self, history: SessionHistory, clock: Clock, new_id: NewId, engines: Engines, hooks: Hooks | None = None
+    ) -> None:
         self.counts = TokenCounts()
+        self._hooks = hooks or Hooks()
         self.engines = engines
         self.place_notes: Callable[[], Awaitable[object]] = _nothing
         """Writes pending notes into their files. Called after turns in which some were made. Must not raise."""
@@ -115,7 +119,7 @@ class ContextMaintenance:
         if trigger == "threshold":  # a request that the provider refused would be refused with a question after it, too
             await self._notes_before_cut(turn)
         order = msgspec.structs.replace(self._order(turn, division, trigger), run_ids=frozenset({turn.run_id}))
-        done = await self.compaction.compact(turn.journal, order)
+        done = await self._compact(turn, order)
         if done is None:
             return False
         log.info("%s: %d messages summed up by %s", turn.key, done.messages, done.made_by)
@@ -142,7 +146,7 @@ class ContextMaintenance:
         division = divide(turn.window, self._head_tokens(view), turn.agent.compaction)
         await self._notes_before_cut(turn)
         order = msgspec.structs.replace(self._order(turn, division, "manual"), focus=focus, entry_id=entry_id)
-        result = await self.compaction.compact(turn.journal, order)
+        result = await self._compact(turn, order)
         self._full.pop(str(turn.key), None)
         return result
 
@@ -192,8 +196,23 @@ class ContextMaintenance:
             self._has_made_notes = False
             await self.place_notes()
 
+    async def _compact(self, turn: TurnContext, order: CompactionOrder) -> CompactionResult | None:
+        session = turn.journal.session
+        facts = {"sessionId": session.id, "trigger": order.trigger, "tokensBefore": session.context_tokens}
+        for text in await self._hooks.collect_messages("session:compact:before", turn.key, lambda: facts):
+            turn.warn(text)
+        done = await self.compaction.compact(turn.journal, order)
+        if done is not None:
+            facts |= {"compactedCount": done.messages, "tokensBefore": done.tokens_before}
+            facts |= {"tokensAfter": done.tokens_after, "summary": done.summary}
+            for text in await self._hooks.collect_messages("session:compact:after", turn.key, lambda: facts):
+                turn.warn(text)
+        return done
+
     async def _reset(self, session: OpenSession, reason: str, entry_id: str = "") -> str:
         """The id of the reset entry."""
+        facts = {"sessionId": session.journal.session.id, "reason": reason}
+        self._hooks.observe("session_end", session.key, lambda: facts)
         reset_id = await self.compaction.reset(session.journal, session.key, reason, entry_id=entry_id)
         await self.write_notes()  # the first message after it includes them
         return reset_id

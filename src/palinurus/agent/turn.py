@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.agent.agent import Agent, TurnContext, turn_context
-from palinurus.agent.gather import add_notes, direct_call, reads_private, request_parts, tool_run
+from palinurus.agent.gather import add_hook_files, add_notes, direct_call, reads_private, request_parts, tool_run
 from palinurus.agent.history import OpenSession, SessionHistory
 from palinurus.agent.loop import DIRECT, DirectReply, Emit, Interjection, Loop, Steer
 from palinurus.agent.maintenance import ContextMaintenance
@@ -30,6 +30,7 @@ from palinurus.context.view import View
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import Failure
 from palinurus.domain.events import RunResult
+from palinurus.domain.hooks import Hooks
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, ToolResult, Usage
 from palinurus.domain.tool import ToolSpec
@@ -73,9 +74,11 @@ class TurnRunner:
         new_id: NewId,
         redact: Redact,
         engines: Engines | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
+        self.hooks = hooks or Hooks()
         self.history = SessionHistory(sessions, clock, new_id, redact)
-        self.maintenance = ContextMaintenance(self.history, clock, new_id, engines or Engines())
+        self.maintenance = ContextMaintenance(self.history, clock, new_id, engines or Engines(), self.hooks)
         self._reset_policy = reset_policy
         self._clock = clock
 
@@ -98,7 +101,7 @@ class TurnRunner:
         tools = offer_tools(await turn.agent.tools(key, turn.route, turn.window), client_tools)
 
         # Assemble: the message with notes and results of client tools, stored, and the request that follows from it.
-        parts = self._request_parts(turn, tools.specs, message)
+        parts = await self._request_parts(turn, view, tools.specs, message)
         noted_message = await add_notes(turn, message, view, parts)
         full_message = await take_results(turn, noted_message, view, self._clock.now_ms())
         opening = await self._open_turn(turn, view, parts, full_message)
@@ -143,6 +146,7 @@ class TurnRunner:
         reason = reset_due(self._reset_policy(key), stored, now_ms=self._clock.now_ms(), zone=self._clock.zone)
         if not reason or message.inbound.results:
             return session
+        self.hooks.observe("session:auto-reset", key, lambda: {"sessionId": stored.id, "reason": reason})
         return await self.maintenance.start_over(agent, session, message.run_id, reason, stop)
 
     async def _prune(self, turn: TurnContext, stored: View) -> View:
@@ -151,17 +155,25 @@ class TurnRunner:
         view = await self.history.view_for_window(session, stored, turn.window)
         return await self.history.view(session) if await self.maintenance.prune(turn, view) else view
 
-    def _request_parts(self, turn: TurnContext, specs: tuple[ToolSpec, ...], message: TurnInput) -> RequestParts:
+    async def _request_parts(
+        self, turn: TurnContext, view: View, specs: tuple[ToolSpec, ...], message: TurnInput
+    ) -> RequestParts:
         inbound = message.inbound
         if reads_private(turn.key, inbound) and inbound.channel != "heartbeat":
             retire_first_run(turn.agent.files, self._clock.now_ms())
         parts = request_parts(turn.agent, turn.key, specs, turn.route, self._clock, inbound)
-        return msgspec.structs.replace(parts, files=()) if inbound.light else parts
+        if inbound.light:
+            return msgspec.structs.replace(parts, files=())
+        return await add_hook_files(
+            self.hooks, turn.agent, turn.key, view, parts, private=reads_private(turn.key, inbound)
+        )
 
     async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
         """Stores the messages that open the turn; returns the request."""
         opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
-        by_person = message.inbound.channel not in ("heartbeat", "cron", "subagent", "session", "webhook")
+        by_person = message.inbound.by_person
+        if not view.lines:
+            self.hooks.observe("session_start", turn.key, lambda: {"sessionId": turn.journal.session.id})
         change = SessionChange(
             interaction=by_person,
             provider=turn.route.provider,
@@ -179,7 +191,7 @@ class TurnRunner:
     ) -> tuple[View, TurnOpening]:
         """Opens the turn again from the store, after the window was cut."""
         view = await self.history.view(turn.journal.session)
-        parts = self._request_parts(turn, specs, message)
+        parts = await self._request_parts(turn, view, specs, message)
         opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
         await turn.journal.write(opening.entries)
         return view, opening

@@ -59,6 +59,7 @@ class RequestParts(Struct, frozen=True):
     heartbeat: BootstrapFile | None = None  # HEARTBEAT.md, in heartbeat runs
     skills: BootstrapFile | None = None  # the list of skills, if offered
     runtime: str = ""  # the runtime in one line
+    hooked: tuple[str, ...] = ()  # names of files that hooks have added, replaced or removed
 
     def prompt(self, settings: PromptSettings) -> tuple[str, tuple[PromptPart, ...]]:
         """The system prompt, and the cost of each part."""
@@ -130,7 +131,7 @@ def new_epoch(reason: str, parts: RequestParts, settings: ContextSettings) -> Ep
     system, _ = parts.prompt(settings.prompt)
     shown = (*((parts.skills,) if parts.skills else ()), *(parts.files if settings.prompt.inject else ()))
     files = {file.name: file.digest for file in shown}
-    return Epoch(reason, parts.route, settings.fingerprint, system, parts.tools, files)
+    return Epoch(reason, parts.route, settings.fingerprint, system, parts.tools, files, parts.hooked)
 
 
 def closing_entries(journal: Journal, opening: TurnOpening) -> tuple[Entry, ...]:

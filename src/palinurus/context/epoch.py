@@ -34,13 +34,14 @@ class Route(Struct, frozen=True, rename="camel"):
     reason: str = ""  # why it was chosen: for people, not part of the epoch's identity
 
 
-class Epoch(Struct, frozen=True, rename="camel"):
+class Epoch(Struct, frozen=True, rename="camel", omit_defaults=True):
     reason: str
     route: Route
     settings: str  # digest of the config of the prompt; another value starts a new epoch
     system: str
     tools: tuple[ToolSpec, ...]
     files: dict[str, str]  # name -> digest of each workspace file as the head shows it
+    hooked: tuple[str, ...] = ()  # names of files that hooks have added, replaced or removed
 
     @property
     def head(self) -> Head:

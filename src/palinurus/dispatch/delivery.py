@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
+from palinurus.dispatch.hook_contexts import sent_facts
 from palinurus.domain.envelope import Delivery, Inbound, Spawn
 from palinurus.domain.errors import BadRequest, QueueFull, StorageError
 from palinurus.domain.events import RunResult
+from palinurus.domain.hooks import Hooks
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Text
 from palinurus.sessions.journal import Redact, redacted
 from palinurus.storage import jobs
@@ -135,8 +138,10 @@ class Deliveries:
         redact: Redact = lambda text: text,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008  frozen
         at_once: int = 8,
+        hooks: Hooks | None = None,
     ) -> None:
         """`at_once` recipients of a channel are served in parallel."""
+        self._hooks = hooks or Hooks()
         self._runner = runner
         self._redact = redact
         self._retry = retry
@@ -146,8 +151,12 @@ class Deliveries:
     def register(self, sender: ChannelSender) -> None:
         """Sets the sender of a channel, also for waiting deliveries. It replaces an earlier one."""
 
-        async def send(_: Any, __: OutboundMessage, job: Job) -> str:
-            return await sender.send(delivery_of(job))
+        async def send(_: Any, message: OutboundMessage, job: Job) -> str:
+            receipt = await sender.send(delivery_of(job))
+            key = SessionKey.parse(message.session_key) if message.session_key else None
+            sent = sent_facts(message.channel, message.to, message.text, message.run_id)
+            self._hooks.observe("message:sent", key, lambda: sent)
+            return receipt
 
         self._channels.add(sender.channel)
         kind = JobKind(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from palinurus.dispatch.agents import Agents, names_session, session_key_of
 from palinurus.dispatch.commands import refusal, split_model
 from palinurus.dispatch.delivery import MOST_WAITING, Deliveries
 from palinurus.dispatch.directives import DEFAULT_MODEL, Directives, parse_directives, preferred, usage_line
+from palinurus.dispatch.hook_contexts import command_facts, end_facts, received_facts, reset_event, sent_facts
 from palinurus.dispatch.immediate import ImmediateCommands, make_result
 from palinurus.dispatch.lanes import Lanes, PostTurnWork, TimeLimit, run_in_lane
 from palinurus.dispatch.queue import QueueSettings, overflow_note
@@ -32,7 +34,7 @@ from palinurus.dispatch.runs import JoinedRuns, Run, Runs, result_of
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError, QueueFull, StorageError
-from palinurus.domain.events import Lifecycle, RunResult
+from palinurus.domain.events import Lifecycle, Notice, RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, Origin
 from palinurus.sessions.names import place_session
@@ -83,6 +85,7 @@ class Dispatcher:
         key = await self.place(inbound)
         command = self._command(inbound)
         if command and command.name == "stop":
+            self._turns.hooks.observe("command:stop", key, lambda: command_facts(inbound))
             return await self._immediate.reply(key, _stopped(self.stop(key)), inbound)
         if why := await self._refusal(key, inbound):
             return await self._immediate.refuse(key, why, inbound)
@@ -219,6 +222,8 @@ class Dispatcher:
         before = self.runs.active(key)
         run = self.runs.add(Run(job.id, key, job.added_at, inbound))
         run.job, run.queue = job, queueing
+        if inbound.by_person and not resumed:
+            self._turns.hooks.observe("message:received", key, lambda: received_facts(inbound, run.id))
         self._post_turn.hurry(key)
         if queueing.mode == "interrupt":
             for older in before:
@@ -261,6 +266,9 @@ class Dispatcher:
             run.end(result)
             if deliveries and stored:
                 deliveries.expect(stored)
+            elif inbound and inbound.by_person and result.status == "ok" and result.text:
+                sent = sent_facts(inbound.channel, inbound.sender, result.text, run.id)
+                self._turns.hooks.observe("message:sent", run.key, lambda: sent)
 
     def _unfinished(self, runs: Iterable[Run], why: str) -> None:
         """The jobs stay open, for a repeated query and for the next holder."""
@@ -271,9 +279,13 @@ class Dispatcher:
     async def _handle(self, run: Run, inbound: Inbound) -> RunResult:
         command = self._command(inbound)
         if command and command.name == "new":
+            event, facts = reset_event(inbound.text), partial(command_facts, inbound)
+            told = await self._turns.hooks.collect_messages(event, run.key, facts)
             text, report = await self._reset(run, command.rest)
             if not text:
-                return self._result(run, report)
+                return self._result(run, "\n\n".join((report, *told)))
+            for each in told:
+                run.emit(Notice(each))
             inbound = msgspec.structs.replace(inbound, text=text)
         if command and command.name == "compact":
             return await self._compact(run, command.rest)
@@ -340,6 +352,7 @@ class Dispatcher:
         seconds = turn.inbound.timeout_seconds
         with TimeLimit(run, agent.timeout_seconds if seconds is None else seconds) as limit:
             result = await self._turns.run(agent, run.key, turn, run.stop, limit.emit, joining)
+        self._turns.hooks.observe("agent_end", run.key, lambda: end_facts(result))
         if result.text.strip().upper() == SILENT:
             return msgspec.structs.replace(result, text="")
         shown = (await self._turns.history.preferences(run.key)).response_usage

@@ -9,6 +9,8 @@ from msgspec import Struct
 from palinurus.domain.messages import ContextNote, Image, Origin, ToolResult
 from palinurus.domain.tool import Restriction, ToolSpec
 
+PROGRAMS = ("heartbeat", "cron", "subagent", "session", "boot")  # channels of runs that no message of a person starts
+
 
 class Peer(Struct, frozen=True, omit_defaults=True):
     """Where on a network a message was written: routing and admission read it. `id` is a person, group or channel."""
@@ -79,6 +81,11 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     @property
     def by_owner(self) -> bool:
         return self.origin == Origin.OWNER or self.for_owner
+
+    @property
+    def by_person(self) -> bool:
+        """Whether somebody wrote it just now; programs of ours start runs too."""
+        return self.channel not in PROGRAMS
 
     @property
     def by_guest(self) -> bool:

@@ -115,7 +115,7 @@ def said_lines(entries: Iterable[Entry | Broken], zone: tzinfo) -> Iterator[tupl
         tainted = _is_tainted(entry, tainted)
         if not isinstance(entry, MessageEntry):
             continue
-        line = _said(entry.message, tainted)
+        line = said_line(entry.message, tainted)
         if not line:
             continue
         today = _day(entry, zone)
@@ -158,8 +158,8 @@ def _is_tainted(entry: Entry | Broken, before: bool) -> bool:
             return before
 
 
-def _said(message: Message, tainted: bool) -> str:
-    """One line, or "". Outside text, and replies after reading it, are marked (promise 18)."""
+def said_line(message: Message, tainted: bool) -> str:
+    """A message as one line, or "". Outside text, and replies after reading it, are marked (promise 18)."""
     match message:
         case UserMessage(origin=Origin.OWNER):
             who, mark = "User", ""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from palinurus.dispatch.pairing import Pairings
     from palinurus.dispatch.reception import Reception
     from palinurus.dispatch.traces import Tracer
+    from palinurus.domain.hooks import Hooks
     from palinurus.domain.identity import AgentIdentity
     from palinurus.domain.keys import SessionKey
     from palinurus.domain.tool import Tool
@@ -150,6 +151,8 @@ class Services:
     deliveries: Deliveries
     jobs: Jobs
     """Work that survives a restart; kinds of it are registered by extensions."""
+    hooks: Hooks
+    """Calls hooks of extensions and people when something happens."""
     pairings: Pairings
     reception: Reception
     """What channels call for each message that arrives."""
@@ -209,7 +212,7 @@ class Services:
     def warnings(self) -> tuple[str, ...]:
         """What is odd about the config or a context engine right now, one line each."""
         turns: TurnRunner | None = self.built("turns")
-        return turns.maintenance.engines.warnings if turns is not None else ()
+        return (*turns.maintenance.engines.warnings, *turns.hooks.warnings()) if turns is not None else ()
 
     def get(self, kind: type[Any]) -> Any:
         """What an extension keeps for as long as the process lives, by its type. Raises NotOffered."""
@@ -264,6 +267,11 @@ class Services:
 
     def build_access(self) -> Register | None:
         return None
+
+    def build_hooks(self) -> Hooks:
+        from palinurus.domain.hooks import Hooks
+
+        return Hooks()
 
     def build_holder(self) -> Holder:
         return Holder()

@@ -135,6 +135,8 @@ async def reset_session(
         session = await _expected(services, place, expected_session_id)
         if f"{mark}-reset" in {row.id for row in await services.sessions.rows(session.id)}:
             return session  # asked for again: what was said since then is not put away
+        source = {"senderId": "owner", "commandSource": "sessions.reset"}
+        await services.turns.hooks.collect_messages(f"command:{reason}", place, lambda: source)
         await services.turns.maintenance.reset(place, reason, mark, services.agents.get(place.agent))
         return await services.sessions.open(place)
 
@@ -161,6 +163,8 @@ async def delete_session(
             return DeletedSession(str(place), deleted=False)
         _check_id(session, expected_session_id)
         ended = _ended(await services.sessions.archive(session.id, mark))
+        gone = {"sessionId": session.id, "reason": "deleted"}
+        services.turns.hooks.observe("session_end", place, lambda: gone)
         services.holder.publish_change(ended.key, "delete")
         return ended
 

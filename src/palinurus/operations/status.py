@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from palinurus import __version__
 from palinurus.context.report import ContextReport, TokenPrice, context_report
+from palinurus.context.view import View
 from palinurus.dispatch.delivery import DeliveryCounts
 from palinurus.dispatch.directives import describe
 from palinurus.domain.clock import local_time, time_text
@@ -124,14 +125,15 @@ async def show_context(services: Services, session_key: OfSession = "", agent: O
     Example:
       pal context --session-key agent:main:main
     """
-    from palinurus.agent.gather import request_parts
+    from palinurus.agent.gather import add_hook_files, request_parts
 
     key, found = await _place(services, session_key, agent)
     there = await found.in_session(key)
     view = await services.turns.history.view_of(key)
     provider, route = await there.choose_model(view.model)
     offered = await there.tools(key, route, provider.context_window(route.model))
-    gathered = request_parts(there, key, offered.specs(), route, services.clock, Inbound("", ""))
+    plain = request_parts(there, key, offered.specs(), route, services.clock, Inbound("", ""))
+    gathered = await add_hook_files(services.turns.hooks, there, key, View(), plain, private=key.is_private)
     window = provider.context_window(route.model)
     report = context_report(str(key), view, gathered, there.context, window)
     workspace = f"{there.context.prompt.workspace}, {describe_access(services.toolsets.environment(key))}"

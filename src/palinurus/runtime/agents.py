@@ -177,7 +177,9 @@ class ConfiguredAgents:
         from palinurus.workspace.file_origins import FileOrigins
 
         services = self.services
-        watch = GateServices(services.approvals, services.grants, services.audit, services.clock, self.redact)
+        watch = GateServices(
+            services.approvals, services.grants, services.audit, services.clock, self.redact, hooks=services.hooks
+        )
         origins = FileOrigins(services.file_origins)
         return ToolResources(
             self.home, watch, services.new_id, self._memory_of, self._skills_of, origins, lambda: self.loaded

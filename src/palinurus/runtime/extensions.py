@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from palinurus.config.section import REGISTRY, config_section, dig
 from palinurus.parts import EXTENSIONS, Extension, resolve
 
@@ -32,6 +34,13 @@ def imported(part: T | str) -> T:
     return found
 
 
+class RegisteredHook(Struct, frozen=True):
+    event: str  # or a family
+    where: str
+    name: str
+    priority: int = 0
+
+
 class App:
     """What an extension may add. Whatever is given as "module:name" is imported when it is used."""
 
@@ -45,6 +54,8 @@ class App:
         self.tools: list[Tool | str] = []
         self.tool_makers: list[str] = []
         self.slash_commands: dict[str, str] = {}
+        self.hooks: list[RegisteredHook] = []
+        self.hook_finders: list[str] = []
 
     def operation(self, operation: Row | str, name: str = "") -> None:
         """Made by `@operation`: also a method of the gateway and a row of the schema. One that is far has a `name`."""
@@ -80,6 +91,16 @@ class App:
         `name`. The extension declares its names (`Extension.jobs`)."""
         self.jobs[kind.name if not isinstance(kind, str) else name] = kind
 
+    def hook(self, event: str, function: str, name: str = "", priority: int = 0) -> None:
+        """Where a function is that is called when something happens, `call(services, event)`: domain/hooks.py. Its
+        `name`, by which people disable it, is the function's unless another is given. The extension declares the events
+        (`Extension.hooks`)."""
+        self.hooks.append(RegisteredHook(event, function, name or function.rpartition(":")[2], priority))
+
+    def find_hooks(self, finder: str) -> None:
+        """Where a function is that finds hooks which come and go: `find(services, event)` gives domain.hooks.Hooks."""
+        self.hook_finders.append(finder)
+
     def doctor_check(self, check: Any) -> None:
         """`check(home, loaded)` gives Checks, or where it is; `loaded` is None when the config cannot be read."""
         self.checks.append(check)
@@ -99,6 +120,8 @@ class Extensions:
         for extension in [each for each in self._waiting if wanted(each)]:
             self._waiting.remove(extension)
             import_module(extension.module).register(self.app)
+            if unknown := {hook.event for hook in self.app.hooks} - {each for one in self.known for each in one.hooks}:
+                raise TypeError(f"the extension {extension.name} does not declare its hooks {sorted(unknown)}")
             if undeclared := set(self.app.jobs) - {name for each in self.known for name in each.jobs}:
                 raise TypeError(f"the extension {extension.name} does not declare its jobs {sorted(undeclared)}")
         return self.app
@@ -147,6 +170,13 @@ class Extensions:
 
     def find_slash_command(self, name: str) -> Any:
         return resolve(self.load(lambda each: name in each.slash_commands).slash_commands[name])
+
+    def with_hooks(self, event: str, has: Callable[[str], bool]) -> App:
+        """With all that may listen to an event. `has`: whether a place of `Extension.hooks_need` is there."""
+        names = {event, event.partition(":")[0], "*"}
+        return self.load(
+            lambda each: not names.isdisjoint(each.hooks) and (not each.hooks_need or any(map(has, each.hooks_need)))
+        )
 
     def _with_tools(self, config: Config) -> App:
         return self.load(lambda each: _has_part(config, each.tools))

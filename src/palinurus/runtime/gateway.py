@@ -175,6 +175,8 @@ class Gateway:
         running = RunningGateway(os.getpid(), self.url, self._context.started_at)
         write_atomic(self._state_file, msgspec.json.format(msgspec.json.encode(running)) + b"\n")
         self._stage = "ready"
+        started = {"startedAt": self._context.started_at, "url": self.url, "version": __version__}
+        self._services.hooks.observe("gateway:startup", None, lambda: started)
         log.info("the gateway listens at %s", self.url)
 
     def standing(self) -> GatewayState:
@@ -225,6 +227,7 @@ class Gateway:
     async def close(self, reason: str = "the gateway is shutting down") -> None:
         """Take nothing new, finish what runs while clients still hear of it, then say good-bye."""
         self._stage = "leaving"
+        self._services.hooks.observe("gateway:shutdown", None, lambda: {"reason": reason})
         self._services.dispatcher.shut()  # at once: whoever sees that it leaves is not answered any more
         draining = asyncio.create_task(self._runtime.drain())
         hurry = asyncio.create_task(self._hurry.wait())

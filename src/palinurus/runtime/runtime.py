@@ -79,6 +79,8 @@ class Runtime:
             await dispatcher.leave()
         if histories is not None:
             await histories.close()
+        if (hooks := services.built("hooks")) is not None:
+            await hooks.close()
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of everything."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from palinurus.dispatch.pairing import Pairing, Pairings
     from palinurus.dispatch.reception import Reception
     from palinurus.dispatch.traces import Tracer
+    from palinurus.domain.hooks import Hooks
     from palinurus.domain.identity import AgentIdentity
     from palinurus.domain.tool import Tool
     from palinurus.ledger.audit_log import AuditLog
@@ -212,9 +214,16 @@ class HomeServices(Services):
         from palinurus.agent.turn import TurnRunner
         from palinurus.context.daily_notes import NoteFiles
 
-        turns = TurnRunner(self.sessions, self.agents.reset_policy, self.clock, self.new_id, self.agents.redact)
+        policy, redact = self.agents.reset_policy, self.agents.redact
+        turns = TurnRunner(self.sessions, policy, self.clock, self.new_id, redact, hooks=self.hooks)
         turns.maintenance.place_notes = NoteFiles(self.sessions, self._workspace_of, self.clock)
         return turns
+
+    def build_hooks(self) -> Hooks:
+        from palinurus.domain.hooks import Hooks
+        from palinurus.runtime.hooks import find_hooks
+
+        return Hooks(partial(find_hooks, self), self.clock, self.agents.redact)
 
     def build_lanes(self) -> Lanes:
         from palinurus.dispatch.lanes import Lanes
@@ -224,7 +233,7 @@ class HomeServices(Services):
     def build_deliveries(self) -> Deliveries:
         from palinurus.dispatch.delivery import Deliveries
 
-        return Deliveries(self.jobs, redact=self.agents.redact)
+        return Deliveries(self.jobs, redact=self.agents.redact, hooks=self.hooks)
 
     def build_jobs(self) -> Jobs:
         from palinurus.dispatch.jobs import Jobs

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # What lies in a home besides workspaces, for a workspace that is the home itself.
 OUR_FILES = (
     *("palinurus.json", "config.lock", "home.sqlite", "home.sqlite-wal", "home.sqlite-shm", "lock", "pal.sock"),
-    *("agents", "credentials", "derived", "logs", "results", "sandboxes", "gateway.token", "gateway.json"),
+    *("agents", "credentials", "derived", "hooks", "logs", "results", "sandboxes", "gateway.token", "gateway.json"),
 )
 
 

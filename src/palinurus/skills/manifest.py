@@ -174,9 +174,7 @@ def read_manifest(data: bytes, folder_name: str) -> SkillManifest:
     fields, _, remark = read_front_matter(data)
     notes = [remark] if remark else []
     metadata = _object(fields.get("metadata"), "metadata", notes)
-    ours = _object(metadata.get(OURS), f"metadata.{OURS}", notes)
-    theirs = next((_object(metadata[name], name, notes) for name in THEIRS if name in metadata), {})
-    own = {**theirs, **ours}
+    own = own_metadata(metadata, notes)
     requires = _object(own.get("requires"), "requires", notes)
     return SkillManifest(
         name=_name(_plain(fields.get("name")) or folder_name),
@@ -199,6 +197,20 @@ def read_manifest(data: bytes, folder_name: str) -> SkillManifest:
         capabilities=_capabilities(fields, own, notes),
         remarks=tuple(notes),
     )
+
+
+def own_metadata(metadata: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
+    """Returns what `metadata` says under our name or OpenClaw's; ours comes first."""
+    ours = _object(metadata.get(OURS), f"metadata.{OURS}", notes)
+    theirs = next((_object(metadata[name], name, notes) for name in THEIRS if name in metadata), {})
+    return {**theirs, **ours}
+
+
+def read_more(data: bytes, *names: str) -> tuple[tuple[str, ...], ...]:
+    """Returns further keys of the metadata as lists of words: those of a HOOK.md, which is written like a SKILL.md."""
+    notes: list[str] = []
+    own = own_metadata(_object(read_front_matter(data).fields.get("metadata"), "metadata", notes), notes)
+    return tuple(_words(own.get(name)) for name in names)
 
 
 def _name(name: str) -> str:

@@ -32,6 +32,7 @@ from palinurus.dispatch.runs import Run, result_of
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import NotFound
 from palinurus.domain.events import RunResult
+from palinurus.domain.hooks import Hooks
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Message, ToolResult
 from palinurus.domain.tool import Tool
@@ -139,6 +140,7 @@ class Harness:
         secrets: Sequence[str] = (),
         engine: ContextEngine | None = None,
         files: WorkspaceFiles | None = None,
+        hooks: Hooks | None = None,
         at_once: int = 4,
         seed: int = 0,
     ) -> None:
@@ -162,6 +164,7 @@ class Harness:
         self.agents = FixedAgents(Agent("main", self.files, self._hands, settings, self._choose))
         self._secrets = secrets
         self._engine = engine
+        self.hooks = hooks or Hooks()
         self._at_once = at_once
         self.start()
 
@@ -171,13 +174,16 @@ class Harness:
         issuer = GrantIssuer(self.grants, self.clock, self.new_id, lambda _: self.exec)
         self.approvals = Approvals(self.approval_rows, issuer, redact=redact)
         self.gate = Gate(
-            self.tools, self.policy, GateServices(self.approvals, self.grants, self.audit, self.clock, redact)
+            self.tools,
+            self.policy,
+            GateServices(self.approvals, self.grants, self.audit, self.clock, redact, hooks=self.hooks),
         )
-        engines = Engines(self._engine)
-        self.turns = TurnRunner(self.sessions, lambda _: self.resets, self.clock, self.new_id, redact, engines=engines)
+        self.turns = TurnRunner(
+            self.sessions, lambda _: self.resets, self.clock, self.new_id, redact, Engines(self._engine), self.hooks
+        )
         self.lanes = Lanes(at_once=self._at_once)
         self.jobs = Jobs(self.queue, self.clock, self.new_id, lambda: 0.5, lambda _: None, redact=redact)
-        self.deliveries = Deliveries(self.jobs, redact=redact)
+        self.deliveries = Deliveries(self.jobs, redact=redact, hooks=self.hooks)
         self.dispatcher = Dispatcher(
             self.queue, self.turns, self.agents, self.lanes, self.clock, self.new_id, self.deliveries
         )
@@ -205,6 +211,7 @@ class Harness:
             grants=self.grants,
             audit=self.audit,
             deliveries=self.deliveries,
+            hooks=self.hooks,
             jobs=self.jobs,
             clock=self.clock,
             new_id=self.new_id,
@@ -259,6 +266,7 @@ class Harness:
     async def __aexit__(self, *_: object) -> None:
         await self.lanes.cancel()
         await self.jobs.close()
+        await self.hooks.close()
 
 
 def audit_rows(database: Database) -> list[AuditRow]:

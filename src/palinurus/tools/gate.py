@@ -1,8 +1,8 @@
 """The gate before every tool call: whether it may run, whether it needs approval, and what is recorded.
 
-Every call passes the same steps: policy and restrictions, the plan, an approval if one is needed, a row in the audit
-log, and only then the tool. Nothing runs that is not in the log, and what runs is exactly the plan that was shown. A
-refusal is a result that tells the model why.
+Every call passes the same steps: policy and restrictions, hooks (which can only restrict further), the plan, an
+approval if one is needed, a row in the audit log, and only then the tool. Nothing runs that is not in the log, and what
+runs is exactly the plan that was shown. A refusal is a result that tells the model why.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec import Struct, field, structs, to_builtins
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
 from palinurus.domain.events import Plan
+from palinurus.domain.hooks import Hooks
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolCall
 from palinurus.domain.tool import MAX_CHARACTERS, PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec, beyond, failed
@@ -63,6 +64,7 @@ class GateServices(Struct, frozen=True):
     clock: Clock
     redact: Callable[[str], str]
     allowed_plans: AllowedPlans = field(default_factory=AllowedPlans)
+    hooks: Hooks = field(default_factory=Hooks)
 
 
 class Gate(Struct, eq=False):
@@ -137,6 +139,13 @@ class _GatedCall(Struct, frozen=True):
         if tool is None:
             return await self._refuse("unknown", self.gate.tools.unknown(self.call.name))
         verdict = self._verdict(tool)
+        if verdict.allowed and (found := await self.gate.services.hooks.restrict(self.run.key, self._facts)):
+            run = structs.replace(self.run, restrictions=(*self.run.restrictions, *found))
+            return await structs.replace(self, run=run).run_judged(tool)
+        return await self.run_judged(tool, verdict)
+
+    async def run_judged(self, tool: Tool, known: Verdict | None = None) -> ToolOutput:
+        verdict = known or self._verdict(tool)
         if not verdict.allowed:
             why = f"{tool.spec.name} may not be used here: {verdict.why} ({verdict.layer})"
             return await self._refuse(f"denied: {verdict.layer}", why)
@@ -161,6 +170,7 @@ class _GatedCall(Struct, frozen=True):
         details = {"plan": to_builtins(prepared.plan), "digest": prepared.plan.digest}
         grants = {"grants": list(prepared.granted)} if prepared.granted else {}
         await self._record("call", f"allowed: {verdict.layer}", {**details, **grants})
+        began = self.gate.services.clock.now_ms()
         try:
             output = await self.gate.tools.execute(self.run, self.call, prepared.run)
         except asyncio.CancelledError:
@@ -169,7 +179,24 @@ class _GatedCall(Struct, frozen=True):
         if tool.outside:
             output = structs.replace(output, origin=Origin.OUTSIDE)
         self._note_result(output)
+        self.gate.services.hooks.observe("after_tool_call", self.run.key, lambda: self._outcome(output, began))
         return output
+
+    def _facts(self) -> dict[str, Any]:
+        """What hooks are told of the call."""
+        run, call = self.run, self.call
+        who = {"runId": run.run_id, "agentId": run.key.agent, "channelId": run.channel, "senderId": run.sender}
+        return {
+            "toolName": call.name,
+            "params": call.arguments,
+            "toolCallId": call.id,
+            "untrusted": run.untrusted,
+            **who,
+        }
+
+    def _outcome(self, output: ToolOutput, began: int) -> dict[str, Any]:
+        text, duration = _text(output), self.gate.services.clock.now_ms() - began
+        return {**self._facts(), "error" if output.is_error else "result": text, "durationMs": duration}
 
     def _verdict(self, tool: Tool) -> Verdict:
         """Returns the decision of the policy and of this run's restrictions on hosts and files."""

@@ -148,8 +148,12 @@ class WorkspaceFiles:
         found = [self._slot(slot, stats[slot.name], private) for slot in slots]
         if mode != "subagent":
             there = {file.name for file in found if file is not None}
-            found += [self._present(name, self.read(name), private) for name in _extras(extra) if name not in there]
+            found += [self.extra_file(name, private) for name in _extras(extra) if name not in there]
         return [file for file in found if file is not None]
+
+    def extra_file(self, name: str, private: bool) -> BootstrapFile | None:
+        """A file that is in a prompt because somebody names it; None if it is blank, or too private for it."""
+        return self._present(name, self.read(name), private)
 
     def _slot(self, slot: BootstrapSlot, seen: os.stat_result | None, private: bool) -> BootstrapFile | None:
         name = slot.name
@@ -175,11 +179,11 @@ class WorkspaceFiles:
             case MissingFile():
                 return _missing(name)
             case Unreadable(reason=reason):
-                return BootstrapFile(name, "unreadable", reason, _digest(reason))
+                return BootstrapFile(name, "unreadable", reason, text_digest(reason))
         if not found.text.strip():
             return None
         if front_matter:
-            return BootstrapFile(name, "present", found.text, _digest(found.text), len(found.text))
+            return BootstrapFile(name, "present", found.text, text_digest(found.text), len(found.text))
         if not found.body.strip():
             return BootstrapFile(name, "empty", digest="empty", raw_chars=len(found.text))
         return BootstrapFile(name, "present", found.body, found.digest, len(found.text))
@@ -224,14 +228,14 @@ def _decode(path: str, data: bytes) -> TextFile:
     # An invalid byte costs one character, not the file.
     text = data.decode("utf-8-sig", errors="replace")
     body = strip_front_matter(text)
-    return TextFile(path, text, body, _digest(body))
+    return TextFile(path, text, body, text_digest(body))
 
 
 def _missing(name: str) -> BootstrapFile:
     return BootstrapFile(name, "missing", digest="missing")
 
 
-def _digest(text: str) -> str:
+def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,8 +1,9 @@
 """The files and folders of a workspace that are read as the owner's instructions: one list for all code that guards
 them.
 
-Prompts are made from BOOTSTRAP and the files that the config adds, skills from the roots of skills/discovery.py. A
-model follows what is written there, so a turn that has read outside text needs approval to change it.
+Prompts are made from BOOTSTRAP and the files that the config adds, skills from the roots of skills/discovery.py. When
+the gateway starts, BOOT.md is run; the folder `hooks` holds code. All this counts as the owner's word, so a turn that
+has read outside text needs approval to change it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from palinurus.workspace.boundary import PROJECT_SKILLS, SKILLS
 from palinurus.workspace.files import BOOTSTRAP
 
 WHOLE = "."  # a folder: the whole workspace
+BOOT, HOOKS = "BOOT.md", "hooks"  # what the extension hooks runs
 
 
 class Instructions(Struct, frozen=True):
     """Paths from the workspace. Case is ignored, as on some disks."""
 
-    files: tuple[str, ...] = tuple(name for slot in BOOTSTRAP for name in (slot.name, slot.older) if name)
-    folders: tuple[str, ...] = (SKILLS, PROJECT_SKILLS)
+    files: tuple[str, ...] = (BOOT, *(name for slot in BOOTSTRAP for name in (slot.name, slot.older) if name))
+    folders: tuple[str, ...] = (SKILLS, PROJECT_SKILLS, HOOKS)
     records: tuple[str, ...] = ()  # files that record which skills came from a registry
 
     @property
