@@ -197,8 +197,12 @@ EXTENSIONS = (
             "add approve calendar disable enable get list next pause plan remove resume run runs show status update",
         ),
         before="approvals",
+        tools="*",
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
+        slash_commands={
+            "remind": ("/remind [me] WHEN to WHAT, list, remove ID", "remind you: in 20 minutes, tomorrow at 9")
+        },
     ),
     Extension(
         "dashboard",

@@ -206,8 +206,10 @@ async def place_of(services: Services, cron: CronJob) -> Delivery | None:
     wanted = cron.delivery
     if wanted.channel not in LAST:
         return Delivery(wanted.channel, wanted.to, wanted.account_id, wanted.thread_id)
-    session = await services.sessions.find(SessionKey.main(cron.agent_id))
-    last = session.delivery if session is not None else None
+    last = None
+    for key in dict.fromkeys((session_of(services, cron), SessionKey.main(cron.agent_id))):
+        session = await services.sessions.find(key) if key.kind != "cron" and last is None else None
+        last = session.delivery if session is not None else last
     if last is None:
         return None
     known = {*services.deliveries.channels, *(dig(services.config.data, ["channels"]) or ())}
