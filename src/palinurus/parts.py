@@ -169,13 +169,17 @@ def _in_group(group: str, names: str) -> dict[str, str]:
     return {f"{group} {name}": "" for name in names.split()}
 
 
+def _in_family(family: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{family}.{name}" for name in names.split())
+
+
 EXTENSIONS = (
     Extension("openai_api", "palinurus.extensions.openai_api", routes="*"),
     Extension(
         "subagents",
         "palinurus.extensions.subagents",
         commands={"subagents": "List subagents; stop or steer one."},
-        operations=("subagents.list", "subagents.watch", "subagents.stop", "subagents.steer"),
+        operations=_in_family("subagents", "list watch stop steer"),
         tools="*",
         config={
             "palinurus.extensions.subagents.settings:SubagentSettings": (f"{_AGENT}.subagents",),
@@ -191,8 +195,18 @@ EXTENSIONS = (
     Extension(
         "schedule",
         "palinurus.extensions.schedule",
+        commands={"cron": "Remind you and run the agent at set times; show what was and will be due."},
+        operations=_in_family(
+            "cron",
+            "add approve calendar disable enable get list next pause plan remove resume run runs show status update",
+        ),
+        before="approvals",
+        tools="*",
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
+        slash_commands={
+            "remind": ("/remind [me] WHEN to WHAT, list, remove ID", "remind you: in 20 minutes, tomorrow at 9")
+        },
     ),
     Extension(
         "hooks",

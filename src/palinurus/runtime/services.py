@@ -92,7 +92,7 @@ class HomeServices(Services):
 
     @property
     def config(self) -> Config:
-        return self.agents.loaded.config
+        return self.agents.current_config()
 
     def secret(self, value: Secret | None) -> str | None:
         loaded = self.agents.loaded

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from palinurus.dispatch.runs import result_of
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import RunResult
-from palinurus.extensions.schedule.cron_job import AtSchedule, CronJob, CronState, DueOutcome, DueTime
+from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
 from palinurus.extensions.schedule.payloads import act_on, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore, times_passed
@@ -46,7 +46,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     if row is not None:
         services.jobs.expect(row)
     if why := _why_paused(services, cron, due):
-        return DueOutcome("skipped", why)
+        return await _end(services, store, cron, job, DueOutcome("skipped", why))
     try:
         outcome = await act_on(services, cron, due, await _run_key(services, job))
     except JobFailed:
@@ -59,6 +59,11 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     outcome = replace(outcome, duration_ms=outcome.duration_ms or ended - now)
     if outcome.status == "failed":
         await _fail(services, store, cron, job, outcome)
+    return await _end(services, store, cron, job, outcome)
+
+
+async def _end(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
+    now = services.clock.now_ms()
     await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now))
     return outcome
 
@@ -86,7 +91,7 @@ async def _is_missed(services: Services, store: CronStore, cron: CronJob, due: D
     """Decides what becomes of due times that passed. True: this one has ended as missed."""
     now, zone = services.clock.now_ms(), services.clock.zone
     passed = times_passed(cron, due.at, now, zone)
-    match cron.catch_up:
+    match catch_up_of(services, cron):
         case "skip" if now - due.at > LATE_MS:
             missed, then = passed, next_time(cron.schedule, now, zone, cron.id)
         case "once" if passed:
@@ -99,6 +104,10 @@ async def _is_missed(services: Services, store: CronStore, cron: CronJob, due: D
     if row is not None:
         services.jobs.expect(row)
     return True
+
+
+def catch_up_of(services: Services, cron: CronJob) -> CatchUp:
+    return cron.catch_up or ("skip" if services.config.section(CronSettings).skip_missed_jobs else "once")
 
 
 async def _run_key(services: Services, job: Job) -> str:
@@ -144,11 +153,15 @@ def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -
 
 
 def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
-    """None: one that was for once is removed."""
-    if isinstance(cron.schedule, AtSchedule) and outcome.status == "ran":
-        return None if cron.delete_after_run else replace(cron, enabled=False, state=_state(cron, outcome, now, 0))
-    errors = 0 if outcome.status == "ran" else cron.state.consecutive_errors
-    return replace(cron, state=_state(cron, outcome, now, errors))
+    """None: one that was for once is removed. One that was skipped stays, and says why."""
+    ran = outcome.status == "ran"
+    after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
+    if not isinstance(cron.schedule, AtSchedule):
+        return after
+    if ran and cron.delete_after_run:
+        return None
+    why = "" if ran else f"was skipped: {outcome.reason}"
+    return replace(after, enabled=False, state=replace(after.state, disabled_why=why))
 
 
 def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronState:
@@ -160,13 +173,16 @@ def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronSta
         last_duration_ms=outcome.duration_ms,
         last_run_id=outcome.run_id,
         consecutive_errors=errors,
+        runs=cron.state.runs + bool(outcome.run_id),
+        cost=cron.state.cost + (outcome.cost or 0.0),
+        priced_runs=cron.state.priced_runs + (outcome.cost is not None),
     )
 
 
 async def run_now(services: Services, cron: CronJob, key: str) -> Job:
     """Runs a cron job at a person's request, besides its due times."""
     now = services.clock.now_ms()
-    due = DueTime(cron.id, cron.name, cron.agent_id, cron.revision, now, by_hand=True)
+    due = DueTime(cron.id, cron.name, cron.agent_id, cron.revision, now, by_hand=True, kind=cron.kind)
     return await services.jobs.add(DUE, due, f"{cron.id}:by-hand:{key}", lane=cron.id)
 
 
