@@ -6,6 +6,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -15,6 +16,7 @@ from palinurus.extensions.schedule.cron_job import AtSchedule, CronSchedule, Eve
 
 SHORTEST_MS = 1_000
 LONGEST_STAGGER_MS = 300_000
+MOST_PASSED = 10_000  # due times that are looked at one by one
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # subtracted from times without a zone
 
 
@@ -45,6 +47,28 @@ def due_times(schedule: Schedule, after: int, zone: tzinfo, spread_by: str = "")
             stagger = stagger_of(schedule, spread_by)
             times = expression_times(schedule.expr, after - stagger, zone_of(schedule.tz) or zone)
             yield from (each + stagger for each in times)
+
+
+def times_passed(schedule: Schedule, after: int, now: int, zone: tzinfo, spread_by: str) -> list[int]:
+    """The due times after one moment and up to another, oldest first; no more than MOST_PASSED."""
+    return list(islice(takewhile(lambda at: at <= now, due_times(schedule, after, zone, spread_by)), MOST_PASSED))
+
+
+def newest_times(schedule: Schedule, after: int, now: int, zone: tzinfo, spread_by: str, most: int) -> list[int]:
+    """The last of the due times after one moment and up to another, found without walking through all before them."""
+
+    def some(since: int) -> list[int]:
+        times = due_times(schedule, since, zone, spread_by)
+        return list(islice(takewhile(lambda at: at <= now, times), most + 1))
+
+    low, high, found = after, now, some(after)
+    while len(found) > most:  # after `low` there are more than wanted, after `high` fewer
+        middle = (low + high) // 2
+        if len(later := some(middle)) < most:
+            high = middle
+        else:
+            low, found = middle, later
+    return found
 
 
 def expression_times(expression: str, after: int, zone: tzinfo) -> Iterator[int]:
