@@ -25,6 +25,7 @@ from palinurus.storage.jobs import (
     JobQueue,
     RetryPolicy,
     add_job,
+    cancel_job,
     complete,
     drop,
     finish_job,
@@ -204,6 +205,35 @@ async def test_lanes_that_have_something_to_do_and_when_there_is_more(queue: Job
     assert await queue.due(3000) == ([("letter", "bob"), ("letter", "ann")], 5000)
 
 
+async def test_of_each_kind_so_many_lanes_are_found_and_none_hides_another(queue: JobQueue) -> None:
+    for number in range(5):
+        await queue.add(job(f"absent-{number}", f"lane-{number}", kind="absent", due_at=100 + number))
+    await queue.add(job("deep-1", "lane-0", kind="absent", due_at=90))
+    await queue.add(job("late", due_at=1900))
+    lanes, _ = await queue.due(2000, 3)
+    assert lanes == [("absent", "lane-0"), ("absent", "lane-1"), ("absent", "lane-2"), ("letter", "ann")]
+
+
+async def test_a_job_that_is_not_due_yet_can_be_cancelled_and_added_again(queue: JobQueue, database: Database) -> None:
+    async def cancel(name: str) -> bool:
+        return await database.write(lambda tx: cancel_job(tx, "letter", f"key-{name}", 2000))
+
+    await queue.add(job("soon", due_at=2001))
+    await queue.add(job("now", due_at=2000))
+    held = await claimed(queue)
+    await queue.change(held, postpone(held, "busy", 2000, LETTER.retry, 500))
+    assert [await cancel(name) for name in ("soon", "soon", "now", "unknown")] == [True, False, False, False]
+    assert await queue.add(job("again", due_at=2001, idempotency_key="key-soon")) == await queue.find("again")
+
+
+async def test_a_pause_is_as_long_as_its_kind_allows_before_it_is_taken_for_a_clock_that_was_set_back(
+    queue: JobQueue,
+) -> None:
+    await queue.add(job("a", state="retry", due_at=2000 + 1_800_000))
+    assert await queue.due(2000, longest={"letter": 3_600_000}) == ([], 1_802_000)
+    assert await queue.due(2000) == ([("letter", "ann")], 1_802_000)
+
+
 async def test_when_somebody_sets_the_clock_back_what_is_tried_again_does_not_wait_for_it(queue: JobQueue) -> None:
     year = 365 * 24 * 3600 * 1000
     await queue.add(job("a"))
@@ -245,8 +275,8 @@ async def test_they_are_listed_and_counted_by_kind_and_state(queue: JobQueue) ->
 async def test_only_what_has_ended_well_and_is_old_is_forgotten(queue: JobQueue) -> None:
     states = ("done", "dropped", "missed", "failed", "ambiguous", "waiting", "retry", "running")
     for state in states:
-        await queue.add(job(state, state, state=state, added_at=10))
-    await queue.add(job("new", state="done", added_at=20))
+        await queue.add(job(state, state, state=state, added_at=10, due_at=10))
+    await queue.add(job("new", state="done", added_at=10, due_at=20))  # of a yearly job: it was added long ago
     assert await queue.forget(20) == 3
     assert await queue.forget(20) == 0
     assert {each.id for each in await queue.recent()} == {*states[3:], "new"}

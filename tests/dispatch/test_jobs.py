@@ -239,6 +239,115 @@ async def test_what_was_done_long_ago_is_forgotten_at_a_start() -> None:
     assert await office.states() == {}
 
 
+@virtually
+async def test_what_is_due_by_the_thousand_is_done_in_the_order_of_its_due_times_and_so_many_at_once() -> None:
+    office = Office(at_once=5)
+    numbers = list(range(2000))
+    random.Random(5).shuffle(numbers)
+    began = office.clock.now_ms()
+    for number in numbers:
+        note = Raw(msgspec.json.encode(Note(str(number))))
+        await office.queue.add(Job(f"j{number}", "note", f"lane-{number}", str(number), note, due_at=began + number))
+        absent = Job(f"a{number}", "absent", f"lane-{number}", str(number), Raw("null"), due_at=began - number)
+        await office.queue.add(absent)
+    most_tasks = 0
+
+    async def write(_: Any, note: Note, __: Job) -> None:
+        nonlocal most_tasks
+        office.written.append(note.text)
+        office.at_work += 1
+        most_tasks = max(most_tasks, len(asyncio.all_tasks()))
+        office.most_at_work = max(office.most_at_work, office.at_work)
+        await asyncio.sleep(int(note.text) % 3 / 1000)
+        office.at_work -= 1
+
+    office.kinds["note"] = msgspec.structs.replace(office.kinds["note"], handler=write)
+    await asyncio.sleep(10)
+    await office.jobs.start()
+    await office.jobs.idle()
+    assert office.written == list(map(str, range(2000)))
+    assert office.most_at_work == 5
+    assert most_tasks < 30  # two for each that is at work, one for each that waits next, and this one
+    await office.jobs.close()
+
+
+@virtually
+async def test_many_that_come_at_once_wait_in_the_queue_and_not_as_tasks() -> None:
+    office = Office(at_once=3)
+    await office.jobs.start()
+    for number in range(200):
+        await office.wants(f"{number:03}", lane=f"lane-{number}")
+    assert len(asyncio.all_tasks()) < 20
+    await office.jobs.idle()
+    assert sorted(office.written) == [f"{number:03}" for number in range(200)]
+    assert office.most_at_work == 3
+    await office.jobs.close()
+
+
+@virtually
+async def test_a_lane_with_much_to_do_does_not_hold_up_the_others() -> None:
+    office = Office(at_once=1)
+    began = office.clock.now_ms()
+    for number in range(60):
+        note = Raw(msgspec.json.encode(Note(f"deep {number}")))
+        await office.queue.add(Job(f"d{number}", "note", "deep", f"d{number}", note, due_at=began))
+    for number in range(10):
+        note = Raw(msgspec.json.encode(Note(f"other {number}")))
+        await office.queue.add(Job(f"o{number}", "note", f"o{number}", f"o{number}", note, due_at=began + 1))
+    await asyncio.sleep(1)
+    await office.jobs.start()
+    await office.jobs.idle()
+    others = [place for place, text in enumerate(office.written) if text.startswith("other")]
+    assert len(office.written) == 70
+    assert others[-1] < 40
+    await office.jobs.close()
+
+
+class Counted(JobQueue):
+    looks = 0
+
+    async def due(self, *args: Any) -> Any:
+        self.looks += 1
+        return await super().due(*args)
+
+
+@virtually
+async def test_what_will_be_due_later_costs_no_look_at_the_queue() -> None:
+    office = Office()
+    queue = Counted(office.database)
+    await office.again(queue).start()
+    began = office.clock.now_ms()
+    for number in range(100):
+        await office.wants(f"{number}", lane=f"lane-{number}", due_at=began + 30_000)
+    assert queue.looks == 1
+    await asyncio.sleep(29)
+    await office.wants("earlier", due_at=began + 29_500)
+    await asyncio.sleep(0.6)
+    assert office.at_work == 1
+    await asyncio.sleep(3)
+    assert len(office.written) == 17  # twice eight of them, and the one before
+    assert queue.looks < 8
+    await office.jobs.close()
+
+
+@virtually
+async def test_a_process_that_stays_forgets_every_day_what_was_due_long_ago() -> None:
+    office = Office()
+    await office.jobs.start()
+    await office.wants("a")
+    await office.wants("yearly", due_at=office.clock.now_ms() + 365 * 24 * HOUR * 1000)
+    await office.jobs.idle()
+    office.clock.set_by(KEPT_MS / 1000 - HOUR)
+    await asyncio.sleep(HOUR / 2)
+    assert await office.states() == {"a": "done", "yearly": "waiting"}
+    await asyncio.sleep(25 * HOUR)
+    assert await office.states() == {"yearly": "waiting"}
+    office.clock.set_by(365 * 24 * HOUR)
+    await asyncio.sleep(26 * HOUR)
+    assert await office.states() == {"yearly": "done"}
+    await office.jobs.close()
+
+
 class Power(JobQueue):
     """Goes out at one call, before it is committed or after: from then on this process does nothing more."""
 

@@ -10,6 +10,8 @@ from palinurus.domain.messages import AssistantMessage
 from palinurus.providers.provider import ModelRequest, Provider, ReplyDone
 from palinurus.sessions.journal import Journal
 
+BY_USER = "stopped by the user"
+
 
 class Stopped(Exception):
     """Raised inside `Stop.interruptible` after a stop was requested."""
@@ -27,7 +29,7 @@ class Stop:
     def requested(self) -> bool:
         return bool(self.reason)
 
-    def request(self, reason: str = "stopped by the user") -> None:
+    def request(self, reason: str = BY_USER) -> None:
         if not self.requested and self._inside is not None:
             self._inside.cancel()
             self._cancelled = True

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,11 +18,12 @@ from msgspec import Raw, Struct
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound, StorageError
 from palinurus.storage.jobs import (
+    MOST_LANES,
     MOST_WAITING,
+    USUAL,
     Job,
     JobKind,
     JobQueue,
-    RetryPolicy,
     State,
     complete,
     drop,
@@ -36,13 +36,11 @@ from palinurus.storage.jobs import (
 )
 
 T = TypeVar("T")
-Lane = tuple[str, str]
-"""Kind and lane."""
 FindKind = Callable[[str], JobKind | None]
 KEPT_MS = 30 * 24 * 3600 * 1000  # how long finished jobs are stored
-LOOK_MS = 60_000  # seconds; the clock may be changed, so no sleep is longer
-MOST_STARTED = 64  # lanes by one look: starting thousands would hold the event loop
-DISK = RetryPolicy()
+FORGET_MS = 24 * 3600 * 1000  # how often older ones are forgotten
+LOOK_MS = 60_000  # the clock may be changed, so no sleep is longer
+AHEAD = 2  # times `at_once` lanes of a kind have a worker; thousands would hold the event loop
 
 log = logging.getLogger(__name__)
 
@@ -63,11 +61,13 @@ class Jobs(Struct, eq=False):
     stays: bool = True  # whether this process stays: some kinds are only run by one that does
     _kinds: dict[str, JobKind] = {}  # added at run time
     _free: dict[str, asyncio.Semaphore] = {}  # by kind
-    _lanes: dict[Lane, bool] = {}  # lanes with a worker; whether there is news
+    _lanes: dict[str, dict[str, bool]] = {}  # by kind: lanes with a worker; whether there is news
+    _crowded: dict[str, int] = {}  # kinds of which more lanes are due, and at how many workers more are started
+    _longest: dict[str, int] = {}  # the longest pause of each kind that has been served
     _tasks: dict[asyncio.Task[None], str] = {}  # and the kind of job of each worker
     _alarm: asyncio.TimerHandle | None = None
+    _forgets_at: int = 0
     _open: bool = False
-    _crowded: bool = False  # more lanes are due than were started at once
     _only: str = ""  # prefixes of the kinds that may still start
 
     def open(self) -> None:
@@ -76,9 +76,7 @@ class Jobs(Struct, eq=False):
 
     async def start(self) -> None:
         """Continues what another process left, then runs what is due. Called before anything runs here."""
-        now = self._clock.now_ms()
-        await self._queue.release(now)
-        await self._queue.forget(now - KEPT_MS)
+        await self._queue.release(self._clock.now_ms())
         self._open = True
         await self.look()
 
@@ -142,9 +140,9 @@ class Jobs(Struct, eq=False):
     def expect(self, job: Job) -> None:
         """Called after a job was added together with something else."""
         if job.due_at <= self._clock.now_ms():
-            self._wake((job.kind, job.lane))
-        elif self._open:
-            self._spawn(self.look(), job.kind)
+            self._wake(job.kind, job.lane)
+        else:
+            self._set_alarm(job.due_at)
 
     async def perform(self, job: Job) -> None:
         """Runs one waiting job here and now, whatever else waits in its lane, also in a process that does not stay.
@@ -166,7 +164,7 @@ class Jobs(Struct, eq=False):
     async def drop(self, beginning: str, kind: str = "*") -> Job:
         """Drops it at a person's request."""
         job = await self._queue.decide(beginning, drop, kind)
-        self._wake((job.kind, job.lane))
+        self._wake(job.kind, job.lane)
         return job
 
     async def find(self, kind: str, idempotency_key: str) -> Job | None:
@@ -189,28 +187,46 @@ class Jobs(Struct, eq=False):
     async def look(self) -> None:
         """Runs what is due, and schedules the next check."""
         now = self._clock.now_ms()
-        lanes, next_at = await self._insist(lambda: self._queue.due(now))
-        started = list(islice(filter(self._wake, lanes), MOST_STARTED))
-        self._crowded = len(started) == MOST_STARTED
-        if self._open and next_at is not None:
+        if not 0 <= self._forgets_at - now <= FORGET_MS:  # the clock may have been set back
+            self._forgets_at = now + FORGET_MS
+            await self._insist(lambda: self._queue.forget(now - KEPT_MS))
+        lanes, next_at = await self._insist(lambda: self._queue.due(now, MOST_LANES, self._longest))
+        for kind, lane in lanes:
+            self._wake(kind, lane)
+        if next_at is not None:
+            self._set_alarm(next_at)
+
+    def _set_alarm(self, at: int) -> None:
+        """Looks again at that moment, or earlier."""
+        if not self._open:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + min(max(at - self._clock.now_ms(), 0), LOOK_MS) / 1000
+        if self._alarm is None or when < self._alarm.when():
             self._silence()
-            pause = min(next_at - now, LOOK_MS) / 1000
-            self._alarm = asyncio.get_running_loop().call_later(pause, lambda: self._spawn(self.look(), self._only))
+            self._alarm = loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._spawn(self.look(), self._only)
 
     def _silence(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+            self._alarm = None
 
-    def _wake(self, lane: Lane) -> bool:
-        """Reports that there may be work in a lane. Returns whether a worker was started for it."""
-        if lane in self._lanes:
-            self._lanes[lane] = True
-            return False
-        if not self._begins(lane[0]) or self._kind(lane[0]) is None:
-            return False
-        self._lanes[lane] = True
-        self._spawn(self._serve(lane), lane[0])
-        return True
+    def _wake(self, name: str, lane: str) -> None:
+        """Reports that there may be work in a lane: its worker is told, or started when there is room for one."""
+        lanes = self._lanes.setdefault(name, {})
+        if lane in lanes:
+            lanes[lane] = True
+        elif name not in self._crowded and self._begins(name) and (kind := self._kind(name)) is not None:
+            self._longest[name] = kind.retry.longest_ms
+            if len(lanes) >= min(AHEAD * kind.at_once, MOST_LANES - 1):
+                self._crowded[name] = kind.at_once
+            else:
+                lanes[lane] = True
+                self._spawn(self._serve(name, lane), name)
 
     def _begins(self, kind: str) -> bool:
         return self._open and kind.startswith(self._only)
@@ -223,28 +239,27 @@ class Jobs(Struct, eq=False):
             return None
         return kind if kind is not None and (self.stays or not kind.stays) else None
 
-    async def _serve(self, lane: Lane) -> None:
+    async def _serve(self, name: str, lane: str) -> None:
         """Runs jobs of a lane until none is due, or there is no handler."""
-        is_postponed = False
+        lanes = self._lanes[name]
         try:
-            while self._begins(lane[0]) and self._lanes[lane] and (kind := self._kind(lane[0])) is not None:
-                self._lanes[lane] = False
-                async with self._free.setdefault(kind.name, asyncio.Semaphore(kind.at_once)):
-                    job = await self._claim(kind, lane) if self._begins(kind.name) else None
+            while self._begins(name) and lanes[lane] and (kind := self._kind(name)) is not None:
+                lanes[lane] = False
+                async with self._free.setdefault(name, asyncio.Semaphore(kind.at_once)):
+                    job = await self._claim(kind, lane) if self._begins(name) else None
                     if job is not None:
-                        self._lanes[lane] = True  # the next one, after others had their turn
-                        is_postponed |= await self._run(kind, job)
+                        lanes[lane] = True  # the next one, after others had their turn
+                        await self._run(kind, job)
         finally:
-            del self._lanes[lane]
-        if self._open and (is_postponed or (self._crowded and len(self._lanes) < MOST_STARTED // 2)):
-            self._crowded = False  # one look is enough for all that end now
+            del lanes[lane]
+        if self._open and len(lanes) <= self._crowded.get(name, -1):
+            del self._crowded[name]  # one look is enough for all that end now
             await self.look()
 
-    async def _claim(self, kind: JobKind, lane: Lane) -> Job | None:
-        return await self._insist(lambda: self._queue.claim(kind, lane[1], self._clock.now_ms()))
+    async def _claim(self, kind: JobKind, lane: str) -> Job | None:
+        return await self._insist(lambda: self._queue.claim(kind, lane, self._clock.now_ms()))
 
-    async def _run(self, kind: JobKind, job: Job) -> bool:
-        """Runs a job. Returns whether to retry it."""
+    async def _run(self, kind: JobKind, job: Job) -> None:
         extending = asyncio.create_task(self._extend(kind, job), name="job lease")
         try:
             after = await self._fate(kind, job)
@@ -253,7 +268,8 @@ class Jobs(Struct, eq=False):
         kept = await self._insist(lambda: self._queue.change(job, after))
         if kept is not None and kept.state in ("ambiguous", "failed"):
             log.warning("job %s (%s %s) is %s: %s", kept.id, kept.kind, kept.lane, kept.state, kept.trouble)
-        return after.state == "retry"
+        if after.state == "retry":
+            self._set_alarm(after.due_at)
 
     async def _extend(self, kind: JobKind, job: Job) -> None:
         """Extends the lease while the job runs. If the disk is full meanwhile, the lease expires."""
@@ -300,7 +316,7 @@ class Jobs(Struct, eq=False):
                 tried += 1
                 if tried == 1:
                     log.warning("jobs wait for the disk: %s", error)
-                await asyncio.sleep(DISK.pause(tried, self._dice()) / 1000)
+                await asyncio.sleep(USUAL.pause(tried, self._dice()) / 1000)
 
     def _spawn(self, work: Coroutine[Any, Any, None], kind: str) -> None:
         task = asyncio.create_task(work, name="jobs")

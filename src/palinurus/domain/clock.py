@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Protocol
 
 NewId = Callable[[], str]
@@ -21,6 +21,26 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+class MachineZone(tzinfo):
+    """The zone that the machine is set to, also for days on which its clocks stand otherwise than today."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return None if moment is None else timedelta(seconds=moment.replace(tzinfo=UTC).timestamp() - _seconds(moment))
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return None if moment is None else time.localtime(_seconds(moment)).tm_zone
+
+    def fromutc(self, moment: datetime) -> datetime:
+        return datetime.fromtimestamp(moment.replace(tzinfo=UTC).timestamp()).replace(tzinfo=self)  # noqa: DTZ006
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.replace(tzinfo=None).timestamp()  # without a zone it is the machine's
+
+
 class SystemClock:
     """The machine's clock, in the machine's zone unless the config names another."""
 
@@ -29,7 +49,7 @@ class SystemClock:
 
     @property
     def zone(self) -> tzinfo:
-        return self._zone or datetime.now().astimezone().tzinfo or UTC
+        return self._zone or MachineZone()
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

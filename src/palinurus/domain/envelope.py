@@ -9,7 +9,7 @@ from msgspec import Struct
 from palinurus.domain.messages import ContextNote, Image, Origin, ToolResult
 from palinurus.domain.tool import Restriction, ToolSpec
 
-PROGRAMS = ("heartbeat", "cron", "subagent", "session", "boot", "webhook")  # channels of runs that no message of a person starts
+PROGRAMS = ("heartbeat", "cron", "subagent", "session", "boot", "webhook")  # of runs that nobody started by a message
 
 
 class Peer(Struct, frozen=True, omit_defaults=True):

@@ -19,7 +19,8 @@ The first half of this module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -33,6 +34,8 @@ State = Literal["waiting", "running", "retry", "done", "failed", "ambiguous", "m
 
 RUN = "run"  # the kind of accepted messages
 MOST_WAITING = 1000  # in one lane
+MOST_LANES = 129  # of a kind that are looked for at once: more than the runner serves
+MOST_FORGOTTEN = 5_000  # by one commit
 LEFT_BEHIND = "the process ended before the outcome was known"
 _UNDECIDED = ("waiting", "retry", "ambiguous", "failed")
 
@@ -82,6 +85,9 @@ class RetryPolicy(Struct, frozen=True):
         return attempts >= self.attempts or (now - since >= self.age_ms and attempts >= self.at_least)
 
 
+USUAL = RetryPolicy()
+
+
 class JobKind(Struct, frozen=True):
     """The settings of all jobs of one kind."""
 
@@ -93,7 +99,7 @@ class JobKind(Struct, frozen=True):
     JobRefused if a retry cannot help; any other exception leaves the outcome unknown.
     """
     at_once: int = 8  # lanes that run at once
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = USUAL
     on_crash: Literal["retry", "ambiguous"] = "ambiguous"  # "retry": repeating it is harmless
     missed_after_ms: int = 0  # milliseconds after which it is useless; 0: never
     seconds: float = 60.0  # seconds, after which the outcome is unknown
@@ -271,12 +277,24 @@ class JobQueue:
 
         return await self._database.write(work) if await self._rows("running_jobs") else 0
 
-    async def due(self, now: int) -> tuple[list[tuple[str, str]], int | None]:
-        """Kinds and lanes with due jobs, and the next due time, if any."""
+    async def due(
+        self, now: int, most: int = MOST_LANES, longest: Mapping[str, int] | None = None
+    ) -> tuple[list[tuple[str, str]], int | None]:
+        """Kinds and lanes with due jobs, `most` of each kind, and the next due time, if any.
+
+        `longest`: the longest pause of a kind, where it is not the usual one.
+        """
 
         def work(tx: Transaction) -> tuple[list[tuple[str, str]], int | None]:
-            lanes = tx.all("jobs.due_lanes", now=now, longest=RetryPolicy().longest_ms)
-            return lanes, tx.value("jobs.next_due", now=now)
+            lanes: dict[tuple[str, str], None] = {}
+            times = []
+            for (kind,) in tx.all("jobs.open_kinds"):
+                pause = (longest or {}).get(kind, USUAL.longest_ms)
+                found = tx.all("jobs.due_lanes", kind=kind, now=now, most=most)
+                stuck = tx.all("jobs.stuck_lanes", kind=kind, now=now, longest=pause, most=most)
+                lanes |= {(kind, lane): None for (lane,) in (*found, *stuck)}
+                times.append(tx.value("jobs.next_due", kind=kind, now=now))
+            return list(lanes), min((at for at in times if at is not None), default=None)
 
         return await self._database.read(work)
 
@@ -302,13 +320,21 @@ class JobQueue:
         return {(kind, state): number for kind, state, number in await self._rows("job_counts")}
 
     async def forget(self, before: int) -> int:
-        """Removes jobs that are done, dropped or missed and were added before that moment. Returns their number."""
-        if not await self._rows("old_job", before=before):
-            return 0  # avoids a needless disk write at start-up
-        return await self._database.write(lambda tx: tx.run("jobs.forget_jobs", before=before))
+        """Removes jobs that are done, dropped or missed and were due before that moment. Returns their number."""
+        forgotten = 0
+        for (kind,) in await self._rows("old_kinds", before=before):  # a read first: most starts write nothing
+            removed = MOST_FORGOTTEN
+            while removed == MOST_FORGOTTEN:
+                removed = await self._database.write(partial(_forget, kind=kind, before=before))
+                forgotten += removed
+        return forgotten
 
     async def _rows(self, query: str, **values: Any) -> list[Any]:
         return await self._database.read(lambda tx: tx.all(f"jobs.{query}", **values))
+
+
+def _forget(tx: Transaction, kind: str, before: int) -> int:
+    return tx.run("jobs.forget_jobs", kind=kind, before=before, most=MOST_FORGOTTEN)
 
 
 def add_job(tx: Transaction, job: Job, most: int = MOST_WAITING) -> Job:
@@ -321,6 +347,11 @@ def add_job(tx: Transaction, job: Job, most: int = MOST_WAITING) -> Job:
             hint="`pal jobs list` shows what is wrong",
         )
     return _job(known)
+
+
+def cancel_job(tx: Transaction, kind: str, idempotency_key: str, now: int) -> bool:
+    """Removes a job that waits and is not due yet, as if it had never been added."""
+    return bool(tx.run("jobs.cancel_job", kind=kind, idempotency_key=idempotency_key, now=now))
 
 
 def claim_job(tx: Transaction, kind: JobKind, lane: str, now: int) -> Job | None:

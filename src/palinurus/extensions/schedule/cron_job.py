@@ -88,6 +88,8 @@ class CronDelivery(Struct, frozen=True, rename="camel", omit_defaults=True):
 class CronState(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How its due times ended."""
 
+    running_at_ms: int = 0  # the due time that is acted on
+    retries: int = 0  # of that
     last_run_at_ms: int = 0
     last_status: Status | Literal[""] = ""
     last_error: str = ""
@@ -123,7 +125,7 @@ class CronJob(Struct, frozen=True, rename="camel", omit_defaults=True):
     origin: Origin = Origin.OWNER  # who wrote it
     sources: tuple[str, ...] = ()  # of outside text that was in the context when it was made
     state: CronState = CronState()
-    revision: int = 0  # counts changes: due times of an earlier revision are skipped
+    revision: int = 0  # counts changes: a due time of an earlier revision is skipped
     next_run_at_ms: int = 0  # 0: none
 
     @property

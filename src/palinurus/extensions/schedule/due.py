@@ -7,27 +7,31 @@ not repeated.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from itertools import count
+from typing import NoReturn
 
 from msgspec.structs import replace
 
+from palinurus.agent.reply import BY_USER
 from palinurus.dispatch.runs import result_of
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import RunResult
+from palinurus.extensions.schedule.catch_up import LATE_MS, MissedTimes, find_missed
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
 from palinurus.extensions.schedule.payloads import act_on, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
-from palinurus.extensions.schedule.store import DUE, CronStore, times_passed
+from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import next_time
 from palinurus.operations.services import Services
 from palinurus.storage.jobs import RUN, Job, JobKind, RetryPolicy
 
-LATE_MS = 60_000  # later than this is overdue
-MOST_CAUGHT_UP = 100  # due times that are run after a sleep, where all are wanted
 PAUSES = (30, 60, 300, 900, 3600)  # seconds before a failed run is tried again
 MOST_FAILURES = 10  # in a row; then it is disabled
+MOST_ATTEMPTS = 20  # at one due time, with those that a crash has ended
 LONGEST_RUN = 3600.0  # seconds
+CHANGED = "the cron job was changed"
 
 log = logging.getLogger(__name__)
 
@@ -36,45 +40,54 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     """The handler of a due time. None: it was missed, and its row says so."""
     store = CronStore(services.database, services.new_id)
     cron = await store.find(due.cron_job)
-    if why := _why_skipped(cron, due):
+    if cron is None:
+        return DueOutcome("skipped", "the cron job was removed")
+    is_begun = cron.state.running_at_ms == due.at
+    if is_begun and cron.state.disabled_why and not due.by_hand:
+        await _give_notice(services, cron, job)
+    run_key = await _run_key(services, job)
+    is_going_on = await services.jobs.find(RUN, run_key) is not None
+    if not is_going_on and (why := _why_skipped(cron, due)):
         return DueOutcome("skipped", why)
-    assert cron is not None  # noqa: S101  # a removed one is skipped
     now, zone = services.clock.now_ms(), services.clock.zone
-    if job.attempts == 1 and not due.by_hand and await _is_missed(services, store, cron, due, job):
-        return None
-    row = await store.plan_next(due, now, zone)
-    if row is not None:
-        services.jobs.expect(row)
-    if why := _why_paused(services, cron, due):
-        return await _end(services, store, cron, job, DueOutcome("skipped", why))
+    if not is_begun:
+        missed = await _find_missed(services, cron, due)
+        move = store.begin(due, now, zone) if missed is None else store.miss(job, due, missed, now, zone)
+        begun, row = await move
+        if row is not None:
+            services.jobs.expect(row)
+        if begun is None or missed is not None:
+            return None if begun else DueOutcome("skipped", CHANGED)
+        cron = begun
+    outcome = DueOutcome("skipped", "" if is_going_on else _why_paused(services, cron, due))
+    if not outcome.reason:
+        outcome = await _act(services, cron, due, job, run_key)
+        outcome = replace(outcome, duration_ms=outcome.duration_ms or services.clock.now_ms() - now)
+    if outcome.status == "failed" and outcome.reason != BY_USER:
+        await _fail(services, store, cron, job, outcome)
+    ended = services.clock.now_ms()
+    await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now), ended, zone)
+    return outcome
+
+
+async def _act(services: Services, cron: CronJob, due: DueTime, job: Job, run_key: str) -> DueOutcome:
+    if job.attempts > MOST_ATTEMPTS:  # it may be what crashes the process
+        raise JobRefused(f"given up after {job.attempts} attempts: {job.trouble}")
     try:
-        outcome = await act_on(services, cron, due, await _run_key(services, job))
+        return await act_on(services, cron, due, run_key)
     except JobFailed:
         raise
     except (QueueFull, StorageError) as error:
         raise JobFailed(str(error), retry_after=PAUSES[0]) from error
     except PalinurusError as error:
-        outcome = DueOutcome("failed", str(error))
-    ended = services.clock.now_ms()
-    outcome = replace(outcome, duration_ms=outcome.duration_ms or ended - now)
-    if outcome.status == "failed":
-        await _fail(services, store, cron, job, outcome)
-    return await _end(services, store, cron, job, outcome)
+        return DueOutcome("failed", str(error))
 
 
-async def _end(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
-    now = services.clock.now_ms()
-    await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now))
-    return outcome
-
-
-def _why_skipped(cron: CronJob | None, due: DueTime) -> str:
-    if cron is None:
-        return "the cron job was removed"
-    if cron.revision != due.revision and not due.by_hand:
-        return "the cron job was changed"
+def _why_skipped(cron: CronJob, due: DueTime) -> str:
     if due.by_hand:
         return ""
+    if cron.revision != due.revision:
+        return CHANGED
     return "" if cron.enabled else "the cron job is disabled"
 
 
@@ -87,23 +100,14 @@ def _why_paused(services: Services, cron: CronJob, due: DueTime) -> str:
     return "everything is paused" if settings.paused else ""
 
 
-async def _is_missed(services: Services, store: CronStore, cron: CronJob, due: DueTime, job: Job) -> bool:
-    """Decides what becomes of due times that passed. True: this one has ended as missed."""
+async def _find_missed(services: Services, cron: CronJob, due: DueTime) -> MissedTimes | None:
+    if due.by_hand:
+        return None
     now, zone = services.clock.now_ms(), services.clock.zone
-    passed = times_passed(cron, due.at, now, zone)
-    match catch_up_of(services, cron):
-        case "skip" if now - due.at > LATE_MS:
-            missed, then = passed, next_time(cron.schedule, now, zone, cron.id)
-        case "once" if passed:
-            missed, then = passed[:-1], passed[-1]
-        case "all" if len(passed) > MOST_CAUGHT_UP:
-            missed, then = passed[:-MOST_CAUGHT_UP], passed[-MOST_CAUGHT_UP]
-        case _:
-            return False
-    row = await store.miss(job, due, missed, then, now)
-    if row is not None:
-        services.jobs.expect(row)
-    return True
+    then = next_time(cron.schedule, due.at, zone, cron.id)
+    if now - due.at <= LATE_MS and (then is None or then > now):
+        return None  # as nearly always; what has passed may be thousands
+    return await asyncio.to_thread(find_missed, cron, catch_up_of(services, cron), due.at, now, zone)
 
 
 def catch_up_of(services: Services, cron: CronJob) -> CatchUp:
@@ -115,30 +119,37 @@ async def _run_key(services: Services, job: Job) -> str:
     for number in count():
         key = f"{DUE}:{job.id}:{number}"
         run = await services.jobs.find(RUN, key)
-        if run is None or (ended := result_of(run)) is None or not is_failure(ended):
+        if run is None or (ended := result_of(run)) is None or not _is_failure(ended):
             return key
     raise AssertionError  # it counts for ever
 
 
-def is_failure(result: RunResult) -> bool:
-    return result.status != "ok"
+def _is_failure(result: RunResult) -> bool:
+    """Whether to try again. Who stops a run does not want another one."""
+    return result.status != "ok" and result.error != BY_USER
 
 
 async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> None:
     """Raises JobFailed if it is tried again, else JobRefused. After too many in a row the cron job is disabled."""
-    now = services.clock.now_ms()
-    pause = PAUSES[min(job.attempts, len(PAUSES)) - 1]
-    then = next_time(cron.schedule, now, services.clock.zone, cron.id)
-    again = job.attempts <= len(PAUSES) and (then is None or now + pause * 1000 < then)
-    changed = await store.change(cron.id, lambda stored: _ended_badly(stored, outcome, now, again=again))
+    now, zone, retries = services.clock.now_ms(), services.clock.zone, cron.state.retries
+    pause = PAUSES[min(retries, len(PAUSES) - 1)]
+    then = next_time(cron.schedule, now, zone, cron.id)
+    again = retries < len(PAUSES) and (then is None or now + pause * 1000 < then)
+    changed = await store.fail(cron.id, lambda stored: _ended_badly(stored, outcome, now, again=again), now, zone)
     if changed is not None and changed.state.disabled_why and not cron.state.disabled_why:
         log.warning("cron job %s (%s): %s", cron.id, cron.name, changed.state.disabled_why)
-        text = f"The cron job {cron.name!r} {changed.state.disabled_why} Last error: {outcome.reason}"
-        await tell_owner(services, cron, text, f"{DUE}:{job.id}:disabled")
-        again = False
+        await _give_notice(services, changed, job)
     if again:
         raise JobFailed(outcome.reason, retry_after=pause)
     raise JobRefused(outcome.reason)
+
+
+async def _give_notice(services: Services, cron: CronJob, job: Job) -> NoReturn:
+    """Tells the owner that a cron job was disabled by itself, then ends the due time as failed. Raises JobRefused, or
+    JobFailed while it cannot be told."""
+    text = f"The cron job {cron.name!r} {cron.state.disabled_why} Last error: {cron.state.last_error}"
+    await tell_owner(services, cron, text, f"{DUE}:{job.id}:disabled")
+    raise JobRefused(cron.state.last_error)
 
 
 def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -> CronJob:
@@ -149,6 +160,8 @@ def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -
     elif isinstance(cron.schedule, AtSchedule) and not again:
         why = f"has failed and is not tried again; `pal cron run {cron.id}` runs it."
     state = _state(cron, outcome, now, failures)
+    if again or why:  # there is more to do: another run, or a notice
+        state = replace(state, running_at_ms=cron.state.running_at_ms, retries=cron.state.retries + 1)
     return replace(cron, enabled=cron.enabled and not why, state=replace(state, disabled_why=why))
 
 
@@ -167,6 +180,8 @@ def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
 def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronState:
     return replace(
         cron.state,
+        running_at_ms=0,
+        retries=0,
         last_run_at_ms=now,
         last_status=outcome.status,
         last_error=outcome.reason if outcome.status == "failed" else "",
@@ -186,6 +201,12 @@ async def run_now(services: Services, cron: CronJob, key: str) -> Job:
     return await services.jobs.add(DUE, due, f"{cron.id}:by-hand:{key}", lane=cron.id)
 
 
+async def remove(services: Services, job_id: str) -> bool:
+    """False: there is no such cron job."""
+    store = CronStore(services.database, services.new_id)
+    return await store.remove(job_id, services.clock.now_ms(), services.clock.zone)
+
+
 async def save(services: Services, cron: CronJob) -> CronJob:
     """Stores a cron job; its next due time is on the disk when this returns. Raises BadRequest."""
     store = CronStore(services.database, services.new_id)
@@ -202,8 +223,8 @@ DUE_KIND = JobKind(
     DUE,
     DueTime,
     run_due,
-    at_once=16,
-    retry=RetryPolicy(longest_ms=PAUSES[-1] * 1000, attempts=20),
+    at_once=32,  # one that waits for its run holds up no reminder
+    retry=RetryPolicy(longest_ms=PAUSES[-1] * 1000, attempts=10**6, at_least=10**6),  # given up by the handler alone
     on_crash="retry",
     seconds=LONGEST_RUN,
     stays=True,

@@ -217,7 +217,8 @@ async def remove_cron_job(services: Services, id: CronRef) -> RemovedCronJob:  #
         raise _of_the_config()
     if isinstance(job.payload, CommandPayload):
         await withdraw_approval(services, job)
-    return RemovedCronJob(job.id, await store_of(services).remove(job.id), job.name)
+    now, zone = services.clock.now_ms(), services.clock.zone
+    return RemovedCronJob(job.id, await store_of(services).remove(job.id, now, zone), job.name)
 
 
 @operation("cron.enable", scope="write")

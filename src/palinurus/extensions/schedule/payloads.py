@@ -99,7 +99,8 @@ async def _deliver(services: Services, cron: CronJob, text: str, key: str, sourc
 
 
 async def _post(services: Services, cron: CronJob, body: dict[str, str], key: str) -> None:
-    post = {"url": cron.delivery.to, "body": body, "token": "cron.webhookToken"}
+    has_token = services.config.section(CronSettings).webhook_token is not None
+    post = {"url": cron.delivery.to, "body": body, "tokenAt": "cron.webhookToken" if has_token else ""}
     await services.jobs.add("webhooks.post", post, key)
 
 

@@ -1,13 +1,13 @@
 """Stores cron jobs, and plans their due times: each is a durable job of the kind schedule.due, committed with the
-change that makes it due. There is one row for each due time, whatever happens: its idempotency key names the cron job,
-its revision and the moment.
+change that makes it due. There is one row for each due time, whatever happens: its idempotency key names the cron job
+and the moment. One that was planned and is not due yet goes when its cron job is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
-from itertools import islice, takewhile
+from functools import partial
 
 import msgspec
 from msgspec import Raw
@@ -15,15 +15,17 @@ from msgspec.structs import replace
 
 from palinurus.domain.clock import NewId
 from palinurus.domain.errors import NotFound
+from palinurus.extensions.schedule.catch_up import OVERDUE, MissedTimes
 from palinurus.extensions.schedule.cron_job import CronJob, DueTime
-from palinurus.extensions.schedule.times import due_times
+from palinurus.extensions.schedule.times import due_times, times_passed
 from palinurus.storage.database import Database
-from palinurus.storage.jobs import Job, add_job, change_job, finish_job
+from palinurus.storage.jobs import Job, add_job, cancel_job, change_job, finish_job
 from palinurus.storage.transaction import Transaction, declare_queries, decoded, encoded
 
 DUE = "schedule.due"
-MOST_MISSED = 1000  # rows for due times that passed while the machine slept; the rest is named in the last of them
-OVERDUE = "it was due while Palinurus was not running or the run before had not ended"
+BATCH = 500  # rows of missed due times in one commit
+ChangeJob = Callable[[CronJob], CronJob | None]
+"""Returns the cron job as it is from now on; None removes it."""
 
 declare_queries("cron_jobs", __file__)
 
@@ -60,58 +62,71 @@ class CronStore:
         raise NotFound(f"{what} {reference[:80]!r}", hint="`pal cron list` shows their ids and names")
 
     async def save(self, job: CronJob, now: int, zone: tzinfo) -> tuple[CronJob, Job | None]:
-        """Stores a new or changed cron job and its next due time; that of an earlier revision is skipped."""
+        """Stores a new or changed cron job and its next due time."""
         return await self._database.write(lambda tx: save_cron_job(tx, job, now, zone, self._new_id))
 
-    async def remove(self, job_id: str) -> bool:
-        return bool(await self._database.write(lambda tx: tx.run("cron_jobs.remove", id=job_id)))
+    async def remove(self, job_id: str, now: int, zone: tzinfo) -> bool:
+        """Removes it with the due time that was planned."""
+        return await self._database.write(lambda tx: _change(tx, job_id, lambda _: None, now, zone, self._new_id))
 
     async def change(self, job_id: str, work: Callable[[CronJob], CronJob]) -> CronJob | None:
         """Changes its state, not when it is due. None: it was removed."""
         return await self._database.write(lambda tx: change_cron_job(tx, job_id, work))
 
-    async def plan_next(self, due: DueTime, now: int, zone: tzinfo) -> Job | None:
-        """Adds the due time after this one. None: there is none, or the cron job has changed."""
+    async def begin(self, due: DueTime, now: int, zone: tzinfo) -> tuple[CronJob | None, Job | None]:
+        """Marks that a due time is acted on, and adds the one after it. No cron job: it has changed or was removed."""
 
-        def work(tx: Transaction) -> Job | None:
+        def work(tx: Transaction) -> tuple[CronJob | None, Job | None]:
             job = find_cron_job(tx, due.cron_job)
-            if job is None or job.revision != due.revision or due.by_hand:
-                return None
-            return _add_next(tx, job, due.at, now, zone, self._new_id)
+            if job is None or (job.revision != due.revision and not due.by_hand):
+                return None, None
+            job = replace(job, state=replace(job.state, running_at_ms=due.at, retries=0))
+            return (put_cron_job(tx, job), None) if due.by_hand else _plan(tx, job, due.at, now, zone, self._new_id)
 
         return await self._database.write(work)
 
-    async def miss(self, held: Job, due: DueTime, missed: Sequence[int], then: int | None, now: int) -> Job | None:
-        """Ends a due time as missed, adds a row for each further one that was, and the one that is due `then`; all or
-        nothing. None: there is none, or the lease is lost."""
+    async def miss(
+        self, held: Job, due: DueTime, missed: MissedTimes, now: int, zone: tzinfo
+    ) -> tuple[CronJob | None, Job | None]:
+        """Ends a due time as missed, adds a row for each further one that was, and the one that is run then. No cron
+        job: it has changed or was removed."""
+        for first in range(0, len(missed.times), BATCH):  # if it is killed meanwhile, the next process does the same
+            times = missed.times[first : first + BATCH]
+            await self._database.write(partial(self._add_missed, due=due, times=times, now=now))
 
-        def work(tx: Transaction) -> Job | None:
+        def work(tx: Transaction) -> tuple[CronJob | None, Job | None]:
             job = find_cron_job(tx, due.cron_job)
-            if (
-                change_job(tx, held, replace(held, state="missed", lease_until=0, trouble=OVERDUE)) is None
-                or job is None
-            ):
-                return None
-            for at in missed:
-                row = due_job(job, at, now, self._new_id)
-                add_job(tx, replace(row, state="missed", trouble=OVERDUE), 0)
-            put_cron_job(tx, replace(job, next_run_at_ms=then or 0))
-            return None if then is None else add_job(tx, due_job(job, then, now, self._new_id), 0)
+            if job is None or job.revision != due.revision:
+                return None, None
+            change_job(tx, held, replace(held, state="missed", lease_until=0, trouble=missed.why))
+            is_over = missed.then is None
+            job = replace(job, enabled=job.enabled and not is_over, state=replace(job.state, last_status="missed"))
+            return _plan(tx, job, (missed.then or 0) - 1, now, zone, self._new_id)
 
         return await self._database.write(work)
 
-    async def end(self, held: Job, outcome: object, job_id: str, work: Callable[[CronJob], CronJob | None]) -> bool:
-        """Ends a due time together with the change of its cron job; None removes that. False: the lease is lost."""
+    def _add_missed(self, tx: Transaction, due: DueTime, times: Sequence[int], now: int) -> None:
+        job = find_cron_job(tx, due.cron_job)
+        if job is not None and job.revision == due.revision:
+            _add_missed(tx, job, times, now, self._new_id)
+
+    async def end(self, held: Job, outcome: object, job_id: str, work: ChangeJob, now: int, zone: tzinfo) -> bool:
+        """Ends a due time together with the change of its cron job. False: the lease is lost."""
 
         def both(tx: Transaction) -> bool:
             if not finish_job(tx, held, outcome):
                 return False
-            job = find_cron_job(tx, job_id)
-            if job is not None and (after := work(job)) is None:
-                tx.run("cron_jobs.remove", id=job_id)
-            elif job is not None and after is not None:
-                put_cron_job(tx, after)
+            _change(tx, job_id, work, now, zone, self._new_id)
             return True
+
+        return await self._database.write(both)
+
+    async def fail(self, job_id: str, work: Callable[[CronJob], CronJob], now: int, zone: tzinfo) -> CronJob | None:
+        """Changes its state after a failure; if that disables it, the due time that was planned goes too."""
+
+        def both(tx: Transaction) -> CronJob | None:
+            _change(tx, job_id, work, now, zone, self._new_id)
+            return find_cron_job(tx, job_id)
 
         return await self._database.write(both)
 
@@ -132,47 +147,63 @@ def change_cron_job(tx: Transaction, job_id: str, work: Callable[[CronJob], Cron
 
 
 def save_cron_job(tx: Transaction, job: CronJob, now: int, zone: tzinfo, new_id: NewId) -> tuple[CronJob, Job | None]:
-    """The due time of the earlier revision is not looked for: it is skipped when it comes."""
     before = find_cron_job(tx, job.id)
-    revision = before.revision + 1 if before else 0
-    saved = replace(job, revision=revision, updated_at_ms=now, created_at_ms=job.created_at_ms or now, next_run_at_ms=0)
-    if not saved.enabled:
-        return put_cron_job(tx, saved), None
-    row = _add_next(tx, saved, now, now, zone, new_id)
-    found = find_cron_job(tx, job.id)
-    return found or saved, row
+    saved = replace(job, updated_at_ms=now, created_at_ms=job.created_at_ms or now, next_run_at_ms=0)
+    if before is not None:
+        _take_back(tx, before, now, zone, new_id)
+        state = replace(job.state, running_at_ms=before.state.running_at_ms, retries=before.state.retries)
+        saved = replace(saved, revision=before.revision + 1, state=state)
+    return _plan(tx, saved, now, now, zone, new_id)
 
 
 def due_job(job: CronJob, at: int, now: int, new_id: NewId) -> Job:
     due = DueTime(job.id, job.name, job.agent_id, job.revision, at, kind=job.kind)
-    key = f"{job.id}:{job.revision}:{at}"
-    return Job(new_id(), DUE, job.id, key, Raw(msgspec.json.encode(due)), added_at=now, due_at=at)
+    return Job(new_id(), DUE, job.id, _key(job, at), Raw(msgspec.json.encode(due)), added_at=now, due_at=at)
 
 
-def times_passed(job: CronJob, after: int, now: int, zone: tzinfo) -> list[int]:
-    """Due times after one, up to now; the earliest are left out when there are too many."""
-    passed = takewhile(lambda at: at <= now, due_times(job.schedule, after, zone, job.id))
-    found = list(islice(passed, MOST_MISSED))
-    if len(found) == MOST_MISSED:  # the newest decides what is run
-        newest = newest_before(job, now, zone)
-        found = [*found, newest] if newest > found[-1] else found
-    return found
+def _key(job: CronJob, at: int) -> str:
+    return f"{job.id}:{at}"
 
 
-def newest_before(job: CronJob, now: int, zone: tzinfo) -> int:
-    """The last due time up to now, found without walking through all before it."""
-    span = 60_000
-    while True:
-        times = list(islice(takewhile(lambda at: at <= now, due_times(job.schedule, now - span, zone, job.id)), 10_000))
-        if times:
-            return times[-1]
-        span *= 4
+def _plan(
+    tx: Transaction, job: CronJob, after: int, now: int, zone: tzinfo, new_id: NewId
+) -> tuple[CronJob, Job | None]:
+    """Adds the first due time after a moment that has not ended yet: after the clock was set back some have. Those that
+    were missed are due again then."""
+    for at in due_times(job.schedule, after, zone, job.id) if job.enabled else ():
+        row = due_job(job, at, now, new_id)
+        cancel_job(tx, DUE, row.idempotency_key, now)
+        if add_job(tx, row, 0) is row:
+            return put_cron_job(tx, replace(job, next_run_at_ms=at)), row
+    return put_cron_job(tx, replace(job, next_run_at_ms=0)), None
 
 
-def _add_next(tx: Transaction, job: CronJob, after: int, now: int, zone: tzinfo, new_id: NewId) -> Job | None:
-    at = next(due_times(job.schedule, after, zone, job.id), None)
-    put_cron_job(tx, replace(job, next_run_at_ms=at or 0))
-    return None if at is None else add_job(tx, due_job(job, at, now, new_id), 0)
+def _take_back(tx: Transaction, job: CronJob, now: int, zone: tzinfo, new_id: NewId) -> None:
+    """Removes the due time that was planned. If it waits for a run that has not ended, it is skipped when it comes, and
+    those that have passed after it are missed."""
+    at = job.next_run_at_ms
+    if at and not cancel_job(tx, DUE, _key(job, at), now):
+        _add_missed(tx, job, times_passed(job.schedule, at, now, zone, job.id), now, new_id)
+
+
+def _change(tx: Transaction, job_id: str, work: ChangeJob, now: int, zone: tzinfo, new_id: NewId) -> bool:
+    """False: there is no such cron job."""
+    job = find_cron_job(tx, job_id)
+    if job is None:
+        return False
+    after = work(job)
+    if after is None or not after.enabled:
+        _take_back(tx, job, now, zone, new_id)
+    if after is None:
+        tx.run("cron_jobs.remove", id=job_id)
+    else:
+        put_cron_job(tx, after if after.enabled else replace(after, next_run_at_ms=0))
+    return True
+
+
+def _add_missed(tx: Transaction, job: CronJob, times: Sequence[int], now: int, new_id: NewId) -> None:
+    for at in times:
+        add_job(tx, replace(due_job(job, at, now, new_id), state="missed", trouble=OVERDUE), 0)
 
 
 def _read(row: str) -> CronJob:

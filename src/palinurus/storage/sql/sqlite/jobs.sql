@@ -5,7 +5,9 @@ INSERT INTO jobs (id, kind, lane, idempotency_key, payload, added_at, due_at, st
 SELECT :id, :kind, :lane, :idempotency_key, :payload, :added_at, :due_at, :state, :attempts, :lease_until, :fence,
   :outcome, :trouble, :doubtful_at, :retried_at, :retry_key
 WHERE :most = 0 OR :most > (
-  SELECT count(*) FROM jobs WHERE kind = :kind AND lane = :lane AND state IN ('waiting', 'running', 'retry')
+  SELECT count(*) FROM (
+    SELECT 1 FROM jobs WHERE kind = :kind AND lane = :lane AND state IN ('waiting', 'running', 'retry') LIMIT :most
+  )
 )
 ON CONFLICT (kind, idempotency_key) DO NOTHING;
 
@@ -48,22 +50,36 @@ SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attemp
 FROM jobs WHERE kind = :kind AND lane = :lane AND state IN ('waiting', 'running', 'retry')
 ORDER BY state = 'running' DESC, state = 'retry' DESC, max(due_at, :now), queued LIMIT 1;
 
--- due_lanes --
--- Where something is due, or was left behind, or waits longer than anything should; what is due first comes first. Runs
--- are not for the runner: dispatch/lanes.py has them.
-SELECT kind, lane FROM (
-  SELECT kind, lane, queued, iif(state = 'running', lease_until, due_at) AS at FROM jobs INDEXED BY jobs_due
-  WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run' AND iif(state = 'running', lease_until, due_at) <= :now
+-- open_kinds --
+-- Kinds of which anything is open. Each is one step in the index, however many jobs it has. Runs are not for the runner:
+-- dispatch/lanes.py has them.
+WITH RECURSIVE kinds (kind) AS (
+  SELECT min(kind) FROM jobs INDEXED BY jobs_due WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run'
   UNION ALL
-  SELECT kind, lane, queued, due_at AS at FROM jobs INDEXED BY jobs_retry
-  WHERE state = 'retry' AND kind <> 'run' AND due_at > :now + :longest
+  SELECT (
+    SELECT min(kind) FROM jobs INDEXED BY jobs_due
+    WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run' AND kind > kinds.kind
+  ) FROM kinds WHERE kind IS NOT NULL
 )
-GROUP BY kind, lane ORDER BY min(at), min(queued);
+SELECT kind FROM kinds WHERE kind IS NOT NULL;
+
+-- due_lanes --
+-- Where something of a kind is due or was left behind; what is due first comes first.
+SELECT DISTINCT lane FROM jobs INDEXED BY jobs_due
+WHERE kind = :kind AND kind <> 'run' AND state IN ('waiting', 'running', 'retry')
+  AND iif(state = 'running', lease_until, due_at) <= :now
+ORDER BY iif(state = 'running', lease_until, due_at), queued LIMIT :most;
+
+-- stuck_lanes --
+-- Where something of a kind waits longer than anything should: the clock was set back.
+SELECT DISTINCT lane FROM jobs INDEXED BY jobs_retry
+WHERE kind = :kind AND kind <> 'run' AND state = 'retry' AND due_at > :now + :longest
+ORDER BY due_at, queued LIMIT :most;
 
 -- next_due --
--- When there will be something to do that is not to be done yet.
+-- When there will be something to do of a kind that is not to be done yet.
 SELECT min(iif(state = 'running', lease_until, due_at)) FROM jobs INDEXED BY jobs_due
-WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run'
+WHERE kind = :kind AND kind <> 'run' AND state IN ('waiting', 'running', 'retry')
   AND iif(state = 'running', lease_until, due_at) > :now;
 
 -- running_jobs --
@@ -110,13 +126,28 @@ SELECT name FROM sqlite_schema WHERE name = 'jobs_but_runs';
 SELECT kind, state, count(*) FROM jobs INDEXED BY jobs_but_runs WHERE kind <> 'run'
 GROUP BY kind, state ORDER BY kind, state;
 
--- old_job --
--- Whether there is anything to forget. What is known of runs is not forgotten.
-SELECT id FROM jobs INDEXED BY jobs_but_runs
-WHERE kind <> 'run' AND state IN ('done', 'dropped', 'missed') AND added_at < :before LIMIT 1;
+-- old_kinds --
+-- Kinds of which there is anything to forget. What is known of runs is not forgotten.
+WITH RECURSIVE kinds (kind) AS (
+  SELECT min(kind) FROM jobs INDEXED BY jobs_by_due WHERE kind <> 'run'
+  UNION ALL
+  SELECT (SELECT min(kind) FROM jobs INDEXED BY jobs_by_due WHERE kind <> 'run' AND kind > kinds.kind)
+  FROM kinds WHERE kind IS NOT NULL
+)
+SELECT kind FROM kinds WHERE EXISTS (
+  SELECT 1 FROM jobs INDEXED BY jobs_by_due
+  WHERE jobs.kind = kinds.kind AND jobs.kind <> 'run' AND due_at < :before AND state IN ('done', 'dropped', 'missed')
+);
 
 -- forget_jobs --
-DELETE FROM jobs WHERE kind <> 'run' AND state IN ('done', 'dropped', 'missed') AND added_at < :before;
+DELETE FROM jobs WHERE queued IN (
+  SELECT queued FROM jobs INDEXED BY jobs_by_due
+  WHERE kind = :kind AND kind <> 'run' AND due_at < :before AND state IN ('done', 'dropped', 'missed') LIMIT :most
+);
+
+-- cancel_job --
+DELETE FROM jobs
+WHERE kind = :kind AND idempotency_key = :idempotency_key AND state = 'waiting' AND due_at > :now;
 
 -- drop_waiting --
 -- Those of the rows, given as a JSON array, that nobody has begun.

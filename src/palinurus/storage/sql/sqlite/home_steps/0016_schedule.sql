@@ -6,10 +6,10 @@ CREATE TABLE cron_jobs (
   row TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What will be due first, among a hundred thousand.
-CREATE INDEX jobs_due ON jobs (iif(state = 'running', lease_until, due_at))
+-- What is due first of a kind, among a hundred thousand.
+CREATE INDEX jobs_due ON jobs (kind, iif(state = 'running', lease_until, due_at))
 WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run';
-CREATE INDEX jobs_retry ON jobs (due_at) WHERE state = 'retry' AND kind <> 'run';
+CREATE INDEX jobs_retry ON jobs (kind, due_at) WHERE state = 'retry' AND kind <> 'run';
 -- What has happened in a lane, newest first.
 CREATE INDEX jobs_of_lane ON jobs (kind, lane, due_at) WHERE kind <> 'run';
 CREATE INDEX jobs_by_due ON jobs (kind, due_at) WHERE kind <> 'run';
