@@ -10,7 +10,7 @@ import pytest
 import schemathesis
 from besieged import Besieged, siege
 from doors import OPEN, PAGE, routes
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -19,12 +19,18 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-pytestmark = pytest.mark.slow
+# The event loop of the siege draws random numbers while a thread draws examples, which hypothesis takes for ours.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Do not use the .random. module inside strategies")]
 
 EXAMPLES = 6  # of each kind, for each route: making them takes longer than answering them
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
 BOUNDED = settings(
-    max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),  # a smaller example is not worth the minutes that it takes to find it
+    suppress_health_check=list(HealthCheck),
 )
 
 

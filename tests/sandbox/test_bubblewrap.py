@@ -102,7 +102,9 @@ async def test_a_start_that_is_cancelled_leaves_nothing_running(sandbox: Bubblew
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
         if not isinstance(outcome, BaseException):
             await outcome.kill()
-    assert not running(nap)
+    async with asyncio.timeout(60):  # what was killed may need a moment until it is gone
+        while running(nap):
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.slow
