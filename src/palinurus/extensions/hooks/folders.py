@@ -187,7 +187,8 @@ class _Finder:
         for name, hook in BUNDLED.items():
             entry = self._settings.entries.get(name, HookEntry())
             info = HookInfo(name, "bundled", hook.events, hook.description, key=name, emoji=hook.emoji)
-            yield self._judged(info, entry, () if entry.enabled else (f"`pal hooks enable {name}` turns it on",))
+            default = (f"`pal hooks enable {name}` turns it on",) if entry.enabled is None else ()
+            yield self._judged(info, entry, default)
         seen: set[str] = set()
         for root, tier in self._roots():
             for folder in _subfolders(root):
