@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hook_home import WAIT, OpenHome, configure, opened
 
-from homes import WAIT, OpenHome, configure, opened
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.events import Notice
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, Origin
-from palinurus.extensions.hooks.bundled import BUNDLED, is_blank
+from palinurus.extensions.hooks.bundle import BUNDLED, is_blank
 from palinurus.extensions.hooks.operations import enable_hook, list_hooks
 from palinurus.gateway.settings import gateway_settings
 from palinurus.operations.session_changes import reset_session

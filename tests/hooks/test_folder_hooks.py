@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from hook_home import OpenHome, configure, opened, write_hook
 
-from homes import OpenHome, configure, opened, write_hook
 from palinurus.config.home import Home
 from palinurus.domain.errors import NotFound, Stale
 from palinurus.domain.hooks import HookLimits

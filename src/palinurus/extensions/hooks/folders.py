@@ -30,7 +30,7 @@ from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.hooks import BEFORE_TOOL, EVENTS
-from palinurus.extensions.hooks.bundled import BUNDLED
+from palinurus.extensions.hooks.bundle import BUNDLED
 from palinurus.extensions.hooks.settings import HookEntry, InternalHookSettings
 from palinurus.runtime.checks.check import Check, ok, warning
 from palinurus.skills.manifest import read_manifest, read_more

@@ -11,8 +11,8 @@ from palinurus.runtime.extensions import App
 
 
 def register(app: App) -> None:
-    app.hook("message", "tides:note_message")
-    app.hook("before_tool_call", "tides:guard_tools", name="tide-guard", priority=5)
+    app.hook("message", "harbour_hooks:note_message")
+    app.hook("before_tool_call", "harbour_hooks:guard_tools", name="tide-guard", priority=5)
 
 
 def note_message(services: Services, event: HookEvent) -> None:
