@@ -108,14 +108,14 @@ def test_an_error_shows_the_name_of_a_variable_and_not_its_value(load: Load) -> 
 
 
 def test_unknown_keys_are_kept_and_warned_about(load: Load) -> None:
-    loaded = load("{\ncolour: 'green',\nagents: {defaults: {\nmodle: 'x/y'}}, browser: {path: '/x'}}")
+    loaded = load("{\ncolour: 'green',\nagents: {defaults: {\nmodle: 'x/y'}}, transcripts: {path: '/x'}}")
     assert loaded.warnings == (
         "palinurus.json:2: colour: unknown key, kept but not used",
         "palinurus.json:4: agents.defaults.modle: unknown key, kept but not used; did you mean agents.defaults.model?",
     )
-    assert loaded.unused == ("palinurus.json:4: browser: kept, and not used by this version",)
+    assert loaded.unused == ("palinurus.json:4: transcripts: kept, and not used by this version",)
     assert loaded.raw["colour"] == "green"
-    assert loaded.config.data["browser"] == {"path": "/x"}
+    assert loaded.config.data["transcripts"] == {"path": "/x"}
 
 
 def test_old_forms_are_read_and_warned_about(home: Home, load: Load) -> None:

@@ -90,3 +90,9 @@ def test_a_turn_imports_mcp_where_a_server_is_configured(home: Home) -> None:
     config["mcp"] = {"servers": {"gone": {"command": "/nowhere/at-all"}}}
     home.config_path.write_text(json.dumps(config))
     assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp", "subagents"}
+
+
+def test_a_turn_imports_hooks_where_the_home_has_some(home: Home) -> None:
+    (home.root / "hooks").mkdir()
+    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"hooks", "subagents"}
+    assert imported(home, COMMAND.format(words=("sessions", "list"))) == set()

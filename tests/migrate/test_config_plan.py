@@ -157,6 +157,15 @@ def test_rooms_that_are_not_here_stay_behind_with_a_reason() -> None:
     assert told["channels.telegram.botToken"] == "secret"
 
 
+def test_bundled_hooks_come_over_and_hooks_with_code_of_others_wait_for_a_person() -> None:
+    entries = {"boot-md": {"enabled": True}, "session-memory": {"enabled": False}, "theirs": {"enabled": True}}
+    made = plan({"hooks": {"internal": {"entries": entries, "load": {"extraDirs": ["/srv/hooks"]}}}}, allow=())
+    assert load(made.text).raw["hooks"] == {
+        "internal": {"entries": {"boot-md": {"enabled": True}, "session-memory": {"enabled": False}}}
+    }
+    assert outcomes(made)["hooks.internal.entries.theirs.enabled"] == "held"
+
+
 def test_bindings_and_who_may_speak_come_over_and_what_lets_anybody_in_waits_for_a_person() -> None:
     bindings = [
         {"agentId": "main", "match": {"channel": "telegram", "peer": {"kind": "group", "id": "-1"}}},

@@ -159,7 +159,7 @@ class TurnRunner:
         self, turn: TurnContext, view: View, specs: tuple[ToolSpec, ...], message: TurnInput
     ) -> RequestParts:
         inbound = message.inbound
-        if reads_private(turn.key, inbound) and inbound.channel != "heartbeat":
+        if reads_private(turn.key, inbound) and inbound.by_person:
             retire_first_run(turn.agent.files, self._clock.now_ms())
         parts = request_parts(turn.agent, turn.key, specs, turn.route, self._clock, inbound)
         if inbound.light:

@@ -103,6 +103,7 @@ PROGRAM_NAMES = re.compile(
 )
 # Next to each are the secrets that are sent there.
 ADDRESSES: tuple[Steps, ...] = tuple(tuple(place.split(".")) for place in (*_ADDRESSES.split(), "skills.registry.url"))
+_BUNDLED_HOOKS = "boot-md session-memory command-logger bootstrap-extra-files compaction-notifier"  # code of ours
 # Options that only narrow, or are a matter of taste, inside such paths: the path's end, and the values (empty:
 # any). The first group is weighed together with its neighbours (migrate/openclaw/holding.py).
 _NARROWING: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -112,6 +113,7 @@ _NARROWING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("gateway.http.endpoints.responses.enabled", (False,)),
     ("fs.workspaceOnly", (True,)),
     ("sandbox.workspaceAccess", ("none", "ro")),
+    (" ".join(f"hooks.internal.entries.{name}.enabled" for name in _BUNDLED_HOOKS.split()), ()),
 )
 _NARROW_ENDS = {tuple(end.split(".")): values for ends, values in _NARROWING for end in ends.split()}
 _LOOPBACK = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/|$)", re.IGNORECASE)

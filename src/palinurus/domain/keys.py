@@ -62,7 +62,7 @@ class SessionKey(Struct, frozen=True):
         """Whether only the owner reads the session. Private memory is read only in private sessions."""
         if self.kind == "named" and self._may_be_shared:
             return False
-        return self.kind in ("main", "direct", "named", "explicit", "dashboard") and not self.thread
+        return self.kind in ("main", "direct", "named", "explicit", "dashboard", "boot") and not self.thread
 
     @property
     def _may_be_shared(self) -> bool:

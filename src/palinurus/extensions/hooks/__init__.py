@@ -1,6 +1,6 @@
 """Hooks of people: folders with HOOK.md and handler.py, the hooks that come with Palinurus, and `pal hooks`.
 
-`folders` finds them and says which are on, `handlers` runs a handler.py, `bundled` has those of ours. What an event is
+`folders` finds them and says which are on, `handlers` runs a handler.py, `bundle` has those of ours. What an event is
 and how hooks are called is in domain/hooks.py.
 """
 

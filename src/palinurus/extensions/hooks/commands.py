@@ -32,7 +32,8 @@ def list_text(shell: Shell, found: HookList) -> str:
 
 
 def _line(shell: Shell, info: HookInfo, width: int) -> str:
-    told = info.description if info.state == "on" else why_not(info)
+    is_default = info.tier == "bundled" and len(info.reasons) == 1
+    told = info.description if info.state == "on" or is_default else why_not(info)
     return f"{info.state:<8}  {visible(info.name):<{width}}  {info.tier:<9}  {shell.dim(visible(told))}"
 
 

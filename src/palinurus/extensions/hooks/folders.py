@@ -30,7 +30,7 @@ from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.hooks import BEFORE_TOOL, EVENTS
-from palinurus.extensions.hooks.bundled import BUNDLED
+from palinurus.extensions.hooks.bundle import BUNDLED
 from palinurus.extensions.hooks.settings import HookEntry, InternalHookSettings
 from palinurus.runtime.checks.check import Check, ok, warning
 from palinurus.skills.manifest import read_manifest, read_more
@@ -187,7 +187,8 @@ class _Finder:
         for name, hook in BUNDLED.items():
             entry = self._settings.entries.get(name, HookEntry())
             info = HookInfo(name, "bundled", hook.events, hook.description, key=name, emoji=hook.emoji)
-            yield self._judged(info, entry, () if entry.enabled else (f"`pal hooks enable {name}` turns it on",))
+            default = (f"`pal hooks enable {name}` turns it on",) if entry.enabled is None else ()
+            yield self._judged(info, entry, default)
         seen: set[str] = set()
         for root, tier in self._roots():
             for folder in _subfolders(root):

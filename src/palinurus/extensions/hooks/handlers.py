@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.hooks import BEFORE_TOOL, Hook, HookEvent, HookFailed
-from palinurus.extensions.hooks.bundled import BUNDLED
+from palinurus.extensions.hooks.bundle import BUNDLED
 from palinurus.extensions.hooks.folders import HANDLER, FoundHook, find_folders
 from palinurus.runtime.services import HomeServices
 

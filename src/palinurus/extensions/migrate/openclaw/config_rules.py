@@ -27,7 +27,6 @@ _UNUSED = "nothing here uses it yet"
 _SECTIONS = {
     **dict.fromkeys(("meta", "wizard", "update", "$schema"), "internal state of OpenClaw"),
     "cron": "cron jobs are stored unchanged and do not run here yet",
-    "hooks": "there are no hooks here yet",
     "plugins": "there are no plugins here yet",
     "browser": "there is no browser here yet",
     "auth": "it orders stored keys; `--keys` imports both",

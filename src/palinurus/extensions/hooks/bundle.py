@@ -26,7 +26,7 @@ from palinurus.memory.conversations import said_line
 from palinurus.operations.services import Services
 from palinurus.sessions.transcript import timestamp
 from palinurus.workspace.boundary import Boundary
-from palinurus.workspace.files import TextFile
+from palinurus.workspace.files import TextFile, WorkspaceFiles
 from palinurus.workspace.instructions import BOOT
 from palinurus.workspace.write import append_block
 
@@ -55,14 +55,15 @@ async def run_boot_files(services: Services, _: HookEntry, event: HookEvent) -> 
         if workspace in done or agent_id in running:
             continue
         done.add(workspace)
-        if (inbound := await asyncio.to_thread(_boot_message, services, agent_id, started)) is not None:
+        if not os.access(f"{workspace}/{BOOT}", os.F_OK):  # nothing is built for a workspace without one
+            continue
+        files = services.agents.get(agent_id).files
+        await files.origins.load()
+        if (inbound := await asyncio.to_thread(_boot_message, files, agent_id, started)) is not None:
             await services.dispatcher.submit(inbound)
 
 
-def _boot_message(services: Services, agent_id: str, started: int) -> Inbound | None:
-    if not os.access(services.workspace(agent_id) / BOOT, os.F_OK):  # nothing is built for a workspace without one
-        return None
-    files = services.agents.get(agent_id).files
+def _boot_message(files: WorkspaceFiles, agent_id: str, started: int) -> Inbound | None:
     found = files.read(BOOT, fresh=True)
     if not isinstance(found, TextFile) or is_blank(found.body):
         return None
