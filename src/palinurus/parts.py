@@ -77,7 +77,7 @@ OPERATIONS: dict[str, list[str]] = {
         "route": "routing",
         "runs": "runs",
         "sandbox": "tools",
-        "sessions": "session_changes session_maintenance sessions",
+        "sessions": "session_changes session_maintenance session_news sessions",
         "skills": "skills",
         "status": "status",
         "tools": "tools",
@@ -162,6 +162,9 @@ class Extension(Struct, frozen=True):
     hooks_need: tuple[
         str, ...
     ] = ()  # where one must be for that: part of the config, or "name/" in the home; (): no need
+    in_use: str = ""  # a query of holder.sql: only if it says yes the two below are called
+    starts: str = ""  # "module:name" of `await start(services)`: in a process that stays, when it opens the home
+    status: str = ""  # "module:name" of `await status(services)`: a line of `pal status`
 
 
 def _in_group(group: str, names: str) -> dict[str, str]:
@@ -207,6 +210,10 @@ EXTENSIONS = (
         slash_commands={
             "remind": ("/remind [me] WHEN to WHAT, list, remove ID", "remind you: in 20 minutes, tomorrow at 9")
         },
+        text_places=("palinurus.extensions.schedule.text_places:PLACES",),
+        in_use="holder.cron_jobs",
+        starts="palinurus.extensions.schedule.due:plan_missing",
+        status="palinurus.extensions.schedule.operations:status_line",
     ),
     Extension(
         "hooks",

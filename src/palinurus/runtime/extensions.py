@@ -102,7 +102,8 @@ class App:
         self.hook_finders.append(finder)
 
     def doctor_check(self, check: Any) -> None:
-        """`check(home, loaded)` gives Checks, or where it is; `loaded` is None when the config cannot be read."""
+        """`check(home, loaded)` gives Checks, also as a coroutine, or where it is; `loaded` is None when the config
+        cannot be read."""
         self.checks.append(check)
 
 

@@ -36,3 +36,4 @@ def register(app: App) -> None:
     app.command("cron", f"{__name__}.commands:cron")
     app.make_tools(f"{__name__}.tools:cron_tools")
     app.slash_command("remind", f"{__name__}.tool_calls:answer_remind")
+    app.doctor_check(f"{__name__}.checks:check_cron_jobs")

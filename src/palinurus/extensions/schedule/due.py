@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import count
-from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -32,6 +31,7 @@ MOST_FAILURES = 10  # in a row; then it is disabled
 MOST_ATTEMPTS = 20  # at one due time, with those that a crash has ended
 LONGEST_RUN = 3600.0  # seconds
 CHANGED = "the cron job was changed"
+NO_AGENT = "there is no agent"
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     is_begun = cron.state.running_at_ms == due.at
     if is_begun and cron.state.disabled_why and not due.by_hand:
         await _give_notice(services, cron, job)
+        raise JobRefused(cron.state.last_error)
     run_key = await _run_key(services, job)
     is_going_on = await services.jobs.find(RUN, run_key) is not None
     if not is_going_on and (why := _why_skipped(cron, due)):
@@ -64,7 +65,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
         outcome = await _act(services, cron, due, job, run_key)
         outcome = replace(outcome, duration_ms=outcome.duration_ms or services.clock.now_ms() - now)
     if outcome.status == "failed" and outcome.reason != BY_USER:
-        await _fail(services, store, cron, job, outcome)
+        return await _fail(services, store, cron, job, outcome)
     ended = services.clock.now_ms()
     await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now), ended, zone)
     return outcome
@@ -92,6 +93,8 @@ def _why_skipped(cron: CronJob, due: DueTime) -> str:
 
 
 def _why_paused(services: Services, cron: CronJob, due: DueTime) -> str:
+    if cron.agent_id not in services.agents.ids:
+        return f"{NO_AGENT} {cron.agent_id!r}"
     settings = services.config.section(CronSettings)
     if due.by_hand:
         return ""
@@ -129,8 +132,8 @@ def _is_failure(result: RunResult) -> bool:
     return result.status != "ok" and result.error != BY_USER
 
 
-async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> None:
-    """Raises JobFailed if it is tried again, else JobRefused. After too many in a row the cron job is disabled."""
+async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
+    """Raises JobFailed if it is tried again. After too many in a row the cron job is disabled."""
     now, zone, retries = services.clock.now_ms(), services.clock.zone, cron.state.retries
     pause = PAUSES[min(retries, len(PAUSES) - 1)]
     then = next_time(cron.schedule, now, zone, cron.id)
@@ -139,17 +142,18 @@ async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, o
     if changed is not None and changed.state.disabled_why and not cron.state.disabled_why:
         log.warning("cron job %s (%s): %s", cron.id, cron.name, changed.state.disabled_why)
         await _give_notice(services, changed, job)
+        again = False
     if again:
         raise JobFailed(outcome.reason, retry_after=pause)
-    raise JobRefused(outcome.reason)
+    log.warning("cron job %s (%s) failed: %s", cron.id, cron.name, outcome.reason)
+    await store.end_failed(job, outcome)
+    return outcome
 
 
-async def _give_notice(services: Services, cron: CronJob, job: Job) -> NoReturn:
-    """Tells the owner that a cron job was disabled by itself, then ends the due time as failed. Raises JobRefused, or
-    JobFailed while it cannot be told."""
+async def _give_notice(services: Services, cron: CronJob, job: Job) -> None:
+    """Tells the owner that a cron job was disabled by itself. Raises JobFailed while they cannot be told."""
     text = f"The cron job {cron.name!r} {cron.state.disabled_why} Last error: {cron.state.last_error}"
     await tell_owner(services, cron, text, f"{DUE}:{job.id}:disabled")
-    raise JobRefused(cron.state.last_error)
 
 
 def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -> CronJob:
@@ -169,7 +173,7 @@ def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
     """None: one that was for once is removed. One that was skipped stays, and says why."""
     ran = outcome.status == "ran"
     after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
-    if not isinstance(cron.schedule, AtSchedule):
+    if not isinstance(cron.schedule, AtSchedule) and not outcome.reason.startswith(NO_AGENT):
         return after
     if ran and cron.delete_after_run:
         return None
@@ -217,6 +221,14 @@ async def save(services: Services, cron: CronJob) -> CronJob:
     if row is not None:
         services.jobs.expect(row)
     return saved
+
+
+async def plan_missing(services: Services) -> None:
+    """Plans again what is enabled and has no due time: a person dropped it, or nobody could read its row."""
+    for row in await CronStore(services.database, services.new_id).plan_missing(
+        services.clock.now_ms(), services.clock.zone
+    ):
+        services.jobs.expect(row)
 
 
 DUE_KIND = JobKind(

@@ -14,12 +14,12 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palinurus.domain.clock import NewId
-from palinurus.domain.errors import NotFound
+from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.extensions.schedule.catch_up import OVERDUE, MissedTimes
-from palinurus.extensions.schedule.cron_job import CronJob, DueTime
+from palinurus.extensions.schedule.cron_job import CronJob, DueOutcome, DueTime
 from palinurus.extensions.schedule.times import due_times, times_passed
 from palinurus.storage.database import Database
-from palinurus.storage.jobs import Job, add_job, cancel_job, change_job, finish_job
+from palinurus.storage.jobs import Job, add_job, cancel_job, change_job, finish_job, open_lanes
 from palinurus.storage.transaction import Transaction, declare_queries, decoded, encoded
 
 DUE = "schedule.due"
@@ -85,6 +85,21 @@ class CronStore:
 
         return await self._database.write(work)
 
+    async def plan_missing(self, now: int, zone: tzinfo) -> list[Job]:
+        """Adds a due time for each enabled cron job that has none; one that cannot be due any more is disabled."""
+
+        def look(tx: Transaction) -> list[str]:
+            planned = open_lanes(tx, DUE)
+            return [job_id for (job_id,) in tx.all("cron_jobs.enabled") if job_id not in planned]
+
+        def work(job_id: str, tx: Transaction) -> Job | None:
+            job = find_cron_job(tx, job_id)
+            return None if job is None or not job.enabled else _plan_again(tx, job, now, zone, self._new_id)
+
+        missing = await self._database.read(look)
+        found = [await self._database.write(partial(work, job_id)) for job_id in missing]
+        return [row for row in found if row is not None]
+
     async def miss(
         self, held: Job, due: DueTime, missed: MissedTimes, now: int, zone: tzinfo
     ) -> tuple[CronJob | None, Job | None]:
@@ -129,6 +144,12 @@ class CronStore:
             return find_cron_job(tx, job_id)
 
         return await self._database.write(both)
+
+    async def end_failed(self, held: Job, outcome: DueOutcome) -> None:
+        """Ends a due time as failed, with what is known of it."""
+        known = Raw(msgspec.json.encode(outcome))
+        failed = replace(held, state="failed", lease_until=0, outcome=known, trouble=outcome.reason)
+        await self._database.write(lambda tx: change_job(tx, held, failed))
 
 
 def find_cron_job(tx: Transaction, job_id: str) -> CronJob | None:
@@ -176,6 +197,18 @@ def _plan(
         if add_job(tx, row, 0) is row:
             return put_cron_job(tx, replace(job, next_run_at_ms=at)), row
     return put_cron_job(tx, replace(job, next_run_at_ms=0)), None
+
+
+def _plan_again(tx: Transaction, job: CronJob, now: int, zone: tzinfo, new_id: NewId) -> Job | None:
+    """The first due time from now on that has no row yet: one that a person dropped stays dropped."""
+    why = "has no due time any more"
+    try:
+        row = _plan(tx, job, now, now, zone, new_id)[1]
+    except BadRequest as error:  # of another release
+        row, why = None, f"is never due: {error}"
+    if row is None:
+        put_cron_job(tx, replace(job, enabled=False, next_run_at_ms=0, state=replace(job.state, disabled_why=why)))
+    return row
 
 
 def _take_back(tx: Transaction, job: CronJob, now: int, zone: tzinfo, new_id: NewId) -> None:

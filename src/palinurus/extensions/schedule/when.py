@@ -199,7 +199,8 @@ def _from_now(text: str, now: int, zone: tzinfo) -> int | None:
         raise BadRequest(f"{text[:60]!r} is too far away", hint=EXAMPLES)
     start = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone).replace(tzinfo=None)
     later = (start + timedelta(milliseconds=days)).replace(tzinfo=zone) if days else None
-    return round((later.timestamp() * 1000 if later else now) + rest)
+    at = (later.timestamp() * 1000 if later else now) + rest
+    return -int(-at // 1000) * 1000  # a full second, and not too early
 
 
 def _on_a_day(text: str, now: int, zone: tzinfo) -> int | None:
