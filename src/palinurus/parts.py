@@ -165,13 +165,17 @@ def _in_group(group: str, names: str) -> dict[str, str]:
     return {f"{group} {name}": "" for name in names.split()}
 
 
+def _in_family(family: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{family}.{name}" for name in names.split())
+
+
 EXTENSIONS = (
     Extension("openai_api", "palinurus.extensions.openai_api", routes=True),
     Extension(
         "subagents",
         "palinurus.extensions.subagents",
         commands={"subagents": "List subagents; stop or steer one."},
-        operations=("subagents.list", "subagents.watch", "subagents.stop", "subagents.steer"),
+        operations=_in_family("subagents", "list watch stop steer"),
         tools="*",
         config={
             "palinurus.extensions.subagents.settings:SubagentSettings": (f"{_AGENT}.subagents",),
@@ -187,6 +191,9 @@ EXTENSIONS = (
     Extension(
         "schedule",
         "palinurus.extensions.schedule",
+        operations=_in_family(
+            "cron", "add calendar disable enable get list next pause remove resume run runs show status update"
+        ),
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
     ),

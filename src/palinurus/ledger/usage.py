@@ -68,6 +68,14 @@ class UsageLedger:
         # On the reader thread: years of rows take time.
         return await self._database.read(lambda tx: total_by(map(_row, tx.each(query, **values)), by, zone))
 
+    async def of_run(self, session: str, run_id: str) -> UsageTotal:
+        """What one run of a session used."""
+        return await self._database.read(
+            lambda tx: grand_total(
+                (total_of(row) for row in map(_row, tx.each("usage.of_run", session=session, run=run_id))), run_id
+            )
+        )
+
 
 def add_usage(tx: Transaction, row: UsageRow) -> None:
     """Adds a row inside the caller's transaction: a reply and its row are stored together or not at all."""
@@ -86,11 +94,14 @@ def total_by(rows: Iterable[UsageRow], by: By, zone: tzinfo) -> list[UsageTotal]
     sums: dict[str, UsageTotal] = {}
     for row in rows:
         name = _name(row, by, zone)
-        call = UsageTotal(name, 1, row.usage, row.cost or 0.0, int(row.cost is None))
-        sums[name] = sums.get(name, UsageTotal(name)) + call
+        sums[name] = sums.get(name, UsageTotal(name)) + total_of(row, name)
     if by in ("day", "day-model"):
         return [sums[name] for name in sorted(sums)]
     return sorted(sums.values(), key=lambda total: (-total.usage.total, total.name))
+
+
+def total_of(row: UsageRow, name: str = "") -> UsageTotal:
+    return UsageTotal(name, 1, row.usage, row.cost or 0.0, int(row.cost is None))
 
 
 def grand_total(totals: Iterable[UsageTotal], name: str = "all") -> UsageTotal:

@@ -89,7 +89,7 @@ class HomeServices(Services):
 
     @property
     def config(self) -> Config:
-        return self.agents.loaded.config
+        return self.agents.current_config()
 
     def warnings(self) -> tuple[str, ...]:
         return (*self.agents.warnings, *filter(None, (self.reserve.trouble(),)), *super().warnings())

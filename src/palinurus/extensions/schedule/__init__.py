@@ -1,13 +1,33 @@
 """The clock: cron jobs, reminders and the heartbeat.
 
 `cron_job` is the record, `times` says when it is due, `store` keeps it and its due times, `due` runs what is due and
-`payloads` does it.
+`payloads` does it. `when` reads times as people say them; `operations` and `calendar` are what people ask for.
 """
 
 from __future__ import annotations
 
 from palinurus.runtime.extensions import App
 
+OPERATIONS = {
+    "add": "add_cron_job",
+    "calendar": "show_calendar",
+    "disable": "disable_cron_job",
+    "enable": "enable_cron_job",
+    "get": "get_cron_job",
+    "list": "list_cron_jobs",
+    "next": "list_next_times",
+    "pause": "pause_cron",
+    "remove": "remove_cron_job",
+    "resume": "resume_cron",
+    "run": "run_cron_job",
+    "runs": "list_cron_runs",
+    "show": "show_cron_job",
+    "status": "show_cron_status",
+    "update": "update_cron_job",
+}
+
 
 def register(app: App) -> None:
     app.job(f"{__name__}.due:DUE_KIND", "schedule.due")
+    for name, function in OPERATIONS.items():
+        app.operation(f"{__name__}.operations:{function}", f"cron.{name}")

@@ -11,6 +11,7 @@ from palinurus.domain.messages import Origin
 CatchUp = Literal["once", "skip", "all"]
 DeliveryMode = Literal["announce", "webhook", "none"]
 Status = Literal["ran", "skipped", "failed", "missed"]
+DueKind = Literal["cron", "reminder", "heartbeat"]
 
 
 class AtSchedule(Struct, frozen=True, tag_field="kind", tag="at"):
@@ -92,6 +93,9 @@ class CronState(Struct, frozen=True, rename="camel", omit_defaults=True):
     last_duration_ms: int = 0
     last_run_id: str = ""
     consecutive_errors: int = 0
+    runs: int = 0  # so far
+    cost: float = 0.0  # of the runs whose cost is known, in US dollars
+    priced_runs: int = 0
     quiet_beats: int = 0  # of a heartbeat: in a row, nothing to do
     seen: str = ""  # of a heartbeat: a digest of what its probes saw last
     last_text: str = ""  # of a heartbeat: the report that was sent last
@@ -112,7 +116,7 @@ class CronJob(Struct, frozen=True, rename="camel", omit_defaults=True):
     description: str = ""
     enabled: bool = True
     delete_after_run: bool = False
-    catch_up: CatchUp = "once"
+    catch_up: CatchUp | Literal[""] = ""  # empty: as the config says
     created_at_ms: int = 0
     updated_at_ms: int = 0
     origin: Origin = Origin.OWNER  # who wrote it
@@ -125,6 +129,16 @@ class CronJob(Struct, frozen=True, rename="camel", omit_defaults=True):
     def is_heartbeat(self) -> bool:
         return isinstance(self.payload, HeartbeatPayload)
 
+    @property
+    def kind(self) -> DueKind:
+        if self.is_heartbeat:
+            return "heartbeat"
+        return "reminder" if isinstance(self.payload, ReminderPayload) else "cron"
+
+    @property
+    def calls_model(self) -> bool:
+        return not isinstance(self.payload, ReminderPayload | CommandPayload)
+
 
 class DueTime(Struct, frozen=True, rename="camel"):
     """The payload of the durable job that stands for one due time of a cron job."""
@@ -135,6 +149,7 @@ class DueTime(Struct, frozen=True, rename="camel"):
     revision: int
     at: int
     by_hand: bool = False  # a person asked for it
+    kind: DueKind = "cron"
 
 
 class DueOutcome(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -146,4 +161,5 @@ class DueOutcome(Struct, frozen=True, rename="camel", omit_defaults=True):
     session_key: str = ""
     duration_ms: int = 0
     tokens: int = 0
+    cost: float | None = None  # US dollars; None: unknown
     text: str = ""  # the beginning of the result

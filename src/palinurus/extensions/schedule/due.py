@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from palinurus.dispatch.runs import result_of
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import RunResult
-from palinurus.extensions.schedule.cron_job import AtSchedule, CronJob, CronState, DueOutcome, DueTime
+from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
 from palinurus.extensions.schedule.payloads import act_on, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore, times_passed
@@ -86,7 +86,7 @@ async def _is_missed(services: Services, store: CronStore, cron: CronJob, due: D
     """Decides what becomes of due times that passed. True: this one has ended as missed."""
     now, zone = services.clock.now_ms(), services.clock.zone
     passed = times_passed(cron, due.at, now, zone)
-    match cron.catch_up:
+    match catch_up_of(services, cron):
         case "skip" if now - due.at > LATE_MS:
             missed, then = passed, next_time(cron.schedule, now, zone, cron.id)
         case "once" if passed:
@@ -99,6 +99,10 @@ async def _is_missed(services: Services, store: CronStore, cron: CronJob, due: D
     if row is not None:
         services.jobs.expect(row)
     return True
+
+
+def catch_up_of(services: Services, cron: CronJob) -> CatchUp:
+    return cron.catch_up or ("skip" if services.config.section(CronSettings).skip_missed_jobs else "once")
 
 
 async def _run_key(services: Services, job: Job) -> str:
@@ -160,13 +164,16 @@ def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronSta
         last_duration_ms=outcome.duration_ms,
         last_run_id=outcome.run_id,
         consecutive_errors=errors,
+        runs=cron.state.runs + bool(outcome.run_id),
+        cost=cron.state.cost + (outcome.cost or 0.0),
+        priced_runs=cron.state.priced_runs + (outcome.cost is not None),
     )
 
 
 async def run_now(services: Services, cron: CronJob, key: str) -> Job:
     """Runs a cron job at a person's request, besides its due times."""
     now = services.clock.now_ms()
-    due = DueTime(cron.id, cron.name, cron.agent_id, cron.revision, now, by_hand=True)
+    due = DueTime(cron.id, cron.name, cron.agent_id, cron.revision, now, by_hand=True, kind=cron.kind)
     return await services.jobs.add(DUE, due, f"{cron.id}:by-hand:{key}", lane=cron.id)
 
 

@@ -101,6 +101,7 @@ async def run_message(services: Services, inbound: Inbound) -> DueOutcome:
     """Submits a message and waits for the end of its run."""
     run = await services.dispatcher.submit(inbound)
     result = await run.wait()
+    spent = await services.usage.of_run(str(run.key), run.id)
     return DueOutcome(
         "ran" if result.status == "ok" else "failed",
         result.error,
@@ -108,6 +109,7 @@ async def run_message(services: Services, inbound: Inbound) -> DueOutcome:
         str(run.key),
         result.duration_ms,
         result.usage.total,
+        None if spent.unpriced else spent.cost,
         result.text[:MOST_TEXT],
     )
 

@@ -36,7 +36,7 @@ class CronStore:
         self._new_id = new_id
 
     async def all(self) -> list[CronJob]:
-        return [_read(row) for (row,) in await self._database.read(lambda tx: tx.all("cron_jobs.all"))]
+        return await self._database.read(lambda tx: [_read(row) for (row,) in tx.all("cron_jobs.all")])
 
     async def count(self) -> int:
         found: int = await self._database.read(lambda tx: tx.value("cron_jobs.count"))
@@ -144,7 +144,7 @@ def save_cron_job(tx: Transaction, job: CronJob, now: int, zone: tzinfo, new_id:
 
 
 def due_job(job: CronJob, at: int, now: int, new_id: NewId) -> Job:
-    due = DueTime(job.id, job.name, job.agent_id, job.revision, at)
+    due = DueTime(job.id, job.name, job.agent_id, job.revision, at, kind=job.kind)
     key = f"{job.id}:{job.revision}:{at}"
     return Job(new_id(), DUE, job.id, key, Raw(msgspec.json.encode(due)), added_at=now, due_at=at)
 

@@ -14,3 +14,7 @@ FROM usage WHERE at >= :since AND (:agent = '' OR agent = :agent) ORDER BY at;
 -- The same for one session: its rows lie together, so years of other ones are not read.
 SELECT entry_id, at, run_id, session_key, agent, provider, model, input, output, cache_read, cache_write, cost
 FROM usage WHERE session_key = :session AND at >= :since AND (:agent = '' OR agent = :agent) ORDER BY at;
+
+-- of_run --
+SELECT entry_id, at, run_id, session_key, agent, provider, model, input, output, cache_read, cache_write, cost
+FROM usage WHERE session_key = :session AND run_id = :run;

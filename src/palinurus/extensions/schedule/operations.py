@@ -1,0 +1,515 @@
+"""Cron jobs as people and programs ask for them: list, add, change, run, and what was and will be due.
+
+Names of operations and parameters are OpenClaw's where it has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from palinurus.config.rewrite import merged
+from palinurus.domain.errors import BadRequest
+from palinurus.domain.messages import Origin
+from palinurus.extensions.schedule.calendar import Calendar, CronRun, forecast_of, make_calendar, read_run
+from palinurus.extensions.schedule.cron_job import (
+    AgentTurnPayload,
+    AtSchedule,
+    CatchUp,
+    CommandPayload,
+    CronDelivery,
+    CronJob,
+    CronSchedule,
+    DueKind,
+    EverySchedule,
+    HeartbeatPayload,
+    Payload,
+    ReminderPayload,
+    Schedule,
+    Status,
+    SystemEventPayload,
+)
+from palinurus.extensions.schedule.due import catch_up_of, run_now, save
+from palinurus.extensions.schedule.settings import CronSettings
+from palinurus.extensions.schedule.store import DUE, CronStore
+from palinurus.extensions.schedule.times import check_schedule, due_times, iso_time, moment_of, zone_of
+from palinurus.extensions.schedule.when import moment_words, parse_when, schedule_words
+from palinurus.operations.config import merge_config
+from palinurus.operations.operation import AgentRef, Metavar, Positional, operation
+from palinurus.operations.scopes import LOCAL, Caller
+from palinurus.operations.services import Services
+
+MOST_LISTED = 1000
+MOST_SHOWN = 200  # characters of a text in a list
+DAY_MS = 86_400_000
+CronRef = Annotated[str, Metavar("ID|NAME")]
+
+
+class CronJobInfo(Struct, frozen=True, rename="camel"):
+    """A cron job as it is shown. Times are those of the home."""
+
+    id: str
+    agent_id: str
+    name: str
+    kind: DueKind
+    enabled: bool
+    schedule: Schedule
+    when: str  # the schedule in words
+    session_target: str
+    payload: Payload
+    text: str  # what it says or does, in short
+    delivery: CronDelivery
+    catch_up: CatchUp
+    delete_after_run: bool
+    description: str
+    created_at_ms: int
+    next_run_at: str | None  # ISO
+    next_run_at_ms: int | None
+    next_run: str  # for people
+    last_run_at: str | None
+    last_run_at_ms: int | None
+    last_status: Status | None
+    last_error: str
+    consecutive_errors: int
+    runs: int
+    cost: float | None  # of all runs so far in US dollars; None: unknown
+    forecast: float | None  # of the next run; None: unknown
+    disabled_why: str = ""
+    sources: tuple[str, ...] = ()  # outside text that was in the context when it was made
+
+
+class CronJobList(Struct, frozen=True):
+    jobs: tuple[CronJobInfo, ...]  # what is due first comes first
+    paused: bool
+    total: int  # of all that there are
+
+
+class CronDraft(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A cron job as somebody asks for it."""
+
+    name: str
+    schedule: Schedule
+    payload: Payload
+    agent_id: str = ""
+    session_target: str = ""  # main | isolated | current | session:<key>; empty: main for a text, else isolated
+    session_key: str = ""  # the current session
+    delivery: CronDelivery = CronDelivery()
+    description: str = ""
+    enabled: bool = True
+    delete_after_run: bool | None = None  # None: once what is for once has run
+    catch_up: CatchUp | Literal[""] = ""
+
+
+class CronRunList(Struct, frozen=True):
+    runs: tuple[CronRun, ...]  # newest first
+
+
+class RemovedCronJob(Struct, frozen=True):
+    id: str
+    removed: bool
+    name: str = ""
+
+
+class StartedCronJob(Struct, frozen=True, rename="camel"):
+    id: str
+    ran: bool
+    job: str  # the durable job of this due time
+
+
+class CronStatus(Struct, frozen=True, rename="camel"):
+    enabled: bool
+    paused: bool
+    jobs: int
+    enabled_jobs: int
+    failing: tuple[str, ...]  # names of those whose last run failed
+    next_wake_at: str | None
+    next_wake_at_ms: int | None
+    next_name: str = ""
+
+
+class CronSwitch(Struct, frozen=True):
+    paused: bool
+    changed: bool
+
+
+@operation("cron.list", scope="read", strict=False)
+async def list_cron_jobs(
+    services: Services,
+    include_disabled: Annotated[bool, "Also those that are disabled."] = True,
+    agent_id: Annotated[AgentRef, "Only those of this agent."] = "",
+) -> CronJobList:
+    """List cron jobs and reminders: when each is due, how it went last, what it cost.
+
+    Examples:
+      pal cron list
+      pal cron list --json
+    """
+    found = [
+        each
+        for each in await store_of(services).all()
+        if (include_disabled or each.enabled) and agent_id.strip().lower() in ("", each.agent_id)
+    ]
+    found.sort(key=lambda each: (not each.next_run_at_ms or not each.enabled, each.next_run_at_ms, each.id))
+    paused = services.config.section(CronSettings).paused
+    return CronJobList(tuple(info_of(services, each) for each in found[:MOST_LISTED]), paused, len(found))
+
+
+async def _show(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002  as it is called on the wire
+    """Show a cron job with all that it says.
+
+    Example:
+      pal cron show briefing
+    """
+    return info_of(services, await store_of(services).require(id))
+
+
+show_cron_job = operation("cron.show", scope="read", strict=False)(_show)
+get_cron_job = operation("cron.get", scope="read", strict=False)(_show)  # OpenClaw's name
+
+
+@operation("cron.add", scope="admin")
+async def add_cron_job(services: Services, draft: CronDraft, caller: Caller = LOCAL) -> CronJobInfo:
+    """Add a cron job; its next due time is on the disk when this returns."""
+    return info_of(services, await save(services, make_cron_job(services, draft)))
+
+
+@operation("cron.update", scope="admin", strict=False)
+async def update_cron_job(services: Services, id: str, patch: dict[str, Any], caller: Caller = LOCAL) -> CronJobInfo:  # noqa: A002
+    """Change fields of a cron job. A schedule or payload of another kind replaces the whole one."""
+    before = await store_of(services).require(id)
+    if before.is_heartbeat:
+        raise _of_the_config()
+    draft = msgspec.to_builtins(_draft_of(before))
+    for part in ("schedule", "payload"):
+        if isinstance(given := patch.get(part), dict) and given.get("kind") not in (None, draft[part]["kind"]):
+            draft[part] = {}
+    try:
+        changed = msgspec.convert(merged(draft, patch, ()), CronDraft)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"cron.update: {error}") from None
+    made = make_cron_job(services, changed, before)
+    return info_of(services, await save(services, made))
+
+
+@operation("cron.remove", scope="admin", strict=False)
+async def remove_cron_job(services: Services, id: CronRef) -> RemovedCronJob:  # noqa: A002
+    """Remove a cron job. What it has done stays in the history.
+
+    Example:
+      pal cron rm briefing
+    """
+    job = await store_of(services).require(id)
+    if job.is_heartbeat:
+        raise _of_the_config()
+    return RemovedCronJob(job.id, await store_of(services).remove(job.id), job.name)
+
+
+@operation("cron.enable", scope="write")
+async def enable_cron_job(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002
+    """Enable a cron job: it is due again.
+
+    Example:
+      pal cron enable briefing
+    """
+    return await _switch(services, id, enabled=True)
+
+
+@operation("cron.disable", scope="write")
+async def disable_cron_job(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002
+    """Disable a cron job: it stays in the list and is not run.
+
+    Example:
+      pal cron disable briefing
+    """
+    return await _switch(services, id, enabled=False)
+
+
+@operation("cron.run", scope="write", strict=False, repeatable=True)
+async def run_cron_job(
+    services: Services,
+    id: CronRef,  # noqa: A002
+    mode: Annotated[Literal["force", "due"], "due: only if it is overdue."] = "force",
+    idempotency_key: str = "",
+) -> StartedCronJob:
+    """Run a cron job now, besides its due times.
+
+    Example:
+      pal cron run briefing
+    """
+    cron = await store_of(services).require(id)
+    if mode == "due" and not (cron.enabled and 0 < cron.next_run_at_ms <= services.clock.now_ms()):
+        return StartedCronJob(cron.id, False, "")
+    job = await run_now(services, cron, idempotency_key or services.new_id())
+    return StartedCronJob(cron.id, True, job.id)
+
+
+@operation("cron.runs", scope="read", strict=False)
+async def list_cron_runs(
+    services: Services,
+    id: Annotated[CronRef, Positional, "Only those of this cron job."] = "",  # noqa: A002
+    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED), "Maximum number, counted from the newest."] = 50,
+) -> CronRunList:
+    """Show past due times and how each ended: ran, skipped, failed or missed, and why.
+
+    Examples:
+      pal cron runs
+      pal cron runs briefing --limit 10 --json
+    """
+    if id:
+        cron = await store_of(services).find(id) or await store_of(services).require(id)
+        rows = await services.jobs.of_lane(DUE, cron.id, limit + 1)
+    else:
+        rows = await services.jobs.between(DUE, 0, services.clock.now_ms() + 1, limit)
+    now, zone = services.clock.now_ms(), services.clock.zone
+    runs = [read_run(row, zone) for row in rows if row.state != "waiting" or row.due_at <= now]
+    return CronRunList(tuple(runs[:limit]))
+
+
+@operation("cron.next", scope="read")
+async def list_next_times(
+    services: Services,
+    id: Annotated[CronRef, Positional, "Of this cron job."] = "",  # noqa: A002
+    cron: Annotated[str, Metavar("EXPR"), "Of this expression: 5 fields, or 6 with seconds first."] = "",
+    tz: Annotated[str, Metavar("ZONE"), "Its time zone, such as Europe/Berlin; else that of the home."] = "",
+    after: Annotated[str, Metavar("ISO"), "Count from this moment, not from now."] = "",
+    count: Annotated[int, Meta(ge=1, le=500), "How many."] = 5,
+) -> list[str]:
+    """Show when a cron expression or a cron job is due next.
+
+    Examples:
+      pal cron next --cron "0 8 * * 1-5" --tz Europe/Berlin
+      pal cron next briefing --count 3 --json
+    """
+    zone = zone_of(tz) or services.clock.zone
+    start = moment_of(after, zone) if after else services.clock.now_ms()
+    if bool(id) == bool(cron):
+        raise BadRequest("name a cron job or an expression", hint='for example --cron "0 8 * * 1-5"')
+    if cron:
+        times = due_times(CronSchedule(cron, tz, 0), start, zone)
+    else:
+        found = await store_of(services).require(id)
+        times = due_times(found.schedule, start, services.clock.zone, found.id)
+        zone = zone_of(tz or getattr(found.schedule, "tz", "")) or zone
+    return [iso_time(each, zone) for each in await asyncio.to_thread(lambda: list(islice(times, count)))]
+
+
+@operation("cron.calendar", scope="read")
+async def show_calendar(
+    services: Services,
+    since: Annotated[str, Metavar("TIME"), "From here, ISO; else the beginning of this day."] = "",
+    until: Annotated[str, Metavar("TIME"), "Up to here, ISO; else a week later."] = "",
+    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED), "Maximum number."] = 500,
+) -> Calendar:
+    """Show what was due and how it ended, and what will be due, with its cost.
+
+    Examples:
+      pal cron calendar
+      pal cron calendar --since 2026-12-01 --until 2026-12-08 --json
+    """
+    zone, now = services.clock.zone, services.clock.now_ms()
+    today = datetime.fromtimestamp(now / 1000, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    start = moment_of(since, zone) if since else round(today.timestamp() * 1000)
+    end = moment_of(until, zone) if until else start + 7 * DAY_MS
+    jobs = await store_of(services).all()
+    rows = await services.jobs.between(DUE, start, end, limit + 1)
+    paused = services.config.section(CronSettings).paused
+    return await asyncio.to_thread(make_calendar, jobs, rows, (start, end, now), zone, limit, paused=paused)
+
+
+@operation("cron.pause", scope="write")
+async def pause_cron(services: Services, caller: Caller = LOCAL) -> CronSwitch:
+    """Pause everything that is due: cron jobs, reminders and heartbeats. What is due meanwhile is skipped.
+
+    Example:
+      pal cron pause
+    """
+    return await _pause(services, caller, paused=True)
+
+
+@operation("cron.resume", scope="write")
+async def resume_cron(services: Services, caller: Caller = LOCAL) -> CronSwitch:
+    """Go on after a pause.
+
+    Example:
+      pal cron resume
+    """
+    return await _pause(services, caller, paused=False)
+
+
+@operation("cron.status", scope="read", strict=False)
+async def show_cron_status(services: Services) -> CronStatus:
+    """Show whether cron jobs run, how many there are, and what is due next.
+
+    Example:
+      pal cron status
+    """
+    settings, jobs = services.config.section(CronSettings), await store_of(services).all()
+    waiting = [each for each in jobs if each.enabled and each.next_run_at_ms]
+    first = min(waiting, key=lambda each: each.next_run_at_ms, default=None)
+    return CronStatus(
+        settings.enabled,
+        settings.paused,
+        len(jobs),
+        sum(each.enabled for each in jobs),
+        tuple(each.name for each in jobs if each.state.last_status == "failed"),
+        iso_time(first.next_run_at_ms, services.clock.zone) if first else None,
+        first.next_run_at_ms if first else None,
+        first.name if first else "",
+    )
+
+
+def store_of(services: Services) -> CronStore:
+    return CronStore(services.database, services.new_id)
+
+
+def info_of(services: Services, cron: CronJob) -> CronJobInfo:
+    zone, state = services.clock.zone, cron.state
+    at = cron.next_run_at_ms if cron.enabled else 0
+    return CronJobInfo(
+        cron.id,
+        cron.agent_id,
+        cron.name,
+        cron.kind,
+        cron.enabled,
+        cron.schedule,
+        schedule_words(cron.schedule, zone),
+        cron.session_target,
+        cron.payload,
+        text_of(cron.payload)[:MOST_SHOWN],
+        cron.delivery,
+        catch_up_of(services, cron),
+        cron.delete_after_run,
+        cron.description,
+        cron.created_at_ms,
+        iso_time(at, zone) if at else None,
+        at or None,
+        moment_words(at, zone) if at else "",
+        iso_time(state.last_run_at_ms, zone) if state.last_run_at_ms else None,
+        state.last_run_at_ms or None,
+        state.last_status or None,
+        state.last_error,
+        state.consecutive_errors,
+        state.runs,
+        state.cost if state.priced_runs == state.runs else None,
+        forecast_of(cron),
+        state.disabled_why,
+        cron.sources,
+    )
+
+
+def text_of(payload: Payload) -> str:
+    match payload:
+        case ReminderPayload(text) | SystemEventPayload(text):
+            return text
+        case AgentTurnPayload(message):
+            return message
+        case CommandPayload(argv):
+            import shlex  # for few
+
+            return shlex.join(argv)
+        case HeartbeatPayload():
+            return "HEARTBEAT.md"
+
+
+def make_cron_job(
+    services: Services,
+    draft: CronDraft,
+    before: CronJob | None = None,
+    *,
+    origin: Origin = Origin.OWNER,
+    sources: tuple[str, ...] = (),
+) -> CronJob:
+    """The record of what somebody asks for, checked; `before`: the one that it changes. Raises BadRequest, NotFound."""
+    if isinstance(draft.payload, HeartbeatPayload):
+        raise _of_the_config()
+    name, agent = draft.name.strip(), draft.agent_id.strip().lower() or services.agents.default
+    if not name or not text_of(draft.payload).strip():
+        raise BadRequest("a cron job needs a name and something to do", hint="pal cron add --name N --message TEXT …")
+    services.workspace(agent)  # raises for an unknown one
+    now, zone = services.clock.now_ms(), services.clock.zone
+    schedule = _checked(draft.schedule, before, now, zone)
+    target = _target(draft)
+    payload = draft.payload
+    if target == "main" and isinstance(payload, AgentTurnPayload):  # as OpenClaw: the main session is sent a message
+        payload = SystemEventPayload(payload.message)
+    once = isinstance(schedule, AtSchedule)
+    old = before or CronJob(services.new_id(), agent, name, schedule, payload, origin=origin, sources=sources)
+    return replace(
+        old,
+        agent_id=agent,
+        name=name,
+        schedule=schedule,
+        payload=payload,
+        session_target=target,
+        delivery=draft.delivery,
+        description=draft.description,
+        enabled=draft.enabled,
+        delete_after_run=once if draft.delete_after_run is None else draft.delete_after_run,
+        catch_up=draft.catch_up,
+        state=replace(old.state, consecutive_errors=0, disabled_why=""),
+    )
+
+
+def _checked(schedule: Schedule, before: CronJob | None, now: int, zone: Any) -> Schedule:
+    """Times as people say them are moments from here on, and an interval counts from somewhere."""
+    if before is not None and schedule == before.schedule:
+        return schedule
+    match schedule:
+        case AtSchedule():
+            return AtSchedule(iso_time(parse_when(schedule.at, now, zone), zone))
+        case EverySchedule():
+            schedule = replace(schedule, anchor_ms=schedule.anchor_ms or now)
+        case CronSchedule():
+            zone_of(schedule.tz)
+    check_schedule(schedule, zone)
+    return schedule
+
+
+def _target(draft: CronDraft) -> str:
+    target = draft.session_target.strip()
+    if not target:
+        return "main" if isinstance(draft.payload, ReminderPayload | SystemEventPayload) else "isolated"
+    if target == "current":
+        return f"session:{draft.session_key}" if draft.session_key else "isolated"
+    if target in ("main", "isolated") or (target.startswith("session:") and target != "session:"):
+        return target
+    raise BadRequest(f"{target[:60]!r} is no session", hint="main, isolated, current or session:<key>")
+
+
+def _draft_of(cron: CronJob) -> CronDraft:
+    return CronDraft(
+        cron.name,
+        cron.schedule,
+        cron.payload,
+        cron.agent_id,
+        cron.session_target,
+        "",
+        cron.delivery,
+        cron.description,
+        cron.enabled,
+        cron.delete_after_run,
+        cron.catch_up,
+    )
+
+
+async def _switch(services: Services, reference: str, *, enabled: bool) -> CronJobInfo:
+    cron = await store_of(services).require(reference)
+    if cron.is_heartbeat:
+        raise _of_the_config()
+    state = replace(cron.state, consecutive_errors=0, disabled_why="") if enabled else cron.state
+    return info_of(services, await save(services, replace(cron, enabled=enabled, state=state)))
+
+
+async def _pause(services: Services, caller: Caller, *, paused: bool) -> CronSwitch:
+    changed = await asyncio.to_thread(merge_config, services, {"cron": {"paused": paused}}, caller)
+    return CronSwitch(paused, not changed.noop)
+
+
+def _of_the_config() -> BadRequest:
+    return BadRequest("a heartbeat is set in the config, not as a cron job", hint="`pal heartbeat status` shows it")
