@@ -192,7 +192,7 @@ EXTENSIONS = (
         "schedule",
         "palinurus.extensions.schedule",
         operations=_in_family(
-            "cron", "add calendar disable enable get list next pause remove resume run runs show status update"
+            "cron", "add calendar disable enable get list next pause preview remove resume run runs show status update"
         ),
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
