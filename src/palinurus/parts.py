@@ -191,9 +191,13 @@ EXTENSIONS = (
     Extension(
         "schedule",
         "palinurus.extensions.schedule",
+        commands={"cron": "Remind you and run the agent at set times; show what was and will be due."},
         operations=_in_family(
-            "cron", "add calendar disable enable get list next pause preview remove resume run runs show status update"
+            "cron",
+            "add approve calendar disable enable get list next pause plan preview remove resume run runs show status "
+            "update",
         ),
+        before="approvals",
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
     ),

@@ -32,6 +32,7 @@ from palinurus.storage.jobs import (
     mark_doubtful,
     postpone,
     request_retry,
+    start_attempt,
 )
 
 T = TypeVar("T")
@@ -144,6 +145,16 @@ class Jobs(Struct, eq=False):
             self._wake((job.kind, job.lane))
         elif self._open:
             self._spawn(self.look(), job.kind)
+
+    async def perform(self, job: Job) -> None:
+        """Runs one waiting job here and now, whatever else waits in its lane, also in a process that does not stay.
+        Returns when it has ended, or another process has it."""
+        kind = self._kinds.get(job.kind) or self._find_kind(job.kind)
+        if kind is None:
+            raise NotFound(f"there is no handler for jobs of the kind {job.kind!r}")
+        held = await self._queue.change(job, start_attempt(job, self._clock.now_ms(), kind.lease_ms))
+        if held is not None:
+            await self._run(kind, held)
 
     async def retry(self, beginning: str, idempotency_key: str = "", kind: str = "*") -> Job:
         """Runs it now at a person's request, even if it may have happened before."""

@@ -208,7 +208,12 @@ def offered_tools(policy: Policy, tools: Iterable[Tool], asked: ToolRequest) -> 
 
 def policy_traits(key: SessionKey) -> tuple[object, ...]:
     """Returns the traits of a session key that the policy uses: sessions with equal traits may use the same tools."""
-    return key.agent, key.is_private, key.is_subagent, _groups(key)
+    return key.agent, _is_owners(key), key.is_private, key.is_subagent, _groups(key)
+
+
+def _is_owners(key: SessionKey) -> bool:
+    """Returns whether only the owner, or an agent for the owner, starts runs in this session."""
+    return key.is_private or key.is_subagent or key.kind == "cron"
 
 
 def must_ask(restrictions: Iterable[Restriction], tool: str) -> str:
@@ -222,10 +227,10 @@ def must_ask(restrictions: Iterable[Restriction], tool: str) -> str:
 def default_profile(key: SessionKey, owner: bool) -> tuple[str, tuple[str, ...]]:
     """Returns the default profile: its description for a sentence, and its tools.
 
-    The owner's private sessions also have `message` and `agents_list`, which the profile coding lacks: the agent can
+    The owner's private sessions, with their subagents and cron jobs, also have `message` and `agents_list`, which the profile coding lacks: the agent can
     write to its owner, and knows the other agents.
     """
-    if (key.is_private or key.is_subagent) and owner:
+    if _is_owners(key) and owner:
         which = "the profile coding with message and agents_list, the default of the owner's private sessions,"
         return which, OWNERS_DEFAULT
     return "the profile messaging, the default outside the owner's private sessions,", PROFILES["messaging"]

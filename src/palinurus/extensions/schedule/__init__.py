@@ -10,6 +10,7 @@ from palinurus.runtime.extensions import App
 
 OPERATIONS = {
     "add": "add_cron_job",
+    "approve": "approve_cron_job",
     "calendar": "show_calendar",
     "disable": "disable_cron_job",
     "enable": "enable_cron_job",
@@ -17,6 +18,7 @@ OPERATIONS = {
     "list": "list_cron_jobs",
     "next": "list_next_times",
     "pause": "pause_cron",
+    "plan": "show_command_plan",
     "remove": "remove_cron_job",
     "resume": "resume_cron",
     "run": "run_cron_job",
@@ -32,3 +34,4 @@ def register(app: App) -> None:
     app.operation(f"{__name__}.preview:preview_schedule", "cron.preview")
     for name, function in OPERATIONS.items():
         app.operation(f"{__name__}.operations:{function}", f"cron.{name}")
+    app.command("cron", f"{__name__}.commands:cron")

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 
 CatchUp = Literal["once", "skip", "all"]
@@ -128,6 +129,11 @@ class CronJob(Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def is_heartbeat(self) -> bool:
         return isinstance(self.payload, HeartbeatPayload)
+
+    @property
+    def own_session(self) -> SessionKey:
+        """That of its isolated runs, and of its commands."""
+        return SessionKey(self.agent_id, "cron", peer=self.id)
 
     @property
     def kind(self) -> DueKind:

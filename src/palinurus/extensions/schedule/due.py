@@ -46,7 +46,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     if row is not None:
         services.jobs.expect(row)
     if why := _why_paused(services, cron, due):
-        return DueOutcome("skipped", why)
+        return await _end(services, store, cron, job, DueOutcome("skipped", why))
     try:
         outcome = await act_on(services, cron, due, await _run_key(services, job))
     except JobFailed:
@@ -59,6 +59,11 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     outcome = replace(outcome, duration_ms=outcome.duration_ms or ended - now)
     if outcome.status == "failed":
         await _fail(services, store, cron, job, outcome)
+    return await _end(services, store, cron, job, outcome)
+
+
+async def _end(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
+    now = services.clock.now_ms()
     await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now))
     return outcome
 
@@ -148,11 +153,15 @@ def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -
 
 
 def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
-    """None: one that was for once is removed."""
-    if isinstance(cron.schedule, AtSchedule) and outcome.status == "ran":
-        return None if cron.delete_after_run else replace(cron, enabled=False, state=_state(cron, outcome, now, 0))
-    errors = 0 if outcome.status == "ran" else cron.state.consecutive_errors
-    return replace(cron, state=_state(cron, outcome, now, errors))
+    """None: one that was for once is removed. One that was skipped stays, and says why."""
+    ran = outcome.status == "ran"
+    after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
+    if not isinstance(cron.schedule, AtSchedule):
+        return after
+    if ran and cron.delete_after_run:
+        return None
+    why = "" if ran else f"was skipped: {outcome.reason}"
+    return replace(after, enabled=False, state=replace(after.state, disabled_why=why))
 
 
 def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronState:

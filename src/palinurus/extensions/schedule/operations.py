@@ -18,6 +18,7 @@ from palinurus.config.rewrite import merged
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.messages import Origin
 from palinurus.extensions.schedule.calendar import Calendar, CronRun, forecast_of, make_calendar, read_run
+from palinurus.extensions.schedule.command import CommandPlan, approve_command, plan_command, withdraw_approval
 from palinurus.extensions.schedule.cron_job import (
     AgentTurnPayload,
     AtSchedule,
@@ -41,13 +42,15 @@ from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import check_schedule, due_times, iso_time, moment_of, zone_of
 from palinurus.extensions.schedule.when import moment_words, parse_when, schedule_words
 from palinurus.operations.config import merge_config
-from palinurus.operations.operation import AgentRef, Metavar, Positional, operation
+from palinurus.operations.operation import AgentRef, Metavar, Positional, Seconds, operation
 from palinurus.operations.scopes import LOCAL, Caller
 from palinurus.operations.services import Services
 
 MOST_LISTED = 1000
 MOST_SHOWN = 200  # characters of a text in a list
 DAY_MS = 86_400_000
+LOOK_SECONDS = 0.1  # between two looks at a run that is waited for
+NOT_APPROVED = "waits: no person has approved its command"
 CronRef = Annotated[str, Metavar("ID|NAME")]
 
 
@@ -118,18 +121,20 @@ class RemovedCronJob(Struct, frozen=True):
 
 class StartedCronJob(Struct, frozen=True, rename="camel"):
     id: str
-    ran: bool
-    job: str  # the durable job of this due time
+    ran: bool  # whether it was started
+    run: CronRun | None = None  # as far as it is known yet
 
 
 class CronStatus(Struct, frozen=True, rename="camel"):
     enabled: bool
     paused: bool
+    running: bool  # whether a process runs what is due
     jobs: int
     enabled_jobs: int
     failing: tuple[str, ...]  # names of those whose last run failed
     next_wake_at: str | None
     next_wake_at_ms: int | None
+    next_run: str = ""  # for people
     next_name: str = ""
 
 
@@ -191,6 +196,9 @@ async def update_cron_job(services: Services, id: str, patch: dict[str, Any], ca
             draft[part] = {}
     try:
         changed = msgspec.convert(merged(draft, patch, ()), CronDraft)
+        known = type(changed.payload).__struct_encode_fields__
+        if unknown := sorted({*patch.get("payload", {})} - {*known, "kind"}):
+            raise BadRequest(f"this payload has no {unknown[0]!r}", hint=f"it has {', '.join(known)}")
     except msgspec.ValidationError as error:
         raise BadRequest(f"cron.update: {error}") from None
     made = make_cron_job(services, changed, before)
@@ -207,6 +215,8 @@ async def remove_cron_job(services: Services, id: CronRef) -> RemovedCronJob:  #
     job = await store_of(services).require(id)
     if job.is_heartbeat:
         raise _of_the_config()
+    if isinstance(job.payload, CommandPayload):
+        await withdraw_approval(services, job)
     return RemovedCronJob(job.id, await store_of(services).remove(job.id), job.name)
 
 
@@ -230,23 +240,53 @@ async def disable_cron_job(services: Services, id: CronRef) -> CronJobInfo:  # n
     return await _switch(services, id, enabled=False)
 
 
+@operation("cron.plan", scope="read")
+async def show_command_plan(services: Services, id: CronRef) -> CommandPlan:  # noqa: A002
+    """Show what the command of a cron job would do, and the digest that `cron.approve` takes."""
+    cron = await store_of(services).require(id)
+    return await plan_command(services, cron.agent_id, _command_of(cron))
+
+
+@operation("cron.approve", scope="approvals")
+async def approve_cron_job(
+    services: Services,
+    id: CronRef,  # noqa: A002
+    digest: Annotated[str, "Of the plan that a person was shown."],
+) -> CronJobInfo:
+    """Approve exactly the command of a cron job, and enable it."""
+    cron = await store_of(services).require(id)
+    _command_of(cron)
+    await approve_command(services, cron, digest)
+    state = replace(cron.state, consecutive_errors=0, disabled_why="")
+    return info_of(services, await save(services, replace(cron, enabled=True, state=state)))
+
+
 @operation("cron.run", scope="write", strict=False, repeatable=True)
 async def run_cron_job(
     services: Services,
     id: CronRef,  # noqa: A002
     mode: Annotated[Literal["force", "due"], "due: only if it is overdue."] = "force",
+    wait: Annotated[Seconds, "How long to wait for its end."] = 0,
     idempotency_key: str = "",
 ) -> StartedCronJob:
-    """Run a cron job now, besides its due times.
+    """Run a cron job now, besides its due times, and wait for its end.
 
-    Example:
+    Examples:
       pal cron run briefing
+      pal cron run briefing --wait 0
     """
     cron = await store_of(services).require(id)
     if mode == "due" and not (cron.enabled and 0 < cron.next_run_at_ms <= services.clock.now_ms()):
-        return StartedCronJob(cron.id, False, "")
+        return StartedCronJob(cron.id, ran=False)
     job = await run_now(services, cron, idempotency_key or services.new_id())
-    return StartedCronJob(cron.id, True, job.id)
+    if not services.jobs.stays:
+        await services.jobs.perform(job)
+    deadline = asyncio.get_running_loop().time() + wait
+    while True:
+        now = await services.jobs.find(DUE, job.idempotency_key) or job
+        if now.state not in ("waiting", "running") or asyncio.get_running_loop().time() >= deadline:
+            return StartedCronJob(cron.id, ran=True, run=read_run(now, services.clock.zone))
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 @operation("cron.runs", scope="read", strict=False)
@@ -355,11 +395,13 @@ async def show_cron_status(services: Services) -> CronStatus:
     return CronStatus(
         settings.enabled,
         settings.paused,
+        services.jobs.stays,
         len(jobs),
         sum(each.enabled for each in jobs),
         tuple(each.name for each in jobs if each.state.last_status == "failed"),
         iso_time(first.next_run_at_ms, services.clock.zone) if first else None,
         first.next_run_at_ms if first else None,
+        moment_words(first.next_run_at_ms, services.clock.zone) if first else "",
         first.name if first else "",
     )
 
@@ -437,8 +479,13 @@ def make_cron_job(
     target = _target(draft)
     payload = draft.payload
     if target == "main" and isinstance(payload, AgentTurnPayload):  # as OpenClaw: the main session is sent a message
+        if payload != AgentTurnPayload(payload.message):
+            raise BadRequest(
+                "a message to the main session has no model, tools or time of its own", hint="--session isolated"
+            )
         payload = SystemEventPayload(payload.message)
     once = isinstance(schedule, AtSchedule)
+    asks = isinstance(payload, CommandPayload) and (before is None or payload != before.payload)
     old = before or CronJob(services.new_id(), agent, name, schedule, payload, origin=origin, sources=sources)
     return replace(
         old,
@@ -449,11 +496,17 @@ def make_cron_job(
         session_target=target,
         delivery=draft.delivery,
         description=draft.description,
-        enabled=draft.enabled,
+        enabled=draft.enabled and not asks,
         delete_after_run=once if draft.delete_after_run is None else draft.delete_after_run,
         catch_up=draft.catch_up,
-        state=replace(old.state, consecutive_errors=0, disabled_why=""),
+        state=replace(old.state, consecutive_errors=0, disabled_why=NOT_APPROVED if asks else ""),
     )
+
+
+def _command_of(cron: CronJob) -> CommandPayload:
+    if not isinstance(cron.payload, CommandPayload):
+        raise BadRequest(f"the cron job {cron.name!r} has no command: it needs no approval")
+    return cron.payload
 
 
 def _checked(schedule: Schedule, before: CronJob | None, now: int, zone: Any) -> Schedule:
@@ -502,6 +555,8 @@ async def _switch(services: Services, reference: str, *, enabled: bool) -> CronJ
     cron = await store_of(services).require(reference)
     if cron.is_heartbeat:
         raise _of_the_config()
+    if enabled and cron.state.disabled_why == NOT_APPROVED:
+        raise BadRequest(f"the cron job {cron.name!r} {NOT_APPROVED}", hint=f"pal cron approve {cron.id}")
     state = replace(cron.state, consecutive_errors=0, disabled_why="") if enabled else cron.state
     return info_of(services, await save(services, replace(cron, enabled=enabled, state=state)))
 

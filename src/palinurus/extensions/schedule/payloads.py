@@ -6,6 +6,8 @@ session where people use no channel.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec.structs import replace
 
 from palinurus.config.section import dig
@@ -14,7 +16,7 @@ from palinurus.domain.clock import local_time, time_text
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.errors import JobFailed, QueueFull, WaitTimeout
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import AssistantMessage, Text
+from palinurus.domain.messages import AssistantMessage, Text, harmless
 from palinurus.domain.tool import Restriction
 from palinurus.extensions.schedule.cron_job import (
     AgentTurnPayload,
@@ -28,6 +30,7 @@ from palinurus.extensions.schedule.cron_job import (
 )
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.operations.services import Services
+from palinurus.parts import resolve
 from palinurus.storage.jobs import RUN
 
 CHANNEL = "cron"
@@ -46,12 +49,9 @@ async def act_on(services: Services, cron: CronJob, due: DueTime, run_key: str) 
         case AgentTurnPayload() as turn:
             return await _run_turn(services, cron, turn, run_key)
         case CommandPayload():
-            from palinurus.extensions.schedule.command import run_command
-
-            return await run_command(services, cron, run_key)
+            return await _run_command(services, cron, run_key)
         case HeartbeatPayload():
-            from palinurus.extensions.schedule.heartbeat import beat
-
+            beat: Callable[..., Awaitable[DueOutcome]] = resolve("palinurus.extensions.schedule.heartbeat:beat")
             return await beat(services, cron, due, run_key)
 
 
@@ -79,17 +79,46 @@ async def _run_turn(services: Services, cron: CronJob, turn: AgentTurnPayload, r
     return outcome
 
 
+async def _run_command(services: Services, cron: CronJob, run_key: str) -> DueOutcome:
+    from palinurus.extensions.schedule.command import run_command
+
+    outcome, sources = await run_command(services, cron, run_key)
+    if outcome.status == "ran" and outcome.text:
+        await _deliver(services, cron, outcome.text, run_key, sources)
+    return replace(outcome, text=outcome.text[:MOST_TEXT])
+
+
+async def _deliver(services: Services, cron: CronJob, text: str, key: str, sources: tuple[str, ...]) -> None:
+    """A result that no run has delivered."""
+    if cron.delivery.mode == "webhook":
+        body = {"jobId": cron.id, "name": cron.name, "text": text}
+        await _post(services, cron, body, key)
+    elif cron.delivery.mode == "announce":
+        text = f"[{cron.name}] {harmless(text)}"
+        await tell_owner(services, cron, text, key, sources)
+
+
+async def _post(services: Services, cron: CronJob, body: dict[str, str], key: str) -> None:
+    post = {"url": cron.delivery.to, "body": body, "token": "cron.webhookToken"}
+    await services.jobs.add("webhooks.post", post, key)
+
+
 async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbound: Inbound, run_key: str) -> None:
     """Sends a result where its run did not: into the main session, or to a webhook."""
     if cron.delivery.mode == "webhook":
         body = {"jobId": cron.id, "name": cron.name, "runId": outcome.run_id, "text": await _text(services, outcome)}
-        post = {"url": cron.delivery.to, "body": body, "token": "cron.webhookToken"}
-        await services.jobs.add("webhooks.post", post, run_key)
+        await _post(services, cron, body, run_key)
     elif cron.delivery.mode == "announce" and inbound.reply_to is None:
         main = SessionKey.main(cron.agent_id)
         if inbound.session_key != str(main):
-            text = f"[{cron.name}] {await _text(services, outcome)}"
-            await _write(services, main, text, run_key, cron.sources)
+            text = f"[{cron.name}] {harmless(await _text(services, outcome))}"
+            await _write(services, main, text, run_key, await _outside_sources(services, inbound.session_key))
+
+
+async def _outside_sources(services: Services, session_key: str) -> tuple[str, ...]:
+    """Where the outside text came from that a session has read: what it says is outside text elsewhere too."""
+    view = await services.turns.history.view_of(SessionKey.parse(session_key))
+    return tuple(dict.fromkeys(text.source or f"session:{session_key}" for text in view.outside_texts))
 
 
 async def _text(services: Services, outcome: DueOutcome) -> str:
@@ -114,12 +143,14 @@ async def run_message(services: Services, inbound: Inbound) -> DueOutcome:
     )
 
 
-async def tell_owner(services: Services, cron: CronJob, text: str, key: str) -> None:
+async def tell_owner(
+    services: Services, cron: CronJob, text: str, key: str, sources: tuple[str, ...] | None = None
+) -> None:
     """Writes a text into the session of a cron job, and sends it to where its owner wrote from last. Once per key."""
     session = session_of(services, cron)
     if session.kind == "cron":
         session = SessionKey.main(cron.agent_id)
-    await _write(services, session, text, key, cron.sources)
+    await _write(services, session, text, key, cron.sources if sources is None else sources)
     place = await place_of(services, cron)
     if place is not None:
         await services.deliveries.post(place, text, key, session_key=str(session))
@@ -151,7 +182,7 @@ def session_of(services: Services, cron: CronJob) -> SessionKey:
         case ("session", _, key) if key:
             return SessionKey.recipient(key, cron.agent_id)
         case _:
-            return SessionKey(cron.agent_id, "cron", peer=cron.id)
+            return cron.own_session
 
 
 async def _inbound(services: Services, cron: CronJob, text: str, run_key: str) -> Inbound:

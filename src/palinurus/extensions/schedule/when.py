@@ -24,16 +24,9 @@ DURATIONS = "for example: 30m, 1h30m, 2 days"
 DAY_MS = 86_400_000
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
-_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "forty-five": 45, "fifty": 50, "sixty": 60, "ninety": 90}
-_COUNTS: dict[str | None, float] = {
-    **{word: number for number, word in enumerate(_NUMBERS.split())},
-    **_TENS,
-    "a": 1,
-    "an": 1,
-    "half an": 0.5,
-    "half a": 0.5,
-    "a couple of": 2,
-}
+_COUNTS: dict[str | None, float] = {word: number for number, word in enumerate(_NUMBERS.split())}
+_COUNTS |= {"twenty": 20, "thirty": 30, "forty": 40, "forty-five": 45, "fifty": 50, "sixty": 60, "ninety": 90}
+_COUNTS |= {"a": 1, "an": 1, "half an": 0.5, "half a": 0.5, "a couple of": 2}
 _UNIT = r"(?P<unit>s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)"
 _COUNT = rf"(?P<count>\d{{1,9}}(?:\.\d{{1,3}})?|{'|'.join(sorted(filter(None, _COUNTS), key=len, reverse=True))})"
 _PART = re.compile(rf"(?:{_COUNT}\s*)?(?<![a-z]){_UNIT}(?![a-z])")

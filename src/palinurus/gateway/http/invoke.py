@@ -11,7 +11,6 @@ adds names and wins.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +22,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.routing import Route as HttpRoute
 
-from palinurus.agent.agent import Agent
-from palinurus.context.epoch import Route
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import BadRequest, PalinurusError, StorageError, WaitTimeout
+from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import render_plan
 from palinurus.domain.messages import Image, Origin, Text, ToolCall, ToolResult, text_of
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun
@@ -36,6 +33,7 @@ from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import GatewayContext
 from palinurus.gateway.websocket.requests import Replays
 from palinurus.ledger.audit import AuditEvent
+from palinurus.operations.unattended import UnattendedCalls, unattended_calls
 from palinurus.tools.policy import ToolRequest, decide
 from palinurus.tools.tool_names import allowed_by, denied_by, group_of
 
@@ -116,17 +114,13 @@ class InvokeReply(Struct, frozen=True):
 class _Call(Struct, frozen=True):
     """A call that the policy allows."""
 
-    tool: Tool
     call: ToolCall
-    run: ToolRun
-    agent: Agent
-    route: Route
-    window: int
+    calls: UnattendedCalls
 
     @property
     def seconds(self) -> float:
         """That it may take."""
-        return min(self.agent.timeout_seconds or MAX_SECONDS, MAX_SECONDS)
+        return min(self.calls.agent.timeout_seconds or MAX_SECONDS, MAX_SECONDS)
 
 
 class Invocations:
@@ -158,7 +152,9 @@ class Invocations:
 
         async def make() -> InvokeReply:
             call = await self._allowed(principal, wanted, _digest(f"{principal.id}\0{digest}".encode()))
-            await self._check_not_made(call.run)
+            if "call" in await call.calls.recorded():
+                why = "this call was made before, and its answer is no longer stored; it is not repeated"
+                raise Refused(409, "ALREADY_MADE", f"{why} (run {call.calls.run.run_id})")
             return _reply(await self._run(call))
 
         return msgspec.json.decode(await self._replays.once((principal.id, PATH, digest), make), type=InvokeReply)
@@ -167,22 +163,10 @@ class Invocations:
         """Raises the same Refused for a tool that is not offered, missing or denied."""
         services, name = self._services, wanted.tool or wanted.name
         key = await services.dispatcher.place(Inbound("", "", session_key=wanted.session_key, agent=wanted.agent_id))
-        agent = services.agents.get(key.agent)
-        tool = next((tool for tool in await services.toolsets.tools(key.agent) if tool.spec.name == name), None)
-        if tool is None:
+        calls = await unattended_calls(services, key, name, f"invoke-{call_id}", channel=CHANNEL, sender=principal.id)
+        if calls is None:
             raise _no_tool(name)
-        provider, route = await agent.choose_model((await services.turns.history.view_of(key)).model)
-        run = ToolRun(
-            key,
-            f"invoke-{call_id}",
-            key.is_private,
-            owner=True,
-            channel=CHANNEL,
-            sender=principal.id,
-            provider=route.provider,
-            model=route.model,
-            attended=False,
-        )
+        tool, run = calls.tool, calls.run
         if denied := self._why_not(tool, run):
             layer, why = denied
             about = (run.run_id, str(key), name, call_id, f"denied: {layer}")
@@ -191,7 +175,7 @@ class Invocations:
             raise _no_tool(name)
         takes_action = wanted.action and "action" in tool.spec.parameters.get("properties", {})
         call = ToolCall(call_id, name, {"action": wanted.action, **wanted.args} if takes_action else wanted.args)
-        return _Call(tool, call, run, agent, route, provider.context_window(route.model))
+        return _Call(call, calls)
 
     def _why_not(self, tool: Tool, run: ToolRun) -> tuple[str, str] | None:
         """The layer that denies the tool, and its reason."""
@@ -211,52 +195,24 @@ class Invocations:
         verdict = decide(services.toolsets.policy(run.key.agent), request)
         return None if verdict.allowed else (verdict.layer, verdict.why)
 
-    async def _check_not_made(self, run: ToolRun) -> None:
-        """Raises if an earlier process made this call: the audit log has every call."""
-        rows = await self._services.audit.rows(session=str(run.key), run=run.run_id, limit=10)
-        if any(row.kind == "call" for row in rows):
-            why = "this call was made before, and its answer is no longer stored; it is not repeated"
-            raise Refused(409, "ALREADY_MADE", f"{why} (run {run.run_id})")
-
     async def _run(self, call: _Call) -> ToolReply | ToolProblem:
-        seconds, name = call.seconds, call.call.name
-        tools = await call.agent.tools(call.run.key, call.route, call.window)
-        try:
-            async with asyncio.timeout(seconds):
-                output = await tools.run(call.run, call.call)
-        except TimeoutError:
-            raise WaitTimeout(f"{name} was stopped after {seconds:g} s") from None
-        clean = self._without_secrets(name, output)
-        return _failed(name, clean.text) if clean.is_error else _result(clean)
+        clean = await call.calls.make(call.call, call.seconds)
+        return _failed(call.call.name, clean.text) if clean.is_error else _result(clean)
 
     async def _plan(self, call: _Call) -> ToolReply | ToolProblem:
         """Prepare the call without making it."""
-        name, tool = call.call.name, call.tool
-        if tool.prepare is None:
-            return self._planned(name, CallPlan((name,)))
-        try:
-            async with asyncio.timeout(call.seconds):
-                prepared = await tool.prepare(call.run, call.call.arguments)
-        except TimeoutError:
-            raise WaitTimeout(f"{name} could not be prepared in time") from None
-        except StorageError:
-            raise
-        except PalinurusError as error:
-            return _failed(name, str(error))
+        name, calls = call.call.name, call.calls
+        prepared = await calls.prepare(call.call.arguments, call.seconds)
+        if prepared is None:
+            return _planned(calls, CallPlan((name,)))
         if isinstance(prepared, ToolOutput):
             return _failed(name, text_of(prepared.content))
         prepared.release()
-        return self._planned(name, CallPlan(tuple(render_plan(prepared.plan)), prepared.refusal, prepared.ask))
+        return _planned(calls, CallPlan(tuple(render_plan(prepared.plan)), prepared.refusal, prepared.ask))
 
-    def _planned(self, name: str, plan: CallPlan) -> ToolReply:
-        output = ToolOutput("\n".join(plan.plan), details=msgspec.to_builtins(plan))
-        return _result(self._without_secrets(name, output))
 
-    def _without_secrets(self, name: str, output: ToolOutput) -> ToolResult:
-        """Redacted, as in a transcript."""
-        result = ToolResult("", name, output.content, output.is_error, origin=output.origin, details=output.details)
-        (clean,) = self._services.turns.history.clean(Inbound("", "", results=(result,))).results
-        return clean
+def _planned(calls: UnattendedCalls, plan: CallPlan) -> ToolReply:
+    return _result(calls.redacted(ToolOutput("\n".join(plan.plan), details=msgspec.to_builtins(plan))))
 
 
 def _check(wanted: InvokeTool) -> None:
