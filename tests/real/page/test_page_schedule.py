@@ -1,4 +1,4 @@
-"""The schedule on the dashboard: a week of due times, jobs that are added, run, paused and removed, and how they went."""
+"""The schedule on the dashboard: a week of due times and how each ended; jobs are added, run, paused and removed."""
 
 from __future__ import annotations
 

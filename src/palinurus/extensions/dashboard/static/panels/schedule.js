@@ -53,7 +53,6 @@ export function mount(root, params) {
   const pause = button("Pause everything", () => act("cron.pause"), "quiet", { hidden: true });
   let [start, layout, timer] = [monday(view.asked("week")), view.asked("view"), 0];
   let shown = null; // the newest calendar
-
   const ask = () =>
     Promise.all([read("cron.list"), read("cron.status"), calendarOf(start, later(start, 7)), askMonth()]);
   const load = () => head.load(ask, draw);
@@ -67,14 +66,15 @@ export function mount(root, params) {
     clearTimeout(timer);
     const next = Math.max(0, (status.nextWakeAtMs ?? Infinity) - Date.now()) + 1000;
     if (next < 2 ** 31) timer = setTimeout(load, next);
-    return [warning(status, () => act("cron.resume")), none ? teach("Nothing is planned yet.", edit) : figures(all, status, month)];
+    const facts = none ? teach("Nothing is planned yet.", edit) : figures(all, status, month);
+    return [warning(status, () => act("cron.resume")), facts];
   }
 
   function drawSheet() {
     if (!shown) return;
     heading.textContent = span.formatRange(start, later(start, 6));
     const home = `UTC${shown.now.slice(-6)}`;
-    const zones = `Times are those of ${timeZone}. Cron expressions that name no zone mean this home's, ${home}.`;
+    const zones = `Times are those of ${timeZone}. This home, and cron expressions that name no zone, are in ${home}.`;
     redraw(sheet, [
       zoneAbroad(shown) ? el("p", { class: "quiet" }, zones) : null,
       layout === "list" ? list(shown, openPast) : week(shown, start, openPast),
@@ -154,8 +154,7 @@ export function mount(root, params) {
   const step = (sign, days, label) => button(sign, () => turn(later(start, days)), "quiet", { "aria-label": label });
   const steps = [step("‹", -7, "Week before"), button("Today", () => turn(monday())), step("›", 7, "Week after")];
   const board = tabs("Calendar", Object.entries({ week: "Week", list: "List" }), layout, (key, page) => {
-    layout = key;
-    view.remember({ view: key === "list" ? key : "" });
+    view.remember({ view: (layout = key) === "list" ? key : "" });
     page.append(sheet.node);
     drawSheet();
   });
@@ -195,7 +194,7 @@ function figures(all, status, month) {
   return tiles([
     ["Next", next ? status.nextName : status.paused ? "paused" : "nothing", next ? [when(next), `, ${moment(next)}`] : ""],
     [`Cost in ${name}`, `${month.past.cut ? "at least " : ""}${money(month.past.cost)}`, open(month.past, "so far")],
-    ["Forecast", `${month.forecast ? "about " : ""}${money(month.forecast)}`, open(month.coming, status.paused ? "while paused" : `for the rest of ${name}`)],
+    ["Forecast", `${month.forecast ? "about " : ""}${money(month.forecast)}`, open(month.coming, `for the rest of ${name}`)],
     ["Heartbeat", beat ? beat.when : "off", beat?.lastRunAtMs ? [`${beat.lastStatus} `, when(beat.lastRunAtMs)] : ""],
   ]);
 }

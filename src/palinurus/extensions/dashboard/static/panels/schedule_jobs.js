@@ -61,27 +61,29 @@ export function jobForm(view, job, zone, done) {
   const known = agents.value.agents.map((each) => [each.id, each.identity?.name || each.name || each.id]);
   let schedule = null;
   const name = input({ value: job.name ?? "", maxLength: 120, placeholder: "Call Ann" });
-  const time = input({ value: before || (job.when ?? ""), maxLength: 100, placeholder: "tomorrow at 9" });
+  const on = { input: settled(view, preview) };
+  const time = input({ value: before || (job.when ?? ""), maxLength: 100, placeholder: "tomorrow at 9", on });
   const value = old?.payload.message ?? old?.payload.text ?? job.text ?? "";
   const text = el("textarea", { class: "field", rows: 3, maxLength: 8000, value });
   const kind = select(KINDS, old && old.kind !== "reminder" ? "agent" : "reminder", () => show());
   const session = select(targets, target, () => {});
   const agent = select(known, old?.agentId ?? agents.value.defaultId, () => {});
   const where = field("In", session, "Only the main session knows what was said there before.");
+  const show = () => (where.hidden = kind.value === "reminder");
   const [times, told] = [0, 1].map(() => el("div", { class: "job-times", "aria-live": "polite" }));
 
   /** Shows when it would be due. */
   async function preview() {
     const asked = time.value.trim();
-    const show = (...content) => (time.value.trim() === asked ? clear(times, content) : null);
+    const tell = (...content) => (time.value.trim() === asked ? clear(times, content) : null);
     schedule = null;
-    if (!asked || asked === before) return show();
+    if (!asked || asked === before) return tell();
     try {
       const found = await wire.call("cron.preview", { when: asked, tz });
       if (time.value.trim() === asked) ({ schedule } = found);
-      return show(el("p", {}, sentence(found.when)), el("ol", {}, found.times.map((at) => el("li", {}, moment(at)))));
+      return tell(el("p", {}, sentence(found.when)), el("ol", {}, found.times.map((at) => el("li", {}, moment(at)))));
     } catch (error) {
-      return show(el("p", { class: "field-fault" }, [error.message, error.hint || ""].map(sentence).join(" ")));
+      return tell(el("p", { class: "field-fault" }, [error.message, error.hint || ""].map(sentence).join(" ")));
     }
   }
 
@@ -101,9 +103,7 @@ export function jobForm(view, job, zone, done) {
     }
   }
 
-  const show = () => (where.hidden = kind.value === "reminder");
   show();
-  time.addEventListener("input", settled(view, preview));
   preview();
   const label = old ? `Change ${old.name}` : "Add a reminder or cron job";
   return el(

@@ -27,7 +27,6 @@ export function outcome({ status, reason, times }) {
 
 const dayOf = (at) => new Date(at).setHours(0, 0, 0, 0);
 const hours = (at) => new Date(at).getHours() + new Date(at).getMinutes() / 60;
-/** Empty: nothing, or unknown. */
 const price = ({ cost, forecast }) => (cost ? money(cost) : forecast ? `about ${money(forecast)}` : "");
 
 /** @returns {any[]} entries; `times` and `until` are set where one stands for several */
@@ -97,7 +96,8 @@ function mark(entry, choose) {
 
 /** The same week as a table. See `week`. */
 export function list(calendar, choose) {
-  const link = ({ cronJob, name, at }) => button(name, () => choose(cronJob, name), "", { class: "link", "data-hold": `${cronJob} ${at}` });
+  const hold = ({ cronJob, at }) => ({ class: "link", "data-hold": `${cronJob} ${at}` });
+  const link = (entry) => button(entry.name, () => choose(entry.cronJob, entry.name), "", hold(entry));
   const columns = [
     { name: "Due", cell: ({ atMs, until }) => `${moment(atMs)}${until ? ` to ${clock.format(until)}` : ""}` },
     { name: "Job", cell: link },
