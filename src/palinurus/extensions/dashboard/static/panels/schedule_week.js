@@ -114,7 +114,7 @@ export function pastRuns(name, runs) {
   const columns = [
     { name: "Due", cell: ({ atMs, byHand }) => `${moment(atMs)}${byHand ? ", by hand" : ""}` },
     { name: "Outcome", cell: (run) => [outcome(run), run.retryAtMs ? [" again ", when(run.retryAtMs)] : null] },
-    { name: "Result", cell: ({ text }) => (text ? el("span", { class: "clip", title: text }, text) : null) },
+    { name: "Result", class: "clip-cell", cell: ({ text }) => (text ? el("span", { title: text }, text) : null) },
     { name: "Took", numeric: true, cell: ({ durationMs }) => (durationMs ? duration(durationMs) : null) },
     { name: "Cost", numeric: true, cell: price },
     { name: "Run", cell: ({ runId }) => (runId ? trace(runId) : null) },
