@@ -77,7 +77,7 @@ OPERATIONS: dict[str, list[str]] = {
         "route": "routing",
         "runs": "runs",
         "sandbox": "tools",
-        "sessions": "session_changes session_maintenance sessions",
+        "sessions": "session_changes session_maintenance session_news sessions",
         "skills": "skills",
         "status": "status",
         "tools": "tools",
@@ -158,6 +158,9 @@ class Extension(Struct, frozen=True):
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
+    in_use: str = ""  # a query of holder.sql: only if it says yes the two below are called
+    starts: str = ""  # "module:name" of `await start(services)`: in a process that stays, when it opens the home
+    status: str = ""  # "module:name" of `await status(services)`: a line of `pal status`
 
 
 def _in_group(group: str, names: str) -> dict[str, str]:
@@ -198,8 +201,16 @@ EXTENSIONS = (
             "update",
         ),
         before="approvals",
+        tools="*",
         config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
         jobs=("schedule.due",),
+        slash_commands={
+            "remind": ("/remind [me] WHEN to WHAT, list, remove ID", "remind you: in 20 minutes, tomorrow at 9")
+        },
+        text_places=("palinurus.extensions.schedule.text_places:PLACES",),
+        in_use="holder.cron_jobs",
+        starts="palinurus.extensions.schedule.due:plan_missing",
+        status="palinurus.extensions.schedule.operations:status_line",
     ),
     Extension(
         "dashboard",

@@ -55,8 +55,8 @@ def test_the_schema_is_the_signature_in_one_piece_without_titles() -> None:
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "where"},
-            "count": {"type": "integer", "description": "how many", "default": 3},
-            "kind": {"enum": ["a", "b"], "default": "a"},
+            "count": {"type": "integer", "description": "how many"},
+            "kind": {"enum": ["a", "b"]},
             "title": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "spans": {
                 "type": "array",

@@ -27,6 +27,7 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.domain.events import RunResult
 from palinurus.operations.agents import find_agent, list_agents
 from palinurus.operations.runs import AcceptedMessage, StoppedRuns, StopRuns, converse, stop_runs
+from palinurus.operations.session_news import follow_news
 from palinurus.operations.status import Status, show_session_status, show_status
 from palinurus.providers.provider import SCOUT
 from palinurus.runtime.home_access import HomeAccess
@@ -89,6 +90,7 @@ async def _in_terminal(shell: Shell, where: Inbound, enter_home: EnterHome, *, f
         files = FileLookup(Path(status.workspace), Path.cwd(), shell.home.user_home)
         talk = Conversation(home, screen, key, where.agent, files)
         _greet(screen, status, first=first)
+        talk.watch()
         await talk.look()
         # The redactor is made for each line that is typed: a key may have been added since the last one.
         history = history_of(
@@ -130,13 +132,16 @@ async def _line_by_line(shell: Shell, where: Inbound, enter_home: EnterHome) -> 
             shell.warn(warning)
         talk = _LineChat(shell, home, ApprovalPrompt(shell, home, lines.next if terminal else None))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.interrupt)
+        await talk.watch(where)
         while (line := await lines.next()) is not None and line.strip() not in LEAVE:
             word, _, rest = line.strip().partition(" ")
             if word == "/agent":
                 where = await _change_agent(shell, home, where, rest.strip())
+                await talk.watch(where)
             elif line.strip():
                 inbound = replace(where, text=line, idempotency_key=random_id(), attended=terminal)
                 failed += (await talk.exchange(inbound)).status == "error"
+        talk.close()
         if home.busy:
             shell.warn(f"finishing {home.busy} run(s) for another terminal")
         if not terminal:
@@ -168,12 +173,26 @@ class _LineChat:
         self._asking = asking
         self._key = ""  # of the session in which something runs
         self._stopping: asyncio.Task[object] | None = None
+        self._told: set[str] = set()  # runs and entries that are shown
+        self._watching: asyncio.Task[None] | None = None
+
+    async def watch(self, where: Inbound) -> None:
+        """From now on prints what the agent says in this session without having been asked."""
+        self.close()
+        asked = show_session_status.params(where.session_key, where.agent)
+        key = (await self._home.call(show_session_status, asked)).session_key
+        self._watching = asyncio.create_task(follow_news(self._home, key, self._told, lambda news: echo(news.text)))
+
+    def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
 
     async def exchange(self, inbound: Inbound) -> RunResult:
         printer = ReplyPrinter(self._shell, self._asking.hear)
 
         def on_accepted(accepted: AcceptedMessage) -> None:
             self._key = accepted.session_key
+            self._told.add(accepted.run_id)
             printer.accepted(accepted)
 
         result = await converse(self._home, inbound, printer.hear, on_accepted)

@@ -63,6 +63,7 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         *(("other", _other_text(each)) for each in report.others),
         *(("session", f"{session.key} · {session.total_tokens:,} tokens") for session in report.sessions),
         *(("delivery", told) for told in (counts_text(report.deliveries),) if told),
+        *((name, told) for name, _, told in (line.partition(": ") for line in report.extensions)),
         *(("warning", warning) for warning in report.warnings),
         *(("trouble", trouble) for trouble in report.troubles),
     ]

@@ -189,14 +189,15 @@ class Runs:
         if run.inbound is not None and self._by_message.get(run.inbound.idempotency_key) is run:
             del self._by_message[run.inbound.idempotency_key]
 
-    def listen(self, listener: Listener) -> None:
-        """From now on calls the listener with the events of all runs."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """From now on calls the listener with the events of all runs, until what it returns is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def _pass_on(self, run: Run, event: RunEvent) -> None:
         if run.result is not None:
             self._put_away(run)
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(run, event)
 
     def get(self, run_id: str) -> Run | None:

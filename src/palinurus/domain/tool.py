@@ -246,7 +246,7 @@ def _described(hint: Any) -> Any:
 def _schema(arguments: type[Struct]) -> dict[str, Any]:
     """The JSON Schema in one piece, without what no model needs, because it is sent with every request.
 
-    That other arguments are refused is left out too: a model that sends one is told.
+    Limits, defaults, and that other arguments are refused, are left out too: a model that breaks a rule is told.
     """
     (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="{name}")
     flat = _inline(schema, definitions)
@@ -270,8 +270,8 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
         else _inline(value, definitions)
         for key, value in node.items()
         if key != "title"
-        and not (key in ("default", "additionalProperties") and not value)
-        and not (key == "minimum" and value in (0, 1))
+        and key not in ("default", "minimum", "maximum")
+        and not (key == "additionalProperties" and not value)
     }
 
 

@@ -93,6 +93,25 @@ class Holder:
         """Hands the home to another process once all runs are finished; returns at once with their number."""
         self.publish: Callable[[str, str, Callable[[], Any]], None] = _no_listener
         """Sends an event to the listeners of a session: name, key, what makes the payload. Does not block or raise."""
+        self._listeners: dict[int, tuple[Callable[[str, str, str], None], Callable[[], None]]] = {}
+
+    def listen(self, on_message: Callable[[str, str, str], None], on_end: Callable[[], None]) -> Callable[[], None]:
+        """Calls the first for each message that is published: session, entry, text; and the second when this process
+        lets go of the home. Neither may block or raise. What it returns ends this."""
+        self._listeners[id(on_message)] = on_message, on_end
+        return lambda: self._listeners.pop(id(on_message), None) and None
+
+    def publish_message(self, session_key: str, entry_id: str, text: str) -> None:
+        """Publishes a message of the agent that answers nobody, such as a reminder."""
+        told = {"sessionKey": session_key, "entryId": entry_id, "text": text}
+        self.publish("session.message", session_key, lambda: told)
+        self.publish_change(session_key, "message")
+        for on_message, _ in tuple(self._listeners.values()):
+            on_message(session_key, entry_id, text)
+
+    def close(self) -> None:
+        for _, on_end in tuple(self._listeners.values()):
+            on_end()
 
     def publish_change(self, session_key: str, reason: str) -> None:
         """Publishes that a session was renamed, reset, ended …"""
@@ -205,6 +224,10 @@ class Services:
         """What is odd about the config or a context engine right now, one line each."""
         turns: TurnRunner | None = self.built("turns")
         return turns.maintenance.engines.warnings if turns is not None else ()
+
+    async def status_lines(self) -> tuple[str, ...]:
+        """What extensions have to say in `pal status`, a line each."""
+        return ()
 
     def get(self, kind: type[Any]) -> Any:
         """What an extension keeps for as long as the process lives, by its type. Raises NotOffered."""

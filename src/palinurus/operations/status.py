@@ -53,6 +53,7 @@ class Status(Struct, frozen=True, rename="camel"):
     deliveries: DeliveryCounts = DeliveryCounts()
     identity: AgentIdentity = AgentIdentity()  # of the agent: config and IDENTITY.md
     troubles: tuple[str, ...] = ()  # what keeps the agent from answering, one line each
+    extensions: tuple[str, ...] = ()  # what they have to say, a line each
 
 
 class SessionStanding(Struct, frozen=True, rename="camel"):
@@ -100,6 +101,7 @@ async def show_status(
         deliveries=await services.deliveries.counts(),
         identity=identity,
         troubles=troubles,
+        extensions=await services.status_lines(),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -42,7 +43,8 @@ async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_
         checks += [check async for check in check_memory(home)]
     for check in LOADED.load().checks:
         with _told("extensions", checks):
-            checks += imported(check)(home, loaded)
+            found = imported(check)(home, loaded)
+            checks += await found if inspect.isawaitable(found) else found
     if loaded is not None:
         with _told("agents", checks):
             checks += check_agents(home, loaded)

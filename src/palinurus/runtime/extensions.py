@@ -81,7 +81,8 @@ class App:
         self.jobs[kind.name if not isinstance(kind, str) else name] = kind
 
     def doctor_check(self, check: Any) -> None:
-        """`check(home, loaded)` gives Checks, or where it is; `loaded` is None when the config cannot be read."""
+        """`check(home, loaded)` gives Checks, also as a coroutine, or where it is; `loaded` is None when the config
+        cannot be read."""
         self.checks.append(check)
 
 

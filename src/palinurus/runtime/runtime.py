@@ -48,6 +48,9 @@ class Runtime:
         if services.database.has_unfinished_runs():
             await services.approvals.recover()
             await services.dispatcher.recover()
+        if services.process:
+            for start in await services.extensions_in_use("starts"):
+                await start(services)
 
     def keep_up(self) -> None:
         """Index memories in the background, in a process that stays. Not needed for right answers."""
@@ -83,6 +86,8 @@ class Runtime:
     async def close(self) -> None:
         """Finish what was accepted, then let go of everything."""
         await self.drain()
+        if (holder := self.services.built("holder")) is not None:
+            holder.close()
         for part in map(self.services.built, ("jobs", "agents", "index", "database")):
             if part is not None:
                 await part.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from palinurus.config.load import Config
 from palinurus.domain.clock import Clock, SystemClock
 from palinurus.domain.errors import PalinurusError, StorageFull
 from palinurus.operations.services import Services
+from palinurus.parts import resolve
 from palinurus.runtime.agents import ConfiguredAgents
 from palinurus.storage.database import Database
 from palinurus.storage.reserve import Reserve
@@ -90,6 +91,20 @@ class HomeServices(Services):
     @property
     def config(self) -> Config:
         return self.agents.current_config()
+
+    async def extensions_in_use(self, part: str) -> list[Callable[..., Awaitable[Any]]]:
+        """The `starts` or the `status` of those extensions that the home has something of."""
+        from palinurus.runtime.extensions import LOADED
+
+        known = [each for each in LOADED.known if each.in_use and getattr(each, part)]
+        queries = [each.in_use for each in known]
+        used = await self.database.read(lambda tx: [tx.value(query) for query in queries]) if known else []
+        return [resolve(getattr(each, part)) for each, is_used in zip(known, used, strict=True) if is_used]
+
+    async def status_lines(self) -> tuple[str, ...]:
+        if self.readonly:  # perhaps of an older release
+            return ()
+        return tuple([await status(self) for status in await self.extensions_in_use("status")])
 
     def warnings(self) -> tuple[str, ...]:
         return (*self.agents.warnings, *filter(None, (self.reserve.trouble(),)), *super().warnings())

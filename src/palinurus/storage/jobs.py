@@ -348,6 +348,11 @@ def finish_job(tx: Transaction, job: Job, outcome: Any = None) -> bool:
     return _end(tx, job, msgspec.json.encode(outcome).decode())
 
 
+def open_lanes(tx: Transaction, kind: str) -> set[str]:
+    """Lanes in which a job of a kind is open."""
+    return {lane for (lane,) in tx.all("jobs.open_lanes", kind=kind)}
+
+
 def count_open(tx: Transaction, kind: str) -> tuple[int, int | None]:
     """The number of open jobs of a kind, and the oldest time."""
     number, since = tx.one("jobs.open_count", kind=kind)

@@ -14,7 +14,7 @@ from msgspec import DecodeError, Meta, json, structs
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, failed, prepared_tool, tool
+from palinurus.domain.tool import UNLISTED, PreparedCall, Tool, ToolOutput, ToolRun, failed, prepared_tool, tool
 from palinurus.tools.exec.context import ExecCall, ExecContext, ProcessCall
 from palinurus.tools.files.reach import Edit, Elsewhere, FindAccess, find_access
 from palinurus.tools.registry import ResultStore
@@ -58,7 +58,7 @@ def file_tools(
     @tool("read", "Read a text file or a picture of the workspace. Lines come numbered.")
     async def read(
         run: ToolRun,
-        path: Annotated[str, "relative to the workspace"],
+        path: str,
         offset: Annotated[int, Meta(ge=1), "first line"] = 1,
         limit: Annotated[int, Meta(ge=1), "how many lines"] = MAX_LINES,
     ) -> ToolOutput:
@@ -67,7 +67,7 @@ def file_tools(
         return await read_file(run, reach, results, path, offset, limit, elsewhere)
 
     @tool("ls", "List a directory of the workspace. Directories end with a slash.")
-    async def ls(run: ToolRun, path: Annotated[str, "relative to the workspace"] = ".") -> ToolOutput:
+    async def ls(run: ToolRun, path: str = ".") -> ToolOutput:
         from palinurus.tools.files.reader import list_names
 
         return await asyncio.to_thread(lambda: list_names(run, reach(run.key), path))
@@ -77,7 +77,7 @@ def file_tools(
         run: ToolRun,
         pattern: Annotated[str, "regular expression"],
         path: Annotated[str, "file or directory"] = ".",
-        max: Annotated[int, Meta(ge=1, le=500)] = 50,  # noqa: A002 — the model's word for it
+        max: Annotated[int, Meta(ge=1, le=500), UNLISTED] = 50,  # noqa: A002 — the model's word for it
     ) -> ToolOutput:
         from palinurus.tools.files.reader import grep_files
 
@@ -96,7 +96,7 @@ def find_tool(files: WorkspaceFiles | FindAccess) -> Tool:
         path: Annotated[str, "directory"] = ".",
         kind: Literal["file", "directory"] = "file",
         sort: Literal["name", "newest"] = "name",
-        max: Annotated[int, Meta(ge=1, le=1000)] = 200,  # noqa: A002 — the model's word for it
+        max: Annotated[int, Meta(ge=1, le=1000), UNLISTED] = 200,  # noqa: A002 — the model's word for it
     ) -> ToolOutput:
         from palinurus.tools.files.reader import find_names
 
@@ -116,16 +116,14 @@ def edit_tools(files: WorkspaceFiles | FindAccess, clock: Clock) -> tuple[Tool, 
         return FileWriter(run, reach(run.key), clock, (path,))
 
     @prepared_tool("write", "Write a whole file of the workspace: a new one, or over an old one.")
-    async def write(
-        run: ToolRun, path: Annotated[str, "relative to the workspace"], content: str
-    ) -> PreparedCall | ToolOutput:
+    async def write(run: ToolRun, path: str, content: str) -> PreparedCall | ToolOutput:
         writer = await asyncio.to_thread(take_writer, run, path)
         return writer.prepare_write(path, content)
 
     @prepared_tool("edit", "Replace exact text in a file. Give old and new, or several in edits: all are done or none.")
     async def edit(
         run: ToolRun,
-        path: Annotated[str, "relative to the workspace"],
+        path: str,
         old: Annotated[str, "must be in the file once"] = "",
         new: str = "",
         all: Annotated[bool, "replace it everywhere"] = False,  # noqa: A002 — the model's word for it
@@ -141,7 +139,7 @@ def edit_tools(files: WorkspaceFiles | FindAccess, clock: Clock) -> tuple[Tool, 
         return writer.prepare_edits(path, changes)
 
     @prepared_tool("delete", "Delete a file. A copy is kept in .pal/backups.")
-    async def delete(run: ToolRun, path: Annotated[str, "relative to the workspace"]) -> PreparedCall | ToolOutput:
+    async def delete(run: ToolRun, path: str) -> PreparedCall | ToolOutput:
         return await asyncio.to_thread(lambda: take_writer(run, path).prepare_delete(path))
 
     return tuple(also_called(each, _ALSO_CALLED) for each in (write, edit, delete))

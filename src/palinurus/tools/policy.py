@@ -227,8 +227,8 @@ def must_ask(restrictions: Iterable[Restriction], tool: str) -> str:
 def default_profile(key: SessionKey, owner: bool) -> tuple[str, tuple[str, ...]]:
     """Returns the default profile: its description for a sentence, and its tools.
 
-    The owner's private sessions, with their subagents and cron jobs, also have `message` and `agents_list`, which the profile coding lacks: the agent can
-    write to its owner, and knows the other agents.
+    The owner's private sessions, subagents and cron jobs also have `message` and `agents_list`, which the profile
+    coding lacks: the agent can write to its owner, and knows the other agents.
     """
     if _is_owners(key) and owner:
         which = "the profile coding with message and agents_list, the default of the owner's private sessions,"

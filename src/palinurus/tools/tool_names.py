@@ -34,7 +34,7 @@ BUILT_IN = frozenset({
     "read", "write", "edit", "delete", "apply_patch", "ls", "grep", "find", "exec", "process", "web_search",
     "web_fetch", "memory_search", "memory_get", "memory_write", "session_status", "message",
     "sessions_spawn", "sessions_yield", "subagents", "sessions_list", "sessions_history", "sessions_search",
-    "sessions_send", "agents_list",
+    "sessions_send", "agents_list", "cron",
 })  # fmt: skip
 """The tools of this version. A config may leave some of them out."""
 SIDE_BY_SIDE: Mapping[str, str] = {

@@ -66,9 +66,9 @@ def test_what_the_model_is_told_about_the_tools_is_short(hands: Hands) -> None:
     assert specs[2].parameters == {
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "relative to the workspace"},
-            "offset": {"type": "integer", "description": "first line", "default": 1},
-            "limit": {"type": "integer", "description": "how many lines", "default": 400},
+            "path": {"type": "string"},
+            "offset": {"type": "integer", "description": "first line"},
+            "limit": {"type": "integer", "description": "how many lines"},
         },
         "required": ["path"],
     }

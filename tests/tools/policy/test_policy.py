@@ -156,7 +156,8 @@ def test_a_profile_is_the_base(profile: Any, has: list[str], has_not: list[str])
         ("agent:main:telegram:group:-100", True, "exec", "-profile"),
         ("agent:main:telegram:group:-100", True, "message", "+profile"),
         ("agent:main:main:thread:9", True, "exec", "-profile"),
-        ("agent:main:cron:1", True, "exec", "-profile"),
+        ("agent:main:cron:1", True, "exec", "+profile"),
+        ("agent:main:cron:1", False, "exec", "-profile"),
         ("agent:main:hook:1", True, "exec", "-profile"),
     ],
 )

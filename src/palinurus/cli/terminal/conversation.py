@@ -16,7 +16,15 @@ from typing import Any
 
 from palinurus.cli.approvals import answer, meaning
 from palinurus.cli.terminal.input import CompletionWords, FileLookup, Message, attach
-from palinurus.cli.terminal.reply import Reply, agent_lines, notice, past_lines, session_lines, wanted_session
+from palinurus.cli.terminal.reply import (
+    Reply,
+    agent_lines,
+    notice,
+    past_lines,
+    said_lines,
+    session_lines,
+    wanted_session,
+)
 from palinurus.cli.terminal.screen import Screen
 from palinurus.cli.terminal.spans import Line, StatusLine, harmless, status_line, wrap
 from palinurus.dispatch.commands import COMMANDS, DIRECTIVES
@@ -27,6 +35,7 @@ from palinurus.domain.events import ApprovalAsked, RunEvent
 from palinurus.domain.keys import SessionKey
 from palinurus.operations.agents import AgentList, find_agent, list_agents
 from palinurus.operations.runs import AcceptedMessage, StopRuns, converse, stop_runs
+from palinurus.operations.session_news import SessionNews, follow_news
 from palinurus.operations.sessions import list_sessions, show_session
 from palinurus.operations.shapes import made_of
 from palinurus.operations.status import SessionStanding, show_session_status
@@ -63,7 +72,7 @@ class Conversation:
         self._agent = agent
         self._files = files
         self._replies: dict[str, Reply] = {}  # by idempotency key, in the order of sending
-        self._followed: set[str] = set()  # runs that were or are told on this screen
+        self._followed: set[str] = set()  # runs and entries that were or are told on this screen
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()  # messages are accepted in the order in which they were typed
         self._standing: SessionStanding | None = None
@@ -71,6 +80,7 @@ class Conversation:
         self._agents = AgentList("", ())
         self._ticking = False
         self._warned: set[str] = set()  # approvals of which it was told what always would mean
+        self._watching: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
         """Ask how the session stands. What cannot be answered now is asked again after the next run."""
@@ -80,6 +90,18 @@ class Conversation:
             if not self._agents.agents:
                 self._agents = await self._caller.call(list_agents, list_agents.params())
         self._screen.refresh()
+
+    def watch(self) -> None:
+        """From now on shows what the agent says in this session without having been asked."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+        def show(news: SessionNews) -> None:
+            self._screen.print([[], *said_lines(news.text, self._screen.width)], margin=False)
+
+        self._watching = asyncio.create_task(follow_news(self._caller, self.key, self._followed, show))
+        self._tasks.add(self._watching)
+        self._watching.add_done_callback(self._tasks.discard)
 
     async def _list_recent(self) -> None:
         self._recent = (await self._caller.call(list_sessions, list_sessions.params(limit=RECENT))).sessions
@@ -221,6 +243,8 @@ class Conversation:
             return
         self.key = shown.session.key
         self._screen.print(past_lines(shown, self._screen.width), margin=False)
+        self._followed |= {entry.id for entry in shown.entries}
+        self.watch()
         await self.look()
 
     async def _change_agent(self, text: str, name: str) -> None:
@@ -239,6 +263,7 @@ class Conversation:
             return
         self._agent, self._files = "", FileLookup(Path(found.workspace), self._files.here, self._files.user_home)
         self._screen.print([[], [("dim", f"— {found.identity.title or found.id} · {self.key}")]])
+        self.watch()
         await self.look()
 
     @contextmanager

@@ -222,10 +222,15 @@ def past_lines(shown: Transcript, width: int) -> list[Line]:
         if isinstance(said, UserMessage):
             lines += [[], *wrap([("you", harmless(clip(said.text, 400)))], width, [("mark", "› ")], [("", "  ")])]
         else:
-            reply: list[Line] = [[("", "  "), *line] if line else [] for line in render_text(said.text, width - 2)]
+            reply = said_lines(said.text, width)
             cut: list[Line] = [[("dim", "  …")]] if len(reply) > PAST_ROWS else []
             lines += [[], *reply[:PAST_ROWS], *cut]
     return lines
+
+
+def said_lines(text: str, width: int) -> list[Line]:
+    """What the agent said."""
+    return [[("", "  "), *line] if line else [] for line in render_text(text, width - 2)]
 
 
 def _last_exchanges(shown: Transcript) -> list[UserMessage | AssistantMessage]:

@@ -35,3 +35,6 @@ def register(app: App) -> None:
     for name, function in OPERATIONS.items():
         app.operation(f"{__name__}.operations:{function}", f"cron.{name}")
     app.command("cron", f"{__name__}.commands:cron")
+    app.make_tools(f"{__name__}.tools:cron_tools")
+    app.slash_command("remind", f"{__name__}.tool_calls:answer_remind")
+    app.doctor_check(f"{__name__}.checks:check_cron_jobs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
@@ -150,7 +150,7 @@ class DueTime(Struct, frozen=True, rename="camel"):
     """The payload of the durable job that stands for one due time of a cron job."""
 
     cron_job: str
-    name: str
+    name: str = field(name="title")  # text of the owner's, which `forget` finds under this name
     agent: str
     revision: int
     at: int

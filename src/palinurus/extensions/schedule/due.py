@@ -13,7 +13,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from palinurus.dispatch.runs import result_of
-from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, PalinurusError, QueueFull, StorageError
+from palinurus.domain.errors import BadRequest, JobFailed, PalinurusError, QueueFull, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
 from palinurus.extensions.schedule.payloads import act_on, tell_owner
@@ -28,6 +28,7 @@ MOST_CAUGHT_UP = 100  # due times that are run after a sleep, where all are want
 PAUSES = (30, 60, 300, 900, 3600)  # seconds before a failed run is tried again
 MOST_FAILURES = 10  # in a row; then it is disabled
 LONGEST_RUN = 3600.0  # seconds
+NO_AGENT = "there is no agent"
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     row = await store.plan_next(due, now, zone)
     if row is not None:
         services.jobs.expect(row)
+    if cron.agent_id not in services.agents.ids:
+        return await _end(services, store, cron, job, DueOutcome("skipped", f"{NO_AGENT} {cron.agent_id!r}"))
     if why := _why_paused(services, cron, due):
         return await _end(services, store, cron, job, DueOutcome("skipped", why))
     try:
@@ -58,7 +61,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     ended = services.clock.now_ms()
     outcome = replace(outcome, duration_ms=outcome.duration_ms or ended - now)
     if outcome.status == "failed":
-        await _fail(services, store, cron, job, outcome)
+        return await _fail(services, store, cron, job, outcome)
     return await _end(services, store, cron, job, outcome)
 
 
@@ -124,8 +127,8 @@ def is_failure(result: RunResult) -> bool:
     return result.status != "ok"
 
 
-async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> None:
-    """Raises JobFailed if it is tried again, else JobRefused. After too many in a row the cron job is disabled."""
+async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
+    """Raises JobFailed if it is tried again. After too many in a row the cron job is disabled."""
     now = services.clock.now_ms()
     pause = PAUSES[min(job.attempts, len(PAUSES)) - 1]
     then = next_time(cron.schedule, now, services.clock.zone, cron.id)
@@ -138,7 +141,9 @@ async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, o
         again = False
     if again:
         raise JobFailed(outcome.reason, retry_after=pause)
-    raise JobRefused(outcome.reason)
+    log.warning("cron job %s (%s) failed: %s", cron.id, cron.name, outcome.reason)
+    await store.fail(job, outcome)
+    return outcome
 
 
 def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -> CronJob:
@@ -156,7 +161,7 @@ def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
     """None: one that was for once is removed. One that was skipped stays, and says why."""
     ran = outcome.status == "ran"
     after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
-    if not isinstance(cron.schedule, AtSchedule):
+    if not isinstance(cron.schedule, AtSchedule) and not outcome.reason.startswith(NO_AGENT):
         return after
     if ran and cron.delete_after_run:
         return None
@@ -196,6 +201,14 @@ async def save(services: Services, cron: CronJob) -> CronJob:
     if row is not None:
         services.jobs.expect(row)
     return saved
+
+
+async def plan_missing(services: Services) -> None:
+    """Plans again what is enabled and has no due time: a person dropped it, or nobody could read its row."""
+    for row in await CronStore(services.database, services.new_id).plan_missing(
+        services.clock.now_ms(), services.clock.zone
+    ):
+        services.jobs.expect(row)
 
 
 DUE_KIND = JobKind(

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from palinurus.config.rewrite import merged
 from palinurus.domain.errors import BadRequest
+from palinurus.domain.events import visible
 from palinurus.domain.messages import Origin
 from palinurus.extensions.schedule.calendar import Calendar, CronRun, forecast_of, make_calendar, read_run
 from palinurus.extensions.schedule.command import CommandPlan, approve_command, plan_command, withdraw_approval
@@ -404,6 +405,15 @@ async def show_cron_status(services: Services) -> CronStatus:
         moment_words(first.next_run_at_ms, services.clock.zone) if first else "",
         first.name if first else "",
     )
+
+
+async def status_line(services: Services) -> str:
+    """For `pal status`, when there are cron jobs."""
+    found = await show_cron_status(services)
+    state = "paused" if found.paused else "" if found.enabled else "off"
+    following = f"next {found.next_run} {visible(found.next_name)}" if found.next_run else "none is due"
+    failing = f"{len(found.failing)} failing" if found.failing else ""
+    return f"cron: {', '.join(filter(None, (f'{found.enabled_jobs} of {found.jobs}', state, following, failing)))}"
 
 
 def store_of(services: Services) -> CronStore:

@@ -31,6 +31,7 @@ from palinurus.extensions.schedule.cron_job import (
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.operations.services import Services
 from palinurus.parts import resolve
+from palinurus.sessions.transcript import SENT
 from palinurus.storage.jobs import RUN
 
 CHANNEL = "cron"
@@ -158,15 +159,13 @@ async def tell_owner(
 
 async def _write(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
     message = AssistantMessage((Text(text),), timestamp=services.clock.now_ms(), sources=sources)
-    history = services.turns.history
+    history, entry_id = services.turns.history, f"{key}{SENT}cron"
     try:
-        written = await services.dispatcher.in_lane(session, lambda: write_message(history, session, key, message))
+        written = await services.dispatcher.in_lane(session, lambda: write_message(history, session, entry_id, message))
     except (WaitTimeout, QueueFull) as error:
         raise JobFailed(f"{session} is busy", retry_after=30) from error
     if written:
-        payload = {"sessionKey": str(session), "entryId": key, "text": text}
-        services.holder.publish("session.message", str(session), lambda: payload)
-        services.holder.publish_change(str(session), "message")
+        services.holder.publish_message(str(session), entry_id, text)
 
 
 async def _archive(services: Services, key: SessionKey) -> None:
@@ -206,8 +205,10 @@ async def place_of(services: Services, cron: CronJob) -> Delivery | None:
     wanted = cron.delivery
     if wanted.channel not in LAST:
         return Delivery(wanted.channel, wanted.to, wanted.account_id, wanted.thread_id)
-    session = await services.sessions.find(SessionKey.main(cron.agent_id))
-    last = session.delivery if session is not None else None
+    last = None
+    for key in dict.fromkeys((session_of(services, cron), SessionKey.main(cron.agent_id))):
+        session = await services.sessions.find(key) if key.kind != "cron" and last is None else None
+        last = session.delivery if session is not None else last
     if last is None:
         return None
     known = {*services.deliveries.channels, *(dig(services.config.data, ["channels"]) or ())}

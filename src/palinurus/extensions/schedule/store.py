@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
+from functools import partial
 from itertools import islice, takewhile
 
 import msgspec
@@ -14,15 +15,16 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from palinurus.domain.clock import NewId
-from palinurus.domain.errors import NotFound
-from palinurus.extensions.schedule.cron_job import CronJob, DueTime
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.extensions.schedule.cron_job import CronJob, DueOutcome, DueTime
 from palinurus.extensions.schedule.times import due_times
 from palinurus.storage.database import Database
-from palinurus.storage.jobs import Job, add_job, change_job, finish_job
+from palinurus.storage.jobs import Job, add_job, change_job, finish_job, open_lanes
 from palinurus.storage.transaction import Transaction, declare_queries, decoded, encoded
 
 DUE = "schedule.due"
 MOST_MISSED = 1000  # rows for due times that passed while the machine slept; the rest is named in the last of them
+MOST_DROPPED = 100  # due times that a person has dropped beforehand
 OVERDUE = "it was due while Palinurus was not running or the run before had not ended"
 
 declare_queries("cron_jobs", __file__)
@@ -81,6 +83,21 @@ class CronStore:
 
         return await self._database.write(work)
 
+    async def plan_missing(self, now: int, zone: tzinfo) -> list[Job]:
+        """Adds a due time for each enabled cron job that has none; one that cannot be due any more is disabled."""
+
+        def look(tx: Transaction) -> list[str]:
+            planned = open_lanes(tx, DUE)
+            return [job_id for (job_id,) in tx.all("cron_jobs.enabled") if job_id not in planned]
+
+        def work(job_id: str, tx: Transaction) -> Job | None:
+            job = find_cron_job(tx, job_id)
+            return None if job is None or not job.enabled else _plan_again(tx, job, now, zone, self._new_id)
+
+        missing = await self._database.read(look)
+        found = [await self._database.write(partial(work, job_id)) for job_id in missing]
+        return [row for row in found if row is not None]
+
     async def miss(self, held: Job, due: DueTime, missed: Sequence[int], then: int | None, now: int) -> Job | None:
         """Ends a due time as missed, adds a row for each further one that was, and the one that is due `then`; all or
         nothing. None: there is none, or the lease is lost."""
@@ -114,6 +131,12 @@ class CronStore:
             return True
 
         return await self._database.write(both)
+
+    async def fail(self, held: Job, outcome: DueOutcome) -> None:
+        """Ends a due time as failed, with what is known of it."""
+        told = Raw(msgspec.json.encode(outcome))
+        failed = replace(held, state="failed", lease_until=0, outcome=told, trouble=outcome.reason)
+        await self._database.write(lambda tx: change_job(tx, held, failed))
 
 
 def find_cron_job(tx: Transaction, job_id: str) -> CronJob | None:
@@ -167,6 +190,21 @@ def newest_before(job: CronJob, now: int, zone: tzinfo) -> int:
         if times:
             return times[-1]
         span *= 4
+
+
+def _plan_again(tx: Transaction, job: CronJob, now: int, zone: tzinfo, new_id: NewId) -> Job | None:
+    """The first due time from now on that has no row yet: one that a person dropped stays dropped."""
+    try:
+        for at in islice(due_times(job.schedule, now, zone, job.id), MOST_DROPPED):
+            row = add_job(tx, due_job(job, at, now, new_id), 0)
+            if row.state == "waiting":
+                put_cron_job(tx, replace(job, next_run_at_ms=at))
+                return row
+        why = "has no due time any more"
+    except BadRequest as error:  # of another release
+        why = f"is never due: {error}"
+    put_cron_job(tx, replace(job, enabled=False, next_run_at_ms=0, state=replace(job.state, disabled_why=why)))
+    return None
 
 
 def _add_next(tx: Transaction, job: CronJob, after: int, now: int, zone: tzinfo, new_id: NewId) -> Job | None:

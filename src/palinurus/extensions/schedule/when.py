@@ -37,6 +37,7 @@ _CLOCK = re.compile(
 _TIMES_OF_DAY = {"morning": 9, "afternoon": 15, "evening": 19, "tonight": 20, "night": 21}
 _FILLER = re.compile(r"\b(?:at|on|by|the|in|around)\b|[,@]")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_EXPRESSION = re.compile(r"[\d*/,#l-]+(?: [\da-z*/,#-]+){4,5}")
 _DAY_NAME = re.compile(r"\b(mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday)?s?\b")
 
 
@@ -71,8 +72,11 @@ def parse_when(text: str, now: int, zone: tzinfo) -> int:
 
 
 def parse_schedule(text: str, now: int, zone: tzinfo) -> Schedule:
-    """Once ("tomorrow at 9"), or again and again ("every 2 hours", "every weekday at 8"). Raises BadRequest."""
+    """Once ("tomorrow at 9"), or again and again ("every 2 hours", "every weekday at 8", "0 8 * * 1-5"). Raises
+    BadRequest."""
     plain = _plain(text)
+    if _EXPRESSION.fullmatch(plain) and "*" in plain:
+        return CronSchedule(plain)
     if plain.startswith("every") or plain in ("daily", "hourly", "weekly"):
         return parse_every(plain, now, zone)
     return AtSchedule(iso_time(parse_when(text, now, zone), zone))
@@ -195,7 +199,8 @@ def _from_now(text: str, now: int, zone: tzinfo) -> int | None:
         raise BadRequest(f"{text[:60]!r} is too far away", hint=EXAMPLES)
     start = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone).replace(tzinfo=None)
     later = (start + timedelta(milliseconds=days)).replace(tzinfo=zone) if days else None
-    return round((later.timestamp() * 1000 if later else now) + rest)
+    at = (later.timestamp() * 1000 if later else now) + rest
+    return -int(-at // 1000) * 1000  # a full second, and not too early
 
 
 def _on_a_day(text: str, now: int, zone: tzinfo) -> int | None:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.tool import ToolRun
+from palinurus.domain.tool import UNLISTED, ToolRun
 from palinurus.sandbox.environment import ExecEnvironment
 from palinurus.sandbox.sandbox import Sandbox
 from palinurus.tools.grants import GrantStore
@@ -31,7 +31,7 @@ class ExecCall(Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
     timeout: Annotated[float, Meta(ge=0, description="seconds")] = 0  # 0: the configured limit
     background: bool = False
-    yield_ms: Annotated[int, Meta(ge=0, description="then background")] = 0
+    yield_ms: Annotated[int, Meta(ge=0), UNLISTED] = 0  # then it goes on in the background
     pty: bool = False
     elevated: Annotated[bool, Meta(description="outside the sandbox; may ask")] = False
 

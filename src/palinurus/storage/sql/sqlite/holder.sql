@@ -13,3 +13,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE kind = 'run' AND state IN ('waiting', 'r
 
 -- open_jobs --
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('waiting', 'running', 'retry') AND kind <> 'run');
+
+-- cron_jobs --
+-- Whether there are any: then a process that stays has to look after them.
+SELECT EXISTS (SELECT 1 FROM cron_jobs);

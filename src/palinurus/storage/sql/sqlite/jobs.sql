@@ -25,6 +25,9 @@ SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attemp
   doubtful_at, retried_at, retry_key
 FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry') ORDER BY queued;
 
+-- open_lanes --
+SELECT DISTINCT lane FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry');
+
 -- open_count --
 -- How many of a kind have not ended, and since when.
 SELECT count(*), min(added_at) FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry');

@@ -17,3 +17,6 @@ SELECT count(*) FROM cron_jobs;
 
 -- remove --
 DELETE FROM cron_jobs WHERE id = :id;
+
+-- enabled --
+SELECT id FROM cron_jobs WHERE enabled = 1;
