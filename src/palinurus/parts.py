@@ -201,7 +201,8 @@ EXTENSIONS = (
         commands={"cron": "Remind you and run the agent at set times; show what was and will be due."},
         operations=_in_family(
             "cron",
-            "add approve calendar disable enable get list next pause plan remove resume run runs show status update",
+            "add approve calendar disable enable get list next pause plan preview remove resume run runs show status "
+            "update",
         ),
         before="approvals",
         tools="*",

@@ -15,6 +15,7 @@ ADDRESSES = (
     "/usage",
     "/runs",
     "/subagents",
+    "/schedule",
     "/logs",
     "/config",
     "/agents",

@@ -31,6 +31,7 @@ OPERATIONS = {
 
 def register(app: App) -> None:
     app.job(f"{__name__}.due:DUE_KIND", "schedule.due")
+    app.operation(f"{__name__}.preview:preview_schedule", "cron.preview")
     for name, function in OPERATIONS.items():
         app.operation(f"{__name__}.operations:{function}", f"cron.{name}")
     app.command("cron", f"{__name__}.commands:cron")

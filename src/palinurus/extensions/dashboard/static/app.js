@@ -20,6 +20,7 @@ export const PANELS = {
   "/usage": () => import("./panels/usage.js"),
   "/runs": () => import("./panels/runs.js"),
   "/subagents": () => import("./panels/subagents.js"),
+  "/schedule": () => import("./panels/schedule.js"),
   "/logs": () => import("./panels/logs.js"),
   "/agents": () => import("./panels/agents.js"),
   "/config": () => import("./panels/config.js"),

@@ -16,6 +16,7 @@ export const PLACES = [
   { path: "/usage", label: "Usage", icon: "usage" },
   { path: "/runs", label: "Runs", icon: "runs" },
   { path: "/subagents", label: "Subagents", icon: "subagent" },
+  { path: "/schedule", label: "Schedule", icon: "clock" },
   { path: "/logs", label: "Logs", icon: "logs" },
   { path: "/agents", label: "Agents", icon: "agent" },
   { path: "/config", label: "Config", icon: "config" },
