@@ -158,6 +158,7 @@ class Extension(Struct, frozen=True):
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
+    configured_by: tuple[str, ...] = ()  # sections without which it runs no service and adds nothing to prompts
 
 
 def _in_group(group: str, names: str) -> dict[str, str]:
@@ -165,6 +166,7 @@ def _in_group(group: str, names: str) -> dict[str, str]:
     return {f"{group} {name}": "" for name in names.split()}
 
 
+_HEARTBEAT = "palinurus.extensions.schedule.heartbeat_settings:HeartbeatSettings"
 EXTENSIONS = (
     Extension("openai_api", "palinurus.extensions.openai_api", routes=True),
     Extension(
@@ -187,8 +189,15 @@ EXTENSIONS = (
     Extension(
         "schedule",
         "palinurus.extensions.schedule",
-        config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
+        commands={"heartbeat": "Let the agent look at HEARTBEAT.md every so often."},
+        operations=tuple(f"heartbeat.{name}" for name in ("status", "run", "enable", "disable", "wake")),
+        config={
+            "palinurus.extensions.schedule.settings:CronSettings": ("cron",),
+            _HEARTBEAT: (f"{_AGENT}.heartbeat",),
+        },
+        before="approvals",
         jobs=("schedule.due",),
+        configured_by=(_HEARTBEAT,),
     ),
     Extension(
         "dashboard",

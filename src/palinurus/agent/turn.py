@@ -42,6 +42,7 @@ from palinurus.sessions.transcript import messages_of
 from palinurus.workspace.seed import retire_first_run
 
 _FAILURES = frozenset(Failure)
+HEARTBEAT = "heartbeat"  # the channel of a look at HEARTBEAT.md, which nobody wrote
 
 
 class TurnReply(Struct):
@@ -87,6 +88,7 @@ class TurnRunner:
 
         # Open the session. A run that already has its reply returns it: it was stored before a crash.
         session = await self._open_session(agent, key, message, stop)
+        session.journal.unused = message.inbound.channel == HEARTBEAT
         client_tools = message.inbound.client_tools
         if earlier := earlier_reply(session.view, message.run_id, {spec.name for spec in client_tools}):
             return self._result(session, message.run_id, TurnReply(earlier, _usage_of(earlier[0])), began)
@@ -153,7 +155,7 @@ class TurnRunner:
 
     def _request_parts(self, turn: TurnContext, specs: tuple[ToolSpec, ...], message: TurnInput) -> RequestParts:
         inbound = message.inbound
-        if reads_private(turn.key, inbound) and inbound.channel != "heartbeat":
+        if reads_private(turn.key, inbound) and inbound.channel != HEARTBEAT:
             retire_first_run(turn.agent.files, self._clock.now_ms())
         parts = request_parts(turn.agent, turn.key, specs, turn.route, self._clock, inbound)
         return msgspec.structs.replace(parts, files=()) if inbound.light else parts
@@ -161,7 +163,7 @@ class TurnRunner:
     async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
         """Stores the messages that open the turn; returns the request."""
         opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
-        by_person = message.inbound.channel not in ("heartbeat", "cron", "subagent", "session")
+        by_person = message.inbound.channel not in (HEARTBEAT, "cron", "subagent", "session")
         change = SessionChange(
             interaction=by_person,
             provider=turn.route.provider,

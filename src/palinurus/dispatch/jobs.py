@@ -67,6 +67,7 @@ class Jobs(Struct, eq=False):
     _alarm: asyncio.TimerHandle | None = None
     _open: bool = False
     _crowded: bool = False  # more lanes are due than were started at once
+    _asked: set[Lane] = set()  # lanes that run at a person's request, whether or not this process stays
     _only: str = ""  # prefixes of the kinds that may still start
 
     def open(self) -> None:
@@ -145,6 +146,19 @@ class Jobs(Struct, eq=False):
         elif self._open:
             self._spawn(self.look(), job.kind)
 
+    async def run_lane(self, kind: str, lane: str) -> None:
+        """Runs what is due in a lane, at a person's request also where its kind is for processes that stay. Returns
+        when nothing is due there."""
+        asked = (kind, lane)
+        self._asked.add(asked)
+        try:
+            self._wake(asked)
+            while asked in self._lanes:
+                workers = [task for task, own in self._tasks.items() if own == kind]
+                await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._asked.discard(asked)
+
     async def retry(self, beginning: str, idempotency_key: str = "", kind: str = "*") -> Job:
         """Runs it now at a person's request, even if it may have happened before."""
         now = self._clock.now_ms()
@@ -195,7 +209,7 @@ class Jobs(Struct, eq=False):
         if lane in self._lanes:
             self._lanes[lane] = True
             return False
-        if not self._begins(lane[0]) or self._kind(lane[0]) is None:
+        if not self._begins(lane[0]) or self._kind(lane) is None:
             return False
         self._lanes[lane] = True
         self._spawn(self._serve(lane), lane[0])
@@ -204,19 +218,20 @@ class Jobs(Struct, eq=False):
     def _begins(self, kind: str) -> bool:
         return self._open and kind.startswith(self._only)
 
-    def _kind(self, name: str) -> JobKind | None:
+    def _kind(self, lane: Lane) -> JobKind | None:
+        name = lane[0]
         try:
             kind = self._kinds.get(name) or self._find_kind(name)
         except Exception:  # code of an extension failed: its jobs wait, and the home opens
             log.exception("jobs of the kind %s wait: their handler cannot be loaded", name)
             return None
-        return kind if kind is not None and (self.stays or not kind.stays) else None
+        return kind if kind is not None and (self.stays or not kind.stays or lane in self._asked) else None
 
     async def _serve(self, lane: Lane) -> None:
         """Runs jobs of a lane until none is due, or there is no handler."""
         is_postponed = False
         try:
-            while self._begins(lane[0]) and self._lanes[lane] and (kind := self._kind(lane[0])) is not None:
+            while self._begins(lane[0]) and self._lanes[lane] and (kind := self._kind(lane)) is not None:
                 self._lanes[lane] = False
                 async with self._free.setdefault(kind.name, asyncio.Semaphore(kind.at_once)):
                     job = await self._claim(kind, lane) if self._begins(kind.name) else None
