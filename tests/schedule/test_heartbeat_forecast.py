@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from palinurus.extensions.schedule.cron_job import CronState
 from palinurus.extensions.schedule.forecast import DayOfLooks, ForecastBasis, TokenCost, forecast
 from palinurus.extensions.schedule.heartbeat_file import parse_heartbeat
-from palinurus.extensions.schedule.heartbeat_gate import DAY_MS, PROBE, Situation, decide
+from palinurus.extensions.schedule.heartbeat_gate import DAY_MS, PROBE, BeatSituation, decide
 from palinurus.extensions.schedule.heartbeat_settings import ActiveHours, HeartbeatSettings
 from palinurus.testing.loop_time import excuse
 
@@ -53,7 +53,7 @@ class Life(Struct):
                 now, looks = day * DAY_MS + minute * 60_000, looks + 1
                 count += dice.random() < rate
                 seen = {PROBE + "count": f"{days.start} {count}"} if self.settings.probes else {"HEARTBEAT.md": "same"}
-                if decide(Situation(now, minute, self.settings, state, FILE, now - DAY_MS, seen=seen)).skip:
+                if decide(BeatSituation(now, minute, self.settings, state, FILE, now - DAY_MS, seen=seen)).skip:
                     continue
                 calls += 1
                 quiet = 0 if dice.random() < self.reports else state.quiet_beats + 1

@@ -11,7 +11,7 @@ from palinurus.config.load import Config
 from palinurus.extensions.schedule.cron_job import CronState, WakeNote
 from palinurus.extensions.schedule.heartbeat import report_of
 from palinurus.extensions.schedule.heartbeat_file import HeartbeatFile, parse_heartbeat
-from palinurus.extensions.schedule.heartbeat_gate import PROBE, Situation, decide
+from palinurus.extensions.schedule.heartbeat_gate import PROBE, BeatSituation, decide
 from palinurus.extensions.schedule.heartbeat_settings import (
     ActiveHours,
     HeartbeatSettings,
@@ -28,7 +28,7 @@ LOOKED = CronState(seen=SEEN, last_look_at_ms=NOW - 30 * MINUTE)
 SETTINGS = HeartbeatSettings(every=1800.0)
 PROBING = replace(SETTINGS, probes=("count",))
 PROBED = SEEN | {PROBE + "count": "3"}
-CALM = Situation(NOW, 600, SETTINGS, LOOKED, FILE, NOW - 2 * DAY, seen=SEEN)
+CALM = BeatSituation(NOW, 600, SETTINGS, LOOKED, FILE, NOW - 2 * DAY, seen=SEEN)
 
 
 @pytest.mark.parametrize(

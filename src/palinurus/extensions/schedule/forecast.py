@@ -50,7 +50,7 @@ class ForecastBasis(Struct, frozen=True):
     cost: TokenCost | None = None  # None: the price is not known
 
 
-class Range(Struct, frozen=True):
+class ForecastRange(Struct, frozen=True):
     low: float
     expected: float
     high: float
@@ -60,9 +60,9 @@ class HeartbeatForecast(Struct, frozen=True, rename="camel"):
     """For a month of 30 days. Nine of ten months should be between low and high."""
 
     looks: int
-    calls: Range
-    tokens: Range
-    dollars: Range | None  # None: the price is not known
+    calls: ForecastRange
+    tokens: ForecastRange
+    dollars: ForecastRange | None  # None: the price is not known
     from_days: int  # days of the past that it is made of
     remarks: tuple[str, ...] = ()
 
@@ -110,7 +110,7 @@ def _draw_tokens(basis: ForecastBasis, calls: Sequence[float], dice: random.Rand
     return [each * max(dice.gauss(mean, error), 0.0) for each, error in zip(calls, errors, strict=True)]
 
 
-def _range(drawn: list[float], digits: int = 1) -> Range:
+def _range(drawn: list[float], digits: int = 1) -> ForecastRange:
     ordered = sorted(drawn)
     low, high = (ordered[int(len(ordered) * share)] for share in (LOW, HIGH))
-    return Range(*(round(each, digits) for each in (low, fmean(drawn), high)))
+    return ForecastRange(*(round(each, digits) for each in (low, fmean(drawn), high)))

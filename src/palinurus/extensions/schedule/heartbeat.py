@@ -19,7 +19,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, Origin, digest_of, wrapped
 from palinurus.extensions.schedule.cron_job import BeatPlan, CronJob, CronState, DueOutcome, DueTime, WakeNote
 from palinurus.extensions.schedule.heartbeat_file import HeartbeatFile
-from palinurus.extensions.schedule.heartbeat_gate import PROBE, Decision, Situation, decide
+from palinurus.extensions.schedule.heartbeat_gate import PROBE, BeatDecision, BeatSituation, decide
 from palinurus.extensions.schedule.heartbeat_jobs import session_of_heartbeat
 from palinurus.extensions.schedule.heartbeat_settings import ACK, PROMPT, HeartbeatSettings, runs_heartbeat
 from palinurus.extensions.schedule.payloads import (
@@ -95,14 +95,14 @@ async def _plan(
 
 async def situation_of(
     services: Services, cron: CronJob, settings: HeartbeatSettings, file: HeartbeatFile, *, woken: bool = False
-) -> Situation:
+) -> BeatSituation:
     """As it is before anybody has looked."""
     now = services.clock.now_ms()
     local = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone_of_hours(services, cron.agent_id, settings))
     busy = any(run.key.agent == cron.agent_id for run in services.dispatcher.runs.active())
     wrote = max(cron.created_at_ms, await last_contact(services, cron.agent_id))
     minute = local.hour * 60 + local.minute
-    return Situation(now, minute, settings, cron.state, file, wrote, busy=busy, woken=woken)
+    return BeatSituation(now, minute, settings, cron.state, file, wrote, busy=busy, woken=woken)
 
 
 def zone_of_hours(services: Services, agent_id: str, settings: HeartbeatSettings) -> tzinfo:
@@ -140,7 +140,7 @@ async def why_no_model(services: Services, agent_id: str, settings: HeartbeatSet
     return "; ".join(reasons)
 
 
-def _text(settings: HeartbeatSettings, decision: Decision) -> str:
+def _text(settings: HeartbeatSettings, decision: BeatDecision) -> str:
     text = settings.prompt or PROMPT
     if not decision.tasks:
         return text

@@ -7,7 +7,7 @@ import click
 from palinurus.cli.command import add_operation, call_operation, complete_agents
 from palinurus.cli.shell import Shell, columns, confirm, count_of, echo, moment, with_shell
 from palinurus.domain.events import visible
-from palinurus.extensions.schedule.forecast import HeartbeatForecast, Range
+from palinurus.extensions.schedule.forecast import HeartbeatForecast, ForecastRange
 from palinurus.extensions.schedule.heartbeat_operations import (
     HeartbeatChange,
     HeartbeatInfo,
@@ -69,7 +69,7 @@ def _forecast_lines(made: HeartbeatForecast) -> list[str]:
     return [f"Expected for a month, {basis} (nine of ten months are in the range):", *columns(rows), *made.remarks]
 
 
-def _range(found: Range, form: str) -> str:
+def _range(found: ForecastRange, form: str) -> str:
     return f"{form.format(found.expected)}  ({form.format(found.low)} – {form.format(found.high)})"
 
 

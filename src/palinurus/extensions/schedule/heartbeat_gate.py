@@ -1,4 +1,4 @@
-"""Whether a heartbeat calls a model. Pure: everything that it depends on is in a Situation.
+"""Whether a heartbeat calls a model. Pure: everything that it depends on is in a BeatSituation.
 
 It is asked twice: before the probes are run, which take time, and with what they have seen. Without probes nobody knows
 whether something has changed outside the workspace, so a look that found nothing is repeated, after pauses that double.
@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 PROBE = "probe: "  # before a command, among the names of what was seen
 
 
-class Situation(Struct, frozen=True):
+class BeatSituation(Struct, frozen=True):
     """Times are milliseconds since the epoch."""
 
     now: int
@@ -32,32 +32,32 @@ class Situation(Struct, frozen=True):
     no_model: str = ""  # why none can be called
 
 
-class Decision(Struct, frozen=True):
+class BeatDecision(Struct, frozen=True):
     skip: str = ""  # the reason; empty: call a model, or look first
     tasks: tuple[HeartbeatTask, ...] = ()
     changed: tuple[str, ...] = ()  # names of what has changed
 
 
-def decide(now: Situation) -> Decision:
+def decide(now: BeatSituation) -> BeatDecision:
     settings, state = now.settings, now.state
     if why := _why_not_now(now):
-        return Decision(why)
+        return BeatDecision(why)
     tasks = now.file.due_tasks(state.task_runs, now.now + _slack(settings))
     if not state.notes and (why := _why_empty(now)):
-        return Decision(why)
+        return BeatDecision(why)
     if now.seen is None:
-        return Decision(tasks=tasks)
+        return BeatDecision(tasks=tasks)
     changed = tuple(
         name
         for name, digest in now.seen.items()
         if state.seen.get(name) != digest and (not now.file.tasks or name.startswith(PROBE))
     )
     if not (state.notes or tasks or changed) and (why := _why_unchanged(now, settings)):
-        return Decision(why)
-    return Decision(now.no_model, tasks, changed)
+        return BeatDecision(why)
+    return BeatDecision(now.no_model, tasks, changed)
 
 
-def _why_not_now(now: Situation) -> str:
+def _why_not_now(now: BeatSituation) -> str:
     hours = now.settings.active_hours
     if not hours.include(now.minute):
         return f"outside the active hours ({hours.start}–{hours.end})"
@@ -67,13 +67,13 @@ def _why_not_now(now: Situation) -> str:
     return "the agent is busy" if now.busy and not now.woken else ""
 
 
-def _why_empty(now: Situation) -> str:
+def _why_empty(now: BeatSituation) -> str:
     if now.file.text is None and not now.settings.prompt:
         return "there is no HEARTBEAT.md"
     return "; ".join(("HEARTBEAT.md is empty", *now.file.faults)) if now.file.is_empty else ""
 
 
-def _why_unchanged(now: Situation, settings: HeartbeatSettings) -> str:
+def _why_unchanged(now: BeatSituation, settings: HeartbeatSettings) -> str:
     if now.failed_probes:
         return f"nothing has changed; {'; '.join(now.failed_probes)}"
     if now.file.tasks:
