@@ -165,6 +165,7 @@ class Extension(Struct, frozen=True):
     in_use: str = ""  # a query of holder.sql: only if it says yes the two below are called
     starts: str = ""  # "module:name" of `await start(services)`: in a process that stays, when it opens the home
     status: str = ""  # "module:name" of `await status(services)`: a line of `pal status`
+    configured_by: tuple[str, ...] = ()  # sections without which it runs no service and adds nothing to prompts
 
 
 def _in_group(group: str, names: str) -> dict[str, str]:
@@ -176,6 +177,7 @@ def _in_family(family: str, names: str) -> tuple[str, ...]:
     return tuple(f"{family}.{name}" for name in names.split())
 
 
+_HEARTBEAT = "palinurus.extensions.schedule.heartbeat_settings:HeartbeatSettings"
 EXTENSIONS = (
     Extension("openai_api", "palinurus.extensions.openai_api", routes="*"),
     Extension(
@@ -198,15 +200,23 @@ EXTENSIONS = (
     Extension(
         "schedule",
         "palinurus.extensions.schedule",
-        commands={"cron": "Remind you and run the agent at set times; show what was and will be due."},
+        commands={
+            "cron": "Remind you and run the agent at set times; show what was and will be due.",
+            "heartbeat": "Let the agent look at HEARTBEAT.md every so often.",
+        },
         operations=_in_family(
             "cron",
             "add approve calendar disable enable get list next pause plan preview remove resume run runs show status "
             "update",
-        ),
+        )
+        + _in_family("heartbeat", "status run enable disable wake"),
         before="approvals",
         tools="*",
-        config={"palinurus.extensions.schedule.settings:CronSettings": ("cron",)},
+        config={
+            "palinurus.extensions.schedule.settings:CronSettings": ("cron",),
+            _HEARTBEAT: (f"{_AGENT}.heartbeat",),
+        },
+        configured_by=(_HEARTBEAT,),
         jobs=("schedule.due",),
         slash_commands={
             "remind": ("/remind [me] WHEN to WHAT, list, remove ID", "remind you: in 20 minutes, tomorrow at 9")

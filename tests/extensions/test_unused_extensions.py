@@ -45,6 +45,26 @@ async def serve(home, env):
 asyncio.run(serve(find_home(os.environ), dict(os.environ)))
 """
 
+STAYING = """
+import asyncio, json, os, sys
+from palinurus.config.home import find_home
+from palinurus.runtime.runtime import Runtime
+
+async def stay():
+    looked = asyncio.Event()
+
+    async def sleep(_):
+        looked.set()
+        await asyncio.Event().wait()
+
+    runtime = Runtime(find_home(os.environ), dict(os.environ), sleep=sleep, process="test")
+    runtime.keep_up()
+    await looked.wait()
+    await runtime.close()
+
+asyncio.run(asyncio.wait_for(stay(), 60))
+"""
+
 
 def imported(home: Home, code: str) -> set[str]:
     """The extensions that a process of its own has imported in the end."""
@@ -96,3 +116,11 @@ def test_a_turn_imports_hooks_where_the_home_has_some(home: Home) -> None:
     (home.root / "hooks").mkdir()
     assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"hooks", "subagents"}
     assert imported(home, COMMAND.format(words=("sessions", "list"))) == set()
+
+
+def test_a_process_that_stays_imports_the_clock_only_where_a_heartbeat_is_configured(home: Home) -> None:
+    assert imported(home, STAYING) == set()
+    config = json.loads(home.config_path.read_text())
+    config.setdefault("agents", {}).setdefault("defaults", {})["heartbeat"] = {"every": "30m"}
+    home.config_path.write_text(json.dumps(config))
+    assert imported(home, STAYING) == {"schedule"}

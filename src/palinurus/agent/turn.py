@@ -43,6 +43,7 @@ from palinurus.sessions.transcript import messages_of
 from palinurus.workspace.seed import retire_first_run
 
 _FAILURES = frozenset(Failure)
+HEARTBEAT = "heartbeat"  # the channel of a look at HEARTBEAT.md, which nobody wrote
 
 
 class TurnReply(Struct):
@@ -90,6 +91,7 @@ class TurnRunner:
 
         # Open the session. A run that already has its reply returns it: it was stored before a crash.
         session = await self._open_session(agent, key, message, stop)
+        session.journal.unused = message.inbound.channel == HEARTBEAT
         client_tools = message.inbound.client_tools
         if earlier := earlier_reply(session.view, message.run_id, {spec.name for spec in client_tools}):
             return self._result(session, message.run_id, TurnReply(earlier, _usage_of(earlier[0])), began)

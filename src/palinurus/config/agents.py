@@ -57,7 +57,7 @@ class AgentSettings(Section, frozen=True):
         "": """blockStreamingBreak blockStreamingChunk blockStreamingCoalesce blockStreamingDefault
         bootstrapPromptTruncationWarning cliBackends contextLimits contextTokens cwd
         elevatedDefault embeddedPi envelopeElapsed envelopeTimestamp envelopeTimezone experimental
-        fastModeDefault heartbeat humanDelay imageGenerationModel imageMaxDimensionPx imageModel
+        fastModeDefault humanDelay imageGenerationModel imageMaxDimensionPx imageModel
         mediaMaxMb modelPolicy params pdfModel reasoningDefault repoRoot runtime
         systemPromptOverride tts
         typingIntervalSeconds typingMode utilityModel verboseDefault videoGenerationModel"""

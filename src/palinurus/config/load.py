@@ -80,6 +80,16 @@ class Config:
         found = ((path, dig(self.data, path), mount.inside) for path, mount in places)
         return [Layer(*each) for each in found if each[1] is not None]
 
+    def sets(self, section: str) -> bool:
+        """Whether anything sets options of a section, for whichever agent. "module:Class": nothing is imported."""
+        own = [*(place for places in self.own_places.values() for place in places), *SHARED]
+        places = (
+            (*place, *(mount.of_agent or ()))
+            for mount in REGISTRY.mounts[section]
+            for place in (own if mount.of_agent is not None else [mount.place])
+        )
+        return any(dig(self.data, place) is not None for place in places)
+
     def section(self, model: type[S], agent_id: str = "") -> S:
         """The merged section, for one agent if agents can differ. Raises ConfigError for an invalid section of another
         package: those are checked on demand.

@@ -41,6 +41,7 @@ class PromptSettings(Struct, frozen=True):
     private: bool = True  # whether the session may search memory; others get no instructions (promise 17)
     sandbox: str = ""  # whose workspace it is, and where commands run
     audience: Literal["", "subagent", "group"] = ""  # who reads along, if it is not one person alone
+    sections: tuple[tuple[str, str], ...] = ()  # of extensions, for the owner's sessions: titles and texts
 
 
 class ContextSettings(Struct, frozen=True):
@@ -53,7 +54,9 @@ class ContextSettings(Struct, frozen=True):
         return msgspec.json.encode({"prompt": self.prompt, "injection": self.injection}).decode()
 
 
-def context_settings(settings: AgentSettings, memory: MemorySettings) -> ContextSettings:
+def context_settings(
+    settings: AgentSettings, memory: MemorySettings, sections: tuple[tuple[str, str], ...] = ()
+) -> ContextSettings:
     prompt = PromptSettings(
         mode=settings.prompt_mode,
         agent_name="" if settings.name == settings.agent_id else settings.name,
@@ -65,6 +68,7 @@ def context_settings(settings: AgentSettings, memory: MemorySettings) -> Context
         inject=settings.context_injection != "never",
         extra_files=settings.extra_bootstrap_files,
         citations=memory.citations,
+        sections=sections,
     )
     return ContextSettings(prompt, settings.context_injection, twelve_hours=settings.time_format == "12")
 
@@ -135,6 +139,8 @@ def _sections(
         sections.append(("Documentation", _documentation(settings)))
     if settings.audience:
         sections.append(_AUDIENCES[settings.audience])
+    elif full and settings.private:
+        sections += [(title, f"## {title}\n{text}") for title, text in settings.sections]
     sections.append(("Messages", _MESSAGES + (_SILENCE if settings.mode == "full" else "")))
     return sections
 

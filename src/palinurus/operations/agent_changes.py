@@ -152,11 +152,11 @@ def create_agent(services: Services, params: NewAgent, caller: Caller = LOCAL) -
         setup(services, complete=False)  # for the agent that is there without being named
 
     def edit(text: str) -> str:
-        return with_bindings(_with_agent(text, agent, entry, known), agent, fresh)
+        return with_bindings(with_agent(text, agent, entry, known), agent, fresh)
 
     edit_config(services, edit, caller)
     if pinned:  # chosen by us or by the owner at this machine
-        edit_config(services, lambda text: _with_agent(text, agent, {"workspace": pinned}, known), LOCAL)
+        edit_config(services, lambda text: with_agent(text, agent, {"workspace": pinned}, known), LOCAL)
     if params.default:
         _make_default(services, agent, caller)
     made = find_agent(agents_of(services), agent)
@@ -175,7 +175,7 @@ def update_agent(services: Services, params: UpdateAgent, caller: Caller = LOCAL
     own = {} if params.name is UNSET else {"name": _name(params.name)}
     entry = {**own, **_options(params.model, params.emoji)}
     if entry:
-        edit_config(services, lambda text: _with_agent(text, agent, entry, (agent,)), caller)
+        edit_config(services, lambda text: with_agent(text, agent, entry, (agent,)), caller)
     if params.default:
         _make_default(services, agent, caller)
     return UpdatedAgent(agent)
@@ -211,7 +211,7 @@ def set_identity(services: Services, params: ChangeIdentity, caller: Caller = LO
         written = str(files.boundary.root / IDENTITY)
     else:
         entry = {"identity": {field: value or None for field, value in said.items()}}
-        edit_config(services, lambda text: _with_agent(text, agent.id, entry, (agent.id,)), caller)
+        edit_config(services, lambda text: with_agent(text, agent.id, entry, (agent.id,)), caller)
         written = str(services.home.config_path)
     now = find_agent(agents_of(services), agent.id).identity
     hidden = tuple(field for field, value in said.items() if value and getattr(now, field) != value)
@@ -313,14 +313,14 @@ def _make_default(services: Services, agent: str, caller: Caller) -> None:
 
     def edit(text: str) -> str:
         for each in known:
-            text = _with_agent(text, each, {"default": True if each == agent else None}, known)
+            text = with_agent(text, each, {"default": True if each == agent else None}, known)
         return text
 
     edit_config(services, edit, caller)
 
 
 def _setting(agent: str, entry: dict[str, Any], known: Sequence[str]) -> Any:
-    return lambda text: _with_agent(text, agent, entry, known)
+    return lambda text: with_agent(text, agent, entry, known)
 
 
 def _furnish(services: Services, agent: str, params: NewAgent, source: str) -> SeedReport:
@@ -395,7 +395,7 @@ def _with_label(text: str, field: str, value: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_agent(text: str, agent: str, entry: dict[str, Any], known: Sequence[str]) -> str:
+def with_agent(text: str, agent: str, entry: dict[str, Any], known: Sequence[str]) -> str:
     """The entry where this config keeps its agents. A config that names none has one, which must not vanish."""
     agents = parse(text).get("agents") or {}
     own = {key: value for key, value in entry.items() if key != "id"}

@@ -374,7 +374,8 @@ class ConfiguredAgents:
         hands, config = self.hands, self.loaded.config
         hands.of(settings.agent_id)  # what is wrong with their config is told now, and not by a turn half-way
         choose = partial(self.models.choose, settings=settings)
-        context = context_settings(settings, self._remembering(settings.agent_id).settings)
+        sections = LOADED.find_prompt_sections(config, settings.agent_id)
+        context = context_settings(settings, self._remembering(settings.agent_id).settings, sections)
         return Agent(
             settings.agent_id,
             files,

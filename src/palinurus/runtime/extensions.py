@@ -6,7 +6,7 @@ extension. `validate`, `doctor`, docs and schema load all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,6 +56,8 @@ class App:
         self.slash_commands: dict[str, str] = {}
         self.hooks: list[RegisteredHook] = []
         self.hook_finders: list[str] = []
+        self.services: list[str] = []
+        self.prompt_sections: list[str] = []
 
     def operation(self, operation: Row | str, name: str = "") -> None:
         """Made by `@operation`: also a method of the gateway and a row of the schema. One that is far has a `name`."""
@@ -100,6 +102,17 @@ class App:
     def find_hooks(self, finder: str) -> None:
         """Where a function is that finds hooks which come and go: `find(services, event)` gives domain.hooks.Hooks."""
         self.hook_finders.append(finder)
+
+    def service(self, service: str) -> None:
+        """Where an async function of the services is that is called when a process begins to stay, and again when the
+        config has changed; then the earlier call is cancelled. It may go on for ever, or return. The extension declares
+        the sections without which it is not called (`Extension.configured_by`)."""
+        self.services.append(service)
+
+    def prompt_section(self, section: str) -> None:
+        """Where a function of the config and the id of an agent is that gives a title and a text for the system prompt
+        of the owner's sessions; an empty text: nothing. Declared as services are."""
+        self.prompt_sections.append(section)
 
     def doctor_check(self, check: Any) -> None:
         """`check(home, loaded)` gives Checks, also as a coroutine, or where it is; `loaded` is None when the config
@@ -168,6 +181,17 @@ class Extensions:
         app = self._with_tools(config)
         made = (tool for maker in app.tool_makers for tool in resolve(maker)(services))
         return [*map(imported, app.tools), *made]
+
+    def find_services(self, config: Config) -> list[Callable[[Services], Awaitable[None]]]:
+        """Those that run with this config, and those that ran with an earlier one: they may have something to end."""
+        return [resolve(each) for each in self._configured(config).services]
+
+    def find_prompt_sections(self, config: Config, agent_id: str) -> tuple[tuple[str, str], ...]:
+        made = (resolve(each)(config, agent_id) for each in self._configured(config).prompt_sections)
+        return tuple((title, text) for title, text in made if text)
+
+    def _configured(self, config: Config) -> App:
+        return self.load(lambda each: any(map(config.sets, each.configured_by)))
 
     def find_slash_command(self, name: str) -> Any:
         return resolve(self.load(lambda each: name in each.slash_commands).slash_commands[name])

@@ -34,7 +34,7 @@ class Runtime:
     ) -> None:
         """`process` is how others are told of the one that holds the home for them."""
         self.services = HomeServices(home, env, readonly=readonly, sleep=sleep, process=process)
-        self._maintenance: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     @property
     def agents(self) -> ConfiguredAgents:
@@ -53,9 +53,14 @@ class Runtime:
                 await start(services)
 
     def keep_up(self) -> None:
-        """Index memories in the background, in a process that stays. Not needed for right answers."""
+        """In a process that stays: index memories in the background, maintain sessions, run services of extensions."""
+        from palinurus.runtime.background import run_services
+
         self.agents.memories.keep_up(self.agents.ids)
-        self._maintenance = asyncio.create_task(_maintain(self.services), name="pal-maintenance")
+        self._background = [
+            asyncio.create_task(_maintain(self.services), name="pal-maintenance"),
+            asyncio.create_task(run_services(self.services), name="pal-services"),
+        ]
 
     async def idle(self) -> None:
         """Until what follows a reply is done."""
@@ -73,9 +78,10 @@ class Runtime:
             await jobs.close(but=KIND)  # while what they need is there; replies are sent to the end
         if dispatcher is not None:
             dispatcher.shut()
-        if self._maintenance is not None:
-            self._maintenance.cancel()
-            await asyncio.wait([self._maintenance])
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         if approvals is not None:
             await approvals.release()  # nobody can answer here any more
         if dispatcher is not None:

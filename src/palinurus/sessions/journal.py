@@ -39,6 +39,7 @@ class Journal(Struct, eq=False):
     _clock: Clock
     _new_id: NewId
     redact: Redact
+    unused: bool = False  # see SessionChange
 
     def clean(self, message: E) -> E:
         """The message as it will be stored: redacted."""
@@ -68,6 +69,7 @@ class Journal(Struct, eq=False):
 
     async def write(self, entries: Sequence[Entry], change: SessionChange = NO_CHANGE) -> None:
         """Stores entries in this order. When it returns they are on the disk."""
+        change = msgspec.structs.replace(change, unused=True) if self.unused else change
         self.session = await self._store.append(self.session.id, entries, change)
 
     def _place(self, entry_id: str = "") -> dict[str, Any]:

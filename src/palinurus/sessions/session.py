@@ -78,6 +78,7 @@ class SessionChange(Struct, frozen=True):
     extraction: Extraction | None = None
     compacted: bool = False
     flushed: bool = False  # the notes were made ahead of time
+    unused: bool = False  # whoever wrote does not use the session: its time of last use stays
 
 
 NO_CHANGE = SessionChange()
@@ -89,7 +90,7 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
     label = change.spawn.label if change.spawn else ""
     return msgspec.structs.replace(
         session,
-        updated_at=now,
+        updated_at=session.updated_at if change.unused else now,
         started_at=now if change.restarted else session.started_at,
         last_interaction_at=now if change.interaction else session.last_interaction_at,
         label=change.label if change.label is not None else session.label or label,

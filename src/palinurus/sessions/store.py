@@ -124,7 +124,7 @@ class SessionStore:
             add_usage(tx, change.spent)
         now = self._clock.now_ms()
         session = changed(before, change, now=now, entries=added)
-        tx.run("sessions.change_session", id=session_id, now=now, row=encoded(session))
+        tx.run("sessions.change_session", id=session_id, now=session.updated_at, row=encoded(session))
         return session
 
     async def cursor(self, session_id: str) -> str:

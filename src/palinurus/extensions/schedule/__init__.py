@@ -38,3 +38,9 @@ def register(app: App) -> None:
     app.make_tools(f"{__name__}.tools:cron_tools")
     app.slash_command("remind", f"{__name__}.tool_calls:answer_remind")
     app.doctor_check(f"{__name__}.checks:check_cron_jobs")
+    app.service(f"{__name__}.heartbeat_jobs:keep_heartbeats")
+    app.prompt_section(f"{__name__}.heartbeat_settings:prompt_section")
+    for name in ("status", "run", "enable", "disable", "wake"):
+        function = "show_heartbeats" if name == "status" else f"{name}_heartbeat"
+        app.operation(f"{__name__}.heartbeat_operations:{function}", f"heartbeat.{name}")
+    app.command("heartbeat", f"{__name__}.heartbeat_commands:heartbeat")

@@ -85,6 +85,28 @@ class CronDelivery(Struct, frozen=True, rename="camel", omit_defaults=True):
     thread_id: str = ""
 
 
+class WakeNote(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Something that a heartbeat is told: by the owner, or, if it has sources, by somebody else."""
+
+    id: str
+    text: str
+    sources: tuple[str, ...] = ()
+
+
+class BeatPlan(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What one heartbeat sends to a model, stored before it does, so that it is continued after a crash."""
+
+    run_key: str
+    at_ms: int
+    text: str = ""
+    notes: tuple[WakeNote, ...] = ()
+    tasks: tuple[str, ...] = ()  # their names
+    seen: dict[str, str] = {}
+    changed: tuple[str, ...] = ()
+    quiet_beats: int = 0  # before it; counted anew when something has changed or the owner has written
+    reason: str | None = None  # how it ended
+
+
 class CronState(Struct, frozen=True, rename="camel", omit_defaults=True):
     """How its due times ended."""
 
@@ -99,11 +121,16 @@ class CronState(Struct, frozen=True, rename="camel", omit_defaults=True):
     runs: int = 0  # so far
     cost: float = 0.0  # of the runs whose cost is known, in US dollars
     priced_runs: int = 0
-    quiet_beats: int = 0  # of a heartbeat: in a row, nothing to do
-    seen: str = ""  # of a heartbeat: a digest of what its probes saw last
-    last_text: str = ""  # of a heartbeat: the report that was sent last
-    last_text_at_ms: int = 0
     disabled_why: str = ""  # set when it was disabled by itself
+    # Of a heartbeat:
+    quiet_beats: int = 0  # looks in a row without a report
+    last_look_at_ms: int = 0  # when a model looked last
+    seen: dict[str, str] = {}  # what was there then: digests by name
+    last_text: str = ""  # a digest of the report that was sent last
+    last_text_at_ms: int = 0
+    task_runs: dict[str, int] = {}  # of tasks in HEARTBEAT.md: when each ran last
+    notes: tuple[WakeNote, ...] = ()  # for the next look
+    beat: BeatPlan | None = None  # the newest one
 
 
 class CronJob(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -158,6 +185,7 @@ class DueTime(Struct, frozen=True, rename="camel"):
     at: int
     by_hand: bool = False  # a person asked for it
     kind: DueKind = "cron"
+    is_woken: bool = False  # of a heartbeat: a note asked for it, besides its due times
 
 
 class DueOutcome(Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -30,6 +30,7 @@ PAUSES = (30, 60, 300, 900, 3600)  # seconds before a failed run is tried again
 MOST_FAILURES = 10  # in a row; then it is disabled
 MOST_ATTEMPTS = 20  # at one due time, with those that a crash has ended
 LONGEST_RUN = 3600.0  # seconds
+LOOK_SECONDS = 0.1  # between two looks at a due time that is waited for
 CHANGED = "the cron job was changed"
 NO_AGENT = "there is no agent"
 
@@ -209,6 +210,18 @@ async def remove(services: Services, job_id: str) -> bool:
     """False: there is no such cron job."""
     store = CronStore(services.database, services.new_id)
     return await store.remove(job_id, services.clock.now_ms(), services.clock.zone)
+
+
+async def wait_for_end(services: Services, job: Job, seconds: float) -> Job:
+    """A due time when it has ended, or after so many seconds. A process that does not stay does it by itself."""
+    if not services.jobs.stays:
+        await services.jobs.perform(job)
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        now = await services.jobs.find(DUE, job.idempotency_key) or job
+        if now.state not in ("waiting", "running") or asyncio.get_running_loop().time() >= deadline:
+            return now
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def save(services: Services, cron: CronJob) -> CronJob:

@@ -37,7 +37,7 @@ from palinurus.extensions.schedule.cron_job import (
     Status,
     SystemEventPayload,
 )
-from palinurus.extensions.schedule.due import catch_up_of, run_now, save
+from palinurus.extensions.schedule.due import catch_up_of, run_now, save, wait_for_end
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import check_schedule, due_times, iso_time, moment_of, zone_of
@@ -50,7 +50,6 @@ from palinurus.operations.services import Services
 MOST_LISTED = 1000
 MOST_SHOWN = 200  # characters of a text in a list
 DAY_MS = 86_400_000
-LOOK_SECONDS = 0.1  # between two looks at a run that is waited for
 NOT_APPROVED = "waits: no person has approved its command"
 CronRef = Annotated[str, Metavar("ID|NAME")]
 
@@ -281,14 +280,8 @@ async def run_cron_job(
     if mode == "due" and not (cron.enabled and 0 < cron.next_run_at_ms <= services.clock.now_ms()):
         return StartedCronJob(cron.id, ran=False)
     job = await run_now(services, cron, idempotency_key or services.new_id())
-    if not services.jobs.stays:
-        await services.jobs.perform(job)
-    deadline = asyncio.get_running_loop().time() + wait
-    while True:
-        now = await services.jobs.find(DUE, job.idempotency_key) or job
-        if now.state not in ("waiting", "running") or asyncio.get_running_loop().time() >= deadline:
-            return StartedCronJob(cron.id, ran=True, run=read_run(now, services.clock.zone))
-        await asyncio.sleep(LOOK_SECONDS)
+    ended = await wait_for_end(services, job, wait)
+    return StartedCronJob(cron.id, ran=True, run=read_run(ended, services.clock.zone))
 
 
 @operation("cron.runs", scope="read", strict=False)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from palinurus.config.section import dig
 from palinurus.dispatch.messages import write_message
+from palinurus.dispatch.settings import CommandOptions
 from palinurus.domain.clock import local_time, time_text
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.errors import JobFailed, QueueFull, WaitTimeout
@@ -36,6 +37,7 @@ from palinurus.storage.jobs import RUN
 
 CHANNEL = "cron"
 LAST = ("", "last")
+OWNER = "owner"  # where they are known to be, whether or not they wrote from there
 MOST_TEXT = 300  # characters of a result in the list of runs
 
 
@@ -62,7 +64,7 @@ async def _run_turn(services: Services, cron: CronJob, turn: AgentTurnPayload, r
     if cron.session_target == "isolated":
         text = f"[cron job {cron.name!r}, {time_text(local_time(services.clock))}] {text}"
         if await services.jobs.find(RUN, run_key) is None:
-            await _archive(services, key)
+            await archive_session(services, key)
     only = turn.tools_allow
     limits = () if only is None else (Restriction(f"cron:{cron.id}", "its cron job allows only some", only=only),)
     inbound = replace(
@@ -108,22 +110,20 @@ async def _post(services: Services, cron: CronJob, body: dict[str, str], key: st
 async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbound: Inbound, run_key: str) -> None:
     """Sends a result where its run did not: into the main session, or to a webhook."""
     if cron.delivery.mode == "webhook":
-        body = {"jobId": cron.id, "name": cron.name, "runId": outcome.run_id, "text": await _text(services, outcome)}
-        await _post(services, cron, body, run_key)
+        text = await result_text(services, outcome)
+        await _post(
+            services, cron, {"jobId": cron.id, "name": cron.name, "runId": outcome.run_id, "text": text}, run_key
+        )
     elif cron.delivery.mode == "announce" and inbound.reply_to is None:
         main = SessionKey.main(cron.agent_id)
         if inbound.session_key != str(main):
-            text = f"[{cron.name}] {harmless(await _text(services, outcome))}"
-            await _write(services, main, text, run_key, await _outside_sources(services, inbound.session_key))
+            text = f"[{cron.name}] {harmless(await result_text(services, outcome))}"
+            await _write(
+                services, main, text, run_key, await outside_sources(services, SessionKey.parse(inbound.session_key))
+            )
 
 
-async def _outside_sources(services: Services, session_key: str) -> tuple[str, ...]:
-    """Where the outside text came from that a session has read: what it says is outside text elsewhere too."""
-    view = await services.turns.history.view_of(SessionKey.parse(session_key))
-    return tuple(dict.fromkeys(text.source or f"session:{session_key}" for text in view.outside_texts))
-
-
-async def _text(services: Services, outcome: DueOutcome) -> str:
+async def result_text(services: Services, outcome: DueOutcome) -> str:
     result = (await services.dispatcher.find(outcome.run_id)).result
     return result.text if result is not None else outcome.text
 
@@ -145,14 +145,14 @@ async def run_message(services: Services, inbound: Inbound) -> DueOutcome:
     )
 
 
-async def tell_owner(
-    services: Services, cron: CronJob, text: str, key: str, sources: tuple[str, ...] | None = None
-) -> None:
-    """Writes a text into the session of a cron job, and sends it to where its owner wrote from last. Once per key."""
+async def tell_owner(services: Services, cron: CronJob, text: str, key: str, sources: tuple[str, ...] = ()) -> None:
+    """Writes a text into the session of a cron job, and sends it to where its owner wrote from last. Once per key.
+
+    `sources`: of what it was made of, besides the job's own."""
     session = session_of(services, cron)
     if session.kind == "cron":
         session = SessionKey.main(cron.agent_id)
-    await _write(services, session, text, key, cron.sources if sources is None else sources)
+    await _write(services, session, text, key, (*cron.sources, *sources))
     place = await place_of(services, cron)
     if place is not None:
         await services.deliveries.post(place, text, key, session_key=str(session))
@@ -169,7 +169,8 @@ async def _write(services: Services, session: SessionKey, text: str, key: str, s
         services.holder.publish_message(str(session), entry_id, text)
 
 
-async def _archive(services: Services, key: SessionKey) -> None:
+async def archive_session(services: Services, key: SessionKey) -> None:
+    """The next run under this key starts without what was said before."""
     session = await services.sessions.find(key)
     if session is not None and session.entry_count:
         await services.dispatcher.in_lane(key, lambda: services.sessions.archive(session.id))
@@ -204,13 +205,26 @@ async def _inbound(services: Services, cron: CronJob, text: str, run_key: str) -
 async def place_of(services: Services, cron: CronJob) -> Delivery | None:
     """The channel to which a result goes; None: nobody uses one."""
     wanted = cron.delivery
-    if wanted.channel not in LAST:
+    configured = dig(services.config.data, ["channels"]) or ()
+
+    def is_known(channel: str) -> bool:
+        return channel in configured or services.deliveries.has_sender(channel)
+
+    if wanted.channel == OWNER:
+        ids = (str(each).partition(":") for each in services.config.section(CommandOptions).owner_allow_from)
+        return next((Delivery(channel, to) for channel, _, to in ids if to and is_known(channel)), None)
+    if wanted.channel not in LAST and wanted.to:
         return Delivery(wanted.channel, wanted.to, wanted.account_id, wanted.thread_id)
     last = None
     for key in dict.fromkeys((session_of(services, cron), SessionKey.main(cron.agent_id))):
         session = await services.sessions.find(key) if key.kind != "cron" and last is None else None
         last = session.delivery if session is not None else last
-    if last is None:
+    if last is None or not is_known(last.channel) or wanted.channel not in (*LAST, last.channel):
         return None
-    is_configured = last.channel in (dig(services.config.data, ["channels"]) or ())
-    return last if is_configured or services.deliveries.has_sender(last.channel) else None
+    return last
+
+
+async def outside_sources(services: Services, session: SessionKey) -> tuple[str, ...]:
+    """Of what a session has read from outside: a result that leaves it is text from outside too."""
+    view = await services.turns.history.view_of(session)
+    return tuple(dict.fromkeys(text.source or f"session:{session}" for text in view.outside_texts))

@@ -1,0 +1,134 @@
+"""What a heartbeat looks at without a model: HEARTBEAT.md, the files that it names, and the output of commands.
+
+A command is a call of the tool exec outside the sandbox, in an unattended run, through the ordinary gate. It is made
+only if a grant names exactly this command, so that neither a wide grant nor a line in the config makes a probe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shlex
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from palinurus.context.epoch import Route
+from palinurus.domain.errors import NotFound, PalinurusError, WorkspaceError
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import ToolCall, text_of
+from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
+from palinurus.extensions.schedule.heartbeat_file import HeartbeatFile, parse_heartbeat
+from palinurus.extensions.schedule.heartbeat_gate import PROBE
+from palinurus.operations.services import Services
+from palinurus.tools.grants import covers, is_literal
+from palinurus.workspace.boundary import MAX_BYTES
+from palinurus.workspace.files import HEARTBEAT, MissingFile, TextFile, WorkspaceFiles
+
+PROBE_SECONDS = 60
+NO_MODEL = Route("", "", "")
+WINDOW = 32_000  # tokens; of output that no model reads
+CHANNEL = "heartbeat"
+
+
+class Observation(Struct, frozen=True):
+    seen: dict[str, str]  # digests by name
+    failed: tuple[str, ...] = ()  # commands that gave no answer, and why
+
+
+async def observe(
+    services: Services, key: SessionKey, commands: tuple[str, ...], file: HeartbeatFile, earlier: Mapping[str, str]
+) -> Observation:
+    """A command that fails says nothing new: what it said earlier still counts."""
+    seen = await observe_files(services, key.agent, file)
+    failed = []
+    for command in commands:
+        output = await run_probe(services, key, command)
+        if isinstance(output, str):
+            seen[PROBE + command] = _digest(output.encode())
+            continue
+        failed.append(f"the probe `{command}` failed: {output.why}")
+        if PROBE + command in earlier:
+            seen[PROBE + command] = earlier[PROBE + command]
+    return Observation(seen, tuple(failed))
+
+
+async def observe_files(services: Services, agent_id: str, file: HeartbeatFile) -> dict[str, str]:
+    files = services.agents.get(agent_id).files
+    return await asyncio.to_thread(lambda: {name: _look(files, name) for name in (HEARTBEAT, *file.named_files)})
+
+
+async def read_heartbeat(services: Services, agent_id: str) -> HeartbeatFile:
+    """Raises WorkspaceError for one that cannot be read."""
+    files = services.agents.get(agent_id).files
+    match await asyncio.to_thread(files.read, HEARTBEAT, fresh=True):
+        case TextFile(body=body):
+            return parse_heartbeat(body)
+        case MissingFile():
+            return HeartbeatFile()
+        case unreadable:
+            raise WorkspaceError(f"{HEARTBEAT} cannot be read: {unreadable.reason}")
+
+
+def _look(files: WorkspaceFiles, name: str) -> str:
+    try:
+        with files.boundary.open_file(name) as file:
+            if file.stat.st_size > MAX_BYTES:
+                return f"{file.stat.st_size} {file.stat.st_mtime_ns}"
+            return _digest(file.read())
+    except (NotFound, WorkspaceError):
+        return "absent"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+class FailedProbe(Struct, frozen=True):
+    why: str
+
+
+async def run_probe(services: Services, key: SessionKey, command: str) -> str | FailedProbe:
+    """What a command prints."""
+    if why := await why_not_approved(services, key, command):
+        return FailedProbe(why)
+    tools = await services.agents.get(key.agent).tools(key, NO_MODEL, WINDOW)
+    output = await tools.run(_run_of(services, key), ToolCall("probe", "exec", _arguments(command)))
+    code = (output.details or {}).get("exitCode")
+    if output.is_error or code != 0:
+        return FailedProbe(_first_line(output) if code is None else f"exit {code}: {_first_line(output)}")
+    return text_of(output.content).rpartition("\n")[0]  # the last line says how long it took
+
+
+async def why_not_approved(services: Services, key: SessionKey, command: str) -> str:
+    """Empty: a grant names exactly this command. Nothing is run."""
+    tool = next((each for each in await services.toolsets.tools(key.agent) if each.spec.name == "exec"), None)
+    if tool is None or tool.prepare is None:
+        return "there is no tool exec"
+    run = _run_of(services, key)
+    try:
+        prepared = await tool.prepare(run, _arguments(command))
+    except (PalinurusError, ValueError) as error:
+        return str(error)
+    if not isinstance(prepared, PreparedCall):
+        return _first_line(prepared)
+    prepared.release()
+    grants = await services.grants.active(agent=key.agent, session_key=str(key), now=services.clock.now_ms())
+    exact = [grant for grant in grants if all(map(is_literal, grant.args))]
+    invocations = prepared.plan.invocations
+    if invocations and all(any(covers(grant, each) for grant in exact) for each in invocations):
+        return prepared.refusal
+    return f"it is not approved; `pal approvals grant --like {shlex.quote(command)}` approves it"
+
+
+def _run_of(services: Services, key: SessionKey) -> ToolRun:
+    return ToolRun(key, f"probe-{services.new_id()}", key.is_private, channel=CHANNEL, attended=False)
+
+
+def _arguments(command: str) -> dict[str, object]:
+    wait = PROBE_SECONDS * 1000
+    return {"argv": shlex.split(command), "timeout": PROBE_SECONDS, "yield_ms": wait, "elevated": True}
+
+
+def _first_line(output: ToolOutput) -> str:
+    return next(iter(text_of(output.content).splitlines()), "no output")[:200]
