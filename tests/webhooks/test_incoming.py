@@ -16,6 +16,7 @@ from palinurus.config.home import Home
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, UserMessage
+from palinurus.extensions.schedule.store import CronStore
 from palinurus.sessions.transcript import decode_row, messages_of
 from palinurus.storage.jobs import RUN
 from palinurus.storage.transaction import decoded
@@ -77,8 +78,24 @@ async def test_wake_is_an_event_for_the_main_session(home: Home) -> None:
         assert "the tide turns" in asked.text
         assert asked.origin == Origin.OUTSIDE
         later = await served.post("/hooks/wake", {"text": "x", "mode": "next-heartbeat"})
-        assert later.status == 501
-        assert "heartbeat" in later.json["title"]
+        assert later.status == 400
+        assert "the heartbeat of main is off" in later.json["title"]
+
+
+async def test_an_event_for_the_next_heartbeat_waits_for_it_as_text_from_outside(home: Home) -> None:
+    known = json.loads(home.config_path.read_text())["agents"]["defaults"]
+    agents = {"defaults": known | {"model": "mine/test", "heartbeat": {"every": "30m"}}}
+    async with hooks_gateway(home, {}, agents=agents) as served:
+        for _ in range(2):  # the same event sent twice is one
+            event = {"text": "the tide turns", "mode": "next-heartbeat"}
+            answer = await served.post("/hooks/wake", event, Idempotency_Key="tide-1")
+            assert (answer.status, answer.json) == (202, {"ok": True})
+        services = served.running.runtime.services
+        beat = await CronStore(services.database, services.new_id).find("heartbeat:main")
+        assert beat is not None
+        (note,) = beat.state.notes
+        assert "the tide turns" in note.text
+        assert note.sources == ("webhook:wake",)
 
 
 @pytest.mark.parametrize("headers", [{"Authorization": "", "X_OpenClaw_Token": TOKEN}, {"Authorization": BEARER}])

@@ -136,9 +136,8 @@ async def wake_session(services: Services, source: str, text: str, mode: WakeMod
         operation = LOADED.find_operation(HEARTBEAT_WAKE)
         if not isinstance(operation, Operation):
             raise NotOffered("there is no heartbeat that could take the event", hint="send it with mode now")
-        await operation(
-            services, idempotency_key=idempotency_key, text=shown_text(source, text), source=_source(source)
-        )
+        event = {"text": shown_text(source, text), "mode": mode, "sources": (_source(source),)}
+        await operation(services, idempotency_key=idempotency_key, **event)
         return ""
     message = _inbound(source, source, text, idempotency_key, key)
     place = await _place(services, key.agent)
