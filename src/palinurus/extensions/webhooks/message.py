@@ -136,8 +136,8 @@ async def wake_session(services: Services, source: str, text: str, mode: WakeMod
         operation = LOADED.find_operation(HEARTBEAT_WAKE)
         if not isinstance(operation, Operation):
             raise NotOffered("there is no heartbeat that could take the event", hint="send it with mode now")
-        event = {"text": shown_text(source, text), "mode": mode, "sources": (_source(source),)}
-        await operation(services, idempotency_key=idempotency_key, **event)
+        said, sources = shown_text(source, text), (_source(source),)
+        await operation(services, idempotency_key=idempotency_key, text=said, mode=mode, sources=sources)
         return ""
     message = _inbound(source, source, text, idempotency_key, key)
     place = await _place(services, key.agent)
