@@ -349,7 +349,7 @@ def _restricted(restriction: Restriction, tool: str) -> Step | None:
     if restriction.only is not None and not allowed_by(restriction.only, tool):
         return Step("restriction", "denies", f"{about} (only {', '.join(restriction.only) or 'nothing'})")
     if entry := denied_by(restriction.deny, tool):
-        return Step("restriction", "denies", f"{about} (not {entry})")
+        return Step("restriction", "denies", about if entry == "*" else f"{about} (not {entry})")
     return None
 
 
