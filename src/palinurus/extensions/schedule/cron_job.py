@@ -120,7 +120,8 @@ class CronState(Struct, frozen=True, rename="camel", omit_defaults=True):
     consecutive_errors: int = 0
     runs: int = 0  # so far
     cost: float = 0.0  # of the runs whose cost is known, in US dollars
-    priced_runs: int = 0
+    priced_runs: int = 0  # that went well: what one costs follows from them
+    unpriced_runs: int = 0  # whose cost is unknown
     disabled_why: str = ""  # set when it was disabled by itself
     # Of a heartbeat:
     quiet_beats: int = 0  # looks in a row without a report

@@ -68,7 +68,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     if outcome.status == "failed" and outcome.reason != BY_USER:
         return await _fail(services, store, cron, job, outcome)
     ended = services.clock.now_ms()
-    await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now), ended, zone)
+    await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, due, outcome, now), ended, zone)
     return outcome
 
 
@@ -170,11 +170,12 @@ def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -
     return replace(cron, enabled=cron.enabled and not why, state=replace(state, disabled_why=why))
 
 
-def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
+def _ended_well(cron: CronJob, due: DueTime, outcome: DueOutcome, now: int) -> CronJob | None:
     """None: one that was for once is removed. One that was skipped stays, and says why."""
     ran = outcome.status == "ran"
     after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
-    if not isinstance(cron.schedule, AtSchedule) and not outcome.reason.startswith(NO_AGENT):
+    is_over = isinstance(cron.schedule, AtSchedule) and not (due.by_hand and cron.next_run_at_ms > now)
+    if not is_over and not outcome.reason.startswith(NO_AGENT):
         return after
     if ran and cron.delete_after_run:
         return None
@@ -195,7 +196,8 @@ def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronSta
         consecutive_errors=errors,
         runs=cron.state.runs + bool(outcome.run_id),
         cost=cron.state.cost + (outcome.cost or 0.0),
-        priced_runs=cron.state.priced_runs + (outcome.cost is not None),
+        priced_runs=cron.state.priced_runs + (outcome.cost is not None and outcome.status == "ran"),
+        unpriced_runs=cron.state.unpriced_runs + bool(outcome.run_id and outcome.cost is None),
     )
 
 
