@@ -13,23 +13,25 @@ from datetime import UTC, datetime, tzinfo
 from msgspec.structs import replace
 
 from palinurus.config.agents import agent_settings, known_zone
+from palinurus.dispatch.settings import CommandOptions
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, Origin, digest_of, wrapped
-from palinurus.extensions.schedule.cron_job import BeatPlan, CronJob, CronState, DueOutcome, DueTime, WakeNote
+from palinurus.extensions.schedule.cron_job import (
+    BeatPlan,
+    CronDelivery,
+    CronJob,
+    CronState,
+    DueOutcome,
+    DueTime,
+    WakeNote,
+)
 from palinurus.extensions.schedule.heartbeat_file import HeartbeatFile
 from palinurus.extensions.schedule.heartbeat_gate import PROBE, BeatDecision, BeatSituation, decide
 from palinurus.extensions.schedule.heartbeat_jobs import session_of_heartbeat
 from palinurus.extensions.schedule.heartbeat_settings import ACK, PROMPT, HeartbeatSettings, runs_heartbeat
-from palinurus.extensions.schedule.payloads import (
-    archive_session,
-    outside_sources,
-    place_of,
-    result_text,
-    run_message,
-    tell_owner,
-)
+from palinurus.extensions.schedule.payloads import place_of, run_message, tell_owner
 from palinurus.extensions.schedule.probes import CHANNEL, observe, observe_files, read_heartbeat
 from palinurus.extensions.schedule.store import CronStore
 from palinurus.operations.services import Services
@@ -57,7 +59,7 @@ async def beat(services: Services, cron: CronJob, due: DueTime, run_key: str) ->
         plan = made
     key = session_of_heartbeat(settings, agent)
     if settings.is_isolated and await services.jobs.find(RUN, run_key) is None:
-        await archive_session(services, key)
+        await _start_over(services, key)
     outcome = await run_message(services, _inbound(plan, settings, key))
     if outcome.status == "failed" or plan.reason is not None:  # the second after a crash at the very end
         return replace(outcome, reason=outcome.reason or plan.reason or "")
@@ -140,6 +142,12 @@ async def why_no_model(services: Services, agent_id: str, settings: HeartbeatSet
     return "; ".join(reasons)
 
 
+async def _start_over(services: Services, key: SessionKey) -> None:
+    session = await services.sessions.find(key)
+    if session is not None:
+        await services.dispatcher.in_lane(key, lambda: services.sessions.archive(session.id))
+
+
 def _text(settings: HeartbeatSettings, decision: BeatDecision) -> str:
     text = settings.prompt or PROMPT
     if not decision.tasks:
@@ -187,7 +195,8 @@ async def _finish(
     services: Services, cron: CronJob, plan: BeatPlan, file: HeartbeatFile, outcome: DueOutcome
 ) -> DueOutcome:
     settings, now = services.config.section(HeartbeatSettings, cron.agent_id), services.clock.now_ms()
-    report = report_of(await result_text(services, outcome), settings.ack_max_chars)
+    result = (await services.dispatcher.find(outcome.run_id)).result
+    report = report_of(result.text if result else outcome.text, settings.ack_max_chars)
     digest = digest_of(" ".join(report.split()))
     same = digest == cron.state.last_text and now - cron.state.last_text_at_ms < SAME_REPORT_MS
     if report and not same:
@@ -220,7 +229,20 @@ async def _send(
     """From a session of its own the report goes into the main session as well: the owner may answer it there."""
     if settings.target == "none":
         return
+    cron = replace(cron, delivery=await _delivery(services, cron))
     if settings.is_isolated:
-        await tell_owner(services, cron, report, run_key, await outside_sources(services, session))
+        view = await services.turns.history.view_of(session)
+        read = tuple(dict.fromkeys(text.source or f"session:{session}" for text in view.outside_texts))
+        await tell_owner(services, cron, report, run_key, read)
     elif (place := await place_of(services, cron)) is not None:
         await services.deliveries.post(place, report, run_key, session_key=str(session))
+
+
+async def _delivery(services: Services, cron: CronJob) -> CronDelivery:
+    """Where a report goes; a channel on which nobody is known is not meant."""
+    wanted = cron.delivery
+    if wanted.to:
+        return wanted
+    ids = (str(each).partition(":") for each in services.config.section(CommandOptions).owner_allow_from)
+    owner = [(channel, to) for channel, _, to in ids if to and wanted.channel in ("owner", channel)]
+    return CronDelivery("announce", *owner[0], wanted.account_id) if owner else CronDelivery("announce", "last")

@@ -7,7 +7,7 @@ import click
 from palinurus.cli.command import add_operation, call_operation, complete_agents
 from palinurus.cli.shell import Shell, columns, confirm, count_of, echo, moment, with_shell
 from palinurus.domain.events import visible
-from palinurus.extensions.schedule.forecast import HeartbeatForecast, ForecastRange
+from palinurus.extensions.schedule.forecast import ForecastRange, HeartbeatForecast
 from palinurus.extensions.schedule.heartbeat_operations import (
     HeartbeatChange,
     HeartbeatInfo,

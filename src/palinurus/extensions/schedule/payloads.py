@@ -6,11 +6,12 @@ session where people use no channel.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec.structs import replace
 
 from palinurus.config.section import dig
 from palinurus.dispatch.messages import write_message
-from palinurus.dispatch.settings import CommandOptions
 from palinurus.domain.clock import local_time, time_text
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.errors import JobFailed, QueueFull, WaitTimeout
@@ -29,11 +30,11 @@ from palinurus.extensions.schedule.cron_job import (
 )
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.operations.services import Services
+from palinurus.parts import resolve
 from palinurus.storage.jobs import RUN
 
 CHANNEL = "cron"
 LAST = ("", "last")
-OWNER = "owner"  # where they are known to be, whether or not they wrote from there
 MOST_TEXT = 300  # characters of a result in the list of runs
 
 
@@ -52,8 +53,7 @@ async def act_on(services: Services, cron: CronJob, due: DueTime, run_key: str) 
 
             return await run_command(services, cron, run_key)
         case HeartbeatPayload():
-            from palinurus.extensions.schedule.heartbeat import beat
-
+            beat: Callable[..., Awaitable[DueOutcome]] = resolve("palinurus.extensions.schedule.heartbeat:beat")
             return await beat(services, cron, due, run_key)
 
 
@@ -63,7 +63,7 @@ async def _run_turn(services: Services, cron: CronJob, turn: AgentTurnPayload, r
     if cron.session_target == "isolated":
         text = f"[cron job {cron.name!r}, {time_text(local_time(services.clock))}] {text}"
         if await services.jobs.find(RUN, run_key) is None:
-            await archive_session(services, key)
+            await _archive(services, key)
     only = turn.tools_allow
     limits = () if only is None else (Restriction(f"cron:{cron.id}", "its cron job allows only some", only=only),)
     inbound = replace(
@@ -84,19 +84,17 @@ async def _run_turn(services: Services, cron: CronJob, turn: AgentTurnPayload, r
 async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbound: Inbound, run_key: str) -> None:
     """Sends a result where its run did not: into the main session, or to a webhook."""
     if cron.delivery.mode == "webhook":
-        text = await result_text(services, outcome)
-        body = {"jobId": cron.id, "name": cron.name, "runId": outcome.run_id, "text": text}
+        body = {"jobId": cron.id, "name": cron.name, "runId": outcome.run_id, "text": await _text(services, outcome)}
         post = {"url": cron.delivery.to, "body": body, "token": "cron.webhookToken"}
         await services.jobs.add("webhooks.post", post, run_key)
     elif cron.delivery.mode == "announce" and inbound.reply_to is None:
         main = SessionKey.main(cron.agent_id)
         if inbound.session_key != str(main):
-            text = f"[{cron.name}] {await result_text(services, outcome)}"
-            read = await outside_sources(services, SessionKey.parse(outcome.session_key))
-            await _write(services, main, text, run_key, (*cron.sources, *read))
+            text = f"[{cron.name}] {await _text(services, outcome)}"
+            await _write(services, main, text, run_key, cron.sources)
 
 
-async def result_text(services: Services, outcome: DueOutcome) -> str:
+async def _text(services: Services, outcome: DueOutcome) -> str:
     result = (await services.dispatcher.find(outcome.run_id)).result
     return result.text if result is not None else outcome.text
 
@@ -116,14 +114,14 @@ async def run_message(services: Services, inbound: Inbound) -> DueOutcome:
     )
 
 
-async def tell_owner(services: Services, cron: CronJob, text: str, key: str, sources: tuple[str, ...] = ()) -> None:
-    """Writes a text into the session of a cron job, and sends it to where its owner wrote from last. Once per key.
-
-    `sources`: of what it was made of, besides the job's own."""
+async def tell_owner(
+    services: Services, cron: CronJob, text: str, key: str, sources: tuple[str, ...] | None = None
+) -> None:
+    """Writes a text into the session of a cron job, and sends it to where its owner wrote from last. Once per key."""
     session = session_of(services, cron)
     if session.kind == "cron":
         session = SessionKey.main(cron.agent_id)
-    await _write(services, session, text, key, (*cron.sources, *sources))
+    await _write(services, session, text, key, cron.sources if sources is None else sources)
     place = await place_of(services, cron)
     if place is not None:
         await services.deliveries.post(place, text, key, session_key=str(session))
@@ -142,8 +140,7 @@ async def _write(services: Services, session: SessionKey, text: str, key: str, s
         services.holder.publish_change(str(session), "message")
 
 
-async def archive_session(services: Services, key: SessionKey) -> None:
-    """The next run under this key starts without what was said before."""
+async def _archive(services: Services, key: SessionKey) -> None:
     session = await services.sessions.find(key)
     if session is not None and session.entry_count:
         await services.dispatcher.in_lane(key, lambda: services.sessions.archive(session.id))
@@ -178,20 +175,11 @@ async def _inbound(services: Services, cron: CronJob, text: str, run_key: str) -
 async def place_of(services: Services, cron: CronJob) -> Delivery | None:
     """The channel to which a result goes; None: nobody uses one."""
     wanted = cron.delivery
-    known = {*services.deliveries.channels, *(dig(services.config.data, ["channels"]) or ())}
-    if wanted.channel == OWNER:
-        ids = (str(each).partition(":") for each in services.config.section(CommandOptions).owner_allow_from)
-        return next((Delivery(channel, to) for channel, _, to in ids if to and channel in known), None)
-    if wanted.channel not in LAST and wanted.to:
+    if wanted.channel not in LAST:
         return Delivery(wanted.channel, wanted.to, wanted.account_id, wanted.thread_id)
     session = await services.sessions.find(SessionKey.main(cron.agent_id))
     last = session.delivery if session is not None else None
-    if last is None or last.channel not in known or wanted.channel not in (*LAST, last.channel):
+    if last is None:
         return None
-    return last
-
-
-async def outside_sources(services: Services, session: SessionKey) -> tuple[str, ...]:
-    """Of what a session has read from outside: a result that leaves it is text from outside too."""
-    view = await services.turns.history.view_of(session)
-    return tuple(dict.fromkeys(text.source or f"session:{session}" for text in view.outside_texts))
+    known = {*services.deliveries.channels, *(dig(services.config.data, ["channels"]) or ())}
+    return last if last.channel in known else None
