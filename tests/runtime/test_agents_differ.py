@@ -9,6 +9,7 @@ import pytest
 from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import load_text
+from palinurus.extensions.schedule.heartbeat_settings import runs_heartbeat
 from palinurus.memory.settings import memory_settings
 from palinurus.runtime.policy import policy_of
 from palinurus.skills.settings import skills_settings
@@ -42,6 +43,6 @@ def test_every_field_of_an_entry_acts_for_its_agent_alone(tmp_path: Path, agents
     assert policy_of(config, "work") != policy_of(config, "main")
     assert [skills_settings(loaded, home, agent).allow for agent in ("work", "main")] == [("read-pdf",), None]
     assert [memory_settings(config, home, agent).enabled for agent in ("work", "main")] == [False, True]
-    (unused,) = loaded.unused
-    assert "heartbeat: kept, and not used by this version" in unused
+    assert [runs_heartbeat(config, agent) for agent in ("work", "main")] == [True, False]
+    assert loaded.unused == ()
     assert loaded.warnings == ()

@@ -14,6 +14,7 @@ import pytest
 from clock_home import MAIN, WAIT, ClockHome, open_clock_home
 
 from palinurus.domain.envelope import Inbound
+from palinurus.domain.errors import StorageFull
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.schedule.cron_job import CronJob
 from palinurus.extensions.schedule.heartbeat_jobs import keep_heartbeats
@@ -244,6 +245,30 @@ async def test_a_restart_in_the_middle_of_a_heartbeat_sends_its_report_once(tmp_
         sender = home.channel()
         await home.rests()
         assert sender.texts == []
+
+
+async def test_a_disk_that_fails_after_the_report_was_sent_does_not_send_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, changes = CronStore.change, 0
+
+    async def fails_once(store: CronStore, *rest: Any) -> CronJob | None:
+        nonlocal changes
+        changes += 1
+        if changes == 2:  # the first stores the plan, the second how it ended
+            raise StorageFull("the disk is full")
+        return await change(store, *rest)
+
+    monkeypatch.setattr(CronStore, "change", fails_once)
+    async with beating(tmp_path, answer=lambda _: Says("The milk is out."), target="telegram", to="42") as home:
+        sender = home.channel()
+        await started(home)
+        await passes(home, 1)
+        assert next(status for _, status, _ in await home.rows(JOB)) == "retry"
+        await home.passes(minutes=1)
+        assert await reasons(home) == ["ran: "]
+        assert sender.texts == ["The milk is out."]
+        assert len(home.server.requests) == 1
 
 
 async def test_in_the_main_session_a_look_costs_it_no_freshness(tmp_path: Path) -> None:

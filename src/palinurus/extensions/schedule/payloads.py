@@ -210,11 +210,14 @@ async def place_of(services: Services, cron: CronJob) -> Delivery | None:
     def is_known(channel: str) -> bool:
         return channel in configured or services.deliveries.has_sender(channel)
 
-    if wanted.channel == OWNER:
-        ids = (str(each).partition(":") for each in services.config.section(CommandOptions).owner_allow_from)
-        return next((Delivery(channel, to) for channel, _, to in ids if to and is_known(channel)), None)
     if wanted.channel not in LAST and wanted.to:
         return Delivery(wanted.channel, wanted.to, wanted.account_id, wanted.thread_id)
+    if wanted.channel not in LAST:  # without a recipient the owner is meant
+        ids = (str(each).partition(":") for each in services.config.section(CommandOptions).owner_allow_from)
+        owner = [(channel, to) for channel, _, to in ids if to and wanted.channel in (OWNER, channel)]
+        found = next((Delivery(channel, to, wanted.account_id) for channel, to in owner if is_known(channel)), None)
+        if found is not None or wanted.channel == OWNER:
+            return found
     last = None
     for key in dict.fromkeys((session_of(services, cron), SessionKey.main(cron.agent_id))):
         session = await services.sessions.find(key) if key.kind != "cron" and last is None else None
