@@ -17,7 +17,8 @@ import pytest
 from clock_home import MAIN, ClockHome, open_clock_home
 from msgspec.structs import replace
 
-from palinurus.domain.messages import Origin
+from palinurus.domain.keys import SessionKey
+from palinurus.domain.messages import Origin, UserMessage
 from palinurus.extensions.migrate.export_tree import ExportReport
 from palinurus.extensions.migrate.operations import MigrateHome, export_home, migrate_home
 from palinurus.extensions.migrate.report import MigrationReport
@@ -34,6 +35,7 @@ from palinurus.extensions.schedule.cron_job import (
 from palinurus.extensions.schedule.due import save
 from palinurus.extensions.schedule.store import CronStore
 from palinurus.operations.table import LocalCaller
+from palinurus.sessions.transcript import decode_row, messages_of
 from palinurus.testing.fakes import FakeClock
 from support.wire import Says
 
@@ -270,6 +272,14 @@ async def test_text_from_where_others_write_stays_text_from_outside(home: ClockH
     assert found["mine"] == (Origin.OWNER, ())
     assert found["group"] == (Origin.OUTSIDE, ("session:agent:main:telegram:group:-1",))
     assert "from outside" in report.cron_jobs[1].note
+    await home.passes(hours=1)
+    for name, origin in (("mine", Origin.OWNER), ("group", Origin.OUTSIDE)):
+        session = await home.services.sessions.find(SessionKey("main", "cron", peer=name))
+        assert session is not None
+        rows = await home.services.sessions.rows(session.id)
+        (asked, _) = messages_of([decode_row(row) for row in rows])
+        assert isinstance(asked, UserMessage)
+        assert (asked.origin, asked.sources) == (origin, found[name][1])
 
 
 async def test_jobs_that_were_made_here_go_to_another_home_without_a_difference(
