@@ -43,6 +43,13 @@ def test_who_the_agent_is_goes_along_in_the_fields_that_openclaw_has(talked: Pal
     assert main["identity"] == {"name": "my-name", "theme": "my-theme", "avatar": "my-avatar"}
 
 
+def test_openclaw_gets_no_heartbeat_that_was_not_on_here(talked: Pal, tmp_path: Path) -> None:
+    assert talked("export", str(tmp_path / "tree")).code == 0
+    written = json.loads((tmp_path / "tree" / "openclaw.json").read_text())["agents"]
+    assert written["defaults"] == {"heartbeat": {"every": "0m"}}
+    assert "heartbeat" not in written["list"][0]
+
+
 def test_what_is_no_conversation_is_refused_in_one_line(pal_command: Pal, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("hello\n")
     ended = pal_command("sessions", "import", str(tmp_path / "x.jsonl"))

@@ -91,8 +91,12 @@ def test_an_exported_tree_is_rewritten_and_still_whole_and_a_packed_one_is_named
 ) -> None:
     tree = copied / "tree"
     assert holding(tree)
+    log = tree / "cron" / "runs" / "job.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text('{"summary": "Villa Ada is sold"}\n{"summary": "fine"}\n')
     done = pal_command("forget", "--query", "Villa  Ada", "--apply", "--json").json
     assert holding(tree) == []
+    assert log.read_text() == '{"summary": "fine"}\n'
     left = [spot for spot in done["remains"] if spot["where"] == f"export {copied / 'home.pal'}"]
     assert len(left) == 1
     assert "delete it" in left[0]["why"]

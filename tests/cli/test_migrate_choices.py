@@ -123,3 +123,26 @@ def test_the_order_of_stored_keys_comes_with_them(pal_command: Pal, tmp_path: Pa
     keys = pal_command("models", "status", "--json").json["credentials"]
     assert [each["id"] for each in keys] == ["openai:c", "openai:a", "openai:b"]
     assert json.loads((home.root / "credentials.json").read_text())["order"] == order
+
+
+def test_the_plan_names_cron_jobs_with_their_next_time_and_why_one_is_disabled(
+    pal_command: Pal, tmp_path: Path
+) -> None:
+    theirs = their_home(tmp_path, "main", MAIN)
+    shared = {"createdAtMs": 1, "schedule": {"kind": "every", "everyMs": 3_600_000}, "state": {}}
+    jobs = [
+        {"id": "a", "name": "Look around", "payload": {"kind": "agentTurn", "message": "go"}, **shared},
+        {"id": "b", "name": "Clean \u001b[2Jup", "payload": {"kind": "command", "argv": ["rm"]}, **shared},
+        {"id": "c", "name": "Compute", "payload": {"kind": "script", "script": "1"}, **shared},
+        {"id": "d", "name": "heartbeat-main", "declarationKey": "x", "payload": {"kind": "heartbeat"}, **shared},
+    ]
+    (theirs / "cron").mkdir()
+    (theirs / "cron" / "jobs.json").write_text(json.dumps({"version": 1, "jobs": jobs}))
+    plan = pal_command("migrate", "openclaw", str(theirs)).out
+    assert "4 cron jobs: 2 to bring over, 1 left there; 1 are OpenClaw's own and stay there" in plan
+    assert "  Look around: next at 20" in plan
+    assert "up': it is disabled here: it runs a command, which a person has to approve here" in plan
+    assert "note: cron job 'Compute': nothing here does what a payload of the kind 'script' says" in plan
+    assert "\x1b" not in plan
+    done = pal_command("migrate", "openclaw", str(theirs), "--apply", "--json").json
+    assert [each.get("outcome", "new") for each in done["cronJobs"]] == ["new", "new", "left", "left"]

@@ -12,6 +12,7 @@ import pytest
 from foreign_trees import look
 from taking_in import Here
 
+from palinurus.extensions.migrate.openclaw.documents import found_job
 from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.extensions.migrate.report import FoundSession
 from palinurus.sessions.transcript import Broken, decode_row
@@ -67,7 +68,8 @@ def test_everything_else_is_found_too(fixture: Path, counts: dict[str, Any]) -> 
             (told["agent"], told["path"], told["name"]) for told in counts["skills"]
         ]
         assert {agent.id for agent in home.agents if agent.folder} == set(counts["agents_on_disk"])
-        jobs = {(job.id, job.name, job.agent, job.enabled, job.managed, job.where) for job in home.documents.jobs}
+        listed = [found_job(job) for job in home.documents.jobs]
+        jobs = {(job.id, job.name, job.agent, job.enabled, job.managed, job.where) for job in listed}
         assert jobs == {
             (job["id"], job["name"], job["agentId"], job["enabled"], job["managed_by_program"], job["where"])
             for job in counts["cron"]["jobs"]

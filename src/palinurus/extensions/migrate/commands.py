@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from palinurus.cli.command import call_operation, follow_to_report, make_on_first_run, open_home
 from palinurus.cli.shell import Shell, echo, run_async, with_json
 from palinurus.domain.errors import BadRequest, StorageError
+from palinurus.domain.events import visible
 from palinurus.extensions.migrate.export_tree import ENDING, ExportReport
 from palinurus.extensions.migrate.files import find_openclaw, is_export_file, new_file
 from palinurus.extensions.migrate.operations import (
@@ -33,6 +34,7 @@ from palinurus.extensions.migrate.report import (
     Finding,
     FoundAgent,
     FoundFile,
+    FoundJob,
     FoundSession,
     FoundSetting,
     MigrationReport,
@@ -168,14 +170,17 @@ def report_text(report: MigrationReport, program: str = "openclaw") -> str:
     told = _outcomes(sessions, done) + (f", {again:,} by a second key" if again else "")
     lines += ["", f"{len(report.sessions)} sessions with {entries:,} entries: {told}"]
     lines.append(f"{len(report.workspace_files)} files of workspaces: {_outcomes(report.workspace_files, done)}")
-    jobs = f"{len(report.cron_jobs)} cron jobs ({'kept' if done else 'to keep'} word for word)"
+    lines += _jobs(report)
     keys = f"{len(report.approvals)} allowed commands, {len(report.auth_profiles)} stored keys"
-    lines.append(f"{len(report.skills)} skills, {jobs}, {keys}")
+    lines.append(f"{len(report.skills)} skills, {keys}")
     lines += _settings(report)
     if report.secrets_total:
         lines.append(f"{report.secrets_total} places look like secrets, the first in {_place(report.secrets[0])}")
     lines += ["", *(f"note: {note}" for note in report.notes)] if report.notes else []
     lines += [f"note: {session.key}: {session.note}" for session in report.sessions if session.note]
+    lines += [
+        f"note: cron job {visible(job.name or job.id)!r}: {visible(job.note)}" for job in report.cron_jobs if job.note
+    ]
     lines += _skipped(report)
     if not done:
         lines += ["", f"Nothing was changed. `pal migrate {program} --apply` imports it."]
@@ -189,15 +194,27 @@ def _agent_line(report: MigrationReport, agent: FoundAgent) -> str:
     return f"  {agent.id:<16} {name:<20} {sessions:>5} sessions  {files:>5} files  to {agent.into}"
 
 
-def _outcomes(found: Iterable[FoundSession | FoundFile], done: bool) -> str:
+def _outcomes(found: Iterable[FoundSession | FoundFile | FoundJob], done: bool) -> str:
     counts = Counter(str(each.outcome) for each in found)
     words = {
         "new": "brought over" if done else "to bring over",
         "grown": "grown here" if done else "to grow here",
+        "changed": "changed here" if done else "to change here",
         "same": "here already",
         "left": "left there",
     }
     return ", ".join(f"{counts[name]:,} {word}" for name, word in words.items() if counts[name]) or "none"
+
+
+def _jobs(report: MigrationReport) -> list[str]:
+    """The number of each outcome, and when each job is due that will run."""
+    own = sum(job.managed for job in report.cron_jobs)
+    managed = f"; {own} are OpenClaw's own and stay there" if own else ""
+    due = [job for job in report.cron_jobs if job.next_run_at]
+    jobs = [job for job in report.cron_jobs if not job.managed]
+    lines = [f"{len(report.cron_jobs)} cron jobs: {_outcomes(jobs, report.applied)}{managed}"]
+    lines += [f"  {visible(job.name or job.id)}: next at {job.next_run_at}" for job in due[:MOST_SKIPPED]]
+    return [*lines, "  … (--json lists more)"] if len(due) > MOST_SKIPPED else lines
 
 
 def _settings(report: MigrationReport) -> list[str]:
@@ -323,7 +340,8 @@ def export(shell: Shell, into: Path) -> None:
 
 
 def _export_text(report: ExportReport) -> str:
-    counts = f"{report.sessions} sessions with {report.entries:,} entries and {report.files:,} files"
+    jobs = f", {report.cron_jobs} cron jobs" if report.cron_jobs else ""
+    counts = f"{report.sessions} sessions with {report.entries:,} entries{jobs} and {report.files:,} files"
     lines = [f"{counts} of {len(report.agents)} agents are in {report.into}."]
     lines += [f"left out: {skipped.file}: {skipped.reason}" for skipped in report.skipped]
     if report.into.endswith(ENDING):

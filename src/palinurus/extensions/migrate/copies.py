@@ -88,6 +88,7 @@ _KINDS = {  # of exported files, by their names
         ("workspace", r"workspace(?:-[^/]+)?/(.+)"),
         ("skill", r"skills/(.+)"),
         ("documents", rf"{re.escape(OWN_DOCUMENTS)}()"),
+        ("log", r"cron/runs/([^/]+)\.jsonl"),
         ("json", r"(?:openclaw\.json|cron/jobs\.json|exec-approvals\.json|credentials/[^/]+\.json)()"),
     )
 }
@@ -159,7 +160,7 @@ class ExportCopy:
     def _text(self, path: Path, kind: str, words: Words, apply: bool) -> int:
         """How many lines or values change."""
         before = text_of(path) or ""
-        if kind in ("workspace", "skill"):
+        if kind in ("workspace", "skill", "log"):
             marked = drop_blocks(before, self._marks)
             after, count = words.without(marked, stone=()), len(words.lines(marked)) + (marked != before)
         else:

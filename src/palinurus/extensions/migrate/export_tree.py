@@ -1,4 +1,4 @@
-"""A whole home in OpenClaw's layout: config, sessions.json and JSONL of each agent, workspaces, skills.
+"""A whole home in OpenClaw's layout: config, sessions.json and JSONL of each agent, workspaces, skills, cron jobs.
 
 It is written to a new folder, or to one zip file (`.pal`) whose manifest has the digest of each file; `unpack` checks
 them. Left out: credentials, models and channels of the config, indexes, logs, and the git history of workspaces.
@@ -26,13 +26,16 @@ from msgspec import Struct
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.identity import AgentIdentity
+from palinurus.extensions.migrate.cron_export import cron_files
 from palinurus.extensions.migrate.exporter import HomeSession, SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import error_text, new_file, open_plain, temporary_name, walk
 from palinurus.extensions.migrate.foreign import ForeignDocument, as_object, load_json
 from palinurus.extensions.migrate.importer import NUMBERS, RESET_MARK
+from palinurus.extensions.migrate.openclaw.config_rules import NEVER
 from palinurus.extensions.migrate.openclaw.documents import OWN_DOCUMENTS
 from palinurus.extensions.migrate.openclaw.transcripts import STORE_FILE
 from palinurus.extensions.migrate.report import Losses, SkippedItem
+from palinurus.extensions.schedule.cron_job import CronJob
 from palinurus.sessions.transcript import timestamp
 from palinurus.workspace.steps import OUTSIDE_NAME, leads_out
 
@@ -45,7 +48,7 @@ PIECE = 1024 * 1024
 PAGE = 1000  # entries that are read at a time
 LEVEL = 3  # of compression: more saves little and costs much time
 LEFT_OUT = (".git",)
-_PLAIN = re.compile(r"cron/jobs\.json|exec-approvals\.json|credentials/[^/]*-(?:pairing|allowFrom)\.json")
+_PLAIN = re.compile(r"exec-approvals\.json|credentials/[^/]*-(?:pairing|allowFrom)\.json")
 
 OpenFile = Callable[[str], AbstractContextManager[BinaryIO]]
 """Creates a file of the export by its path."""
@@ -73,6 +76,7 @@ class ExportedAgent(Struct, frozen=True):
     name: str = ""
     identity: AgentIdentity = AgentIdentity()  # as the config says
     is_default: bool = False
+    heartbeat: str = NEVER  # how often
 
 
 class ExportReport(Struct, frozen=True, rename="camel"):
@@ -83,6 +87,7 @@ class ExportReport(Struct, frozen=True, rename="camel"):
     files: int  # of workspaces and skills
     bytes: int
     skipped: tuple[SkippedItem, ...]
+    cron_jobs: int = 0
 
 
 @contextmanager
@@ -168,7 +173,7 @@ class TreeWriter:
         self._done = self._total = self._entries = self._files = 0
         self._create: OpenFile
 
-    async def write(self, agents: Sequence[ExportedAgent], skills: Path) -> ExportReport:
+    async def write(self, agents: Sequence[ExportedAgent], skills: Path, jobs: Sequence[CronJob] = ()) -> ExportReport:
         """Raises BadRequest, OSError and StorageError; then nothing is left behind."""
         is_packed = self._into.suffix == ENDING
         export = _zip_export(self._into, self._clock.now_ms()) if is_packed else _folder_export(self._into)
@@ -181,14 +186,19 @@ class TreeWriter:
             for agent in known:
                 await self._agent(agent, [each for each in sessions if each.session.agent == agent.id])
             await asyncio.to_thread(self._folder, skills, "skills")
-            self._documents(await self._exporter.documents())
+            documents = await self._exporter.documents()
+            self._documents([each for each in documents if each.kind != "cron"])
+            cron = cron_files(jobs, documents, await self._exporter.imported_jobs())
+            for path, text in cron.files.items():
+                self._put_text(path, text)
         except BaseException as error:
             await asyncio.to_thread(export.__exit__, type(error), error, error.__traceback__)
             raise
         await asyncio.to_thread(export.__exit__, None, None, None)
         names = tuple(agent.id for agent in known)
         skipped = tuple(self._losses.listed)
-        return ExportReport(str(self._into), names, len(sessions), self._entries, self._files, self._done, skipped)
+        counts = len(sessions), self._entries, self._files, self._done
+        return ExportReport(str(self._into), names, *counts, skipped, cron.jobs)
 
     async def _agent(self, agent: ExportedAgent, sessions: Sequence[HomeSession]) -> None:
         folder = f"agents/{agent.id}/sessions"
@@ -231,12 +241,14 @@ class TreeWriter:
             self._put(OWN_DOCUMENTS, [msgspec.structs.asdict(document) for document in documents])
         for document in {document.name: document for document in documents}.values():
             if _PLAIN.fullmatch(document.name):
-                with self._create(document.name) as file:
-                    file.write(document.text.encode())
+                self._put_text(document.name, document.text)
 
     def _put(self, path: str, value: Any) -> None:
+        self._put_text(path, json.dumps(value, indent=2, ensure_ascii=False))
+
+    def _put_text(self, path: str, text: str) -> None:
         with self._create(path) as file:
-            file.write(json.dumps(value, indent=2, ensure_ascii=False).encode())
+            file.write(text.encode())
 
 
 def _file_name(home_session: HomeSession) -> str:
@@ -270,15 +282,17 @@ def _removed_agents(sessions: Sequence[HomeSession], agents: Sequence[ExportedAg
 
 
 def _config(agents: Sequence[ExportedAgent]) -> dict[str, Any]:
-    """OpenClaw refuses a config with a field that it does not know: creature and vibe are in IDENTITY.md there."""
+    """OpenClaw refuses a config with a field that it does not know: creature and vibe are in IDENTITY.md there. Its
+    agents have a heartbeat unless the config says otherwise."""
     listed = []
     for agent in agents:
         fields = {name: getattr(agent.identity, name) for name in ("name", "theme", "emoji", "avatar")}
         identity = {name: value for name, value in fields.items() if value}
         name = agent.name if agent.name != agent.id else ""
-        entry = {"id": agent.id, "default": agent.is_default, "name": name, "identity": identity}
+        entry: dict[str, Any] = {"id": agent.id, "default": agent.is_default, "name": name, "identity": identity}
+        entry["heartbeat"] = {"every": agent.heartbeat} if agent.heartbeat != NEVER else {}
         listed.append({name: value for name, value in entry.items() if value})
-    return {"agents": {"list": listed}}
+    return {"agents": {"defaults": {"heartbeat": {"every": NEVER}}, "list": listed}}
 
 
 def unpack(path: Path, into: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from palinurus.extensions.migrate.cron_import import ImportedJob
 from palinurus.extensions.migrate.foreign import ForeignDocument, ForeignEntry
 from palinurus.extensions.migrate.import_store import SEPARATOR, stored_kind
 from palinurus.extensions.migrate.openclaw.entries import TYPE, Colophon, Odd, read_entry
@@ -60,6 +61,11 @@ class SessionExporter:
         """What was stored unchanged from other homes."""
         rows = await self._database.read(lambda tx: tx.all("imports.documents"))
         return [ForeignDocument(*row) for row in rows]
+
+    async def imported_jobs(self) -> dict[str, ImportedJob]:
+        """What is remembered of cron jobs that were imported, by their ids."""
+        rows = await self._database.read(lambda tx: tx.all("imports.imported_jobs"))
+        return {name: msgspec.json.decode(text, type=ImportedJob) for name, text in rows}
 
 
 class TranscriptWriter:

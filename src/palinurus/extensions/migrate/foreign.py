@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from msgspec import Struct
 
 from palinurus.extensions.migrate.files import walk
-from palinurus.extensions.migrate.report import FoundApproval, FoundFile, FoundJob, FoundSkill, Losses, Origin
+from palinurus.extensions.migrate.report import FoundApproval, FoundFile, FoundSkill, Losses, Origin
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import Row
 
@@ -76,11 +76,18 @@ class ForeignDocument(Struct, frozen=True):
     text: str
 
 
+class ForeignJob(Struct, frozen=True):
+    """A cron job, with its state in it."""
+
+    raw: dict[str, Any]
+    where: str
+
+
 class ForeignDocuments(Struct):
-    """Documents to store unchanged, and what the report shows of them."""
+    """Documents to store unchanged, and what is in them."""
 
     kept: list[ForeignDocument] = []
-    jobs: list[FoundJob] = []
+    jobs: list[ForeignJob] = []
     approvals: list[FoundApproval] = []
 
 

@@ -27,6 +27,7 @@ from palinurus.extensions.migrate.files import error_text, new_file, open_plain,
 from palinurus.extensions.migrate.foreign import ForeignAgent, ForeignHome, ForeignSession
 from palinurus.extensions.migrate.import_store import Destination, ImportStore, VisibleSession
 from palinurus.extensions.migrate.importer import SessionImporter, looks_secret
+from palinurus.extensions.migrate.openclaw.documents import found_job
 from palinurus.extensions.migrate.openclaw.pairings import pairings_in
 from palinurus.extensions.migrate.report import (
     FoundAgent,
@@ -164,7 +165,7 @@ class Migration(Struct):
             applied=self.apply,
             agents=tuple(map(self._agent, self.home.agents)),
             sessions=tuple(sessions),
-            cron_jobs=tuple(documents.jobs),
+            cron_jobs=tuple(map(found_job, documents.jobs)),
             approvals=tuple(documents.approvals),
             skills=tuple(skills),
             workspace_files=tuple(files),
@@ -241,8 +242,6 @@ class Migration(Struct):
 
     def _notes(self) -> list[str]:
         notes = []
-        if self.home.documents.jobs:
-            notes.append("cron jobs are stored unchanged and do not run here yet")
         let_in = Counter(each.channel for each in self.pairings if each.status == "approved")
         for channel, count in let_in.items():
             senders = "1 sender who was" if count == 1 else f"{count} senders who were"

@@ -19,6 +19,7 @@ from palinurus.config.load import load_config, load_text
 from palinurus.domain.errors import BadRequest, NotFound, StorageError
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.migrate.copies import Copies, Copy
+from palinurus.extensions.migrate.cron_import import import_jobs
 from palinurus.extensions.migrate.export_tree import ExportedAgent, ExportReport, TreeWriter, unpack
 from palinurus.extensions.migrate.exporter import SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import find_openclaw, is_export_file
@@ -27,12 +28,14 @@ from palinurus.extensions.migrate.import_store import Destination, database_of, 
 from palinurus.extensions.migrate.importer import SessionImporter
 from palinurus.extensions.migrate.migration import Migration
 from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlanner, Ours
-from palinurus.extensions.migrate.openclaw.config_rules import PathMoves
+from palinurus.extensions.migrate.openclaw.config_rules import NEVER, PathMoves, heartbeats_in
+from palinurus.extensions.migrate.openclaw.cron_jobs import JobSurroundings
 from palinurus.extensions.migrate.openclaw.home import OpenClawHome
 from palinurus.extensions.migrate.openclaw.transcripts import single_session
 from palinurus.extensions.migrate.others import OtherHome
 from palinurus.extensions.migrate.others import Program as OtherProgram
 from palinurus.extensions.migrate.report import (
+    FoundJob,
     FoundSession,
     FoundSetting,
     Losses,
@@ -41,6 +44,7 @@ from palinurus.extensions.migrate.report import (
     SecretFindings,
     SkippedItem,
 )
+from palinurus.extensions.schedule.store import CronStore
 from palinurus.operations.config import edit_config, setup
 from palinurus.operations.operation import operation
 from palinurus.operations.progress import follow
@@ -137,12 +141,24 @@ async def _migrate_from(
     to = await asyncio.to_thread(_destination, services, home.agents, new_default)
     store = import_store_of(services)
     report = await Migration(home, store, to, services.clock, tell, apply=params.apply, source=params.source).run()
-    notes = [*_setting_notes(settings, params.allow), *report.notes]
+    jobs = await _import_jobs(services, home, frozenset(to.workspaces), apply=params.apply)
+    notes = [*_setting_notes(settings, params.allow), *heartbeat_notes(settings, home), *report.notes]
     if params.apply:
         await asyncio.to_thread(setup, services)  # what an agent's workspace still lacks
     if params.apply and params.keys:
         notes += await asyncio.to_thread(_import_keys, services, home.stored_keys(), params.allow)
-    return replace(report, config=settings, notes=tuple(notes))
+    return replace(report, config=settings, cron_jobs=jobs, notes=tuple(notes))
+
+
+async def _import_jobs(
+    services: Services, home: ForeignHome, agents: frozenset[str], *, apply: bool
+) -> tuple[FoundJob, ...]:
+    """`agents` come with them."""
+    config = load_config(services.home, services.env).config
+    default = next((agent.id for agent in home.agents if agent.is_default), default_agent(config))
+    now, zone = services.clock.now_ms(), services.clock.zone
+    around = JobSurroundings(agents | set(agent_ids(config)), default, now, zone)
+    return await import_jobs(services, home.documents.jobs, around, apply=apply) if home.documents.jobs else ()
 
 
 def _open_home(root: Path, program: Program, services: Services) -> ForeignHome:
@@ -193,6 +209,13 @@ def _setting_notes(settings: tuple[FoundSetting, ...], allow: tuple[str, ...]) -
     unknown = [key for key in allow if not any(path.startswith((f"{key}.", f"{key}[")) for path in paths)]
     notes += [f"--allow {key!r} names no setting of the other config" for key in unknown if not key.startswith("auth")]
     return notes
+
+
+def heartbeat_notes(settings: tuple[FoundSetting, ...], home: ForeignHome) -> list[str]:
+    is_taken = any(each.outcome == "taken" and "heartbeat" in each.path.split(".") for each in settings)
+    found = heartbeats_in(home.config.data).items() if is_taken else ()
+    on = [f"{name or 'all agents'} every {every}" for name, every in found if every != NEVER]
+    return [f"the heartbeat is on ({', '.join(on)}): `pal heartbeat disable` turns it off"] if on else []
 
 
 def _destination(services: Services, agents: list[ForeignAgent], new_default: str) -> Destination:
@@ -296,7 +319,9 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
         latest[:] = [ExportProgress(done, total)]
 
     try:
-        report = await TreeWriter(exporter, into, services.clock, tell).write(agents, services.home.root / "skills")
+        jobs = await CronStore(database_of(services), services.new_id).all()
+        skills = services.home.root / "skills"
+        report = await TreeWriter(exporter, into, services.clock, tell).write(agents, skills, jobs)
     except OSError as error:
         raise StorageError(f"{into} cannot be written: {error.strerror or error}") from None
     made = Copy("export", str(into), str(services.home.root), services.clock.now_ms())
@@ -307,8 +332,18 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
 def _exported_agents(services: Services) -> list[ExportedAgent]:
     config = load_config(services.home, services.env).config
     found = [agent_settings(config, services.home, each) for each in agent_ids(config)]
-    default = default_agent(config)
-    return [ExportedAgent(of.agent_id, of.workspace, of.name, of.identity, of.agent_id == default) for of in found]
+    default, every = default_agent(config), heartbeats_in(config.data)
+    return [
+        ExportedAgent(
+            of.agent_id,
+            of.workspace,
+            of.name,
+            of.identity,
+            of.agent_id == default,
+            every.get(of.agent_id, every.get("", NEVER)),
+        )
+        for of in found
+    ]
 
 
 @operation("sessions.lines", scope="read", local=True)

@@ -16,6 +16,7 @@ from msgspec import Struct
 MOST_LISTED = 10_000  # skipped items, or places that look like secrets
 Origin = Literal["live", "earlier", "reset", "deleted", "unreferenced"]
 Outcome = Literal["new", "same", "grown", "left"]
+JobOutcome = Literal["new", "same", "changed", "left"]
 SettingOutcome = Literal["taken", "kept-yours", "secret", "held", "left", "refused"]
 
 
@@ -70,6 +71,9 @@ class FoundJob(Struct, frozen=True, rename="camel", omit_defaults=True):
     schedule: Any
     where: str
     managed: bool = False  # made by the program itself, which makes it again
+    outcome: JobOutcome = "new"
+    next_run_at: str = ""  # here; empty: it does not run
+    note: str = ""
 
 
 class FoundApproval(Struct, frozen=True, rename="camel"):

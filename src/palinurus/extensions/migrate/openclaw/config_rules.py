@@ -18,15 +18,16 @@ from palinurus.config.home import expand_user
 from palinurus.config.secrets import PLACEHOLDERS, Redactor, is_secret_name, secret_values, worth_redacting
 from palinurus.config.source import JsonPath
 from palinurus.extensions.migrate.files import moved_path
+from palinurus.extensions.migrate.foreign import as_object, as_text
 from palinurus.extensions.migrate.openclaw.settings import DEFAULTS, LISTED, Setting
 
 NEEDS_DECISION = "it allows actions without asking; decide it here: `pal config set`"
 GATEWAY = "it is the address of OpenClaw's own gateway, and both may run side by side"
+NEVER = "0m"
 _UNUSED = "nothing here uses it yet"
 
 _SECTIONS = {
     **dict.fromkeys(("meta", "wizard", "update", "$schema"), "internal state of OpenClaw"),
-    "cron": "cron jobs are stored unchanged and do not run here yet",
     "plugins": "there are no plugins here yet",
     "browser": "there is no browser here yet",
     "auth": "it orders stored keys; `--keys` imports both",
@@ -93,6 +94,21 @@ def is_workspace(path: JsonPath) -> bool:
     if path[-1:] != ("workspace",) or path[:1] != ("agents",):
         return False
     return path == (*DEFAULTS, "workspace") or (len(path) == 4 and path[1] in (LISTED[1], "entries"))
+
+
+def heartbeats_in(data: Mapping[str, Any]) -> dict[str, str]:
+    """How often agents have one, by their ids; "" is for all that do not say it themselves, "0m" is never."""
+    agents = as_object(data.get("agents"))
+    listed = agents.get("list")
+    named = [(as_object(each).get("id"), each) for each in (listed if isinstance(listed, list) else ())]
+    found = {}
+    for name, holder in (("", agents.get("defaults")), *named, *as_object(agents.get("entries")).items()):
+        heartbeat = as_object(as_object(holder).get("heartbeat"))
+        every = as_text(heartbeat.get("every"))
+        if isinstance(name, str) and (every or "enabled" in heartbeat):
+            is_on = re.match(r"0*[1-9.]", every) and heartbeat.get("enabled") is not False
+            found[name] = every if is_on else NEVER
+    return found
 
 
 class PathMoves:

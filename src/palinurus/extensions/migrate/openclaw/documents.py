@@ -1,7 +1,7 @@
 """Cron jobs, pairing, approvals and stored keys of a home, as files and as rows of `state/openclaw.sqlite`.
 
-Jobs, pairing and approvals are stored unchanged for later use; pairings.py reads who was let in. Stored keys are read
-only when a person asks for them.
+Jobs, pairing and approvals are stored unchanged; pairings.py reads who was let in, cron_jobs.py what a job says. Stored
+keys are read only when a person asks for them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from palinurus.extensions.migrate.files import listing, read_whole
 from palinurus.extensions.migrate.foreign import (
     ForeignAgent,
     ForeignDocument,
     ForeignDocuments,
+    ForeignJob,
     ForeignSecrets,
     as_object,
     load_json,
+)
+from palinurus.extensions.migrate.openclaw.cron_documents import (
+    FILE,
+    STATE_FILE,
+    STATE_PART,
+    job_id,
+    jobs_in,
+    listed_jobs,
+    run_file,
 )
 from palinurus.extensions.migrate.openclaw.database import ForeignDatabase, text_of
 from palinurus.extensions.migrate.report import FoundApproval, FoundJob, Losses
@@ -33,6 +44,8 @@ _PAIRING = ("-pairing.json", "-allowFrom.json")
 _PAIRING_TABLES = ("channel_pairing_requests", "channel_pairing_allow_entries")
 _JOBS = "SELECT CAST(job_json AS BLOB), CAST(state_json AS BLOB) FROM cron_jobs ORDER BY store_key, sort_order, job_id"
 _APPROVALS = "SELECT CAST(raw_json AS BLOB) FROM exec_approvals_config ORDER BY config_key"
+_RUNS = "SELECT CAST(job_id AS BLOB), CAST(entry_json AS BLOB) FROM cron_run_logs ORDER BY job_id, ts, seq"
+_RUN_COLUMNS = ("cron_run_logs", "job_id", "entry_json", "ts", "seq")
 _JOB_COLUMNS = ("cron_jobs", "store_key", "job_json", "state_json", "sort_order")
 _OWN_KEYS = (("auth_profile_store", "store_key", "store_json"), ("auth_profile_state", "state_key", "state_json"))
 _SHARED_KEYS = ("config_machine_state", "state_key", "value_json")
@@ -40,8 +53,9 @@ _SHARED_KEYS = ("config_machine_state", "state_key", "value_json")
 
 def read_documents(root: Path, state: ForeignDatabase | None, losses: Losses) -> ForeignDocuments:
     reader = _DocumentReader(root, state, losses)
-    for read in (reader.read_cron, reader.read_pairing, reader.read_approvals, reader.read_own):
+    for read in (reader.read_cron, reader.read_cron_runs, reader.read_pairing, reader.read_approvals, reader.read_own):
         read()
+    reader.found.jobs = list(jobs_in(reader.found.kept).values())
     return reader.found
 
 
@@ -53,23 +67,34 @@ class _DocumentReader:
         self._losses = losses
 
     def read_cron(self) -> None:
-        name = "cron/jobs.json"
-        text = self._file(name)
-        jobs = as_object(load_json(text)).get("jobs") if text else None
-        if isinstance(jobs, list):
-            self.found.jobs += [_job(as_object(job), name) for job in jobs]
-            self.found.kept.append(ForeignDocument("cron", name, text))
-        elif text:
-            self._losses.add(name, 0, "it holds no list of jobs")
+        for name in (FILE, STATE_FILE):
+            document = ForeignDocument("cron", name, self._file(name))
+            jobs = listed_jobs(load_json(document.text)) if document.text else None
+            if jobs is not None:
+                self.found.kept.append(document)
+            elif document.text:
+                self._losses.add(name, 0, "it holds no list of jobs")
+            if name == FILE and jobs and (lost := len(jobs) - len(jobs_in([document]))):
+                self._losses.add(name, 0, f"{lost} of its jobs are no JSON objects, or have the id of another one")
         for where, (job, state) in self._rows(_JOBS, "the table of cron jobs", _JOB_COLUMNS):
             value = as_object(load_json(text_of(job)))
             if not value:
                 self._losses.add(where, 0, "a job is no JSON object")
                 continue
-            found = _job(value, where)
-            self.found.jobs.append(found)
-            for name, text in ((found.id, job), (f"{found.id}/state", state)):
+            named = str(value.get("id", ""))[:200]
+            for name, text in ((named, job), (f"{named}{STATE_PART}", state)):
                 self.found.kept.append(ForeignDocument("cron", f"{where}/{name}", text_of(text)))
+
+    def read_cron_runs(self) -> None:
+        """Logs of runs, in the form of the files that they once were."""
+        for entry in listing(self._root / "cron" / "runs", "cron/runs", self._losses):
+            document = ForeignDocument("cron", f"cron/runs/{entry.name}", "")
+            if run_file(document) and (text := self._file(document.name)):
+                self.found.kept.append(replace(document, text=text))
+        logs: dict[str, list[str]] = {}
+        for where, (job, entry) in self._rows(_RUNS, "the table of runs of cron jobs", _RUN_COLUMNS):
+            logs.setdefault(f"{where}/{text_of(job)[:200]}", []).append(text_of(entry))
+        self.found.kept += [ForeignDocument("cron", name, "\n".join([*lines, ""])) for name, lines in logs.items()]
 
     def read_pairing(self) -> None:
         for entry in listing(self._root / "credentials", "credentials", self._losses):
@@ -106,11 +131,8 @@ class _DocumentReader:
             return
         known = {(document.kind, document.name) for document in self.found.kept}
         for document in documents:
-            value = as_object(load_json(document.text))
-            if document.kind == "cron" and value.get("id"):
-                self.found.jobs.append(_job(value, document.name))
-            elif document.kind == "approvals" and "#" in document.name:
-                self.found.approvals += _approvals(value, document.name)
+            if document.kind == "approvals" and "#" in document.name:
+                self.found.approvals += _approvals(as_object(load_json(document.text)), document.name)
             if (document.kind, document.name) not in known:
                 self.found.kept.append(document)
 
@@ -171,10 +193,11 @@ def read_order(holder: Any) -> dict[str, tuple[str, ...]]:
     return order
 
 
-def _job(job: dict[str, Any], where: str) -> FoundJob:
-    named, name, agent = str(job.get("id", ""))[:200], str(job.get("name", ""))[:200], str(job.get("agentId") or "")
-    is_enabled, is_managed = job.get("enabled") is not False, "declarationKey" in job
-    return FoundJob(named, name, agent, is_enabled, job.get("schedule"), where, is_managed)
+def found_job(job: ForeignJob) -> FoundJob:
+    raw = job.raw
+    name, agent = str(raw.get("name", ""))[:200], str(raw.get("agentId") or "")
+    is_enabled, is_managed = raw.get("enabled") is not False, "declarationKey" in raw
+    return FoundJob(job_id(raw), name, agent, is_enabled, raw.get("schedule"), job.where, is_managed)
 
 
 def _approvals(value: dict[str, Any], where: str) -> Iterator[FoundApproval]:

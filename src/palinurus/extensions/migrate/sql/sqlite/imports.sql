@@ -92,14 +92,25 @@ WHERE NOT EXISTS (SELECT 1 FROM imported_documents WHERE kind = :kind AND name =
 ON CONFLICT (source, kind, name) DO UPDATE SET text = excluded.text, at = excluded.at WHERE text <> excluded.text;
 
 -- documents --
-SELECT kind, name, text FROM imported_documents ORDER BY source, kind, name;
+SELECT kind, name, text FROM imported_documents WHERE kind <> 'cron-import' ORDER BY source, kind, name;
+
+-- keep_imported_job --
+-- That a cron job was imported: what is remembered of it is not of the other home.
+INSERT INTO imported_documents (source, kind, name, text, at) VALUES ('', 'cron-import', :id, :text, :at)
+ON CONFLICT (source, kind, name) DO UPDATE SET text = excluded.text, at = excluded.at;
+
+-- imported_job --
+SELECT text FROM imported_documents WHERE source = '' AND kind = 'cron-import' AND name = :id;
+
+-- imported_jobs --
+SELECT name, text FROM imported_documents WHERE source = '' AND kind = 'cron-import' ORDER BY name;
 
 -- next_payloads --
 SELECT e.position, e.payload FROM entries e JOIN sessions s ON s.id = e.session_id
 WHERE e.session_id = :id AND s.staged IS NULL AND e.position > :after ORDER BY e.position LIMIT :limit;
 
 -- find_imported_documents --
-SELECT rowid AS at, '', '', '', text FROM imported_documents;
+SELECT rowid AS at, '', '', '', text FROM imported_documents WHERE kind <> 'cron-import';
 
 -- set_imported_documents --
 UPDATE imported_documents SET text = ?2 WHERE rowid = ?1;
