@@ -120,7 +120,7 @@ def make_calendar(
     since, until, now = span
     past = [_entry(read_run(row, zone)) for row in reversed(rows) if row.state != "waiting" or row.due_at <= now]
     left = max(0, limit - len(past))
-    coming = [] if paused else list(islice(_coming(jobs, max(since, now), until, zone), left + 1))
+    coming = [] if paused else list(islice(_coming(jobs, max(since - 1, now), until, zone), left + 1))
     entries = sorted([*past[-limit:], *coming[:left]], key=lambda each: (each.at_ms, each.name))
     costs = [each.cost if each.status != "planned" else each.forecast for each in entries]
     return Calendar(

@@ -96,7 +96,8 @@ class CronState(Struct, frozen=True, rename="camel", omit_defaults=True):
     consecutive_errors: int = 0
     runs: int = 0  # so far
     cost: float = 0.0  # of the runs whose cost is known, in US dollars
-    priced_runs: int = 0
+    priced_runs: int = 0  # that went well: what one costs follows from them
+    unpriced_runs: int = 0  # whose cost is unknown
     quiet_beats: int = 0  # of a heartbeat: in a row, nothing to do
     seen: str = ""  # of a heartbeat: a digest of what its probes saw last
     last_text: str = ""  # of a heartbeat: the report that was sent last

@@ -47,9 +47,9 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     if row is not None:
         services.jobs.expect(row)
     if cron.agent_id not in services.agents.ids:
-        return await _end(services, store, cron, job, DueOutcome("skipped", f"{NO_AGENT} {cron.agent_id!r}"))
+        return await _end(services, store, due, job, DueOutcome("skipped", f"{NO_AGENT} {cron.agent_id!r}"))
     if why := _why_paused(services, cron, due):
-        return await _end(services, store, cron, job, DueOutcome("skipped", why))
+        return await _end(services, store, due, job, DueOutcome("skipped", why))
     try:
         outcome = await act_on(services, cron, due, await _run_key(services, job))
     except JobFailed:
@@ -62,12 +62,12 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     outcome = replace(outcome, duration_ms=outcome.duration_ms or ended - now)
     if outcome.status == "failed":
         return await _fail(services, store, cron, job, outcome)
-    return await _end(services, store, cron, job, outcome)
+    return await _end(services, store, due, job, outcome)
 
 
-async def _end(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
+async def _end(services: Services, store: CronStore, due: DueTime, job: Job, outcome: DueOutcome) -> DueOutcome:
     now = services.clock.now_ms()
-    await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, outcome, now))
+    await store.end(job, outcome, due.cron_job, lambda stored: _ended_well(stored, due, outcome, now))
     return outcome
 
 
@@ -157,11 +157,12 @@ def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -
     return replace(cron, enabled=cron.enabled and not why, state=replace(state, disabled_why=why))
 
 
-def _ended_well(cron: CronJob, outcome: DueOutcome, now: int) -> CronJob | None:
+def _ended_well(cron: CronJob, due: DueTime, outcome: DueOutcome, now: int) -> CronJob | None:
     """None: one that was for once is removed. One that was skipped stays, and says why."""
     ran = outcome.status == "ran"
     after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
-    if not isinstance(cron.schedule, AtSchedule) and not outcome.reason.startswith(NO_AGENT):
+    is_over = isinstance(cron.schedule, AtSchedule) and not (due.by_hand and cron.next_run_at_ms > now)
+    if not is_over and not outcome.reason.startswith(NO_AGENT):
         return after
     if ran and cron.delete_after_run:
         return None
@@ -180,7 +181,8 @@ def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronSta
         consecutive_errors=errors,
         runs=cron.state.runs + bool(outcome.run_id),
         cost=cron.state.cost + (outcome.cost or 0.0),
-        priced_runs=cron.state.priced_runs + (outcome.cost is not None),
+        priced_runs=cron.state.priced_runs + (outcome.cost is not None and outcome.status == "ran"),
+        unpriced_runs=cron.state.unpriced_runs + bool(outcome.run_id and outcome.cost is None),
     )
 
 

@@ -448,7 +448,7 @@ def info_of(services: Services, cron: CronJob) -> CronJobInfo:
         state.last_error,
         state.consecutive_errors,
         state.runs,
-        state.cost if state.priced_runs == state.runs else None,
+        None if state.unpriced_runs else state.cost,
         forecast_of(cron),
         state.disabled_why,
         cron.sources,

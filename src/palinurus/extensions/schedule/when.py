@@ -35,7 +35,8 @@ _CLOCK = re.compile(
     r"(?P<hour>\d{1,2})(?:[:.](?P<minute>\d{2}))?\s*(?:(?P<half>[ap])\.?m\.?|o'?clock|h)?|(?P<name>noon|midnight|midday)"
 )
 _TIMES_OF_DAY = {"morning": 9, "afternoon": 15, "evening": 19, "tonight": 20, "night": 21}
-_FILLER = re.compile(r"\b(?:at|on|by|the|in|around)\b|[,@]")
+_AT = re.compile(r"\b(?:at|by|around)\b|@")
+_FILLER = re.compile(r"\b(?:at|on|by|around|in the)\b|[,@]")
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EXPRESSION = re.compile(r"[\d*/,#l-]+(?: [\da-z*/,#-]+){4,5}")
 _DAY_NAME = re.compile(r"\b(mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday)?s?\b")
@@ -212,8 +213,9 @@ def _on_a_day(text: str, now: int, zone: tzinfo) -> int | None:
     mention = found[0] if found else None
     said = text[mention.start : mention.end].lower() if mention else ""
     rest = f"{text[: mention.start]} {text[mention.end :]}".lower() if mention else text.lower()
-    clock = None if rest.isdigit() else _clock(rest)
-    if mention and not _FILLER.sub("", rest).strip():
+    bare = _FILLER.sub("", rest).strip()
+    clock = None if bare.isdigit() and mention is None and not _AT.search(rest) else _clock(rest)
+    if mention and not bare:
         clock = time(next((hour for word, hour in _TIMES_OF_DAY.items() if word in said), 9))
     if clock is None:
         return None
