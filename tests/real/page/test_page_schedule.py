@@ -8,6 +8,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -209,6 +210,28 @@ def test_times_are_the_readers_and_the_homes_zone_is_named(start: Any, enter: An
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_label("When", exact=True).fill("when the tide is low")
     expect(page.get_by_role("form")).to_contain_text("is no time")
+
+
+@pytest.mark.skipif(not find_spec("palinurus.extensions.schedule.heartbeat_operations"), reason="no heartbeat yet")
+def test_a_heartbeat_is_shown_run_and_turned_off_and_on(start: Any, enter: Any, model: Any) -> None:
+    def prepare(services: PageHouse) -> None:
+        (services.workspace / "HEARTBEAT.md").write_text("# Heartbeat\n\n- Look whether the boat is dry.\n")
+
+    agents = {"defaults": {"model": "wire/test", "heartbeat": {"every": "45m"}}}
+    page = enter(start(prepare=prepare, agents=agents, **priced(model)), "/schedule")
+    beat = row(page, "Heartbeat (main)")
+    expect(beat).to_contain_text("every 45 minutes")
+    page.get_by_role("button", name="Run now: Heartbeat (main)").click()
+    expect(beat).to_contain_text("ran")
+    expect(page.locator(".tile").last).to_contain_text("1 of 1 looks needed a model")
+    choose(page, "Heartbeat (main)", "Disable")
+    expect(beat).to_contain_text("disabled")
+    expect(page.locator(".tile").last).to_contain_text("off")
+    choose(page, "Heartbeat (main)", "Enable")
+    expect(page.get_by_role("dialog")).to_contain_text(re.compile(r"about \d+ times a month, for \$"))
+    page.get_by_role("dialog").get_by_role("button", name="Turn on").click()
+    expect(beat).not_to_contain_text("disabled")
+    expect(beat).to_contain_text("every 45 minutes")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

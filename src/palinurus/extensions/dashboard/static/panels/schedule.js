@@ -33,8 +33,13 @@ async function askMonth() {
   const now = new Date();
   const [first, next] = [0, 1].map((more) => new Date(now.getFullYear(), now.getMonth() + more, 1));
   const [past, coming] = await Promise.all([calendarOf(first, now), calendarOf(now, next)]);
+  const { heartbeats: beats } = wire.methods.has("heartbeat.status") ? await read("heartbeat.status") : { heartbeats: [] };
+  // Few looks of a heartbeat call a model.
+  const shares = new Map(beats.map((beat) => [`heartbeat ${beat.agent}`, beat.calls / Math.max(1, beat.looks)]));
+  const cost = ({ forecast, kind, agentId }) => forecast * (shares.get(`${kind} ${agentId}`) ?? 1);
   const seen = coming.cut ? coming.entries.at(-1).atMs - now : next - now; // the rest is like its beginning
-  return { past, coming, forecast: (coming.forecast * (next - now)) / Math.max(1, seen) };
+  const sum = coming.entries.reduce((all, each) => all + cost(each), 0);
+  return { past, coming, beats, forecast: (sum * (next - now)) / Math.max(1, seen) };
 }
 
 /** @returns {string} the reader's zone, if it is another one than the home's */
@@ -47,14 +52,12 @@ function zoneAbroad({ now }) {
 export function mount(root, params) {
   const view = open(root, params, title, "What your agents do by themselves: reminders, cron jobs and heartbeats.");
   const [head, sheet, jobs, past] = [place(view), place(view), place(view), place(view)];
-  const form = el("div", { class: "opened" });
-  const heading = el("h2", { "aria-live": "polite" });
+  const [form, heading] = [el("div", { class: "opened" }), el("h2", { "aria-live": "polite" })];
   const add = button("Add", () => edit({}), "", { hidden: true });
   const pause = button("Pause everything", () => act("cron.pause"), "quiet", { hidden: true });
   let [start, layout, timer] = [monday(view.asked("week")), view.asked("view"), 0];
   let shown = null; // the newest calendar
-  const ask = () =>
-    Promise.all([read("cron.list"), read("cron.status"), calendarOf(start, later(start, 7)), askMonth()]);
+  const ask = () => Promise.all([read("cron.list"), read("cron.status"), calendarOf(start, later(start, 7)), askMonth()]);
   const load = () => head.load(ask, draw);
 
   function draw([{ jobs: all }, status, calendar, month]) {
@@ -64,17 +67,15 @@ export function mount(root, params) {
     drawSheet();
     redraw(jobs, all.length ? jobTable(all, { run, choices }) : none ? null : teach("No cron jobs or reminders.", edit));
     clearTimeout(timer);
-    const next = Math.max(0, (status.nextWakeAtMs ?? Infinity) - Date.now()) + 1000;
-    if (next < 2 ** 31) timer = setTimeout(load, next);
+    const next = (status.nextWakeAtMs ?? 0) - Date.now();
+    if (next > 0 && next < 2 ** 30) timer = setTimeout(load, next + 1000);
     const facts = none ? teach("Nothing is planned yet.", edit) : figures(all, status, month);
     return [warning(status, () => act("cron.resume")), facts];
   }
 
   function drawSheet() {
     if (!shown) return;
-    heading.textContent = span.formatRange(start, later(start, 6));
-    const home = `UTC${shown.now.slice(-6)}`;
-    const zones = `Times are those of ${timeZone}. This home, and cron expressions that name no zone, are in ${home}.`;
+    const zones = `Times are those of ${timeZone}. This home and its cron expressions are in UTC${shown.now.slice(-6)}.`;
     redraw(sheet, [
       zoneAbroad(shown) ? el("p", { class: "quiet" }, zones) : null,
       layout === "list" ? list(shown, openPast) : week(shown, start, openPast),
@@ -91,12 +92,8 @@ export function mount(root, params) {
   }
 
   async function act(method, asked = {}, said = "") {
-    try {
-      await wire.call(method, asked);
-      if (said) notify(said);
-    } catch (error) {
-      complain(error);
-    }
+    const done = await wire.call(method, asked).then(() => true, complain);
+    if (done && said) notify(said);
     await load();
   }
   const run = ({ id, name }) => act("cron.run", { id }, `${name} was started.`);
@@ -104,7 +101,8 @@ export function mount(root, params) {
   function choices(job) {
     const beat = job.kind === "heartbeat"; // the config says when it is due
     const method = `${beat ? "heartbeat" : "cron"}.${job.enabled ? "disable" : "enable"}`;
-    const turn = () => act(method, beat ? { agentId: job.agentId } : { id: job.id });
+    const asked = beat ? { agent: job.agentId } : { id: job.id };
+    const turn = () => (beat && !job.enabled ? beatOn(job) : act(method, asked));
     const own = wire.scopes.has("admin") && !beat;
     const [label, icon] = job.enabled ? ["Disable", "stop"] : ["Enable", "check"];
     return [
@@ -113,6 +111,15 @@ export function mount(root, params) {
       own && job.payload.kind !== "command" ? { label: "Edit", icon: "edit", run: () => edit(job) } : null,
       own ? { label: "Remove", icon: "trash", danger: true, run: () => remove(job) } : null,
     ];
+  }
+
+  /** Says what it will cost first. */
+  async function beatOn({ agentId: agent, schedule }) {
+    const asked = { agent, every: `${schedule.everyMs / 1000}s` };
+    const { forecast } = await read("heartbeat.enable", { ...asked, dryRun: true });
+    const cost = forecast.dollars ? `${money(forecast.dollars.low)} to ${money(forecast.dollars.high)}` : "an unknown sum";
+    const text = `A model will be called about ${Math.round(forecast.calls.expected)} times a month, for ${cost}.`;
+    if (await confirm({ title: "Turn the heartbeat on?", text, yes: "Turn on" })) await act("heartbeat.enable", asked);
   }
 
   async function remove({ id, name }) {
@@ -148,6 +155,7 @@ export function mount(root, params) {
 
   function turn(to) {
     start = to;
+    heading.textContent = span.formatRange(start, later(start, 6));
     view.remember({ week: start.getTime() === monday().getTime() ? "" : start.toLocaleDateString("sv") });
     load();
   }
@@ -162,7 +170,7 @@ export function mount(root, params) {
   const sections = el("div", { class: "filled", hidden: true }, top, board.node);
   view.tools.append(pause, add);
   view.body.append(head.node, form, sections, jobs.node, past.node);
-  load();
+  turn(start);
   if (view.asked("job")) openPast(view.asked("job"), view.asked("name"));
   const again = calmly(view, load, 1000);
   const look = setInterval(() => document.hidden || load(), LOOK_AGAIN);
@@ -183,7 +191,8 @@ function warning({ enabled, paused }, resume) {
   const link = el("a", { href: "/config?q=cron.enabled" }, "cron.enabled");
   if (!enabled) return el("p", { class: "notice notice-warn" }, "Cron jobs are switched off in the config: ", link, ".");
   const words = el("p", {}, el("strong", {}, "Everything is paused."), " What falls due meanwhile is skipped.");
-  return paused ? el("div", { class: "notice notice-warn paused", role: "status" }, words, button("Resume", resume, "")) : null;
+  const props = { class: "notice notice-warn paused", role: "status" };
+  return paused ? el("div", props, words, button("Resume", resume, "")) : null;
 }
 
 function figures(all, status, month) {
@@ -191,10 +200,11 @@ function figures(all, status, month) {
   const open = ({ unknown }, known) => (unknown ? `${unknown} of unknown cost` : known);
   const next = status.paused ? 0 : status.nextWakeAtMs;
   const beat = all.find((job) => job.kind === "heartbeat" && job.enabled);
+  const seen = ({ remarks, calls, looks }) => remarks[0] || `${calls} of ${looks} looks needed a model`;
   return tiles([
     ["Next", next ? status.nextName : status.paused ? "paused" : "nothing", next ? [when(next), `, ${moment(next)}`] : ""],
     [`Cost in ${name}`, `${month.past.cut ? "at least " : ""}${money(month.past.cost)}`, open(month.past, "so far")],
     ["Forecast", `${month.forecast ? "about " : ""}${money(month.forecast)}`, open(month.coming, `for the rest of ${name}`)],
-    ["Heartbeat", beat ? beat.when : "off", beat?.lastRunAtMs ? [`${beat.lastStatus} `, when(beat.lastRunAtMs)] : ""],
+    ["Heartbeat", beat ? beat.when : "off", month.beats.filter((each) => each.on).map(seen)[0]],
   ]);
 }

@@ -11,7 +11,6 @@ import { moment, outcome } from "./schedule_week.js";
 
 const KINDS = Object.entries({ reminder: "Remind me", agent: "Ask the agent" });
 const SESSIONS = Object.entries({ isolated: "a session of its own", main: "the main session" });
-const TIMES = "“in 20 minutes”, “every weekday at 8”, or a cron expression such as 0 8 * * 1-5";
 
 /** @param {any[]} jobs @param {{ run: (job: any) => void, choices: (job: any) => any[] }} does */
 export function jobTable(jobs, does) {
@@ -23,10 +22,9 @@ export function jobTable(jobs, does) {
   ];
   const last = (job) => [outcome({ status: job.lastStatus, reason: job.lastError }), " ", when(job.lastRunAtMs)];
   function tools(job) {
-    const label = `Actions for ${job.name}`;
-    const menu = { class: "button-icon", "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": label };
-    const open = () => openMenu(more, does.choices(job), { label });
-    const more = button(icon("more"), open, "", { ...menu, "data-hold": `more:${job.id}` });
+    const [label, hold] = [`Actions for ${job.name}`, { "aria-expanded": "false", "data-hold": `more:${job.id}` }];
+    const menu = { class: "button-icon", "aria-haspopup": "menu", "aria-label": label, ...hold };
+    const more = button(icon("more"), () => openMenu(more, does.choices(job), { label }), "", menu);
     const props = { "aria-label": `Run now: ${job.name}`, "data-hold": `run:${job.id}` };
     return el("div", { class: "job-tools" }, button("Run now", () => does.run(job), "quiet", props), more);
   }
@@ -42,15 +40,12 @@ export function jobTable(jobs, does) {
 }
 
 /** What a job is due at, as one would type it. */
-function typed({ schedule, when: words }) {
-  if (schedule.kind === "cron") return schedule.expr;
-  return schedule.kind === "every" ? words : new Date(schedule.at).toLocaleString("sv").slice(0, 16);
-}
+const typed = ({ schedule: { expr, at }, when: words }) =>
+  expr ?? (at ? new Date(at).toLocaleString("sv").slice(0, 16) : words);
 
 /**
  * @param {import("./kit.js").View} view @param {any} job to change, or without an id: what to begin with
- * @param {string} zone of the times that are typed; empty: the home's
- * @param {(saved: any) => void} done called with null when it was cancelled
+ * @param {string} zone of typed times; empty: the home's @param {(saved: any) => void} done null: cancelled
  */
 export function jobForm(view, job, zone, done) {
   const old = job.id ? job : null;
@@ -96,15 +91,13 @@ export function jobForm(view, job, zone, done) {
     const payload = reminder ? { kind: "reminder", text: words } : { kind: "agentTurn", message: words };
     const sessionTarget = reminder && old?.kind !== "reminder" ? "main" : session.value;
     const made = { name: name.value.trim(), agentId: agent.value, payload, sessionTarget, ...(schedule && { schedule }) };
-    try {
-      return done(await (old ? wire.call("cron.update", { id: old.id, patch: made }) : wire.call("cron.add", made)));
-    } catch (error) {
-      return clear(told, failure(error));
-    }
+    const call = old ? wire.call("cron.update", { id: old.id, patch: made }) : wire.call("cron.add", made);
+    return call.then(done, (error) => clear(told, failure(error)));
   }
 
   show();
   preview();
+  const keep = worker(old ? "Save" : "Add", save, "", { type: "submit" });
   const label = old ? `Change ${old.name}` : "Add a reminder or cron job";
   return el(
     "form",
@@ -115,13 +108,13 @@ export function jobForm(view, job, zone, done) {
       { class: "fields" },
       field("Name", name),
       field("What", kind, "A reminder needs no model and costs nothing."),
-      field("When", time, TIMES),
+      field("When", time, "“in 20 minutes”, “every weekday at 8”, or a cron expression such as 0 8 * * 1-5"),
       times,
       known.length > 1 ? field("Agent", agent) : null,
       where,
     ),
     field("Text", text),
-    el("div", { class: "flow" }, worker(old ? "Save" : "Add", save, "", { type: "submit" }), button("Cancel", () => done(null))),
+    el("div", { class: "flow" }, keep, button("Cancel", () => done(null))),
     told,
   );
 }

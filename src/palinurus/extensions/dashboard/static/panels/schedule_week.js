@@ -77,10 +77,8 @@ export function week(calendar, start, choose) {
   const axis = Array.from({ length: last - first }, (_, more) => first + more).filter((hour) => hour % 2 === 0);
   const labels = axis.map((hour) => el("span", { style: at(hour) }, `${String(hour).padStart(2, "0")}:00`));
   const legend = Object.entries(SIGNS).map(([status, sign]) => `${sign} ${status}`);
-  return [
-    el("div", { class: "week" }, el("div", { class: "week-axis", "aria-hidden": "true" }, labels), days.map(column)),
-    el("small", { class: "quiet", "aria-hidden": "true" }, legend.join(" · ")),
-  ];
+  const side = el("div", { class: "week-axis", "aria-hidden": "true" }, labels);
+  return [el("div", { class: "week" }, side, days.map(column)), el("small", { class: "quiet" }, legend.join(" · "))];
 }
 
 /** One due time, or several. */
@@ -96,8 +94,7 @@ function mark(entry, choose) {
 
 /** The same week as a table. See `week`. */
 export function list(calendar, choose) {
-  const hold = ({ cronJob, at }) => ({ class: "link", "data-hold": `${cronJob} ${at}` });
-  const link = (entry) => button(entry.name, () => choose(entry.cronJob, entry.name), "", hold(entry));
+  const link = ({ cronJob, name }) => button(name, () => choose(cronJob, name), "", { class: "link" });
   const columns = [
     { name: "Due", cell: ({ atMs, until }) => `${moment(atMs)}${until ? ` to ${clock.format(until)}` : ""}` },
     { name: "Job", cell: link },
