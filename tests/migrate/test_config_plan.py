@@ -150,7 +150,7 @@ def test_what_narrows_commands_comes_over(said: dict[str, str], here: dict[str, 
 def test_rooms_that_are_not_here_stay_behind_with_a_reason() -> None:
     made = plan(rich(cron={"enabled": True}, unheardOf={"a": 1}))
     told, why = outcomes(made), reasons(made)
-    for section in ("plugins", "unheardOf", "agents.defaults.heartbeat"):
+    for section in ("plugins", "unheardOf"):
         assert told[section] == "left"
         assert why[section]
     assert not {"plugins", "unheardOf", "hooks"} & load(made.text).raw.keys()

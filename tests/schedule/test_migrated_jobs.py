@@ -223,8 +223,8 @@ async def test_a_job_that_was_removed_here_stays_away_and_does_not_go_back(
     await export(home, tmp_path / "first")
     await migrate(home, tmp_path / "first")
     store = CronStore(home.services.database, home.services.new_id)
-    assert await store.remove("a")
-    assert await store.remove(mine.id)
+    assert await store.remove("a", home.clock.now_ms(), home.clock.zone)
+    assert await store.remove(mine.id, home.clock.now_ms(), home.clock.zone)
     report = await migrate(home, source)
     assert {each.id: each.outcome for each in report.cron_jobs} == {"a": "left", "b": "same"}
     await export(home, tmp_path / "out")
