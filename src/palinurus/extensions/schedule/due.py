@@ -19,6 +19,7 @@ from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, Palinurus
 from palinurus.domain.events import RunResult
 from palinurus.extensions.schedule.catch_up import LATE_MS, MissedTimes, find_missed
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
+from palinurus.extensions.schedule.heartbeat import beat
 from palinurus.extensions.schedule.payloads import act_on, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
@@ -76,7 +77,9 @@ async def _act(services: Services, cron: CronJob, due: DueTime, job: Job, run_ke
     if job.attempts > MOST_ATTEMPTS:  # it may be what crashes the process
         raise JobRefused(f"given up after {job.attempts} attempts: {job.trouble}")
     try:
-        return await act_on(services, cron, due, run_key)
+        if cron.is_heartbeat:
+            return await beat(services, cron, due, run_key)
+        return await act_on(services, cron, run_key)
     except JobFailed:
         raise
     except (QueueFull, StorageError) as error:

@@ -6,8 +6,6 @@ session where people use no channel.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from msgspec.structs import replace
 
 from palinurus.config.section import dig
@@ -24,14 +22,12 @@ from palinurus.extensions.schedule.cron_job import (
     CommandPayload,
     CronJob,
     DueOutcome,
-    DueTime,
     HeartbeatPayload,
     ReminderPayload,
     SystemEventPayload,
 )
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.operations.services import Services
-from palinurus.parts import resolve
 from palinurus.sessions.transcript import SENT
 from palinurus.storage.jobs import RUN
 
@@ -41,7 +37,7 @@ OWNER = "owner"  # where they are known to be, whether or not they wrote from th
 MOST_TEXT = 300  # characters of a result in the list of runs
 
 
-async def act_on(services: Services, cron: CronJob, due: DueTime, run_key: str) -> DueOutcome:
+async def act_on(services: Services, cron: CronJob, run_key: str) -> DueOutcome:
     """`run_key` is the idempotency key of what is done. Raises what `submit` raises, and JobFailed."""
     match cron.payload:
         case ReminderPayload(text):
@@ -54,8 +50,7 @@ async def act_on(services: Services, cron: CronJob, due: DueTime, run_key: str) 
         case CommandPayload():
             return await _run_command(services, cron, run_key)
         case HeartbeatPayload():
-            beat: Callable[..., Awaitable[DueOutcome]] = resolve("palinurus.extensions.schedule.heartbeat:beat")
-            return await beat(services, cron, due, run_key)
+            raise TypeError("heartbeat.py acts on heartbeats")
 
 
 async def _run_turn(services: Services, cron: CronJob, turn: AgentTurnPayload, run_key: str) -> DueOutcome:

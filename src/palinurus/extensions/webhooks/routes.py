@@ -54,7 +54,7 @@ class WebhookAccepted(Struct, frozen=True, rename="camel", omit_defaults=True):
     missing: tuple[str, ...] = ()
 
 
-class CallLimits:
+class WebhookRateLimits:
     """How many calls each webhook accepted in the current minute."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class WebhookReceiver:
     def __init__(self, gateway: GatewayContext) -> None:
         self._gateway = gateway
         self._services = gateway.services
-        self._limits = CallLimits()
+        self._limits = WebhookRateLimits()
         self._refusals = RefusalCounts(gateway.services.clock)
 
     async def receive(self, request: Request) -> Response:
