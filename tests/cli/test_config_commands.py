@@ -50,7 +50,6 @@ def test_a_patch_with_a_slip_is_refused_and_a_good_one_is_merged(pal_command: Pa
 
 UNUSED = {
     "agents.defaults.blockStreamingDefault": "on",
-    "agents.defaults.heartbeat": "{every: '5m'}",
     "agents.defaults.compaction.mode": "weird",
     "channels.telegram": "{enabled: true}",
     "commands.bash": "true",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from called import Pal
 from msgspec import Raw
 
 from palinurus.config.home import Home
 from palinurus.domain.clock import SystemClock
+from palinurus.operations.jobs import JobList
 from palinurus.storage.database import Database
 from palinurus.storage.jobs import Job, JobQueue
 
@@ -47,6 +49,11 @@ def test_jobs_are_listed_with_their_fate_and_obeyed_by_no_terminal(pal_command: 
     assert lines[3].endswith("bob  tried 7 times")
     assert "1 reminder ambiguous, 1 reminder done" in lines[-1]
     assert "\x1b" not in shown
+
+
+def test_a_process_that_asks_the_holder_can_read_what_it_says(pal_command: Pal, stuck: Home) -> None:
+    listed = msgspec.json.decode(pal_command("jobs", "list", "--json").out, type=JobList)
+    assert [job.outcome for job in listed.jobs] == [None, None, "poured"]
 
 
 def test_kinds_states_and_json_for_programs(pal_command: Pal, stuck: Home) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from palinurus.dispatch.delivery import DeliveryCounts, DeliveryJob
 from palinurus.dispatch.delivery import State as DeliveryState
@@ -22,8 +22,14 @@ class JobCount(Struct, frozen=True):
     jobs: int
 
 
+class JobInfo(Job, frozen=True, rename="camel"):
+    """A job as others read it."""
+
+    outcome: Any = None  # JSON; msgspec reads no Raw that may be null
+
+
 class JobList(Struct, frozen=True):
-    jobs: tuple[Job, ...]  # newest first
+    jobs: tuple[JobInfo, ...]  # newest first
     counts: tuple[JobCount, ...]  # of all, whatever was asked for
 
 
@@ -45,11 +51,11 @@ async def list_jobs(
     """
     jobs = await services.jobs.recent(kinds=kind, states=state, limit=limit)
     counts = (await services.jobs.counts()).items()
-    return JobList(tuple(jobs), tuple(JobCount(kind, state, number) for (kind, state), number in counts))
+    return JobList(tuple(map(_info, jobs)), tuple(JobCount(kind, state, number) for (kind, state), number in counts))
 
 
 @operation("jobs.retry", scope="write")
-async def retry_job(services: Services, id: str, idempotency_key: str = "") -> Job:  # noqa: A002  as it is called on the wire
+async def retry_job(services: Services, id: str, idempotency_key: str = "") -> JobInfo:  # noqa: A002  as it is called on the wire
     """Run an ambiguous or failed job again, or run a waiting one now.
 
     Example:
@@ -57,17 +63,21 @@ async def retry_job(services: Services, id: str, idempotency_key: str = "") -> J
     """
     if not idempotency_key:
         raise BadRequest("doing it again needs an idempotency key", hint="any text that is new each time")
-    return await services.jobs.retry(id, idempotency_key)
+    return _info(await services.jobs.retry(id, idempotency_key))
 
 
 @operation("jobs.drop", scope="write")
-async def drop_job(services: Services, id: str) -> Job:  # noqa: A002
+async def drop_job(services: Services, id: str) -> JobInfo:  # noqa: A002
     """Drop a job: it is not run.
 
     Example:
       pal jobs drop 3f2a
     """
-    return await services.jobs.drop(id)
+    return _info(await services.jobs.drop(id))
+
+
+def _info(job: Job) -> JobInfo:
+    return JobInfo(**structs.asdict(job))
 
 
 class DeliveryList(Struct, frozen=True):
