@@ -196,7 +196,9 @@ async def wake_heartbeat(
 
     await CronStore(services.database, services.new_id).change(cron.id, add)
     if mode == "now":
-        due = DueTime(cron.id, cron.name, agent_id, cron.revision, services.clock.now_ms(), is_woken=True)
+        due = DueTime(
+            cron.id, cron.name, agent_id, cron.revision, services.clock.now_ms(), kind="heartbeat", is_woken=True
+        )
         await services.jobs.add(DUE, due, f"{cron.id}:wake:{note.id}", lane=cron.id)
     return WokenHeartbeat(agent_id, note.id, mode)
 
