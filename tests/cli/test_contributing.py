@@ -30,6 +30,7 @@ from palinurus.cli.command import command_of
 from palinurus.config.section import Section, option
 from palinurus.dispatch.delivery import DeliveryJob
 from palinurus.domain.envelope import Inbound
+from palinurus.domain.hooks import HookEvent
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.operations.operation import operation
 from palinurus.operations.services import Services
@@ -48,7 +49,7 @@ def tides(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_each_example_is_short() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
     assert max(example.count("\n") for example in EXAMPLES) < 30
 
 
@@ -63,6 +64,14 @@ def test_the_operation_is_a_command_and_reads_the_config_key(pal_command: Pal) -
 def test_the_tool_is_listed_and_answers(pal_command: Pal) -> None:
     assert pal_command("config", "set", "tides.harbour", "Boreas").code == 0
     assert "tide_height" in pal_command("tools", "list").out
+
+
+def test_the_hook_is_called_and_can_be_turned_off(pal_command: Pal, home: Home) -> None:
+    pal_command("agent", "-m", "when is high tide?")
+    assert (home.root / "tides.txt").read_text() == "when is high tide?"
+    assert pal_command("hooks", "disable", "note_tide").code == 0
+    pal_command("agent", "-m", "and low tide?")
+    assert (home.root / "tides.txt").read_text() == "when is high tide?"
 
 
 async def test_a_reply_goes_out_by_the_channel(home: Home, tmp_path: Path) -> None:

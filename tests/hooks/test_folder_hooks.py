@@ -15,7 +15,8 @@ from palinurus.domain.hooks import HookLimits
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import PreparedCall, ToolRun
-from palinurus.extensions.hooks.folders import HookInfo
+from palinurus.extensions.hooks import folders
+from palinurus.extensions.hooks.folders import HookInfo, read_content
 from palinurus.extensions.hooks.operations import disable_hook, enable_hook, list_hooks, show_hook
 from palinurus.runtime.table import TABLE
 from support.behaviours import Calls, Says
@@ -278,6 +279,41 @@ async def test_of_two_with_one_name_the_workspace_does_not_win(home: Home, works
         assert all("another hook has its name" in each.reasons[0] for each in found)
         await pal.hears("one")
     assert lines(noted) == ["one"]
+
+
+async def test_a_changed_hook_cannot_turn_another_off_by_taking_its_name(home: Home, workspace: Path) -> None:
+    write_hook(workspace / "hooks", "a", "def handle(event): pass\n", "message:received")
+    write_hook(workspace / "hooks", "guard", BLOCK, "before_tool_call")
+    async with opened(home) as pal:
+        await enable_hook(pal.services, name="a")
+        await enable_hook(pal.services, name="guard")
+        about = workspace / "hooks" / "a" / "HOOK.md"
+        about.write_text(about.read_text().replace("name: a", "name: guard"))
+        pal.says(Calls(("ls", {})), Says("done"))
+        await pal.hears("look")
+        assert "the hook says no" in (await pal.results())[-1].text
+        assert (await disable_hook(pal.services, name="guard")).folder.endswith("/hooks/guard")
+
+
+async def test_folders_that_nobody_enabled_are_not_read_when_something_happens(
+    home: Home, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        write_hook(workspace / "hooks", f"junk-{number}", "x = 1\n" * 10_000, "message")
+    write_hook(home.root / "hooks", "own", "def handle(event): pass\n", "message")
+    read: list[str] = []
+    monkeypatch.setattr(folders, "read_content", lambda folder: read.append(folder) or read_content(folder))
+    async with opened(home) as pal:
+        await pal.hears("hello")
+        assert {Path(folder).name for folder in read} == {"own"}
+
+
+async def test_a_folder_with_too_many_files_is_no_hook(home: Home) -> None:
+    folder = write_hook(home.root / "hooks", "crowd", "def handle(event): pass\n", "message")
+    for number in range(200):
+        (folder / f"{number}.txt").write_text("x")
+    async with opened(home) as pal:
+        assert "more than 100 entries" in (await infos(pal))["crowd"].reasons[0]
 
 
 async def test_a_damaged_list_of_what_is_enabled_blocks_and_is_named(home: Home) -> None:

@@ -61,7 +61,8 @@ def request_parts(
     A direct chat with somebody else than the owner holds nothing private; who shares the main session shares its head.
     """
     heartbeat, guest = message.channel == "heartbeat", message.by_guest and key.kind == "direct"
-    mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else "full"
+    usual: Mode = "unattended" if key.kind == "boot" else "full"
+    mode: Mode = "subagent" if key.is_subagent else "heartbeat" if heartbeat else usual
     prompt = agent.context.prompt
     files = agent.files.bootstrap_files(mode, private=key.is_private and not guest, extra=prompt.extra_files)
     always = tuple(file for file in files if file.name != HEARTBEAT)

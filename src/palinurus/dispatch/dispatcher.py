@@ -266,7 +266,7 @@ class Dispatcher:
             run.end(result)
             if deliveries and stored:
                 deliveries.expect(stored)
-            elif inbound and inbound.by_person and result.status == "ok" and result.text:
+            elif inbound and inbound.by_person and result.status == "ok" and result.text and not result.joined:
                 sent = sent_facts(inbound.channel, inbound.sender, result.text, run.id)
                 self._turns.hooks.observe("message:sent", run.key, lambda: sent)
 

@@ -278,8 +278,7 @@ class Hooks:
     def _hooks(self, event: str, key: SessionKey | None) -> Sequence[Hook]:
         try:
             found = self._find(event)
-        except Exception as error:  # code of an extension, or its config
-            log.exception("the hooks of %s cannot be found", event)
+        except Exception as error:  # noqa: BLE001  # code of an extension, or its config: a failure that is logged
             found = (Hook("hooks", (event,), _fail_with(error)),)
         if not found:
             return ()
@@ -350,7 +349,7 @@ def _described(error: BaseException) -> str:
 
 def _fail_with(error: Exception) -> Callable[[HookEvent], Any]:
     async def fail(_: HookEvent) -> None:
-        raise HookFailed(f"the hooks of this home cannot be found: {error}")
+        raise HookFailed(f"the hooks of this home cannot be found: {_described(error)}")
 
     return fail
 

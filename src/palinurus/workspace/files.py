@@ -19,7 +19,7 @@ from palinurus.domain.identity import AgentIdentity
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
 
-Mode = Literal["full", "subagent", "heartbeat"]
+Mode = Literal["full", "subagent", "heartbeat", "unattended"]
 HEARTBEAT = "HEARTBEAT.md"
 IDENTITY = "IDENTITY.md"
 CACHED_BYTES = 8 * 1024 * 1024
@@ -210,6 +210,8 @@ def strip_front_matter(text: str) -> str:
 
 def _shown(slot: BootstrapSlot, mode: Mode, private: bool) -> bool:
     if (slot.private or slot.interactive) and not private:
+        return False
+    if slot.interactive and mode == "unattended":
         return False
     if slot.heartbeat_only:
         return mode == "heartbeat"

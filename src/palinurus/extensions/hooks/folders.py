@@ -17,6 +17,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -39,11 +40,12 @@ from palinurus.skills.settings import SkillEntrySettings, skills_settings
 from palinurus.skills.skill import Requires, Skill, SkillManifest
 from palinurus.skills.skills import look_around
 from palinurus.storage.transaction import decoded
+from palinurus.workspace.instructions import HOOKS
 from palinurus.workspace.walk import walk_tree
 
 HOOK_FILE, HANDLER = "HOOK.md", "handler.py"
 SCRIPTS = ("handler.ts", "handler.js", "index.ts", "index.js")
-MOST_HOOKS = 100  # of one root
+MOST_HOOKS, MOST_ENTRIES = 100, 10_000  # of one root
 MOST_FILES, MOST_BYTES = 100, 1_000_000  # of one hook
 FAMILIES = frozenset(event.partition(":")[0] for event in EVENTS if ":" in event)
 HookTier = Literal["bundled", "managed", "extra", "workspace", "extension"]
@@ -125,19 +127,26 @@ def read_content(folder: str) -> FolderContent:
     """Everything in a hook's folder counts for its digest. Raises BadRequest for what cannot be a hook."""
     taken, files = hashlib.sha256(), dict[str, bytes]()
     left = MOST_BYTES
-    for path, entry in walk_tree(folder, skip=lambda _, entry: entry.name == "__pycache__", max_entries=MOST_FILES):
+    entries = walk_tree(folder, skip=_is_cache, on_error=_refuse, max_entries=MOST_FILES)
+    for count, (path, entry) in enumerate(entries):
         if entry.is_symlink():
             raise BadRequest(f"it has a link: {path}")
-        if entry.is_dir(follow_symlinks=False):
-            continue
-        data = _read_file(entry.path, left)
+        data = b"" if entry.is_dir(follow_symlinks=False) else _read_file(entry.path, left)
         left -= len(data)
-        if left <= 0 or len(files) == MOST_FILES:
+        if left <= 0 or count == MOST_FILES:
             raise BadRequest(f"it is larger than {MOST_FILES} files or {MOST_BYTES:,} bytes")
         files[path] = data
         taken.update(f"{path}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
     script = next((name for name in SCRIPTS if name in files), "")
     return FolderContent(taken.hexdigest(), files.get(HOOK_FILE, b""), files.get(HANDLER), script)
+
+
+def _is_cache(_: str, entry: os.DirEntry[str]) -> bool:
+    return entry.name == "__pycache__"
+
+
+def _refuse(path: str, error: OSError) -> None:
+    raise BadRequest(f"{path} cannot be read: {(error.strerror or str(error)).lower()}")
 
 
 def _read_file(path: str, most: int) -> bytes:
@@ -158,23 +167,31 @@ def read_header(data: bytes, folder_name: str) -> HookHeader:
     return HookHeader(about, events, next(iter(keys), about.name), int(number) if number.lstrip("-").isdecimal() else 0)
 
 
-def find_folders(home: Home, loaded: LoadedConfig) -> list[FoundHook]:
-    """All hooks of a home, also those that are off. Of two with one name the first is used. Raises StorageDamaged."""
-    finder = _Finder(home, loaded)
+def find_folders(home: Home, loaded: LoadedConfig, *, unread: bool = True) -> list[FoundHook]:
+    """All hooks of a home, also those that are off. Of two with one name the first is used. Raises StorageDamaged.
+
+    Without `unread`, what an agent can write and nobody has enabled is not looked at: it could be anything, in any
+    number.
+    """
+    finder = _Finder(home, loaded, unread)
     taken: dict[str, FoundHook] = {}
-    return [_unique(hook, taken.setdefault(hook.info.name, hook)) for hook in finder.all()]
+    return [_unique(hook, taken) for hook in finder.all()]
 
 
-def _unique(hook: FoundHook, first: FoundHook) -> FoundHook:
-    if first is hook:
+def _unique(hook: FoundHook, taken: dict[str, FoundHook]) -> FoundHook:
+    """A hook in a workspace that is off takes no name: it could turn another one off by calling itself so."""
+    is_claim = hook.info.tier != "workspace" or hook.info.state == "on"
+    first = taken.setdefault(hook.info.name, hook) if is_claim else taken.get(hook.info.name, hook)
+    if first is hook or hook.was_gate:
         return hook
     why = f"another hook has its name: {first.info.folder or first.info.tier}"
     return replace(hook, info=replace(hook.info, state="off", reasons=(why,)))
 
 
 class _Finder:
-    def __init__(self, home: Home, loaded: LoadedConfig) -> None:
+    def __init__(self, home: Home, loaded: LoadedConfig, unread: bool) -> None:
         self._home = home
+        self._unread = unread
         self._loaded = loaded
         self._settings = loaded.config.section(InternalHookSettings)
         self._enabled = load_enabled(home)
@@ -189,15 +206,20 @@ class _Finder:
             info = HookInfo(name, "bundled", hook.events, hook.description, key=name, emoji=hook.emoji)
             default = (f"`pal hooks enable {name}` turns it on",) if entry.enabled is None else ()
             yield self._judged(info, entry, default)
-        seen: set[str] = set()
+        found: dict[str, HookTier] = {}
         for root, tier in self._roots():
             for folder in _subfolders(root):
-                if folder not in seen:
-                    seen.add(folder)
-                    yield self._read(folder, tier)
-        for folder, gone in self._enabled.items():
-            if folder not in seen:
-                info = HookInfo(gone.name, "workspace", gone.events, folder=folder, key=gone.name)
+                found.setdefault(folder, tier)
+        for folder, tier in found.items():
+            if self._unread or folder in self._enabled or not self._holder(folder):
+                yield self._read(folder, tier)
+        for folder, known in self._enabled.items():
+            if folder in found:
+                continue
+            if not self._unread and os.path.lexists(f"{folder}/{HOOK_FILE}"):
+                yield self._read(folder, "workspace")
+            else:
+                info = HookInfo(known.name, "workspace", known.events, folder=folder, key=known.name)
                 yield self._judged(info, HookEntry(), ("its folder is gone",))
 
     def _roots(self) -> Iterator[tuple[Path, HookTier]]:
@@ -205,14 +227,20 @@ class _Finder:
         yield self._home.root / "hooks", "managed"
         for each in self._settings.extra_dirs:
             yield self._home.expand(each, base), "extra"
-        for workspace in self._workspaces:
-            yield Path(workspace, "hooks"), "workspace"
+        for workspace in self._workspaces if self._unread else ():
+            yield Path(workspace, HOOKS), "workspace"
+
+    def _holder(self, folder: str) -> str:
+        """The workspace that a folder is in; empty if no agent can write there."""
+        return next((each for each in self._workspaces if f"{folder}/".startswith(f"{each}/")), "")
 
     def _read(self, folder: str, tier: HookTier) -> FoundHook:
         name = os.path.basename(folder)  # noqa: PTH119  as the other paths here
-        inside = next((each for each in self._workspaces if f"{folder}/".startswith(f"{each}/")), "")
-        agents = self._workspaces[inside] if tier == "workspace" else ()
-        info = HookInfo(name, "workspace" if inside else tier, folder=folder, agents=tuple(agents), key=name)
+        workspace = self._holder(folder)
+        agents = self._workspaces.get(workspace, ()) if tier == "workspace" else ()
+        info = HookInfo(name, "workspace" if workspace else tier, folder=folder, agents=tuple(agents), key=name)
+        if tier == "workspace" and not workspace:
+            return FoundHook(replace(info, state="off", reasons=("no agent has this workspace any more",)))
         try:
             content = read_content(folder)
             header = read_header(content.hook_file, name)
@@ -258,7 +286,7 @@ def _subfolders(root: Path) -> list[str]:
     """The real paths of hooks in a root. A link is not followed: it could lead into a workspace, and out of it."""
     try:
         with os.scandir(os.path.realpath(root)) as found:
-            names = sorted(each.path for each in found if each.is_dir(follow_symlinks=False))
+            names = sorted(each.path for each in islice(found, MOST_ENTRIES) if each.is_dir(follow_symlinks=False))
     except OSError:
         return []
     return [path for path in names if os.path.lexists(f"{path}/{HOOK_FILE}")][:MOST_HOOKS]

@@ -23,7 +23,7 @@ from palinurus.runtime.services import HomeServices
 def find_hooks(services: HomeServices, event: str) -> list[Hook]:
     """Those that are on and listen to an event."""
     loaded = services.agents.loaded
-    found = [_hook(services, loaded, each) for each in find_folders(services.home, loaded)]
+    found = [_hook(services, loaded, each) for each in find_folders(services.home, loaded, unread=False)]
     return [hook for hook in found if hook is not None and hook.listens(event)]
 
 

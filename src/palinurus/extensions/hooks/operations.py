@@ -74,7 +74,8 @@ async def enable_hook(
       pal hooks enable boot-md
       pal hooks enable my-hook --yes
     """
-    info = (await _find(services, name)).info
+    found = await _find(services, name)
+    info = found.info
     if digest and digest != info.digest:
         raise Stale(f"the hook {info.name} has changed since it was shown", hint=f"`pal hooks show {info.name}`")
     if info.tier == "workspace":
@@ -82,9 +83,9 @@ async def enable_hook(
             raise BadRequest(f"the hook {info.name} cannot be enabled: {'; '.join(info.reasons)}")
         record = EnabledHook(info.name, info.digest, info.events)
         await asyncio.to_thread(_change_enabled, services, info.folder, record)
-    await _switch(services, info, on=True)
+    await _switch(services, found, on=True)
     services.hooks.reset_failures(info.name)
-    return (await _find(services, name)).info
+    return (await _find(services, info.folder or info.name)).info
 
 
 @operation("hooks.disable", scope="admin")
@@ -94,20 +95,25 @@ async def disable_hook(services: Services, name: HookName) -> HookInfo:
     Example:
       pal hooks disable boot-md
     """
-    info = (await _find(services, name)).info
+    found = await _find(services, name)
+    info = found.info
     if info.tier == "workspace":
         await asyncio.to_thread(_change_enabled, services, info.folder, None)
     else:
-        await _switch(services, info, on=False)
+        await _switch(services, found, on=False)
     services.hooks.reset_failures(info.name)
-    remaining = [hook.info for hook in await _find_all(services) if hook.info.name == info.name]
-    return remaining[0] if remaining else replace(info, state="off", reasons=("its folder is gone",))
+    left = [
+        hook.info
+        for hook in await _find_all(services)
+        if (hook.info.name, hook.info.folder) == (info.name, info.folder)
+    ]
+    return left[0] if left else replace(info, state="off", reasons=("its folder is gone",))
 
 
-async def _switch(services: Services, info: HookInfo, *, on: bool) -> None:
-    """In the config, unless it says so already."""
-    state = next(hook.entry.enabled for hook in await _find_all(services) if hook.info.name == info.name)
-    is_default = on and info.tier in ("workspace", "managed", "extra", "extension") and state is not False
+async def _switch(services: Services, hook: FoundHook, *, on: bool) -> None:
+    """In the config, unless that says so already."""
+    info, state = hook.info, hook.entry.enabled
+    is_default = on and info.tier != "bundled" and state is not False
     if state is not on and not is_default:
         await asyncio.to_thread(set_option, services, f'hooks.internal.entries."{info.key or info.name}".enabled', on)
 
@@ -119,9 +125,9 @@ def _change_enabled(services: Services, folder: str, record: EnabledHook | None)
 
 async def _find(services: Services, name: str) -> FoundHook:
     found = await _find_all(services)
-    for hook in found:
-        if name.strip() in (hook.info.name, hook.info.folder):
-            return hook
+    named = [hook for hook in found if name.strip() in (hook.info.name, hook.info.folder)]
+    if named:
+        return next((hook for hook in named if hook.info.state == "on"), named[0])
     near = nearest(name, [hook.info.name for hook in found])
     raise NotFound(f"there is no hook {name[:80]!r}", hint=f"did you mean {near}?" if near else "`pal hooks list`")
 
