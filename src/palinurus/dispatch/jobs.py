@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound, StorageError
 from palinurus.storage.jobs import (
+    LATEST,
     MOST_WAITING,
     Job,
     JobKind,
@@ -62,6 +63,7 @@ class Jobs(Struct, eq=False):
     grace_seconds: float = 10.0  # for running jobs at shutdown
     stays: bool = True  # whether this process stays: some kinds are only run by one that does
     _kinds: dict[str, JobKind] = {}  # added at run time
+    _pauses: dict[str, int] = {}  # the longest between two attempts, by kind
     _free: dict[str, asyncio.Semaphore] = {}  # by kind
     _lanes: dict[Lane, bool] = {}  # lanes with a worker; whether there is news
     _tasks: dict[asyncio.Task[None], str] = {}  # and the kind of job of each worker
@@ -177,8 +179,8 @@ class Jobs(Struct, eq=False):
     ) -> list[Job]:
         return await self._queue.recent(kinds=kinds, states=states, limit=limit)
 
-    async def of_lane(self, kind: str, lane: str, limit: int = 50) -> list[Job]:
-        return await self._queue.of_lane(kind, lane, limit)
+    async def of_lane(self, kind: str, lane: str, limit: int = 50, until: int = LATEST) -> list[Job]:
+        return await self._queue.of_lane(kind, lane, limit, until)
 
     async def between(self, kind: str, since: int, until: int, limit: int = 1000) -> list[Job]:
         return await self._queue.between(kind, since, until, limit)
@@ -189,13 +191,18 @@ class Jobs(Struct, eq=False):
     async def look(self) -> None:
         """Runs what is due, and schedules the next check."""
         now = self._clock.now_ms()
-        lanes, next_at = await self._insist(lambda: self._queue.due(now))
+        lanes, next_at = await self._insist(lambda: self._queue.due(now, self._pauses))
         started = list(islice(filter(self._wake, lanes), MOST_STARTED))
         self._crowded = len(started) == MOST_STARTED
         if self._open and next_at is not None:
             self._silence()
             pause = min(next_at - now, LOOK_MS) / 1000
             self._alarm = asyncio.get_running_loop().call_later(pause, lambda: self._spawn(self.look(), self._only))
+
+    async def is_idle(self) -> bool:
+        """Whether nothing runs and nothing is due that could run here."""
+        lanes, _ = await self._queue.due(self._clock.now_ms(), self._pauses)
+        return not self._tasks and not any(self._kind(kind) for kind, _ in lanes)
 
     def _silence(self) -> None:
         if self._alarm is not None:
@@ -221,6 +228,8 @@ class Jobs(Struct, eq=False):
         except Exception:  # code of an extension failed: its jobs wait, and the home opens
             log.exception("jobs of the kind %s wait: their handler cannot be loaded", name)
             return None
+        if kind is not None:
+            self._pauses[name] = kind.retry.longest_ms
         return kind if kind is not None and (self.stays or not kind.stays) else None
 
     async def _serve(self, lane: Lane) -> None:

@@ -19,7 +19,7 @@ The first half of this module is pure.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -33,6 +33,7 @@ State = Literal["waiting", "running", "retry", "done", "failed", "ambiguous", "m
 
 RUN = "run"  # the kind of accepted messages
 MOST_WAITING = 1000  # in one lane
+LATEST = 2**62  # after every moment
 LEFT_BEHIND = "the process ended before the outcome was known"
 _UNDECIDED = ("waiting", "retry", "ambiguous", "failed")
 
@@ -271,12 +272,13 @@ class JobQueue:
 
         return await self._database.write(work) if await self._rows("running_jobs") else 0
 
-    async def due(self, now: int) -> tuple[list[tuple[str, str]], int | None]:
-        """Kinds and lanes with due jobs, and the next due time, if any."""
+    async def due(self, now: int, pauses: Mapping[str, int] | None = None) -> tuple[list[tuple[str, str]], int | None]:
+        """Kinds and lanes with due jobs, and the next due time, if any. `pauses`: the longest pause between attempts of
+        those kinds that do not have the usual one."""
+        values = {"longest": RetryPolicy().longest_ms, "pauses": msgspec.json.encode(pauses or {}).decode()}
 
         def work(tx: Transaction) -> tuple[list[tuple[str, str]], int | None]:
-            lanes = tx.all("jobs.due_lanes", now=now, longest=RetryPolicy().longest_ms)
-            return lanes, tx.value("jobs.next_due", now=now)
+            return tx.all("jobs.due_lanes", now=now, **values), tx.value("jobs.next_due", now=now)
 
         return await self._database.read(work)
 
@@ -287,9 +289,9 @@ class JobQueue:
         chosen = {"kinds": msgspec.json.encode([*kinds]).decode(), "states": msgspec.json.encode([*states]).decode()}
         return [_job(row) for row in await self._rows("recent_jobs", **chosen, limit=limit)]
 
-    async def of_lane(self, kind: str, lane: str, limit: int) -> list[Job]:
-        """Open and ended jobs of a lane, the newest due time first."""
-        return [_job(row) for row in await self._rows("jobs_of_lane", kind=kind, lane=lane, limit=limit)]
+    async def of_lane(self, kind: str, lane: str, limit: int, until: int = LATEST) -> list[Job]:
+        """Open and ended jobs of a lane, the newest due time first, without those that wait for one after `until`."""
+        return [_job(row) for row in await self._rows("jobs_of_lane", kind=kind, lane=lane, limit=limit, until=until)]
 
     async def between(self, kind: str, since: int, until: int, limit: int) -> list[Job]:
         """Open and ended jobs of a kind that are due in this time, the newest first."""
