@@ -58,6 +58,17 @@ async def test_a_reminder_of_the_agent_is_said_back_in_local_time_and_comes_once
         assert await store_of(home.services).all() == []
 
 
+async def test_without_a_language_model_a_plain_sentence_is_a_reminder_too(tmp_path: Path) -> None:
+    async with open_clock_home(tmp_path, agents={"defaults": {"model": "embedded/scout"}}) as home:
+        told = await hears(home, "Remind me in two minutes to stretch.")
+        assert "Sun 2026-11-15 09:02 (in 2 minutes), once." in told.text
+        await home.passes(minutes=3)
+        assert (await home.said())[-1] == "⏰ stretch"
+        asked = await hears(home, "remind me what colour my bicycle is")
+        assert "no time was found" not in asked.text
+        assert await store_of(home.services).all() == []
+
+
 async def test_the_agent_changes_runs_and_removes_its_jobs(tmp_path: Path) -> None:
     answer = model(
         {"action": "add", "when": "every day at 8", "text": "What is on today?", "kind": "turn"},
@@ -87,6 +98,7 @@ async def test_the_agent_changes_runs_and_removes_its_jobs(tmp_path: Path) -> No
     [
         ({"action": "add", "when": "whenever", "text": "x"}, "'whenever' is no time"),
         ({"action": "add", "when": "in 2 minutes"}, "add needs when and text"),
+        ({"action": "add", "text": "stretch"}, "no time was found"),
         ({"action": "remove", "id": "nothing"}, "there is no cron job 'nothing'"),
         ({"action": "dance"}, "the argument 'action' is wrong"),
     ],

@@ -133,16 +133,16 @@ async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, o
     pause = PAUSES[min(job.attempts, len(PAUSES)) - 1]
     then = next_time(cron.schedule, now, services.clock.zone, cron.id)
     again = job.attempts <= len(PAUSES) and (then is None or now + pause * 1000 < then)
-    changed = await store.change(cron.id, lambda stored: _ended_badly(stored, outcome, now, again=again))
-    if changed is not None and changed.state.disabled_why and not cron.state.disabled_why:
-        log.warning("cron job %s (%s): %s", cron.id, cron.name, changed.state.disabled_why)
-        text = f"The cron job {cron.name!r} {changed.state.disabled_why} Last error: {outcome.reason}"
+    if why := _ended_badly(cron, outcome, now, again=again).state.disabled_why:
+        log.warning("cron job %s (%s): %s", cron.id, cron.name, why)
+        text = f"The cron job {cron.name!r} {why} Last error: {outcome.reason}"
         await tell_owner(services, cron, text, f"{DUE}:{job.id}:disabled")
-        again = False
-    if again:
+    elif again:
+        await store.change(cron.id, lambda stored: _ended_badly(stored, outcome, now, again=True))
         raise JobFailed(outcome.reason, retry_after=pause)
-    log.warning("cron job %s (%s) failed: %s", cron.id, cron.name, outcome.reason)
-    await store.fail(job, outcome)
+    else:
+        log.warning("cron job %s (%s) failed: %s", cron.id, cron.name, outcome.reason)
+    await store.end(job, outcome, cron.id, lambda stored: _ended_badly(stored, outcome, now, again=again))
     return outcome
 
 

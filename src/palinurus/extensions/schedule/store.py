@@ -19,7 +19,7 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.extensions.schedule.cron_job import CronJob, DueOutcome, DueTime
 from palinurus.extensions.schedule.times import due_times
 from palinurus.storage.database import Database
-from palinurus.storage.jobs import Job, add_job, change_job, finish_job, open_lanes
+from palinurus.storage.jobs import Job, State, add_job, change_job, open_lanes
 from palinurus.storage.transaction import Transaction, declare_queries, decoded, encoded
 
 DUE = "schedule.due"
@@ -117,11 +117,16 @@ class CronStore:
 
         return await self._database.write(work)
 
-    async def end(self, held: Job, outcome: object, job_id: str, work: Callable[[CronJob], CronJob | None]) -> bool:
+    async def end(self, held: Job, outcome: DueOutcome, job_id: str, work: Callable[[CronJob], CronJob | None]) -> bool:
         """Ends a due time together with the change of its cron job; None removes that. False: the lease is lost."""
+        told = Raw(msgspec.json.encode(outcome))
+        state: State = "failed" if outcome.status == "failed" else "done"
+        ended = replace(
+            held, state=state, lease_until=0, outcome=told, trouble=outcome.reason if state == "failed" else ""
+        )
 
         def both(tx: Transaction) -> bool:
-            if not finish_job(tx, held, outcome):
+            if change_job(tx, held, ended) is None:
                 return False
             job = find_cron_job(tx, job_id)
             if job is not None and (after := work(job)) is None:
@@ -131,12 +136,6 @@ class CronStore:
             return True
 
         return await self._database.write(both)
-
-    async def fail(self, held: Job, outcome: DueOutcome) -> None:
-        """Ends a due time as failed, with what is known of it."""
-        told = Raw(msgspec.json.encode(outcome))
-        failed = replace(held, state="failed", lease_until=0, outcome=told, trouble=outcome.reason)
-        await self._database.write(lambda tx: change_job(tx, held, failed))
 
 
 def find_cron_job(tx: Transaction, job_id: str) -> CronJob | None:

@@ -77,10 +77,11 @@ async def answer_call(services: Services, run: ToolRun, call: CronCall) -> ToolO
 
 
 async def _add(services: Services, run: ToolRun, call: CronCall) -> CronJobInfo:
-    if not call.when or not call.text.strip():
+    now, zone, text = services.clock.now_ms(), services.clock.zone, call.text.strip()
+    if not text:
         raise BadRequest("add needs when and text", hint='for example when "in 20 minutes", text "stretch"')
-    schedule = parse_schedule(call.when, services.clock.now_ms(), services.clock.zone)
-    draft = _draft(run.key, schedule, _payload(call.kind or "reminder", call.text))
+    schedule, what = (parse_schedule(call.when, now, zone), text) if call.when else split_reminder(text, now, zone)
+    draft = _draft(run.key, schedule, _payload(call.kind or "reminder", what))
     origin = Origin.OUTSIDE if run.untrusted else Origin.AGENT
     return info_of(services, await save(services, make_cron_job(services, draft, origin=origin, sources=_sources(run))))
 
