@@ -45,7 +45,8 @@ class ClockHome:
         return sender
 
     async def adds(self, schedule: Schedule, payload: Payload | None = None, **more: Any) -> CronJob:
-        job = CronJob(self.services.new_id(), "main", "test", schedule, payload or ReminderPayload("stretch"), **more)
+        fields = {"agent_id": "main", "name": "test", "payload": payload or ReminderPayload("stretch"), **more}
+        job = CronJob(self.services.new_id(), schedule=schedule, **fields)
         return await save(self.services, job)
 
     async def passes(self, **time: float) -> None:
@@ -59,8 +60,7 @@ class ClockHome:
                 await self.services.jobs.look()
                 await self.services.dispatcher.idle()
                 await self.services.jobs.idle()
-                lanes, _ = await self.services.jobs._queue.due(self.clock.now_ms())
-                if not self.services.dispatcher.busy and not lanes:
+                if not self.services.dispatcher.busy and await self.services.jobs.is_idle():
                     return
 
     async def rows(self, job_id: str) -> list[tuple[int, str, str]]:

@@ -52,6 +52,10 @@ class Terminal:
         os.close(self._master)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def shown(self) -> str:
         return ESCAPES.sub("", self.raw)
 

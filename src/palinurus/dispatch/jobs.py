@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, NotFound, StorageError
 from palinurus.storage.jobs import (
+    LATEST,
     MOST_LANES,
     MOST_WAITING,
     USUAL,
@@ -175,8 +176,8 @@ class Jobs(Struct, eq=False):
     ) -> list[Job]:
         return await self._queue.recent(kinds=kinds, states=states, limit=limit)
 
-    async def of_lane(self, kind: str, lane: str, limit: int = 50) -> list[Job]:
-        return await self._queue.of_lane(kind, lane, limit)
+    async def of_lane(self, kind: str, lane: str, limit: int = 50, until: int = LATEST) -> list[Job]:
+        return await self._queue.of_lane(kind, lane, limit, until)
 
     async def between(self, kind: str, since: int, until: int, limit: int = 1000) -> list[Job]:
         return await self._queue.between(kind, since, until, limit)
@@ -209,6 +210,11 @@ class Jobs(Struct, eq=False):
     def _ring(self) -> None:
         self._alarm = None
         self._spawn(self.look(), self._only)
+
+    async def is_idle(self) -> bool:
+        """Whether nothing runs and nothing is due that could run here."""
+        lanes, _ = await self._queue.due(self._clock.now_ms(), MOST_LANES, self._longest)
+        return not self._tasks and not any(self._kind(kind) for kind, _ in lanes)
 
     def _silence(self) -> None:
         if self._alarm is not None:

@@ -36,6 +36,7 @@ RUN = "run"  # the kind of accepted messages
 MOST_WAITING = 1000  # in one lane
 MOST_LANES = 129  # of a kind that are looked for at once: more than the runner serves
 MOST_FORGOTTEN = 5_000  # by one commit
+LATEST = 2**62  # after every moment
 LEFT_BEHIND = "the process ended before the outcome was known"
 _UNDECIDED = ("waiting", "retry", "ambiguous", "failed")
 
@@ -305,9 +306,9 @@ class JobQueue:
         chosen = {"kinds": msgspec.json.encode([*kinds]).decode(), "states": msgspec.json.encode([*states]).decode()}
         return [_job(row) for row in await self._rows("recent_jobs", **chosen, limit=limit)]
 
-    async def of_lane(self, kind: str, lane: str, limit: int) -> list[Job]:
-        """Open and ended jobs of a lane, the newest due time first."""
-        return [_job(row) for row in await self._rows("jobs_of_lane", kind=kind, lane=lane, limit=limit)]
+    async def of_lane(self, kind: str, lane: str, limit: int, until: int = LATEST) -> list[Job]:
+        """Open and ended jobs of a lane, the newest due time first, without those that wait for one after `until`."""
+        return [_job(row) for row in await self._rows("jobs_of_lane", kind=kind, lane=lane, limit=limit, until=until)]
 
     async def between(self, kind: str, since: int, until: int, limit: int) -> list[Job]:
         """Open and ended jobs of a kind that are due in this time, the newest first."""

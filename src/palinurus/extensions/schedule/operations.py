@@ -296,14 +296,13 @@ async def list_cron_runs(
       pal cron runs
       pal cron runs briefing --limit 10 --json
     """
-    if id:
-        cron = await store_of(services).find(id) or await store_of(services).require(id)
-        rows = await services.jobs.of_lane(DUE, cron.id, limit + 1)
-    else:
-        rows = await services.jobs.between(DUE, 0, services.clock.now_ms() + 1, limit)
     now, zone = services.clock.now_ms(), services.clock.zone
-    runs = [read_run(row, zone) for row in rows if row.state != "waiting" or row.due_at <= now]
-    return CronRunList(tuple(runs[:limit]))
+    if id:  # of one that was for once the history is still there
+        rows = await services.jobs.of_lane(DUE, id, limit, until=now)
+        rows = rows or await services.jobs.of_lane(DUE, (await store_of(services).require(id)).id, limit, until=now)
+    else:
+        rows = await services.jobs.between(DUE, 0, now + 1, limit)
+    return CronRunList(tuple(read_run(row, zone) for row in rows))
 
 
 @operation("cron.next", scope="read")

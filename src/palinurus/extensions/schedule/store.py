@@ -19,7 +19,7 @@ from palinurus.extensions.schedule.catch_up import OVERDUE, MissedTimes
 from palinurus.extensions.schedule.cron_job import CronJob, DueOutcome, DueTime
 from palinurus.extensions.schedule.times import due_times, times_passed
 from palinurus.storage.database import Database
-from palinurus.storage.jobs import Job, add_job, cancel_job, change_job, finish_job, open_lanes
+from palinurus.storage.jobs import Job, State, add_job, cancel_job, change_job, open_lanes
 from palinurus.storage.transaction import Transaction, declare_queries, decoded, encoded
 
 DUE = "schedule.due"
@@ -125,11 +125,16 @@ class CronStore:
         if job is not None and job.revision == due.revision:
             _add_missed(tx, job, times, now, self._new_id)
 
-    async def end(self, held: Job, outcome: object, job_id: str, work: ChangeJob, now: int, zone: tzinfo) -> bool:
+    async def end(self, held: Job, outcome: DueOutcome, job_id: str, work: ChangeJob, now: int, zone: tzinfo) -> bool:
         """Ends a due time together with the change of its cron job. False: the lease is lost."""
+        known = Raw(msgspec.json.encode(outcome))
+        state: State = "failed" if outcome.status == "failed" else "done"
+        ended = replace(
+            held, state=state, lease_until=0, outcome=known, trouble=outcome.reason if state == "failed" else ""
+        )
 
         def both(tx: Transaction) -> bool:
-            if not finish_job(tx, held, outcome):
+            if change_job(tx, held, ended) is None:
                 return False
             _change(tx, job_id, work, now, zone, self._new_id)
             return True

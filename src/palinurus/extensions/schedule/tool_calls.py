@@ -10,7 +10,6 @@ from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.extensions.schedule.calendar import read_run
 from palinurus.extensions.schedule.cron_job import (
     AgentTurnPayload,
     AtSchedule,
@@ -26,13 +25,13 @@ from palinurus.extensions.schedule.operations import (
     CronDraft,
     CronJobInfo,
     info_of,
+    list_cron_runs,
     make_cron_job,
     remove_cron_job,
     show_cron_status,
     store_of,
     text_of,
 )
-from palinurus.extensions.schedule.store import DUE
 from palinurus.extensions.schedule.when import duration_words, moment_words, parse_schedule, split_reminder
 from palinurus.operations.services import Services
 
@@ -78,10 +77,11 @@ async def answer_call(services: Services, run: ToolRun, call: CronCall) -> ToolO
 
 
 async def _add(services: Services, run: ToolRun, call: CronCall) -> CronJobInfo:
-    if not call.when or not call.text.strip():
+    now, zone, text = services.clock.now_ms(), services.clock.zone, call.text.strip()
+    if not text:
         raise BadRequest("add needs when and text", hint='for example when "in 20 minutes", text "stretch"')
-    schedule = parse_schedule(call.when, services.clock.now_ms(), services.clock.zone)
-    draft = _draft(run.key, schedule, _payload(call.kind or "reminder", call.text))
+    schedule, what = (parse_schedule(call.when, now, zone), text) if call.when else split_reminder(text, now, zone)
+    draft = _draft(run.key, schedule, _payload(call.kind or "reminder", what))
     origin = Origin.OUTSIDE if run.untrusted else Origin.AGENT
     return info_of(services, await save(services, make_cron_job(services, draft, origin=origin, sources=_sources(run))))
 
@@ -160,10 +160,9 @@ async def _list(services: Services, agent: str) -> str:
 
 
 async def _runs(services: Services, cron: CronJob) -> str:
-    zone, lines = services.clock.zone, []
-    for row in await services.jobs.of_lane(DUE, cron.id, MOST_RUNS):
-        run = read_run(row, zone)
-        lines.append(" ".join(filter(None, (moment_words(run.at_ms, zone), run.status, run.reason, run.text))))
+    zone = services.clock.zone
+    runs = (await list_cron_runs(services, id=cron.id, limit=MOST_RUNS)).runs
+    lines = (" ".join(filter(None, (moment_words(run.at_ms, zone), run.status, run.reason, run.text))) for run in runs)
     return "\n".join(lines) or "Nothing was due yet."
 
 

@@ -56,6 +56,7 @@ ABILITIES = (
     ("memory_search", '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place'),
     ("memory_search", '"what do you know about Anna?" and "what did I do last Tuesday?" do so too'),
     ("memory_get", '"what do you remember about me?" quotes what I know of you'),
+    ("cron", '"remind me in 20 minutes to stretch" and "remind me every weekday at 8 to …" do what they say'),
     ("ls", '"list files" shows what is in the workspace'),
     ("read", '"read USER.md" shows a file'),
 )
@@ -84,6 +85,9 @@ INTENTS = (
         "remember",
         r"(?:remember|(?:make|take) a note|note(?: down)?|write down|jot down|keep in mind|(?:don['’]?t|do not) forget",
         r"|merke? dir|recuerda|souviens-toi)(?![\w'’])[\s,:]*(?P<that>(?:that|dass|que)\s+)?(?P<what>\S.*)",
+    ),
+    _intent(
+        "remind", r"remind (?:me|us)\s+(?!(?:of |about )?(?:what|who|where|which|why|how|if|whether)\b)(?P<what>\S.*)"
     ),
     _intent("remember", r"[请請]?(?:[帮幫]我)?(?:[记記][住下得]|[记記]一下)[\s,:，：]*(?P<that>)(?P<what>\S.*)"),
     _intent(
@@ -255,6 +259,8 @@ def _reply(
         return _tell(results[0])
     if intent == "thanks":
         return "You are welcome."
+    if intent == "remind":
+        return _offered((Call("cron", {"action": "add", "text": what}),), offered)
     if intent in COMMANDS:
         tool, argument, usual = COMMANDS[intent]
         value = what or usual

@@ -99,11 +99,12 @@ FROM jobs WHERE id >= :beginning AND id < :beginning || char(1114111) AND kind <
 ORDER BY id LIMIT 2;
 
 -- jobs_of_lane --
--- Newest due time first.
+-- Newest due time first, without what waits for a later one.
 SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
   doubtful_at, retried_at, retry_key
-FROM jobs INDEXED BY jobs_of_lane WHERE kind = :kind AND kind <> 'run' AND lane = :lane ORDER BY due_at DESC, queued DESC
-LIMIT :limit;
+FROM jobs INDEXED BY jobs_of_lane WHERE kind = :kind AND kind <> 'run' AND lane = :lane
+  AND (due_at <= :until OR state <> 'waiting')
+ORDER BY due_at DESC, queued DESC LIMIT :limit;
 
 -- jobs_between --
 -- Of a kind, by their due time.

@@ -3,4 +3,5 @@
 SELECT id AS at, '', 'agent:' || agent || ':', '', row FROM cron_jobs;
 
 -- set_cron_jobs --
-UPDATE cron_jobs SET row = ?2, enabled = ?2 ->> '$.enabled' IS NOT 0 WHERE id = ?1;
+-- One that has lost words is disabled.
+UPDATE cron_jobs SET row = ?2, enabled = 0 WHERE id = ?1;
