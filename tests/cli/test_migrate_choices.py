@@ -142,7 +142,7 @@ def test_the_plan_names_cron_jobs_with_their_next_time_and_why_one_is_disabled(
     assert "4 cron jobs: 2 to bring over, 1 left there; 1 are OpenClaw's own and stay there" in plan
     assert "  Look around: next at 20" in plan
     assert "up': it is disabled here: it runs a command, which a person has to approve here" in plan
-    assert "note: cron job 'Compute': nothing here does what a payload of the kind 'script' says" in plan
+    assert "note: cron job 'Compute': there are no payloads of the kind 'script' here" in plan
     assert "\x1b" not in plan
     done = pal_command("migrate", "openclaw", str(theirs), "--apply", "--json").json
     assert [each.get("outcome", "new") for each in done["cronJobs"]] == ["new", "new", "left", "left"]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palinurus.extensions.migrate.cron_export import write_job
+from palinurus.extensions.migrate.cron_import import ImportedJob
 from palinurus.extensions.migrate.foreign import ForeignConfig, ForeignDocument, ForeignHome
 from palinurus.extensions.migrate.openclaw.config_rules import heartbeats_in
 from palinurus.extensions.migrate.openclaw.cron_documents import jobs_in, run_file
@@ -207,6 +208,40 @@ def test_an_id_from_outside_becomes_no_path_and_no_key(name: str) -> None:
     assert found.startswith("openclaw-")
     assert run_file(ForeignDocument("cron", f"state/openclaw.sqlite#cron_run_logs/{name}", "{}")) == ""
     assert run_file(ForeignDocument("cron", f"cron/runs/{name}.jsonl", "{}")) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [
+        (
+            {"session_target": "main"},
+            {"sessionTarget": "main", "payload": {"kind": "systemEvent", "text": "Look around."}},
+        ),
+        (
+            {"payload": AgentTurnPayload("New.")},
+            {"payload": {"kind": "agentTurn", "message": "New.", "fallbacks": ["m"], "deliver": False}},
+        ),
+        (
+            {"delivery": CronDelivery("announce", "slack", "C")},
+            {
+                "payload": {**TURN, "model": "a/b", "fallbacks": ["m"]},
+                "delivery": {"mode": "announce", "channel": "slack", "to": "C"},
+            },
+        ),
+        ({"description": ""}, {"description": None}),
+        ({"name": "K"}, {"name": "K"}),
+    ],
+)  # fmt: skip
+def test_a_change_here_changes_only_that_part_there(change: dict[str, Any], written: dict[str, Any]) -> None:
+    payload = {**TURN, "model": "a/b", "fallbacks": ["m"], "deliver": False}
+    raw = {"id": "j", "name": "J", "description": "x", "schedule": HOURLY, "sessionTarget": "isolated"}
+    raw |= {"payload": payload, "wakeMode": "now", "unheardOf": 5}
+    job = read_job(raw, AROUND).job
+    assert job is not None
+    back = write_job(msgspec.structs.replace(job, **change), raw, ImportedJob("", 0, job.enabled))
+    for name in ("updatedAtMs", "state", "palinurus"):
+        back.pop(name, None)
+    assert back == {name: value for name, value in {**raw, **written}.items() if value is not None}
 
 
 def test_our_own_key_in_a_foreign_file_gives_a_job_no_more_trust_and_counts_only_for_what_it_was_written_for() -> None:

@@ -28,15 +28,9 @@ from palinurus.extensions.migrate.openclaw.cron_jobs import HINTS, OWN_FIELDS, S
 from palinurus.extensions.schedule.cron_job import AgentTurnPayload, CronJob, ReminderPayload
 
 NOW = "now"
-_FIELDS = {  # of OpenClaw, and ours
-    "agentId": "agent_id", "name": "name", "description": "description", "schedule": "schedule",
-    "sessionTarget": "session_target", "payload": "payload", "delivery": "delivery",
-    "deleteAfterRun": "delete_after_run",
-}  # fmt: skip
-_PAYLOAD_FIELDS = (
-    *HINTS, "kind", "text", "message", "model", "thinking", "timeoutSeconds", "lightContext", "toolsAllow", "argv",
-    "cwd",
-)  # fmt: skip
+_PAYLOAD_FIELDS = frozenset(
+    ("kind", "text", "message", "model", "thinking", "timeoutSeconds", "lightContext", "toolsAllow", "argv", "cwd")
+)
 _STATUSES = {ours: theirs for theirs, ours in STATUSES.items()}
 
 
@@ -71,16 +65,14 @@ def write_job(job: CronJob, original: dict[str, Any] | None = None, was: Importe
     around = JobSurroundings(frozenset({job.agent_id}), job.agent_id, 0, UTC)
     before = read_job(original, around).job if original is not None else None
     made = dict(original or {"id": job.id, "enabled": job.enabled, "createdAtMs": job.created_at_ms, "wakeMode": NOW})
-    written = _written(job)
-    for name, field in _FIELDS.items():
-        if before is None or getattr(before, field) != getattr(job, field):
-            made[name] = _merged(name, made.get(name), written[name])
-            if made[name] is None:
-                del made[name]
-    if before is not None and before.delivery != job.delivery:
+    written, earlier = _written(job), _written(before) if before is not None else {}
+    changes = [name for name in written if before is None or written[name] != earlier[name]]
+    if "delivery" in changes:
         made = {
-            name: _without_hints(value) if name == "payload" else value for name, value in _without_hints(made).items()
+            name: _without_hints(each) if name == "payload" else each for name, each in _without_hints(made).items()
         }
+    made |= {name: _merged(name, made.get(name), written[name]) for name in changes}
+    made = {name: value for name, value in made.items() if value is not None or name not in changes}
     if was is None or was.enabled != job.enabled:
         made["enabled"] = job.enabled
     is_changed = original is None or definition_digest(made) != definition_digest(original)
@@ -131,7 +123,7 @@ def _state(job: CronJob, before: dict[str, Any], *, is_changed: bool) -> dict[st
     has_run = ours.last_run_at_ms > (time_ms(before.get("lastRunAtMs")) or 0)
     made = dict(before)
     if has_run:
-        status = _STATUSES.get(ours.last_status or "ran", "ok")
+        status = _STATUSES.get(ours.last_status or "ran", "skipped")
         made |= {"lastRunAtMs": ours.last_run_at_ms, "lastRunStatus": status, "lastStatus": status}
         made |= {"lastDurationMs": ours.last_duration_ms, "consecutiveErrors": ours.consecutive_errors}
         made |= {"lastError": ours.last_error or None}

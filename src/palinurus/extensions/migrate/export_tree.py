@@ -188,7 +188,7 @@ class TreeWriter:
             await asyncio.to_thread(self._folder, skills, "skills")
             documents = await self._exporter.documents()
             self._documents([each for each in documents if each.kind != "cron"])
-            cron = cron_files(jobs, documents, await self._exporter.imported_jobs())
+            cron = await asyncio.to_thread(cron_files, jobs, documents, await self._exporter.imported_jobs())
             for path, text in cron.files.items():
                 self._put_text(path, text)
         except BaseException as error:

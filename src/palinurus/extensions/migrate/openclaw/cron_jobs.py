@@ -139,7 +139,7 @@ def _schedule(raw: dict[str, Any]) -> Schedule:
         return EverySchedule(every, _number(raw.get("createdAtMs")) or 0 if anchor is None else anchor)
     if (kind == "cron" or not kind) and expression:
         return CronSchedule(expression, as_text(given.get("tz")), _number(given.get("staggerMs")))
-    raise BadRequest(f"nothing here is due by a schedule like {json.dumps(value, ensure_ascii=False)[:100]}")
+    raise BadRequest(f"there are no schedules like {json.dumps(value, ensure_ascii=False)[:100]} here")
 
 
 def _moment(value: Any) -> str:
@@ -174,10 +174,8 @@ def _payload(given: dict[str, Any]) -> Payload:
         return SystemEventPayload(said)
     argv = given.get("argv")
     if kind == "command" and isinstance(argv, list) and argv and all(isinstance(each, str) and each for each in argv):
-        return CommandPayload(
-            tuple(argv), as_text(given.get("cwd")), float(_number(given.get("timeoutSeconds")) or 600)
-        )
-    raise BadRequest(f"nothing here does what a payload of the kind {kind or 'unknown'!r} says")
+        return CommandPayload(tuple(argv), as_text(given.get("cwd")), float(seconds or 600))
+    raise BadRequest(f"there are no payloads of the kind {kind or 'unknown'!r} here")
 
 
 def _tools(given: dict[str, Any]) -> tuple[str, ...] | None:
