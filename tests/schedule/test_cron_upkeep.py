@@ -70,7 +70,7 @@ async def test_jobs_of_an_agent_that_is_gone_are_skipped_disabled_and_named_by_d
         assert found is not None
         assert not found.enabled
         await home.passes(hours=2)
-        assert [status for _, status, _ in await home.rows(job.id)] == ["skipped", "skipped"]
+        assert [status for _, status, _ in await home.rows(job.id)] == ["skipped"]
         checks = await check_cron_jobs(home.services.home, load_config(home.services.home, {}))
         assert [(check.state, "there is no agent 'other'" in check.what) for check in checks] == [("warning", True)]
 
