@@ -28,8 +28,8 @@ def env(tmp_path: Path, workspace: Path) -> dict[str, str]:
 async def test_a_reminder_arrives_once_after_the_chat_was_killed_and_started_again(env: dict[str, str]) -> None:
     async with Terminal(env, "chat") as terminal:
         await terminal.sees("/help", "›")
-        terminal.type("/remind me in 3 seconds to stretch" + ENTER)
-        await terminal.sees("I will remind you")
+        terminal.type("Remind me in 3 seconds to stretch" + ENTER)
+        await terminal.sees("Added 'stretch'")
         os.kill(terminal.pid, signal.SIGKILL)
         await terminal.ends()
     async with Terminal(env, "chat") as terminal:

@@ -77,6 +77,7 @@ def _intent(name: str, *patterns: str) -> tuple[str, Callable[[], re.Pattern[str
     return name, lazy_pattern("".join(patterns), re.IGNORECASE | re.DOTALL)
 
 
+_TAG = lazy_pattern(r"^\[[^\]\n]{1,200}\]\s+(?=\S)")  # a program says before a message who sends it
 _POLITE = lazy_pattern(r"(?:(?:please|pal|ok|okay|hey|can you|could you|would you|will you)[\s,:]+)*", re.IGNORECASE)
 INTENTS = (
     _intent("help", rf"(?:(?:hi|hello|hey)(?: there| pal)?[\s,.!]+)?{_SELF}(?:[\s,.!?]+(?:and )?{_SELF}){{0,3}}"),
@@ -219,7 +220,7 @@ def respond(request: ModelRequest, today: date) -> str | tuple[Call, ...]:
 
 def understand(text: str) -> tuple[str, str]:
     """The intent of a message and its argument: a note, a path, a subject, a question."""
-    text = text.strip()
+    text = _TAG().sub("", text.strip(), count=1)
     wish = text[polite.end() :] if (polite := _POLITE().match(text)) else text
     note, command = wish.rstrip(" \n?？"), wish.rstrip(" \n?？!！.。")
     asks = wish.endswith(("?", "？", "吗", "嗎"))
