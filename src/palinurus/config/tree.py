@@ -34,8 +34,6 @@ FOREIGN = {
     audit update worktreeRoot cloudWorkers surfaces transcripts attachments web canvasHost nodeHost media""",
     "agents": "ownership",
     "agents.defaults.memory": "qmd",
-    "hooks": """enabled token path maxBodyBytes mappings presets transformsDir gmail defaultSessionKey allowedAgentIds
-    allowRequestSessionKey allowedSessionKeyPrefixes""",
     "diagnostics": "enabled flags cacheTrace stuckSessionWarnMs stuckSessionAbortMs",
     "messages": """ackReaction ackReactionScope inbound messagePrefix removeAckAfterReply responsePrefix statusReactions
     suppressToolErrors tts usageTemplate""",
