@@ -78,7 +78,7 @@ def test_a_command_imports_no_extension_that_it_does_not_need(home: Home, words:
 
 @pytest.mark.parametrize("words", [("agent", "-m", "hi"), ("tools", "list")], ids=" ".join)
 def test_what_offers_tools_to_every_session_is_imported_where_tools_are(home: Home, words: tuple[str, ...]) -> None:
-    assert imported(home, COMMAND.format(words=words)) == {"subagents"}
+    assert imported(home, COMMAND.format(words=words)) == {"schedule", "subagents"}
 
 
 def test_a_gateway_imports_mcp_only_where_a_server_is_configured(home: Home) -> None:
@@ -89,4 +89,4 @@ def test_a_turn_imports_mcp_where_a_server_is_configured(home: Home) -> None:
     config = json.loads(home.config_path.read_text())
     config["mcp"] = {"servers": {"gone": {"command": "/nowhere/at-all"}}}
     home.config_path.write_text(json.dumps(config))
-    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp", "subagents"}
+    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp", "schedule", "subagents"}

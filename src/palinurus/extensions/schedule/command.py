@@ -22,7 +22,7 @@ from palinurus.domain.messages import Origin, ToolCall, text_of
 from palinurus.domain.tool import ToolOutput
 from palinurus.extensions.schedule.cron_job import CommandPayload, CronJob, DueOutcome
 from palinurus.operations.services import Services
-from palinurus.operations.unattended import UnattendedCalls, unattended_calls
+from palinurus.operations.tool_invocation import UnattendedCalls, unattended_calls
 from palinurus.tools.grant_issuer import LONGEST_DAYS, GrantTerms, rules_for
 from palinurus.tools.grants import EXEC, covers_call, exact_call
 
@@ -39,7 +39,7 @@ class CommandPlan(Struct, frozen=True, rename="camel"):
     digest: str
 
 
-class _Inspected(Struct, frozen=True):
+class _CommandInspection(Struct, frozen=True):
     plan: Plan
     asks: bool  # exec wants grants
     identity: dict[str, Any]  # what the approval names
@@ -116,7 +116,7 @@ async def _calls(services: Services, key: SessionKey, run_key: str) -> Unattende
     return calls
 
 
-async def _inspect(calls: UnattendedCalls, payload: CommandPayload) -> _Inspected | str:
+async def _inspect(calls: UnattendedCalls, payload: CommandPayload) -> _CommandInspection | str:
     """Or why it cannot run."""
     prepared = await calls.prepare(_arguments(payload), PREPARE_SECONDS)
     if prepared is None or isinstance(prepared, ToolOutput):
@@ -127,7 +127,7 @@ async def _inspect(calls: UnattendedCalls, payload: CommandPayload) -> _Inspecte
     plan = prepared.plan
     programs = [[each.binary, each.resolved] for each in plan.invocations]
     identity = {"argv": list(payload.argv), "cwd": payload.cwd, "programs": programs, "where": plan.where}
-    return _Inspected(plan, bool(prepared.ask), identity)
+    return _CommandInspection(plan, bool(prepared.ask), identity)
 
 
 async def _is_approved(services: Services, cron: CronJob, identity: Mapping[str, Any]) -> bool:
