@@ -82,7 +82,8 @@ TOLERANT = """sessions.preview sessions.delete chat.inject
     exec.approval.waitDecision exec.approvals.get exec.approvals.set agents.list agents.create agents.update
     agents.delete config.get config.set config.patch credentials.list credentials.set credentials.remove
     credentials.test
-    models.set onboarding.look"""
+    models.set onboarding.look
+    cron.add cron.get cron.list cron.remove cron.run cron.runs cron.status cron.update"""
 
 
 def test_our_own_operations_refuse_what_they_do_not_know(ask: Asking) -> None:

@@ -22,7 +22,7 @@ from palinurus.domain.messages import Origin, ToolCall, text_of
 from palinurus.domain.tool import ToolOutput
 from palinurus.extensions.schedule.cron_job import CommandPayload, CronJob, DueOutcome
 from palinurus.operations.services import Services
-from palinurus.operations.tool_call import UnattendedCalls, unattended_calls
+from palinurus.operations.tool_invocation import UnattendedCalls, unattended_calls
 from palinurus.tools.grant_issuer import LONGEST_DAYS, GrantTerms, rules_for
 from palinurus.tools.grants import EXEC, covers_call, exact_call
 

@@ -174,7 +174,7 @@ async def _show(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002  
     return info_of(services, await store_of(services).require(id))
 
 
-show_cron_job = operation("cron.show", scope="read", strict=False)(_show)
+show_cron_job = operation("cron.show", scope="read")(_show)
 get_cron_job = operation("cron.get", scope="read", strict=False)(_show)  # OpenClaw's name
 
 

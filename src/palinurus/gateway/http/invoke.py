@@ -33,7 +33,7 @@ from palinurus.gateway.protocol import Refused
 from palinurus.gateway.websocket.methods import GatewayContext
 from palinurus.gateway.websocket.requests import Replays
 from palinurus.ledger.audit import AuditEvent
-from palinurus.operations.tool_call import UnattendedCalls, unattended_calls
+from palinurus.operations.tool_invocation import UnattendedCalls, unattended_calls
 from palinurus.tools.policy import ToolRequest, decide
 from palinurus.tools.tool_names import allowed_by, denied_by, group_of
 
