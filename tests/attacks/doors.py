@@ -33,6 +33,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /config",
         "GET /agents",
         "GET /subagents",
+        "GET /schedule",
         "GET /welcome",
         "GET /login",
         "GET /page/{name:path}",
@@ -58,7 +59,8 @@ ROUTES: dict[str, tuple[str, ...]] = {
 METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
-        chat.history
+        chat.history cron.calendar cron.get cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
+        heartbeat.status hooks.list hooks.show
         commands.list context.show delivery.list health jobs.list logs.tail mcp.list memory.collections.list
         memory.get
         memory.said memory.search memory.status models.list models.status route.explain runs.list runs.show
@@ -68,14 +70,15 @@ METHODS: dict[str, str] = {
         usage.cost usage.series usage.status usage.totals sessions.export webhooks.list webhooks.test
         workspace.diff workspace.list workspace.log
         workspace.read""",
-    "write": """agent agent.stop chat.abort chat.inject chat.send delivery.drop delivery.retry jobs.drop jobs.retry
+    "write": """agent agent.stop chat.abort chat.inject chat.send cron.disable cron.enable cron.pause
+        cron.resume cron.run heartbeat.run heartbeat.wake delivery.drop delivery.retry jobs.drop jobs.retry
         mcp.test memory.index models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete
         sessions.patch sessions.reset sessions.send skills.draft subagents.steer subagents.stop tools.invoke""",
-    "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust exec.approval.get
+    "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust cron.approve exec.approval.get
         exec.approval.list
         exec.approval.resolve exec.approval.waitDecision pairing.approve pairing.list pairing.reject""",
     "admin": """agents.bind agents.create agents.delete agents.files.set agents.identity.set agents.unbind agents.update
-        audit.erase config.get config.patch
+        audit.erase cron.add cron.remove cron.update heartbeat.disable heartbeat.enable hooks.disable hooks.enable config.get config.patch
         config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set
         workspace.commit workspace.restore device.pair.approve device.pair.list device.pair.reject device.pair.remove
         device.token.revoke device.token.rotate devices.approve devices.list devices.revoke exec.approvals.get
@@ -112,13 +115,14 @@ BOUND = {
     "origin", "sender", "channel", "replyTo", "reply_to", "clientTools", "client_tools", "attended", "notes", "plain",
     "results", "owner", "by", "where", "account", "thread", "principal",
 }  # fmt: skip
-# Questions about a sender that might be, places that the config names, an answer's door that is overwritten, and a
-# grouping of figures.
+# Questions about a sender that might be, places that the config names, an answer's door that is overwritten, a
+# grouping of figures, and where the results of a cron job go.
 NOT_BELIEVED = {
     "tools.list": {"sender"},
     "tools.explain": {"sender"},
     "approvals.answer": {"where"},
     "usage.totals": {"by"},
+    "cron.add": {"channel"},
     "agents.bind": {"where"},
     "agents.unbind": {"where"},
     "route.explain": {"channel", "account", "thread"},

@@ -128,7 +128,7 @@ async def test_a_heartbeat_does_not_count_as_somebody_speaking(pal: Harness) -> 
     assert before is not None
     assert after is not None
     assert after.last_interaction_at == before.last_interaction_at
-    assert after.updated_at > before.updated_at
+    assert after.updated_at == before.updated_at  # it costs the session no freshness
 
 
 BROKEN = {

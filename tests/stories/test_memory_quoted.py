@@ -208,7 +208,8 @@ def test_the_suggestions_are_found_where_they_are_made() -> None:
     assert min(len(HELP), len(DASHBOARD) + 1, len(WELCOME) + 2) >= 4
 
 
-@pytest.mark.parametrize("words", [*SUGGESTED, *ELSEWHERE])
+# A reminder needs the tool cron, which the harness has not: tests/schedule tries it.
+@pytest.mark.parametrize("words", [each for each in (*SUGGESTED, *ELSEWHERE) if not each.startswith("remind")])
 async def test_whatever_is_suggested_works_as_the_first_message_and_as_a_later_one(
     pal: Harness, workspace: Path, words: str
 ) -> None:
