@@ -31,7 +31,8 @@ def job_of(delivery: DeliveryJob) -> Job:
     state: Any = {"sent": "done", "waiting": "retry"}.get(delivery.state, delivery.state)
     return Job(
         delivery.id, f"delivery:{delivery.channel}", delivery.to, delivery.idempotency_key,
-        Raw(msgspec.json.encode(message)), added_at=delivery.queued_at, due_at=delivery.queued_at, state=state, attempts=delivery.attempts,
+        Raw(msgspec.json.encode(message)), added_at=delivery.queued_at, due_at=delivery.queued_at,
+        state=state, attempts=delivery.attempts,
         outcome=Raw('""') if state == "done" else None, trouble=delivery.trouble,
     )  # fmt: skip
 
