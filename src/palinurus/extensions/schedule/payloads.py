@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from palinurus.config.section import dig
+from palinurus.dispatch.dispatcher import CRON_CHANNEL
 from palinurus.dispatch.messages import write_message
 from palinurus.domain.clock import local_time, time_text
 from palinurus.domain.envelope import Delivery, Inbound
@@ -30,7 +31,6 @@ from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.operations.services import Services
 from palinurus.storage.jobs import RUN
 
-CHANNEL = "cron"
 LAST = ("", "last")
 MOST_TEXT = 300  # characters of a result in the list of runs
 
@@ -157,7 +157,7 @@ async def _inbound(services: Services, cron: CronJob, text: str, run_key: str) -
         text,
         run_key,
         session_key=str(session_of(services, cron)),
-        channel=CHANNEL,
+        channel=CRON_CHANNEL,
         sender=f"cron:{cron.id}",
         origin=cron.origin,
         sources=cron.sources,
