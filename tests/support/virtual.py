@@ -105,6 +105,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._leap = _Leap()
         self._spot = OnTheSpot()
         super().__init__(self._leap)
+        self._clock_resolution = _TICK  # after months a nanosecond is less than the next number
 
     def time(self) -> float:
         return self._leap.now

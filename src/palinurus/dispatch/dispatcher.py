@@ -43,7 +43,8 @@ from palinurus.storage.transaction import decoded
 
 T = TypeVar("T")
 
-RESUME_WITHIN_MS = 15 * 60 * 1000  # an older unanswered message is stored, without a model call
+CRON_CHANNEL = "cron"
+RESUME_WITHIN_MS = 15 * 60 * 1000  # an older unanswered message is stored, without a model call; not one of a cron job
 MAX_RESUMES = 5  # a message that crashes the process is not retried forever; other runs of that time are counted too
 MAX_TEXT = 1_000_000
 ALONE = QueueSettings("followup")
@@ -121,8 +122,10 @@ class Dispatcher:
         pending = await self._queue.open(RUN)
         for job in pending:
             if self.runs.get(job.id) is None:
-                run = self._start(job, _message(job), ALONE, resumed=True)
-                if job.attempts > MAX_RESUMES or self._clock.now_ms() - job.added_at > RESUME_WITHIN_MS:
+                inbound = _message(job)
+                run = self._start(job, inbound, ALONE, resumed=True)
+                is_late = self._clock.now_ms() - job.added_at > RESUME_WITHIN_MS and inbound.channel != CRON_CHANNEL
+                if is_late or job.attempts > MAX_RESUMES:
                     run.stop.request("interrupted before it was answered")
         return len(pending)
 

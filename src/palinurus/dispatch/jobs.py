@@ -306,7 +306,9 @@ class Jobs(Struct, eq=False):
 
     def _doubt(self, kind: JobKind, job: Job, why: str) -> Job:
         doubtful = mark_doubtful(job, self.redact(why), self._clock.now_ms())
-        return self._postpone(kind, doubtful, why) if kind.on_crash == "retry" else mark_ambiguous(doubtful)
+        if kind.on_crash != "retry":
+            return mark_ambiguous(doubtful)
+        return self._postpone(kind, doubtful, why, USUAL.pause(job.attempts, self._dice()) / 1000)
 
     def _postpone(self, kind: JobKind, job: Job, why: str, retry_after: float = 0) -> Job:
         asked = min(round(retry_after * 1000), kind.retry.longest_ms)

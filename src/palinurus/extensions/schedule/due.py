@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import count
+from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
 from palinurus.agent.reply import BY_USER
-from palinurus.dispatch.runs import result_of
-from palinurus.domain.errors import BadRequest, JobFailed, JobRefused, PalinurusError, QueueFull, StorageError
-from palinurus.domain.events import RunResult
+from palinurus.domain.errors import BadRequest, JobFailed, PalinurusError, QueueFull, StorageError
 from palinurus.extensions.schedule.catch_up import LATE_MS, MissedTimes, find_missed
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
 from palinurus.extensions.schedule.heartbeat import beat
@@ -29,11 +28,13 @@ from palinurus.storage.jobs import RUN, Job, JobKind, RetryPolicy
 
 PAUSES = (30, 60, 300, 900, 3600)  # seconds before a failed run is tried again
 MOST_FAILURES = 10  # in a row; then it is disabled
-MOST_ATTEMPTS = 20  # at one due time, with those that a crash has ended
-LONGEST_RUN = 3600.0  # seconds
+MOST_ATTEMPTS = 100  # at one due time, with those that a crash has ended
+LONGEST_RUN = 24 * 3600.0  # seconds; a run has a limit of its own
 LOOK_SECONDS = 0.1  # between two looks at a due time that is waited for
 CHANGED = "the cron job was changed"
 NO_AGENT = "there is no agent"
+ChangeState = Callable[[CronJob, DueTime, DueOutcome, int], CronJob | None]
+"""The cron job after a due time that ended at this moment."""
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +47,8 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
         return DueOutcome("skipped", "the cron job was removed")
     is_begun = cron.state.running_at_ms == due.at
     if is_begun and cron.state.disabled_why and not due.by_hand:
-        await _give_notice(services, cron, job)
-        raise JobRefused(cron.state.last_error)
-    run_key = await _run_key(services, job)
+        return await _end_disabled(services, cron, due, job, DueOutcome("failed", cron.state.last_error))
+    run_key = f"{DUE}:{job.id}:{cron.state.retries if is_begun else 0}"  # one that has failed is followed by another
     is_going_on = await services.jobs.find(RUN, run_key) is not None
     if not is_going_on and (why := _why_skipped(cron, due)):
         return DueOutcome("skipped", why)
@@ -67,15 +67,20 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
         outcome = await _act(services, cron, due, job, run_key)
         outcome = replace(outcome, duration_ms=outcome.duration_ms or services.clock.now_ms() - now)
     if outcome.status == "failed" and outcome.reason != BY_USER:
-        return await _fail(services, store, cron, job, outcome)
-    ended = services.clock.now_ms()
-    await store.end(job, outcome, cron.id, lambda stored: _ended_well(stored, due, outcome, now), ended, zone)
+        return await _fail(services, cron, due, job, outcome)
+    return await _end(services, due, job, outcome, _ended)
+
+
+async def _end(services: Services, due: DueTime, job: Job, outcome: DueOutcome, change: ChangeState) -> DueOutcome:
+    now, zone = services.clock.now_ms(), services.clock.zone
+    store = CronStore(services.database, services.new_id)
+    await store.end(job, outcome, due.cron_job, lambda cron: change(cron, due, outcome, now), now, zone)
     return outcome
 
 
 async def _act(services: Services, cron: CronJob, due: DueTime, job: Job, run_key: str) -> DueOutcome:
     if job.attempts > MOST_ATTEMPTS:  # it may be what crashes the process
-        raise JobRefused(f"given up after {job.attempts} attempts: {job.trouble}")
+        return DueOutcome("failed", f"given up after {job.attempts} attempts: {job.trouble}")
     try:
         if cron.is_heartbeat:
             return await beat(services, cron, due, run_key)
@@ -121,69 +126,60 @@ def catch_up_of(services: Services, cron: CronJob) -> CatchUp:
     return cron.catch_up or ("skip" if services.config.section(CronSettings).skip_missed_jobs else "once")
 
 
-async def _run_key(services: Services, job: Job) -> str:
-    """The idempotency key of the run of a due time: a run that has failed is followed by another one."""
-    for number in count():
-        key = f"{DUE}:{job.id}:{number}"
-        run = await services.jobs.find(RUN, key)
-        if run is None or (ended := result_of(run)) is None or not _is_failure(ended):
-            return key
-    raise AssertionError  # it counts for ever
-
-
-def _is_failure(result: RunResult) -> bool:
-    """Whether to try again. Who stops a run does not want another one."""
-    return result.status != "ok" and result.error != BY_USER
-
-
-async def _fail(services: Services, store: CronStore, cron: CronJob, job: Job, outcome: DueOutcome) -> DueOutcome:
-    """Raises JobFailed if it is tried again. After too many in a row the cron job is disabled."""
+async def _fail(services: Services, cron: CronJob, due: DueTime, job: Job, outcome: DueOutcome) -> DueOutcome:
+    """Ends a due time as failed; raises JobFailed if it is tried again. After too many in a row the cron job is
+    disabled, and its owner told before the due time ends."""
     now, zone, retries = services.clock.now_ms(), services.clock.zone, cron.state.retries
     pause = PAUSES[min(retries, len(PAUSES) - 1)]
     then = next_time(cron.schedule, now, zone, cron.id)
-    again = retries < len(PAUSES) and (then is None or now + pause * 1000 < then)
-    changed = await store.fail(cron.id, lambda stored: _ended_badly(stored, outcome, now, again=again), now, zone)
-    if changed is not None and changed.state.disabled_why and not cron.state.disabled_why:
-        log.warning("cron job %s (%s): %s", cron.id, cron.name, changed.state.disabled_why)
-        await _give_notice(services, changed, job)
-        again = False
-    if again:
+    again = retries < len(PAUSES) and job.attempts <= MOST_ATTEMPTS and (then is None or now + pause * 1000 < then)
+    if not again and not _ended_badly(cron, due, outcome, now).state.disabled_why:
+        return await _end(services, due, job, outcome, _ended_badly)
+    store = CronStore(services.database, services.new_id)
+    change = partial(_ended_badly, due=due, outcome=outcome, now=now, again=again)
+    changed = await store.fail(cron.id, change, now, zone)
+    if changed is None or not changed.state.disabled_why or cron.state.disabled_why:
         raise JobFailed(outcome.reason, retry_after=pause)
-    log.warning("cron job %s (%s) failed: %s", cron.id, cron.name, outcome.reason)
-    await store.end_failed(job, outcome)
-    return outcome
+    log.warning("cron job %s (%s): %s", cron.id, cron.name, changed.state.disabled_why)
+    return await _end_disabled(services, changed, due, job, outcome)
 
 
-async def _give_notice(services: Services, cron: CronJob, job: Job) -> None:
-    """Tells the owner that a cron job was disabled by itself. Raises JobFailed while they cannot be told."""
-    text = f"The cron job {cron.name!r} {cron.state.disabled_why} Last error: {cron.state.last_error}"
+async def _end_disabled(services: Services, cron: CronJob, due: DueTime, job: Job, outcome: DueOutcome) -> DueOutcome:
+    """Raises JobFailed while the owner cannot be told."""
+    text = f"The cron job {cron.name!r} {cron.state.disabled_why} Last error: {outcome.reason}"
     await tell_owner(services, cron, text, f"{DUE}:{job.id}:disabled")
+    return await _end(services, due, job, outcome, _ended)
 
 
-def _ended_badly(cron: CronJob, outcome: DueOutcome, now: int, *, again: bool) -> CronJob:
+def _ended_badly(cron: CronJob, due: DueTime, outcome: DueOutcome, now: int, *, again: bool = False) -> CronJob:
     failures = cron.state.consecutive_errors + 1
     why = ""
     if failures >= MOST_FAILURES:
         why = f"was disabled after {failures} failures in a row; `pal cron enable {cron.id}` enables it again."
-    elif isinstance(cron.schedule, AtSchedule) and not again:
+    elif _is_over(cron, due, now) and not again:
         why = f"has failed and is not tried again; `pal cron run {cron.id}` runs it."
-    state = _state(cron, outcome, now, failures)
+    state = replace(_state(cron, outcome, now, failures), disabled_why=why)
     if again or why:  # there is more to do: another run, or a notice
         state = replace(state, running_at_ms=cron.state.running_at_ms, retries=cron.state.retries + 1)
-    return replace(cron, enabled=cron.enabled and not why, state=replace(state, disabled_why=why))
+    return replace(cron, enabled=cron.enabled and not why, state=state)
 
 
-def _ended_well(cron: CronJob, due: DueTime, outcome: DueOutcome, now: int) -> CronJob | None:
+def _ended(cron: CronJob, due: DueTime, outcome: DueOutcome, now: int) -> CronJob | None:
     """None: one that was for once is removed. One that was skipped stays, and says why."""
     ran = outcome.status == "ran"
     after = replace(cron, state=_state(cron, outcome, now, 0 if ran else cron.state.consecutive_errors))
-    is_over = isinstance(cron.schedule, AtSchedule) and not (due.by_hand and cron.next_run_at_ms > now)
-    if not is_over and not outcome.reason.startswith(NO_AGENT):
+    if not _is_over(cron, due, now) and not outcome.reason.startswith(NO_AGENT):
         return after
     if ran and cron.delete_after_run:
         return None
-    why = "" if ran else f"was skipped: {outcome.reason}"
+    why = after.state.disabled_why if ran or outcome.status == "failed" else f"was skipped: {outcome.reason}"
     return replace(after, enabled=False, state=replace(after.state, disabled_why=why))
+
+
+def _is_over(cron: CronJob, due: DueTime, now: int) -> bool:
+    """Whether it was for once. If it was changed meanwhile, or was run by hand before, its time is still to come."""
+    is_to_come = cron.revision != due.revision or (due.by_hand and cron.next_run_at_ms > now)
+    return isinstance(cron.schedule, AtSchedule) and not is_to_come
 
 
 def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronState:
@@ -191,7 +187,7 @@ def _state(cron: CronJob, outcome: DueOutcome, now: int, errors: int) -> CronSta
         cron.state,
         running_at_ms=0,
         retries=0,
-        last_run_at_ms=now,
+        last_run_at_ms=now - outcome.duration_ms,
         last_status=outcome.status,
         last_error=outcome.reason if outcome.status == "failed" else "",
         last_duration_ms=outcome.duration_ms,
@@ -254,7 +250,7 @@ DUE_KIND = JobKind(
     DueTime,
     run_due,
     at_once=32,  # one that waits for its run holds up no reminder
-    retry=RetryPolicy(longest_ms=PAUSES[-1] * 1000, attempts=10**6, at_least=10**6),  # given up by the handler alone
+    retry=RetryPolicy(0, PAUSES[-1] * 1000, attempts=10**6, at_least=10**6),  # pauses and the end are the handler's
     on_crash="retry",
     seconds=LONGEST_RUN,
     stays=True,

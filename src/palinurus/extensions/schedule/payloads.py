@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from palinurus.config.section import dig
+from palinurus.dispatch.dispatcher import CRON_CHANNEL
 from palinurus.dispatch.messages import write_message
 from palinurus.dispatch.settings import CommandOptions
 from palinurus.domain.clock import local_time, time_text
@@ -31,7 +32,6 @@ from palinurus.operations.services import Services
 from palinurus.sessions.transcript import SENT
 from palinurus.storage.jobs import RUN
 
-CHANNEL = "cron"
 LAST = ("", "last")
 OWNER = "owner"  # where they are known to be, whether or not they wrote from there
 MOST_TEXT = 300  # characters of a result in the list of runs
@@ -186,7 +186,7 @@ async def _inbound(services: Services, cron: CronJob, text: str, run_key: str) -
         text,
         run_key,
         session_key=str(session_of(services, cron)),
-        channel=CHANNEL,
+        channel=CRON_CHANNEL,
         sender=f"cron:{cron.id}",
         origin=cron.origin,
         sources=cron.sources,
