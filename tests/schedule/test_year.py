@@ -1,4 +1,4 @@
-"""A year in five time zones, with kills, sleeps and clocks that are set: each due time has one row and the right end."""
+"""A year in five time zones, with kills, sleeps and clocks that are set: each due time has one row and ends right."""
 
 from __future__ import annotations
 
