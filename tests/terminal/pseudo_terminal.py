@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Self
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78]|\].*?(?:\x07|\x1b\\))")
-ENTER, CTRL_C, CTRL_D, ESCAPE, ALT_ENTER, TAB, UP = "\r", "\x03", "\x04", "\x1b", "\x1b\r", "\t", "\x1b[A"
+ENTER, CTRL_C, CTRL_D, CTRL_L = "\r", "\x03", "\x04", "\x0c"
+ESCAPE, ALT_ENTER, TAB, UP = "\x1b", "\x1b\r", "\t", "\x1b[A"
 
 
 def pasted(text: str) -> str:

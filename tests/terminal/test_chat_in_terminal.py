@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pseudo_terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, ESCAPE, TAB, UP, Terminal, pasted
+from pseudo_terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_L, ENTER, ESCAPE, TAB, UP, Terminal, pasted
 
 from support.wire import Behaviour, Calls, Hangs, Json, Says, WireServer
 
@@ -67,12 +67,14 @@ async def test_markdown_is_shown_as_it_arrives_and_finished_lines_are_not_drawn_
     async with Terminal(env, "chat") as terminal:
         await terminal.sees("mine/test", "/help", "›")
         terminal.type("tell me about tides" + ENTER)
-        shown = await terminal.sees("That is all.", "of 32k tokens", "$0.02")
+        shown = await terminal.sees("That is all.", "25 of 32k tokens")
         assert "Wed │ 6.4 m" in shown
         assert "##" not in shown
         assert "**" not in shown
         assert shown.count("› tell me about tides") <= 2  # as it was typed, and as it was said
         assert shown.count("keel = 1.8") <= 2  # while it was written, and for good
+        terminal.type(CTRL_L)  # draws all again: before, only those signs of the line that had changed may be drawn
+        await terminal.sees("25 of 32k tokens · $0.02")
         terminal.type(CTRL_D)
         assert await terminal.ends() == 0
 
