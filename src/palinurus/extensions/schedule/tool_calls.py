@@ -20,18 +20,9 @@ from palinurus.extensions.schedule.cron_job import (
     Schedule,
     SystemEventPayload,
 )
+from palinurus.extensions.schedule.drafts import CronDraft, CronJobInfo, info_of, make_cron_job, text_of
 from palinurus.extensions.schedule.due import run_now, save
-from palinurus.extensions.schedule.operations import (
-    CronDraft,
-    CronJobInfo,
-    info_of,
-    list_cron_runs,
-    make_cron_job,
-    remove_cron_job,
-    show_cron_status,
-    store_of,
-    text_of,
-)
+from palinurus.extensions.schedule.operations import list_cron_runs, remove_cron_job, show_cron_status, store_of
 from palinurus.extensions.schedule.when import duration_words, moment_words, parse_schedule, split_reminder
 from palinurus.operations.services import Services
 
