@@ -97,14 +97,13 @@ async def list_cron_jobs(
       pal cron list
       pal cron list --json
     """
-    found = [
-        each
-        for each in await store_of(services).all()
-        if (include_disabled or each.enabled) and agent_id.strip().lower() in ("", each.agent_id)
-    ]
-    found.sort(key=lambda each: (not each.next_run_at_ms or not each.enabled, each.next_run_at_ms, each.id))
-    paused = services.config.section(CronSettings).paused
-    return CronJobList(tuple(info_of(services, each) for each in found[:MOST_LISTED]), paused, len(found))
+    agent = agent_id.strip().lower()
+    found, total = await store_of(services).listed(agent, MOST_LISTED, disabled=include_disabled)
+    infos = []
+    for each in found:
+        infos.append(info_of(services, each))
+        await asyncio.sleep(0)  # others get their turn between hundreds
+    return CronJobList(tuple(infos), services.config.section(CronSettings).paused, total)
 
 
 async def _show(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002  as it is called on the wire
@@ -330,20 +329,19 @@ async def show_cron_status(services: Services) -> CronStatus:
     Example:
       pal cron status
     """
-    settings, jobs = services.config.section(CronSettings), await store_of(services).all()
-    waiting = [each for each in jobs if each.enabled and each.next_run_at_ms]
-    first = min(waiting, key=lambda each: each.next_run_at_ms, default=None)
+    settings, found = services.config.section(CronSettings), await store_of(services).totals()
+    at, zone = found.first.next_run_at_ms if found.first else 0, services.clock.zone
     return CronStatus(
         settings.enabled,
         settings.paused,
         services.jobs.stays,
-        len(jobs),
-        sum(each.enabled for each in jobs),
-        tuple(each.name for each in jobs if each.state.last_status == "failed"),
-        iso_time(first.next_run_at_ms, services.clock.zone) if first else None,
-        first.next_run_at_ms if first else None,
-        moment_words(first.next_run_at_ms, services.clock.zone) if first else "",
-        first.name if first else "",
+        found.jobs,
+        found.enabled,
+        found.failing,
+        iso_time(at, zone) if at else None,
+        at or None,
+        moment_words(at, zone) if at else "",
+        found.first.name if found.first else "",
     )
 
 

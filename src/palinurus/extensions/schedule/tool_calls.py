@@ -143,10 +143,9 @@ def _rounded(milliseconds: int) -> int:
 
 
 async def _list(services: Services, agent: str) -> str:
-    found = [each for each in await store_of(services).all() if each.agent_id == agent and not each.is_heartbeat]
-    found.sort(key=lambda each: (not each.enabled, each.next_run_at_ms))
-    lines = [_line(services, info_of(services, each)) for each in found[:MOST_LISTED]]
-    more = [f"And {len(found) - MOST_LISTED} more."] if len(found) > MOST_LISTED else []
+    found, total = await store_of(services).listed(agent, MOST_LISTED, disabled=True)
+    lines = [_line(services, info_of(services, each)) for each in found if not each.is_heartbeat]
+    more = [f"And {total - MOST_LISTED} more."] if total > MOST_LISTED else []
     return "\n".join([*lines, *more]) or "There are no cron jobs or reminders."
 
 
