@@ -15,6 +15,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, ToolResult
 from palinurus.extensions.schedule.cron_job import CommandPayload, EverySchedule
 from palinurus.extensions.schedule.operations import list_cron_jobs, store_of
+from palinurus.providers.scout.scout import ABILITIES
 from palinurus.sessions.transcript import decode_row, messages_of
 from support.wire import Behaviour, Calls, Json, Says
 
@@ -64,6 +65,9 @@ async def test_without_a_language_model_a_plain_sentence_is_a_reminder_too(tmp_p
         assert "Sun 2026-11-15 09:02 (in 2 minutes), once." in told.text
         await home.passes(minutes=3)
         assert (await home.said())[-1] == "⏰ stretch"
+        (suggested,) = [line.split('"')[1] for tool, line in ABILITIES if tool == "cron"]
+        assert "Added 'stretch'" in (await hears(home, suggested)).text
+        await home.passes(minutes=30)
         asked = await hears(home, "remind me what colour my bicycle is")
         assert "no time was found" not in asked.text
         assert await store_of(home.services).all() == []

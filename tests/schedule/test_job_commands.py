@@ -13,7 +13,8 @@ from clock_home import MAIN, ClockHome, open_clock_home
 from palinurus.domain.errors import BadRequest, NotConfirmed
 from palinurus.extensions.schedule import operations
 from palinurus.extensions.schedule.cron_job import CommandPayload, CronDelivery, EverySchedule
-from palinurus.extensions.schedule.operations import CronDraft
+from palinurus.extensions.schedule.drafts import NOT_APPROVED as WAITS
+from palinurus.extensions.schedule.drafts import CronDraft, CronJobInfo
 from palinurus.extensions.schedule.store import DUE
 from palinurus.ledger.audit import AuditEvent
 
@@ -28,7 +29,7 @@ async def open_home(folder: Path, **config: Any) -> AsyncIterator[ClockHome]:
         yield home
 
 
-async def add(home: ClockHome, *argv: str, deliver: str = "announce") -> operations.CronJobInfo:
+async def add(home: ClockHome, *argv: str, deliver: str = "announce") -> CronJobInfo:
     draft = CronDraft(
         "backup",
         EverySchedule(HOUR, home.clock.now_ms()),
@@ -38,7 +39,7 @@ async def add(home: ClockHome, *argv: str, deliver: str = "announce") -> operati
     return await operations.add_cron_job.run(home.services, draft)
 
 
-async def approve(home: ClockHome) -> operations.CronJobInfo:
+async def approve(home: ClockHome) -> CronJobInfo:
     plan = await operations.show_command_plan(home.services, id="backup")
     return await operations.approve_cron_job(home.services, id="backup", digest=plan.digest)
 
@@ -46,7 +47,7 @@ async def approve(home: ClockHome) -> operations.CronJobInfo:
 async def test_a_command_waits_for_approval_and_then_runs_and_tells_its_output(tmp_path: Path) -> None:
     async with open_home(tmp_path) as home:
         made = await add(home, "printf", "%s\\n", "all is well")
-        assert (made.enabled, made.disabled_why) == (False, operations.NOT_APPROVED)
+        assert (made.enabled, made.disabled_why) == (False, WAITS)
         with pytest.raises(BadRequest, match="no person has approved"):
             await operations.enable_cron_job(home.services, id="backup")
         plan = await operations.show_command_plan(home.services, id="backup")
@@ -73,7 +74,7 @@ async def test_a_changed_command_asks_again_and_the_old_grant_is_gone(tmp_path: 
         changed = await operations.update_cron_job(
             home.services, id="backup", patch={"payload": {"argv": ["printf", "two"]}}
         )
-        assert (changed.enabled, changed.disabled_why) == (False, operations.NOT_APPROVED)
+        assert (changed.enabled, changed.disabled_why) == (False, WAITS)
         await approve(home)
         active = await home.services.grants.active(
             agent="main", session_key=f"agent:main:cron:{made.id}", now=home.clock.now_ms()

@@ -1,7 +1,8 @@
 """The clock: cron jobs, reminders and the heartbeat.
 
 `cron_job` is the record, `times` says when it is due, `store` keeps it and its due times, `due` runs what is due and
-`payloads` does it. `when` reads times as people say them; `operations` and `calendar` are what people ask for.
+`payloads` and `command` do it. `when` reads times as people say them, and `drafts` makes records of what is asked for:
+by people and programs (`operations`, `calendar`, `commands`), by the agent and in chats (`tool_calls`).
 """
 
 from __future__ import annotations

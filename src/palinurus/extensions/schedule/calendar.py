@@ -154,10 +154,15 @@ def _coming(jobs: Iterable[CronJob], after: int, until: int, zone: tzinfo) -> It
 
 
 def _times(job: CronJob, number: int, after: int, until: int, zone: tzinfo) -> Iterator[tuple[int, int]]:
+    """The first is known; the others are computed only if they are asked for."""
+    if after < job.next_run_at_ms < until:
+        yield job.next_run_at_ms, number
+        after = job.next_run_at_ms
+    elif job.next_run_at_ms >= until:
+        return
     try:
-        yield from (
-            (at, number) for at in takewhile(lambda at: at < until, due_times(job.schedule, after, zone, job.id))
-        )
+        for at in takewhile(lambda at: at < until, due_times(job.schedule, after, zone, job.id)):
+            yield at, number
     except BadRequest:  # a schedule of another release is due at no time that we know; doctor names it
         return
 

@@ -16,7 +16,8 @@ from palinurus.domain.events import visible
 from palinurus.extensions.schedule import operations
 from palinurus.extensions.schedule.calendar import Calendar, CalendarEntry, CronRun
 from palinurus.extensions.schedule.cron_job import CatchUp, DeliveryMode
-from palinurus.extensions.schedule.operations import CronDraft, CronJobInfo, CronJobList, CronRunList, CronStatus
+from palinurus.extensions.schedule.drafts import NOT_APPROVED, CronDraft, CronJobInfo
+from palinurus.extensions.schedule.operations import CronJobList, CronRunList, CronStatus
 from palinurus.extensions.schedule.when import parse_duration, parse_every
 
 MOST_NAME = 40
@@ -117,7 +118,7 @@ def edit(shell: Shell, /, **given: Any) -> None:
     if not fields:
         raise BadRequest("nothing is to be changed", hint="`pal cron edit --help` lists what can be")
     changed = call_operation(shell, operations.update_cron_job, id=given["id"], patch=fields)
-    if changed.disabled_why == operations.NOT_APPROVED:
+    if changed.disabled_why == NOT_APPROVED:
         changed = _approve(shell, changed.id, yes=given["yes"])
     shell.show(changed, lambda: f"Changed {line_of(changed)}")
 

@@ -17,96 +17,37 @@ from msgspec.structs import replace
 from palinurus.config.rewrite import merged
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import visible
-from palinurus.domain.messages import Origin
-from palinurus.extensions.schedule.calendar import Calendar, CronRun, forecast_of, make_calendar, read_run
+from palinurus.extensions.schedule.calendar import Calendar, CronRun, make_calendar, read_run
 from palinurus.extensions.schedule.command import CommandPlan, approve_command, plan_command, withdraw_approval
-from palinurus.extensions.schedule.cron_job import (
-    AgentTurnPayload,
-    AtSchedule,
-    CatchUp,
-    CommandPayload,
-    CronDelivery,
-    CronJob,
-    CronSchedule,
-    DueKind,
-    EverySchedule,
-    HeartbeatPayload,
-    Payload,
-    ReminderPayload,
-    Schedule,
-    Status,
-    SystemEventPayload,
+from palinurus.extensions.schedule.cron_job import CommandPayload, CronJob, CronSchedule
+from palinurus.extensions.schedule.drafts import (
+    NOT_APPROVED,
+    CronDraft,
+    CronJobInfo,
+    draft_of,
+    info_of,
+    make_cron_job,
+    of_the_config,
 )
-from palinurus.extensions.schedule.due import catch_up_of, run_now, save, wait_for_end
+from palinurus.extensions.schedule.due import run_now, save, wait_for_end
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
-from palinurus.extensions.schedule.times import check_schedule, due_times, iso_time, moment_of, zone_of
-from palinurus.extensions.schedule.when import moment_words, parse_when, schedule_words
+from palinurus.extensions.schedule.times import due_times, iso_time, moment_of, zone_of
+from palinurus.extensions.schedule.when import moment_words
 from palinurus.operations.config import merge_config
 from palinurus.operations.operation import AgentRef, Metavar, Positional, Seconds, operation
 from palinurus.operations.scopes import LOCAL, Caller
 from palinurus.operations.services import Services
 
 MOST_LISTED = 1000
-MOST_SHOWN = 200  # characters of a text in a list
 DAY_MS = 86_400_000
-NOT_APPROVED = "waits: no person has approved its command"
 CronRef = Annotated[str, Metavar("ID|NAME")]
-
-
-class CronJobInfo(Struct, frozen=True, rename="camel"):
-    """A cron job as it is shown. Times are those of the home."""
-
-    id: str
-    agent_id: str
-    name: str
-    kind: DueKind
-    enabled: bool
-    schedule: Schedule
-    when: str  # the schedule in words
-    session_target: str
-    payload: Payload
-    text: str  # what it says or does, in short
-    delivery: CronDelivery
-    catch_up: CatchUp
-    delete_after_run: bool
-    description: str
-    created_at_ms: int
-    next_run_at: str | None  # ISO
-    next_run_at_ms: int | None
-    next_run: str  # for people
-    last_run_at: str | None
-    last_run_at_ms: int | None
-    last_status: Status | None
-    last_error: str
-    consecutive_errors: int
-    runs: int
-    cost: float | None  # of all runs so far in US dollars; None: unknown
-    forecast: float | None  # of the next run; None: unknown
-    disabled_why: str = ""
-    sources: tuple[str, ...] = ()  # outside text that was in the context when it was made
 
 
 class CronJobList(Struct, frozen=True):
     jobs: tuple[CronJobInfo, ...]  # what is due first comes first
     paused: bool
     total: int  # of all that there are
-
-
-class CronDraft(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A cron job as somebody asks for it."""
-
-    name: str
-    schedule: Schedule
-    payload: Payload
-    agent_id: str = ""
-    session_target: str = ""  # main | isolated | current | session:<key>; empty: main for a text, else isolated
-    session_key: str = ""  # the current session
-    delivery: CronDelivery = CronDelivery()
-    description: str = ""
-    enabled: bool = True
-    delete_after_run: bool | None = None  # None: once what is for once has run
-    catch_up: CatchUp | Literal[""] = ""
 
 
 class CronRunList(Struct, frozen=True):
@@ -155,14 +96,13 @@ async def list_cron_jobs(
       pal cron list
       pal cron list --json
     """
-    found = [
-        each
-        for each in await store_of(services).all()
-        if (include_disabled or each.enabled) and agent_id.strip().lower() in ("", each.agent_id)
-    ]
-    found.sort(key=lambda each: (not each.next_run_at_ms or not each.enabled, each.next_run_at_ms, each.id))
-    paused = services.config.section(CronSettings).paused
-    return CronJobList(tuple(info_of(services, each) for each in found[:MOST_LISTED]), paused, len(found))
+    agent = agent_id.strip().lower()
+    found, total = await store_of(services).listed(agent, MOST_LISTED, disabled=include_disabled)
+    infos = []
+    for each in found:
+        infos.append(info_of(services, each))
+        await asyncio.sleep(0)  # others get their turn between hundreds
+    return CronJobList(tuple(infos), services.config.section(CronSettings).paused, total)
 
 
 async def _show(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002  as it is called on the wire
@@ -189,8 +129,8 @@ async def update_cron_job(services: Services, id: str, patch: dict[str, Any], ca
     """Change fields of a cron job. A schedule or payload of another kind replaces the whole one."""
     before = await store_of(services).require(id)
     if before.is_heartbeat:
-        raise _of_the_config()
-    draft = msgspec.to_builtins(_draft_of(before))
+        raise of_the_config()
+    draft = msgspec.to_builtins(draft_of(before))
     for part in ("schedule", "payload"):
         if isinstance(given := patch.get(part), dict) and given.get("kind") not in (None, draft[part]["kind"]):
             draft[part] = {}
@@ -214,7 +154,7 @@ async def remove_cron_job(services: Services, id: CronRef) -> RemovedCronJob:  #
     """
     job = await store_of(services).require(id)
     if job.is_heartbeat:
-        raise _of_the_config()
+        raise of_the_config()
     if isinstance(job.payload, CommandPayload):
         await withdraw_approval(services, job)
     now, zone = services.clock.now_ms(), services.clock.zone
@@ -383,20 +323,19 @@ async def show_cron_status(services: Services) -> CronStatus:
     Example:
       pal cron status
     """
-    settings, jobs = services.config.section(CronSettings), await store_of(services).all()
-    waiting = [each for each in jobs if each.enabled and each.next_run_at_ms]
-    first = min(waiting, key=lambda each: each.next_run_at_ms, default=None)
+    settings, found = services.config.section(CronSettings), await store_of(services).totals()
+    at, zone = found.first.next_run_at_ms if found.first else 0, services.clock.zone
     return CronStatus(
         settings.enabled,
         settings.paused,
         services.jobs.stays,
-        len(jobs),
-        sum(each.enabled for each in jobs),
-        tuple(each.name for each in jobs if each.state.last_status == "failed"),
-        iso_time(first.next_run_at_ms, services.clock.zone) if first else None,
-        first.next_run_at_ms if first else None,
-        moment_words(first.next_run_at_ms, services.clock.zone) if first else "",
-        first.name if first else "",
+        found.jobs,
+        found.enabled,
+        found.failing,
+        iso_time(at, zone) if at else None,
+        at or None,
+        moment_words(at, zone) if at else "",
+        found.first.name if found.first else "",
     )
 
 
@@ -413,151 +352,10 @@ def store_of(services: Services) -> CronStore:
     return CronStore(services.database, services.new_id)
 
 
-def info_of(services: Services, cron: CronJob) -> CronJobInfo:
-    zone, state = services.clock.zone, cron.state
-    at = cron.next_run_at_ms if cron.enabled else 0
-    return CronJobInfo(
-        cron.id,
-        cron.agent_id,
-        cron.name,
-        cron.kind,
-        cron.enabled,
-        cron.schedule,
-        schedule_words(cron.schedule, zone),
-        cron.session_target,
-        cron.payload,
-        text_of(cron.payload)[:MOST_SHOWN],
-        cron.delivery,
-        catch_up_of(services, cron),
-        cron.delete_after_run,
-        cron.description,
-        cron.created_at_ms,
-        iso_time(at, zone) if at else None,
-        at or None,
-        moment_words(at, zone) if at else "",
-        iso_time(state.last_run_at_ms, zone) if state.last_run_at_ms else None,
-        state.last_run_at_ms or None,
-        state.last_status or None,
-        state.last_error,
-        state.consecutive_errors,
-        state.runs,
-        None if state.unpriced_runs else state.cost,
-        forecast_of(cron),
-        state.disabled_why,
-        cron.sources,
-    )
-
-
-def text_of(payload: Payload) -> str:
-    match payload:
-        case ReminderPayload(text) | SystemEventPayload(text):
-            return text
-        case AgentTurnPayload(message):
-            return message
-        case CommandPayload(argv):
-            import shlex  # for few
-
-            return shlex.join(argv)
-        case HeartbeatPayload():
-            return "HEARTBEAT.md"
-
-
-def make_cron_job(
-    services: Services,
-    draft: CronDraft,
-    before: CronJob | None = None,
-    *,
-    origin: Origin = Origin.OWNER,
-    sources: tuple[str, ...] = (),
-) -> CronJob:
-    """The record of what somebody asks for, checked; `before`: the one that it changes. Raises BadRequest, NotFound."""
-    if isinstance(draft.payload, HeartbeatPayload):
-        raise _of_the_config()
-    name, agent = draft.name.strip(), draft.agent_id.strip().lower() or services.agents.default
-    if not name or not text_of(draft.payload).strip():
-        raise BadRequest("a cron job needs a name and something to do", hint="pal cron add --name N --message TEXT …")
-    services.workspace(agent)  # raises for an unknown one
-    now, zone = services.clock.now_ms(), services.clock.zone
-    schedule = _checked(draft.schedule, before, now, zone)
-    target = _target(draft)
-    payload = draft.payload
-    if target == "main" and isinstance(payload, AgentTurnPayload):  # as OpenClaw: the main session is sent a message
-        if payload != AgentTurnPayload(payload.message):
-            raise BadRequest(
-                "a message to the main session has no model, tools or time of its own", hint="--session isolated"
-            )
-        payload = SystemEventPayload(payload.message)
-    once = isinstance(schedule, AtSchedule)
-    asks = isinstance(payload, CommandPayload) and (before is None or payload != before.payload)
-    old = before or CronJob(services.new_id(), agent, name, schedule, payload, origin=origin, sources=sources)
-    return replace(
-        old,
-        agent_id=agent,
-        name=name,
-        schedule=schedule,
-        payload=payload,
-        session_target=target,
-        delivery=draft.delivery,
-        description=draft.description,
-        enabled=draft.enabled and not asks,
-        delete_after_run=once if draft.delete_after_run is None else draft.delete_after_run,
-        catch_up=draft.catch_up,
-        state=replace(old.state, consecutive_errors=0, disabled_why=NOT_APPROVED if asks else ""),
-    )
-
-
-def _command_of(cron: CronJob) -> CommandPayload:
-    if not isinstance(cron.payload, CommandPayload):
-        raise BadRequest(f"the cron job {cron.name!r} has no command: it needs no approval")
-    return cron.payload
-
-
-def _checked(schedule: Schedule, before: CronJob | None, now: int, zone: Any) -> Schedule:
-    """Times as people say them are moments from here on, and an interval counts from somewhere."""
-    if before is not None and schedule == before.schedule:
-        return schedule
-    match schedule:
-        case AtSchedule():
-            return AtSchedule(iso_time(parse_when(schedule.at, now, zone), zone))
-        case EverySchedule():
-            schedule = replace(schedule, anchor_ms=schedule.anchor_ms or now)
-        case CronSchedule():
-            zone_of(schedule.tz)
-    check_schedule(schedule, zone)
-    return schedule
-
-
-def _target(draft: CronDraft) -> str:
-    target = draft.session_target.strip()
-    if not target:
-        return "main" if isinstance(draft.payload, ReminderPayload | SystemEventPayload) else "isolated"
-    if target == "current":
-        return f"session:{draft.session_key}" if draft.session_key else "isolated"
-    if target in ("main", "isolated") or (target.startswith("session:") and target != "session:"):
-        return target
-    raise BadRequest(f"{target[:60]!r} is no session", hint="main, isolated, current or session:<key>")
-
-
-def _draft_of(cron: CronJob) -> CronDraft:
-    return CronDraft(
-        cron.name,
-        cron.schedule,
-        cron.payload,
-        cron.agent_id,
-        cron.session_target,
-        "",
-        cron.delivery,
-        cron.description,
-        cron.enabled,
-        cron.delete_after_run,
-        cron.catch_up,
-    )
-
-
 async def _switch(services: Services, reference: str, *, enabled: bool) -> CronJobInfo:
     cron = await store_of(services).require(reference)
     if cron.is_heartbeat:
-        raise _of_the_config()
+        raise of_the_config()
     if enabled and cron.state.disabled_why == NOT_APPROVED:
         raise BadRequest(f"the cron job {cron.name!r} {NOT_APPROVED}", hint=f"pal cron approve {cron.id}")
     state = replace(cron.state, consecutive_errors=0, disabled_why="") if enabled else cron.state
@@ -569,5 +367,7 @@ async def _pause(services: Services, caller: Caller, *, paused: bool) -> CronSwi
     return CronSwitch(paused, not changed.noop)
 
 
-def _of_the_config() -> BadRequest:
-    return BadRequest("a heartbeat is set in the config, not as a cron job", hint="`pal heartbeat status` shows it")
+def _command_of(cron: CronJob) -> CommandPayload:
+    if not isinstance(cron.payload, CommandPayload):
+        raise BadRequest(f"the cron job {cron.name!r} has no command: it needs no approval")
+    return cron.payload

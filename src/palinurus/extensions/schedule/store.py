@@ -10,7 +10,7 @@ from datetime import tzinfo
 from functools import partial
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from palinurus.domain.clock import NewId
@@ -30,6 +30,13 @@ ChangeJob = Callable[[CronJob], CronJob | None]
 declare_queries("cron_jobs", __file__)
 
 
+class CronTotals(Struct, frozen=True):
+    jobs: int
+    enabled: int
+    first: CronJob | None  # that is due next
+    failing: tuple[str, ...]  # names of those whose last run failed, the first few
+
+
 class CronStore:
     """When a write returns it is on the disk."""
 
@@ -38,11 +45,26 @@ class CronStore:
         self._new_id = new_id
 
     async def all(self) -> list[CronJob]:
-        return await self._database.read(lambda tx: [_read(row) for (row,) in tx.all("cron_jobs.all")])
+        return await self._database.read(lambda tx: [_read(row) for (row,) in tx.each("cron_jobs.all")])
 
-    async def count(self) -> int:
-        found: int = await self._database.read(lambda tx: tx.value("cron_jobs.count"))
-        return found
+    async def listed(self, agent: str, limit: int, *, disabled: bool) -> tuple[list[CronJob], int]:
+        """What is due first comes first, and what is disabled last; and how many there are. An empty agent: of all."""
+        wanted = {"agent": agent, "disabled": int(disabled)}
+
+        def work(tx: Transaction) -> tuple[list[CronJob], int]:
+            rows = tx.all("cron_jobs.listed", **wanted, limit=limit)
+            return [_read(row) for (row,) in rows], tx.value("cron_jobs.listed_count", **wanted)
+
+        return await self._database.read(work)
+
+    async def totals(self) -> CronTotals:
+        def work(tx: Transaction) -> CronTotals:
+            jobs, enabled = tx.one("cron_jobs.totals")
+            first = tx.value("cron_jobs.next")
+            failing = tuple(_read(row).name for (row,) in tx.all("cron_jobs.failing"))
+            return CronTotals(jobs, enabled or 0, None if first is None else _read(first), failing)
+
+        return await self._database.read(work)
 
     async def find(self, job_id: str) -> CronJob | None:
         row = await self._database.read(lambda tx: tx.value("cron_jobs.find", id=job_id))
@@ -55,7 +77,8 @@ class CronStore:
         found = [_read(row) for (row,) in rows]
         if len(found) == 1 or any(each.id == wanted for each in found):
             return found[0]
-        named = [each for each in await self.all() if each.name.lower() == wanted.lower()]
+        rows = await self._database.read(lambda tx: tx.all("cron_jobs.named", name=wanted)) if wanted else []
+        named = [_read(row) for (row,) in rows]
         if len(named) == 1:
             return named[0]
         what = "more than one cron job is called" if named or found else "there is no cron job"

@@ -20,18 +20,9 @@ from palinurus.extensions.schedule.cron_job import (
     Schedule,
     SystemEventPayload,
 )
+from palinurus.extensions.schedule.drafts import CronDraft, CronJobInfo, info_of, make_cron_job, text_of
 from palinurus.extensions.schedule.due import run_now, save
-from palinurus.extensions.schedule.operations import (
-    CronDraft,
-    CronJobInfo,
-    info_of,
-    list_cron_runs,
-    make_cron_job,
-    remove_cron_job,
-    show_cron_status,
-    store_of,
-    text_of,
-)
+from palinurus.extensions.schedule.operations import list_cron_runs, remove_cron_job, show_cron_status, store_of
 from palinurus.extensions.schedule.when import duration_words, moment_words, parse_schedule, split_reminder
 from palinurus.operations.services import Services
 
@@ -152,10 +143,9 @@ def _rounded(milliseconds: int) -> int:
 
 
 async def _list(services: Services, agent: str) -> str:
-    found = [each for each in await store_of(services).all() if each.agent_id == agent and not each.is_heartbeat]
-    found.sort(key=lambda each: (not each.enabled, each.next_run_at_ms))
-    lines = [_line(services, info_of(services, each)) for each in found[:MOST_LISTED]]
-    more = [f"And {len(found) - MOST_LISTED} more."] if len(found) > MOST_LISTED else []
+    found, total = await store_of(services).listed(agent, MOST_LISTED, disabled=True)
+    lines = [_line(services, info_of(services, each)) for each in found if not each.is_heartbeat]
+    more = [f"And {total - MOST_LISTED} more."] if total > MOST_LISTED else []
     return "\n".join([*lines, *more]) or "There are no cron jobs or reminders."
 
 

@@ -56,7 +56,7 @@ ABILITIES = (
     ("memory_search", '"what colour is my bicycle?" quotes the lines of my notes that speak of it, with their place'),
     ("memory_search", '"what do you know about Anna?" and "what did I do last Tuesday?" do so too'),
     ("memory_get", '"what do you remember about me?" quotes what I know of you'),
-    ("cron", '"remind me in 20 minutes to stretch" and "remind me every weekday at 8 to …" do what they say'),
+    ("cron", '"remind me in 20 minutes to stretch" does so'),
     ("ls", '"list files" shows what is in the workspace'),
     ("read", '"read USER.md" shows a file'),
 )

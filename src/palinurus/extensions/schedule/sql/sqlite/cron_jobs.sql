@@ -12,8 +12,26 @@ SELECT row FROM cron_jobs WHERE id >= :beginning AND id < :beginning || char(111
 -- all --
 SELECT row FROM cron_jobs ORDER BY id;
 
--- count --
-SELECT count(*) FROM cron_jobs;
+-- listed --
+SELECT row FROM cron_jobs WHERE (:agent = '' OR agent = :agent) AND (enabled = 1 OR :disabled = 1)
+ORDER BY enabled = 0, coalesce(row ->> '$.nextRunAtMs', 0) = 0, row ->> '$.nextRunAtMs', id LIMIT :limit;
+
+-- listed_count --
+SELECT count(*) FROM cron_jobs WHERE (:agent = '' OR agent = :agent) AND (enabled = 1 OR :disabled = 1);
+
+-- totals --
+SELECT count(*), sum(enabled) FROM cron_jobs;
+
+-- next --
+-- The one that is due first.
+SELECT row FROM cron_jobs WHERE enabled = 1 AND row ->> '$.nextRunAtMs' > 0 ORDER BY row ->> '$.nextRunAtMs', id LIMIT 1;
+
+-- failing --
+SELECT row FROM cron_jobs WHERE row ->> '$.state.lastStatus' = 'failed' ORDER BY id LIMIT 10;
+
+-- named --
+-- The first two are enough.
+SELECT row FROM cron_jobs WHERE lower(row ->> '$.name') = lower(:name) ORDER BY id LIMIT 2;
 
 -- remove --
 DELETE FROM cron_jobs WHERE id = :id;
