@@ -270,12 +270,16 @@ def _sender_lists(value: Any, path: JsonPath) -> Iterator[tuple[JsonPath, Any]]:
 
 
 def account_settings(config: Config, channel: str, account: str) -> AccountSettings:
-    """The settings of one account of a channel: its own, then the channel's, then those of all channels."""
+    """The settings that all channels share, of one account."""
+    return build(AccountSettings, account_layers(config, channel, account))
+
+
+def account_layers(config: Config, channel: str, account: str) -> list[dict[str, Any]]:
+    """What the config says of one account of a channel: its own, then the channel's, then that of all channels."""
     channels = dig(config.data, ("channels",)) or {}
     own = channels.get(channel) or {}
     accounts = own.get("accounts") or {}
-    layers = [accounts.get(account) or {}, own, channels.get(DEFAULTS) or {}]
-    return build(AccountSettings, layers)
+    return [accounts.get(account) or {}, own, channels.get(DEFAULTS) or {}]
 
 
 def _normal(name: str) -> str:

@@ -1,0 +1,85 @@
+"""Settings of the networks, under OpenClaw's names. What all channels share is in dispatch/settings.py.
+
+Each section stands at `channels.<name>` and in each of its accounts. This module imports no library of a network.
+"""
+
+from typing import Annotated, Literal
+
+from palinurus.config.section import Secret, Section, option
+
+
+class TelegramSettings(Section, frozen=True):
+    """Telegram: a bot of @BotFather."""
+
+    bot_token: Annotated[Secret | None, option("The bot's token. Unset: tokenFile, then TELEGRAM_BOT_TOKEN.")] = None
+    token_file: Annotated[str, option("A file with the token.")] = ""
+    api_root: Annotated[str, option("The address of the Bot API.")] = "https://api.telegram.org"
+    webhook_url: Annotated[
+        str, option("The public address that Telegram posts updates to. Unset: they are polled.")
+    ] = ""
+    webhook_secret: Annotated[Secret | None, option("What Telegram sends with each update; needed for webhookUrl.")] = (
+        None
+    )
+    webhook_path: Annotated[str, option("The path of the gateway for it.")] = "/telegram-webhook"
+
+
+class DiscordSettings(Section, frozen=True):
+    """Discord: a bot of the developer portal."""
+
+    token: Annotated[Secret | None, option("The bot's token. Unset: DISCORD_BOT_TOKEN.")] = None
+    api_root: Annotated[str, option("The address of the REST API.")] = "https://discord.com/api/v10"
+    gateway_url: Annotated[str, option("The address of Discord's gateway. Unset: as the REST API says.")] = ""
+
+
+class SlackSettings(Section, frozen=True):
+    """Slack: an app of api.slack.com/apps."""
+
+    bot_token: Annotated[Secret | None, option("The token xoxb-… of the bot. Unset: SLACK_BOT_TOKEN.")] = None
+    app_token: Annotated[Secret | None, option("The token xapp-… for Socket Mode. Unset: SLACK_APP_TOKEN.")] = None
+    signing_secret: Annotated[Secret | None, option("Signs requests of Slack; needed for mode http.")] = None
+    mode: Annotated[Literal["socket", "http"], option("Whether we connect to Slack, or Slack posts to us.")] = "socket"
+    webhook_path: Annotated[str, option("The path of the gateway for mode http.")] = "/slack/events"
+    api_root: Annotated[str, option("The address of the Web API.")] = "https://slack.com/api"
+
+
+class WhatsAppSettings(Section, frozen=True):
+    """WhatsApp: a number of the Cloud API."""
+
+    access_token: Annotated[Secret | None, option("The token of the app. Unset: WHATSAPP_ACCESS_TOKEN.")] = None
+    phone_number_id: Annotated[str, option("The id of the number, as the app's page shows it.", text=True)] = ""
+    app_secret: Annotated[Secret | None, option("Signs requests of WhatsApp. Unset: WHATSAPP_APP_SECRET.")] = None
+    verify_token: Annotated[Secret | None, option("What the app's page asks for when the webhook is set up.")] = None
+    webhook_path: Annotated[str, option("The path of the gateway for the webhook.")] = "/whatsapp-webhook"
+    api_root: Annotated[str, option("The address of the Graph API, with its version.")] = (
+        "https://graph.facebook.com/v23.0"
+    )
+
+
+class MailServer(Section, frozen=True):
+    """A server of mail."""
+
+    host: Annotated[str, option("Its name.")] = ""
+    port: Annotated[int, option("Its port. 0: the usual one.", ge=0, le=65535)] = 0
+    security: Annotated[Literal["tls", "starttls", "none"], option("none is only allowed on this machine.")] = "tls"
+
+
+class EmailSettings(Section, frozen=True):
+    """E-mail: a mailbox that is read over IMAP and answers over SMTP."""
+
+    address: Annotated[str, option("The address of the agent.")] = ""
+    user: Annotated[str, option("The user's name on both servers. Unset: the address.")] = ""
+    password: Annotated[Secret | None, option("The password for both servers. Unset: EMAIL_PASSWORD.")] = None
+    imap: Annotated[MailServer, option("Where mail is read.")] = MailServer()
+    smtp: Annotated[MailServer, option("Where mail is sent.")] = MailServer()
+    folder: Annotated[str, option("The folder that is read.")] = "INBOX"
+    authserv_id: Annotated[
+        str, option("Whose Authentication-Results are believed: the name that the receiving server writes in them.")
+    ] = ""
+
+
+class WebhookChannelSettings(Section, frozen=True):
+    """A channel for programs of one's own: signed requests in both directions."""
+
+    secret: Annotated[Secret | None, option("Signs requests in both directions.")] = None
+    send_url: Annotated[str, option("Where messages are posted to.")] = ""
+    webhook_path: Annotated[str, option("The path of the gateway for received messages.")] = "/channel-webhook"
