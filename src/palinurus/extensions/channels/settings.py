@@ -6,9 +6,31 @@ Each section stands at `channels.<name>` and in each of its accounts. This modul
 from typing import Annotated, Literal
 
 from palinurus.config.section import Secret, Section, option
+from palinurus.dispatch.channels import RequestRetry
 
 
-class TelegramSettings(Section, frozen=True):
+class RetrySettings(Section, frozen=True):
+    """How often one request to the network is tried. Afterwards its delivery waits as a job."""
+
+    attempts: Annotated[int, option("Attempts, the first included.", ge=1, le=10)] = 3
+    min_delay_ms: Annotated[
+        int | None, option("The first pause; it doubles. Unset: 400 on Telegram, else 500.", ge=0)
+    ] = None
+    max_delay_ms: Annotated[int, option("The longest pause.", ge=0, le=300_000)] = 30_000
+    jitter: Annotated[float, option("A random part of each pause, 0 to 1.", ge=0, le=1)] = 0.1
+
+    def policy(self, usual_ms: int = 500) -> RequestRetry:
+        first = usual_ms if self.min_delay_ms is None else self.min_delay_ms
+        return RequestRetry(self.attempts, first / 1000, self.max_delay_ms / 1000, self.jitter)
+
+
+class NetworkSettings(Section, frozen=True):
+    """What the adapter of every network has."""
+
+    retry: Annotated[RetrySettings, option("Retries of single requests.")] = RetrySettings()
+
+
+class TelegramSettings(NetworkSettings, frozen=True):
     """Telegram: a bot of @BotFather."""
 
     bot_token: Annotated[Secret | None, option("The bot's token. Unset: tokenFile, then TELEGRAM_BOT_TOKEN.")] = None
@@ -23,7 +45,7 @@ class TelegramSettings(Section, frozen=True):
     webhook_path: Annotated[str, option("The path of the gateway for it.")] = "/telegram-webhook"
 
 
-class DiscordSettings(Section, frozen=True):
+class DiscordSettings(NetworkSettings, frozen=True):
     """Discord: a bot of the developer portal."""
 
     token: Annotated[Secret | None, option("The bot's token. Unset: DISCORD_BOT_TOKEN.")] = None
@@ -31,7 +53,7 @@ class DiscordSettings(Section, frozen=True):
     gateway_url: Annotated[str, option("The address of Discord's gateway. Unset: as the REST API says.")] = ""
 
 
-class SlackSettings(Section, frozen=True):
+class SlackSettings(NetworkSettings, frozen=True):
     """Slack: an app of api.slack.com/apps."""
 
     bot_token: Annotated[Secret | None, option("The token xoxb-… of the bot. Unset: SLACK_BOT_TOKEN.")] = None
@@ -42,7 +64,7 @@ class SlackSettings(Section, frozen=True):
     api_root: Annotated[str, option("The address of the Web API.")] = "https://slack.com/api"
 
 
-class WhatsAppSettings(Section, frozen=True):
+class WhatsAppSettings(NetworkSettings, frozen=True):
     """WhatsApp: a number of the Cloud API."""
 
     access_token: Annotated[Secret | None, option("The token of the app. Unset: WHATSAPP_ACCESS_TOKEN.")] = None
@@ -63,7 +85,7 @@ class MailServer(Section, frozen=True):
     security: Annotated[Literal["tls", "starttls", "none"], option("none is only allowed on this machine.")] = "tls"
 
 
-class EmailSettings(Section, frozen=True):
+class EmailSettings(NetworkSettings, frozen=True):
     """E-mail: a mailbox that is read over IMAP and answers over SMTP."""
 
     address: Annotated[str, option("The address of the agent.")] = ""
@@ -77,7 +99,7 @@ class EmailSettings(Section, frozen=True):
     ] = ""
 
 
-class WebhookChannelSettings(Section, frozen=True):
+class WebhookChannelSettings(NetworkSettings, frozen=True):
     """A channel for programs of one's own: signed requests in both directions."""
 
     secret: Annotated[Secret | None, option("Signs requests in both directions.")] = None
