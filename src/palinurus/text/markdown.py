@@ -26,7 +26,10 @@ class RenderedPart(Struct, frozen=True):
 
 
 def render_parts(
-    markdown: str, dialect: Dialect, limits: TextLimits, mode: BreakMode = "length"
+    markdown: str, dialect: Dialect, limits: TextLimits, mode: BreakMode = "length", *, opened: str = ""
 ) -> list[RenderedPart]:
-    """The messages of a text. A text of white space only has none."""
+    """The messages of a text. A text of white space only has none.
+
+    `opened` is the line of the code fence inside which the text begins: a block of a text that is still being written.
+    """
     raise NotImplementedError
