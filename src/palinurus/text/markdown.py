@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
+
+from palinurus.text.dialects import WRITERS
+from palinurus.text.document import read_markdown
+from palinurus.text.packing import LinePacker, PackingRules
 
 Dialect = Literal["plain", "telegram", "discord", "slack", "whatsapp", "html"]
 BreakMode = Literal["length", "newline"]  # `newline`: a new message at every blank line between paragraphs
@@ -32,4 +37,20 @@ def render_parts(
 
     `opened` is the line of the code fence inside which the text begins: a block of a text that is still being written.
     """
-    raise NotImplementedError
+    if not markdown.strip():
+        return []
+    rules = PackingRules(limits.size, _MEASURES[limits.unit], limits.lines, mode == "newline")
+    packer = LinePacker((WRITERS[dialect], WRITERS["plain"]), rules)
+    messages = packer.pack(read_markdown(markdown, opened))
+    return [RenderedPart(text, plain) for text, plain in messages if plain.strip()]
+
+
+def _utf16_units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+_MEASURES: dict[str, Callable[[str], int]] = {"characters": len, "utf16": _utf16_units, "bytes": _bytes}
