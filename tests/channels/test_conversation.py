@@ -170,7 +170,11 @@ async def test_a_command_is_answered_and_no_model_is_asked(home: Home) -> None:
 
 async def test_an_approval_is_asked_with_buttons_and_only_the_owners_press_counts(home: Home) -> None:
     def model(request: object) -> object:
-        return Says("done") if "tool" in str(request["messages"][-1]["role"]) else Calls(("exec", {"command": "rm -rf build"}))  # type: ignore[index]
+        return (
+            Says("done")
+            if "tool" in str(request["messages"][-1]["role"])
+            else Calls(("exec", {"command": "rm -rf build"}))
+        )  # type: ignore[index]
 
     asks = {"tools": {"exec": {"ask": "always"}}, "agents": {"sandbox": {"mode": "off"}}}
     async with channel_home(home, otherwise=model, **asks) as channels:  # type: ignore[arg-type]
@@ -204,7 +208,27 @@ async def test_a_network_that_is_lost_is_connected_again(home: Home) -> None:
 async def test_a_wrong_token_is_said_and_the_other_account_works(home: Home) -> None:
     account = OPEN | {"accounts": {"good": {"token": "t"}, "bad": {"token": "wrong"}}}
     async with channel_home(home, account) as channels:
-        states = {each.account: each.state for each in channels.host.statuses()}
-        assert states["bad"] == "failed"
         await channels.network.writes("hello")
         await channels.network.until(lambda: channels.network.texts)
+        states = {each.account: each.state for each in channels.host.statuses()}
+        assert states == {"bad": "failed", "good": "connected"}
+
+
+async def test_a_reply_sends_a_file_of_the_workspace(home: Home, workspace: Path) -> None:
+    (workspace / "plan.txt").write_text("the plan")
+    async with channel_home(home, otherwise=Says("Here it is.\nMEDIA:plan.txt\nMEDIA:../../etc/passwd")) as channels:
+        await channels.network.writes("the plan, please")
+        await channels.network.until(lambda: len(channels.network.shown) == 2)
+        text, file = (message.part for message in channels.network.shown)
+        assert text.text.startswith("Here it is.")
+        assert "passwd was not sent" in text.text
+        assert file.file is not None
+        assert (file.file.name, file.file.data) == ("plan.txt", b"the plan")
+
+
+async def test_a_group_gets_no_private_file(home: Home) -> None:
+    async with channel_home(home, otherwise=Says("MEDIA:MEMORY.md")) as channels:
+        await channels.network.writes("send it", sender="7", chat="700", mention=True)
+        await channels.network.until(lambda: channels.network.texts)
+        await channels.rests()
+        assert [message.part.file for message in channels.network.shown] == [None]

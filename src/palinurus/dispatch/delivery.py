@@ -34,6 +34,7 @@ State = Literal["waiting", "sending", "sent", "ambiguous", "failed", "dropped"]
 KIND = "delivery:"  # and the channel
 ANNOUNCE = "announce"
 MOST_WAITING = 100  # for one recipient
+SEND_SECONDS = 600.0  # of one attempt, in which a sender may wait as its network asks
 NO_ANSWER = "⚠️ This message could not be answered. Please try again later."
 STATES: Mapping[jobs.State, State] = {
     "waiting": "waiting",
@@ -181,6 +182,7 @@ class Deliveries:
             send,
             at_once=self._at_once,
             retry=self._retry,
+            seconds=SEND_SECONDS,
             on_crash="retry" if sender.repeatable else "ambiguous",
         )
         self._runner.offer(kind)

@@ -23,4 +23,5 @@ def register(app: App) -> None:
     ):
         app.operation(f"{__name__}.operations:{function}", f"channels.{name}")
     app.command("channels", f"{__name__}.commands:channels")
+    app.prompt_section(f"{__name__}.attachments:prompt_section")
     app.doctor_check(f"{__name__}.checks:check_channels")

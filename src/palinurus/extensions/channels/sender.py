@@ -11,18 +11,21 @@ import re
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelCapabilities, ChatTarget, OutgoingPart
 from palinurus.dispatch.delivery import DeliveryJob
 from palinurus.domain.errors import JobError, JobFailed
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.channels.account import RunningAccount
+from palinurus.extensions.channels.attachments import MediaText, load_files, read_media_lines
 from palinurus.extensions.channels.blocks import unsent_text
 from palinurus.extensions.channels.render import render
 from palinurus.extensions.channels.settings import ReplyMode, ReplySettings
 from palinurus.extensions.channels.stream import ReplyStreams
 from palinurus.operations.services import Services
 
+PART_SECONDS = 120.0  # of one message with its retries; after that nobody knows
 LONG = 8_000  # characters that are rendered beside the event loop
 FindAccount = Callable[[str, str], RunningAccount | None]
 _TAG = re.compile(r"[ \t]*\[\[\s*reply_to(?:_current|:\s*(?P<id>[^\]\s]{1,200}))\s*\]\][ \t]*")
@@ -74,7 +77,8 @@ class NetworkSender:
             if preview and not sent:
                 sent.append(await self._replace(account, target, preview, part))
             else:
-                sent.append(await account.channel.send(target, part))
+                async with asyncio.timeout(PART_SECONDS):
+                    sent.append(await account.channel.send(target, part))
             account.count_sent()
             if len(sent) < len(parts):
                 await self._services.deliveries.note_sent(delivery, sent)
@@ -97,6 +101,11 @@ class NetworkSender:
         settings = account.channel.context.settings(ReplySettings)
         tagged = read_tags(text, delivery.reply_to)
         words = f"{settings.response_prefix}{tagged.text}" if settings.response_prefix and tagged.text else tagged.text
+        media = read_media_lines(words) if delivery.session_key else MediaText(words)
+        files, troubles = (
+            await load_files(self._services, delivery.session_key, media.paths) if media.paths else ([], [])
+        )
+        words = "\n\n".join(filter(None, (media.text, *troubles)))
         opened = delivery.block.opened if delivery.block is not None else ""
         if len(words) > LONG:
             rendered = await asyncio.to_thread(render, account, words, opened)
@@ -104,16 +113,17 @@ class NetworkSender:
             rendered = render(account, words, opened)
         mode = reply_mode(settings, delivery, tagged)
         quoted = delivery.reply_to if tagged.reply_to is None else tagged.reply_to
-        last = len(rendered) - 1
+        parts = [OutgoingPart(each.text, each.plain) for each in rendered]
+        if parts:
+            parts[-1] = replace(parts[-1], buttons=delivery.buttons)
+        parts += [OutgoingPart("", file=file) for file in files]
         return [
-            OutgoingPart(
-                each.text,
-                each.plain,
-                f"{delivery.idempotency_key}:{number}",
+            replace(
+                part,
+                idempotency_key=f"{delivery.idempotency_key}:{number}",
                 reply_to=quoted if mode == "all" or (mode == "first" and number == 0) else "",
-                buttons=delivery.buttons if number == last else (),
             )
-            for number, each in enumerate(rendered)
+            for number, part in enumerate(parts)
         ]
 
 
