@@ -37,7 +37,7 @@ class FakeWhatsApp:
         self.requests = 0
         self.reactions: dict[str, str] = {}
         self.media: dict[str, SentFile] = {}
-        self.tokens_seen: list[str] = []  # Authorization of every request
+        self.media_url = ""  # where files are said to be; empty: here
         self.webhook = f"https://pal.example.org{self.path}"  # as the app is set up
         self.may_read_settings = True
         self.answers: list[web.Response] = []  # of the next requests that send a message; nothing is sent
@@ -184,7 +184,6 @@ class FakeWhatsApp:
     async def _check(self, request: web.Request, handler: Any) -> web.StreamResponse:
         self.requests += 1
         said = request.headers.get("Authorization", "")
-        self.tokens_seen.append(said)
         if self._is_refused or said != f"Bearer {TOKEN}":
             await request.read()
             return problem(401, 190, f"Malformed access token {said.removeprefix('Bearer ')}")
@@ -284,7 +283,7 @@ class FakeWhatsApp:
         key = request.match_info["id"]
         if key not in self.media:
             return problem(400, 100, "Unsupported get request. Object with ID does not exist")
-        url = f"{self.root}/lookaside/{key}"
+        url = self.media_url or f"{self.root}/lookaside/{key}"
         return web.json_response({"messaging_product": "whatsapp", "url": url, "id": key})
 
     async def _content(self, request: web.Request) -> web.Response:

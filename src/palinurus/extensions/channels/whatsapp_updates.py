@@ -178,6 +178,8 @@ def _read(raw: Raw, kind: type[T]) -> T | None:
 def _update_of(
     message: WhatsAppMessage, content: MessageContent, value: ChangeValue
 ) -> ChannelMessage | ButtonPress | None:
+    if message.type in SILENT:
+        return None
     if message.group_id or not message.sender:
         log.warning("a message of WhatsApp is left out: %s", "it is of a group" if message.group_id else "no sender")
         return None
@@ -192,8 +194,7 @@ def _update_of(
         kind = "voice"
     text = content.caption if kind else _text_of(message, content)
     if not text and not kind:
-        if message.type not in SILENT:
-            log.warning("a message of WhatsApp of the type %.40r cannot be read and is left out", message.type)
+        log.warning("a message of WhatsApp of the type %.40r cannot be read and is left out", message.type)
         return None
     return ChannelMessage(
         message.id,
