@@ -15,7 +15,7 @@ from channels.conftest import Account, until
 from channels.network import SentFile
 from channels.networks.whatsapp import APP_SECRET, NUMBER_ID, TOKEN, VERIFY_TOKEN, FakeWhatsApp, problem
 from palinurus.dispatch.channels import Button, ChannelRequest, ChatTarget, OutgoingFile, OutgoingPart
-from palinurus.domain.errors import ConfigError, JobFailed, JobRefused, QueueFull, StorageError, WebError
+from palinurus.domain.errors import BadRequest, ConfigError, JobFailed, JobRefused, QueueFull, StorageError, WebError
 
 ADA = ChatTarget("42")
 YES = (Button("Yes", "a:yes"), Button("No", "a:no"))
@@ -150,6 +150,13 @@ async def test_a_post_that_was_taken_in_part_comes_again_under_the_same_names(ac
     assert [each.sender for each in account.inbox.messages] == ["42"]
     assert await post(account, body) == 200
     assert sorted({each.update for each in account.inbox.messages}) == ["wamid.41", "wamid.42"]
+
+
+async def test_an_error_of_the_home_is_never_taken_for_one_of_the_post(account: Account) -> None:
+    account.inbox.refusals = [BadRequest("something of the home's own")]
+    message = {"from": "42", "id": "wamid.1", "type": "text", "text": {"body": "hi"}}
+    with pytest.raises(BadRequest):  # the gateway answers 500, and the post comes again
+        await post(account, json.dumps(account.network.body(messages=[message])).encode())
 
 
 async def test_a_press_whose_chat_was_not_taken_is_not_lost(account: Account) -> None:

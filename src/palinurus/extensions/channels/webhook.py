@@ -5,7 +5,7 @@ Both sign as standardwebhooks.com describes, for which there are libraries in ma
 secret that begins with `whsec_` is base64.
 
 The program posts `IncomingMessage` to `webhookPath`, and again while it is not answered with 200. It gets
-`OutgoingMessage` at `sendUrl`, and answers with any 2xx, and if it likes with the message's id: {"id": "…"}. The
+`ProgramMessage` at `sendUrl`, and answers with any 2xx, and if it likes with the message's id: {"id": "…"}. The
 header `Idempotency-Key` (the same as `webhook-id`) tells it that it has got a message before.
 """
 
@@ -105,13 +105,13 @@ class IncomingMessage(Struct, frozen=True, rename="camel"):
     files: Annotated[tuple[IncomingFile, ...], Meta(max_length=16)] = ()
 
 
-class OutgoingContent(Struct, frozen=True, rename="camel"):
+class ProgramFile(Struct, frozen=True, rename="camel"):
     name: str
     mime_type: str
     data: bytes  # base64
 
 
-class OutgoingMessage(Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="message"):
+class ProgramMessage(Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="type", tag="message"):
     """What a program gets: a message for a chat."""
 
     to: str
@@ -119,7 +119,7 @@ class OutgoingMessage(Struct, frozen=True, rename="camel", omit_defaults=True, t
     thread: str = ""
     reply_to: str = ""
     silent: bool = False
-    files: tuple[OutgoingContent, ...] = ()
+    files: tuple[ProgramFile, ...] = ()
 
 
 class ConnectionTest(Struct, frozen=True, tag_field="type", tag="check"):
@@ -199,8 +199,8 @@ class WebhookChannel(Channel):
 
     async def send(self, target: ChatTarget, part: OutgoingPart) -> str:
         file = part.file
-        files = (OutgoingContent(file.name, file.mime_type, file.data),) if file else ()
-        message = OutgoingMessage(target.to, part.text, target.thread, part.reply_to, part.silent, files)
+        files = (ProgramFile(file.name, file.mime_type, file.data),) if file else ()
+        message = ProgramMessage(target.to, part.text, target.thread, part.reply_to, part.silent, files)
         body = msgspec.json.encode(message)
         key = part.idempotency_key
         return await retry_request(self.context, self._retry, lambda: self._post(body, key)) or key

@@ -119,15 +119,17 @@ class WhatsAppChannel(Channel):
             return _refusal(405, "WhatsApp posts")
         if not self._is_signed(request):
             return _refusal(401, "the signature is missing or wrong")
+        try:
+            updates = read_updates(request.body, self._number)
+        except BadRequest as error:
+            log.warning("a post of WhatsApp makes no sense: %s", error)
+            return _refusal(400, str(error))
         inbox = self._inbox
         if inbox is None or self._requests >= MOST_REQUESTS:
             return _refusal(503, "try again later")
         self._requests += 1
         try:
-            return await self._take(inbox, read_updates(request.body, self._number))
-        except BadRequest as error:
-            log.warning("a post of WhatsApp makes no sense: %s", error)
-            return _refusal(400, str(error))
+            return await self._take(inbox, updates)
         finally:
             self._requests -= 1
 

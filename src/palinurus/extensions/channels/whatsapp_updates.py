@@ -146,7 +146,9 @@ def _of_change(change: PostChange, number_id: str) -> Iterator[WhatsAppUpdate]:
     if value is None:
         return
     if value.metadata.phone_number_id != number_id:
-        log.warning("WhatsApp posted messages for another number than phoneNumberId; they are not read")
+        # It is acknowledged all the same: a repetition would not change it.
+        number = value.metadata.phone_number_id
+        log.warning("WhatsApp posted for the number %.40r, which is not phoneNumberId: it is not read", number)
         return
     for raw in value.statuses:
         status = _read(raw, MessageStatus)
