@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
@@ -170,6 +171,12 @@ async def test_a_redirect_is_not_followed(account: Account) -> None:
     with pytest.raises(JobRefused, match="redirects"):
         await account.channel.send(ADA, OutgoingPart("hello", idempotency_key="k"))
     assert account.network.sent == []
+
+
+@pytest.mark.parametrize("key", ["run-1:reply:0", "agent:home:näher\r\nX: 1", "日本"])
+async def test_any_key_is_sent_in_a_header(account: Account, key: str) -> None:
+    await account.channel.send(ADA, OutgoingPart("hello", idempotency_key=key))
+    assert [unquote(each) for each in account.network.keys] == [key]
 
 
 async def test_a_message_that_is_sent_again_under_its_key_is_shown_once(account: Account) -> None:

@@ -14,7 +14,8 @@ from aiohttp import web
 from channels.conftest import Account, until
 from channels.network import SentFile
 from channels.networks.whatsapp import APP_SECRET, NUMBER_ID, TOKEN, VERIFY_TOKEN, FakeWhatsApp, problem
-from palinurus.dispatch.channels import Button, ChannelRequest, ChatTarget, OutgoingFile, OutgoingPart
+from palinurus.dispatch.channels import ChannelRequest, ChatTarget, OutgoingFile, OutgoingPart
+from palinurus.domain.envelope import Button
 from palinurus.domain.errors import BadRequest, ConfigError, JobFailed, JobRefused, QueueFull, StorageError, WebError
 
 ADA = ChatTarget("42")

@@ -18,6 +18,7 @@ import logging
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Literal
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -202,7 +203,7 @@ class WebhookChannel(Channel):
         files = (ProgramFile(file.name, file.mime_type, file.data),) if file else ()
         message = ProgramMessage(target.to, part.text, target.thread, part.reply_to, part.silent, files)
         body = msgspec.json.encode(message)
-        key = part.idempotency_key
+        key = quote(part.idempotency_key, safe=":/")  # a header takes no other letters
         return await retry_request(self.context, self._retry, lambda: self._post(body, key)) or key
 
     async def _post(self, body: bytes, key: str) -> str:

@@ -15,7 +15,6 @@ from urllib.parse import quote, urlsplit
 from weakref import WeakValueDictionary
 
 from palinurus.dispatch.channels import (
-    Button,
     ButtonPress,
     Channel,
     ChannelCapabilities,
@@ -30,6 +29,7 @@ from palinurus.dispatch.channels import (
     ReceivedFile,
     retry_request,
 )
+from palinurus.domain.envelope import Button
 from palinurus.domain.errors import (
     BadRequest,
     ConfigError,
