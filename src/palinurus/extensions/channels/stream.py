@@ -90,9 +90,10 @@ class ReplyStream:
         """Shows nothing more; returns the id of the preview, if there is one."""
         self._ended.set()
         self._news.set()
-        _, late = await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
-        for task in late:
-            task.cancel()
+        if self._tasks:  # a network without typing and previews has none
+            _, late = await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
+            for task in late:
+                task.cancel()
         return self.preview
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
