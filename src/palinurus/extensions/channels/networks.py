@@ -13,7 +13,7 @@ class Network(Struct, frozen=True):
 
 NETWORKS: dict[str, Network] = {
     "telegram": Network("palinurus.extensions.channels.telegram:TelegramChannel", "telegram", "Telegram"),
-    "discord": Network("palinurus.extensions.channels.discord:DiscordChannel", "discord", "Discord"),
+    "discord": Network("palinurus.extensions.channels.discord.channel:DiscordChannel", "discord", "Discord"),
     "slack": Network("palinurus.extensions.channels.slack:SlackChannel", "slack", "Slack"),
     "whatsapp": Network("palinurus.extensions.channels.whatsapp:WhatsAppChannel", "", "WhatsApp"),
     "email": Network("palinurus.extensions.channels.email:EmailChannel", "email", "E-mail"),
