@@ -25,7 +25,7 @@ from palinurus.dispatch.channels import (
 from palinurus.domain.errors import ConfigError, JobError, JobFailed, JobRefused, PalinurusError
 from palinurus.extensions.channels.discord.gateway import INTENT_HINT, GatewayClient
 from palinurus.extensions.channels.discord.receive import EventReceiver
-from palinurus.extensions.channels.discord.rest import TOKEN_HINT, DiscordApi, TokenRefused
+from palinurus.extensions.channels.discord.rest import LOGIN_HINT, DiscordApi, TokenRefused
 from palinurus.extensions.channels.settings import DiscordSettings
 from palinurus.text.markdown import TextLimits
 
@@ -74,7 +74,7 @@ class DiscordChannel(Channel):
         self._token = (context.secret(self._settings.token) or context.env.get("DISCORD_BOT_TOKEN", "")).strip()
         if not self._token:
             raise ConfigError(
-                f"channels.{context.channel}: the account {context.account} has no token", hint=TOKEN_HINT
+                f"channels.{context.channel}: the account {context.account} has no token", hint=LOGIN_HINT
             )
         self._api = self._new_api()
         self._chats: dict[str, str] = {}  # of a person or channel: where it is written to

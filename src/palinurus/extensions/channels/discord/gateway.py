@@ -22,7 +22,7 @@ from yarl import URL
 
 from palinurus.dispatch.channels import ChannelContext
 from palinurus.domain.errors import ConfigError, PalinurusError
-from palinurus.extensions.channels.discord.rest import TOKEN_HINT, USER_AGENT, DiscordApi
+from palinurus.extensions.channels.discord.rest import LOGIN_HINT, USER_AGENT, DiscordApi
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ INTENT_HINT = (
     "Privileged Gateway Intents; switch on Message Content Intent and save"
 )
 FATAL = {
-    4004: ("Discord does not accept the bot's token", TOKEN_HINT),
+    4004: ("Discord does not accept the bot's token", LOGIN_HINT),
     4014: ("the bot may not read messages: its Message Content Intent is off", INTENT_HINT),
 }
 Work = Callable[[], Awaitable[None]]

