@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -39,6 +40,8 @@ LONGEST_NONCE = 25
 MOST_CHATS = 10_000  # whose ids are remembered
 MAY_READ_CONTENT = (1 << 18) | (1 << 19)  # flags of an app: of a verified one, of any other
 FINISH_SECONDS = 5
+COMMAND_NAME = re.compile(r"[-_a-z0-9]{1,32}")
+MOST_COMMANDS = 100
 NEEDED = discord.Permissions(
     view_channel=True,
     send_messages=True,
@@ -112,9 +115,10 @@ class DiscordChannel(Channel):
                 "integration_types": [0],
             }
             for each in inbox.commands
+            if COMMAND_NAME.fullmatch(each.name)  # one that Discord refuses would take the others with it
         ]
         try:
-            await self._api.request("PUT", f"/applications/{app}/commands", commands)
+            await self._api.request("PUT", f"/applications/{app}/commands", commands[:MOST_COMMANDS])
         except PalinurusError as error:
             log.warning("the slash commands could not be registered with Discord: %s", error)
 

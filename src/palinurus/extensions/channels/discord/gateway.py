@@ -157,7 +157,7 @@ class GatewayClient(discord.Client):
             handler(*args)
 
     async def connect(self, *, reconnect: bool = True) -> None:
-        session: dict[str, Any] = {"gateway": self._gateway, "initial": True}
+        session = self._session(resumes=False)
         while True:
             resumes = True
             try:
@@ -169,22 +169,21 @@ class GatewayClient(discord.Client):
             except discord.ConnectionClosed as error:
                 raise _closed(error.code) from error
             except ReconnectWebSocket as error:
-                resumes, why = (
-                    error.resume,
-                    f"the connection was closed ({self.http.socket and self.http.socket.close_code})",
-                )
+                resumes, code = error.resume, self.http.socket and self.http.socket.close_code
+                why = f"the connection was closed (code {code})"
             except (OSError, aiohttp.ClientError) as error:
                 why = f"Discord cannot be reached ({type(error).__name__})"
             self._events["lost"](why)
             self._stop_heartbeats()
             await self.http.close()
-            session = self._session(resumes)
-            await self._pause(new=not session.get("resume"))
+            session = self._session(resumes=resumes)
+            await self._pause(new="resume" not in session)
 
-    def _session(self, resumes: bool) -> dict[str, Any]:
-        last = self.ws
-        if not resumes or last is None or last.session_id is None:  # None until the first connection
-            return {"gateway": self._gateway}
+    def _session(self, *, resumes: bool) -> dict[str, Any]:
+        """How to connect: with what was received last, or anew. `initial` spares discord.py's own pause."""
+        last: DiscordWebSocket | None = self.ws  # None until the first connection
+        if not resumes or last is None or last.session_id is None:
+            return {"gateway": self._gateway, "initial": True}
         gateway = last.gateway if self._failures < STALE_TRIES else self._gateway
         return {"gateway": gateway, "resume": True, "session": last.session_id, "sequence": last.sequence}
 
