@@ -17,6 +17,7 @@ from palinurus.dispatch.routing import find_route, routing_table
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.errors import ConfigError, JobFailed, JobRefused, PalinurusError, QueueFull
 from palinurus.extensions.channels.discord.channel import DiscordChannel
+from palinurus.extensions.channels.discord.gateway import AccountSocket
 
 
 @pytest.fixture
@@ -59,6 +60,10 @@ async def account(offline: Account) -> AsyncIterator[Account]:
 
 def line(text: str, **more: Any) -> OutgoingPart:
     return OutgoingPart(text, text, **more)
+
+
+def beating() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("keep-alive-handler")]
 
 
 def texts(account: Account) -> list[str]:
@@ -306,24 +311,58 @@ async def test_a_slow_chat_does_not_hold_up_another(
 async def test_a_flood_is_taken_in_order_with_a_bounded_number_in_flight(
     account: Account, network: FakeDiscord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken, flying, most = account.inbox.receive, 0, 0
+    taken, go_on, flying = account.inbox.receive, asyncio.Event(), 0
 
     async def receive(message: Any) -> None:
-        nonlocal flying, most
+        nonlocal flying
         flying += 1
-        most = max(most, flying)
-        await asyncio.sleep(0)
+        await go_on.wait()
         await taken(message)
-        flying -= 1
 
     monkeypatch.setattr(account.inbox, "receive", receive)
-    for number in range(500):
+    for number in range(900):
         await network.write(str(number), chat=f"70{number % 300}")
-    await until(lambda: len(texts(account)) == 500)
-    assert most <= 200
+    await until(lambda: flying >= 200)
+    for _ in range(500):  # what could be read meanwhile
+        await asyncio.sleep(0)
+    assert flying == 200
+    go_on.set()
+    await until(lambda: len(texts(account)) == 900)
     for chat in range(300):
         own = [int(each.text) for each in account.inbox.messages if each.peer.id == f"70{chat}"]
         assert own == sorted(own)
+
+
+async def test_what_has_arrived_is_passed_on_before_it_ends(
+    offline: Account, network: FakeDiscord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, arrived, go_on = offline.inbox.receive, asyncio.Event(), asyncio.Event()
+
+    async def receive(message: Any) -> None:
+        arrived.set()
+        await go_on.wait()
+        await taken(message)
+
+    monkeypatch.setattr(offline.inbox, "receive", receive)
+    run = asyncio.create_task(offline.channel.run(offline.inbox))
+    await network.write("just in time")
+    await asyncio.wait_for(arrived.wait(), 60)
+    run.cancel()
+    asyncio.get_running_loop().call_soon(go_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert texts(offline) == ["just in time"]
+
+
+async def test_how_often_a_request_is_tried_is_a_setting(account: Account, network: FakeDiscord) -> None:
+    await network.write("open it", chat="700")
+    await until(lambda: texts(account))
+    hasty = account.make(retry={"attempts": 1})
+    async with hasty._api.opened():  # type: ignore[attr-defined]
+        network.fail("rate-limit")
+        with pytest.raises(JobFailed) as caught:
+            await hasty.send(ChatTarget("channel:700"), line("hello"))
+    assert caught.value.retry_after == network.pause
 
 
 async def test_an_id_alone_may_be_a_persons_or_a_channels(account: Account, network: FakeDiscord) -> None:
@@ -373,15 +412,30 @@ async def test_reactions_are_taken_back(account: Account, network: FakeDiscord) 
 
 
 async def test_no_thread_of_the_heartbeat_is_left(offline: Account, network: FakeDiscord) -> None:
-    def beating() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name.startswith("keep-alive-handler")]
-
     async with offline.running():
         assert len(beating()) == 1
         await network.disconnect()
         await until(lambda: network.resumed == 1)
         assert len(beating()) == 1
         assert network.heartbeats >= 2
+    assert beating() == []
+
+
+async def test_a_connection_that_breaks_while_it_is_made_leaves_no_thread(
+    offline: Account, network: FakeDiscord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks = [ConnectionResetError(), ConnectionResetError()]
+    identify = AccountSocket.identify
+
+    async def identify_at_last(socket: AccountSocket) -> None:
+        if breaks:
+            raise breaks.pop()
+        await identify(socket)
+
+    monkeypatch.setattr(AccountSocket, "identify", identify_at_last)
+    async with offline.running():
+        await until(lambda: len(beating()) == 1)
+        assert len(offline.inbox.troubles) == 2
     assert beating() == []
 
 

@@ -451,6 +451,9 @@ class FakeDiscord:
         others = [each for each in message.get("reactions", []) if each["emoji"]["name"] != emoji]
         own = {"me": True, "emoji": {"id": None, "name": emoji}}
         message["reactions"] = [*others, own] if method == "PUT" else others
+        for sent in self.sent:
+            if sent.id == message["id"]:
+                sent.reactions = self.reactions(sent.id)
         return web.Response(status=204)
 
     def reactions(self, message_id: str) -> list[str]:

@@ -157,9 +157,8 @@ class GatewayClient(discord.Client):
             handler(*args)
 
     async def connect(self, *, reconnect: bool = True) -> None:
-        session = self._session(resumes=False)
+        session = self._session()
         while True:
-            resumes = True
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     self.ws = await AccountSocket.from_client(self, **session)
@@ -168,21 +167,20 @@ class GatewayClient(discord.Client):
                     await self._room()
             except discord.ConnectionClosed as error:
                 raise _closed(error.code) from error
-            except ReconnectWebSocket as error:
-                resumes, code = error.resume, self.http.socket and self.http.socket.close_code
-                why = f"the connection was closed (code {code})"
+            except ReconnectWebSocket:
+                why = f"the connection was closed (code {self.http.socket and self.http.socket.close_code})"
             except (OSError, aiohttp.ClientError) as error:
                 why = f"Discord cannot be reached ({type(error).__name__})"
             self._events["lost"](why)
             self._stop_heartbeats()
             await self.http.close()
-            session = self._session(resumes=resumes)
+            session = self._session()
             await self._pause(new="resume" not in session)
 
-    def _session(self, *, resumes: bool) -> dict[str, Any]:
+    def _session(self) -> dict[str, Any]:
         """How to connect: with what was received last, or anew. `initial` spares discord.py's own pause."""
         last: DiscordWebSocket | None = self.ws  # None until the first connection
-        if not resumes or last is None or last.session_id is None:
+        if last is None or last.session_id is None:  # the library forgets a session that Discord calls invalid
             return {"gateway": self._gateway, "initial": True}
         gateway = last.gateway if self._failures < STALE_TRIES else self._gateway
         return {"gateway": gateway, "resume": True, "session": last.session_id, "sequence": last.sequence}
