@@ -94,6 +94,7 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_after_the_pause_th
     await until(lambda: texts(account) == ["after"])
     assert len(pauses) == 1
     assert 1 <= pauses[0] <= 5
+    assert network.paths.count("GET /users/@me") == 1  # all in one run
 
 
 async def test_pauses_grow_while_the_gateway_closes_every_connection(
@@ -107,6 +108,7 @@ async def test_pauses_grow_while_the_gateway_closes_every_connection(
     network.fatal_code = 0
     await network.write("again")
     await until(lambda: texts(account) == ["again"])
+    assert network.paths.count("GET /users/@me") == 1  # all in one run
 
 
 async def test_a_missing_intent_ends_it_and_says_what_to_switch_on(offline: Account, network: FakeDiscord) -> None:
@@ -433,6 +435,7 @@ async def test_a_connection_that_breaks_while_it_is_made_leaves_no_thread(
         await identify(socket)
 
     monkeypatch.setattr(AccountSocket, "identify", identify_at_last)
+    network.heartbeat = 600_000  # so long a forgotten thread would live
     async with offline.running():
         await until(lambda: len(beating()) == 1)
         assert len(offline.inbox.troubles) == 2

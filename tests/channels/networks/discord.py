@@ -87,6 +87,7 @@ class FakeDiscord:
         self.permissions = EVERYONE_MAY
         self.fatal_code = 0  # with which the gateway closes each new connection
         self.pause = 0.01  # of a 429
+        self.heartbeat = 41_250  # milliseconds between two of the client
         self.roles: dict[str, list[str]] = {}  # of members
         self._refused = False
         self._faults: deque[str] = deque()
@@ -322,7 +323,7 @@ class FakeDiscord:
             if self.fatal_code:
                 await ws.close(code=self.fatal_code)
                 return ws
-            await socket.send({"op": 10, "t": None, "s": None, "d": {"heartbeat_interval": 41250}})
+            await socket.send({"op": 10, "t": None, "s": None, "d": {"heartbeat_interval": self.heartbeat}})
             async for frame in ws:
                 if frame.type == WSMsgType.TEXT:
                     await self._obey(socket, json.loads(frame.data))
