@@ -13,7 +13,6 @@ from urllib.parse import quote
 import discord
 
 from palinurus.dispatch.channels import (
-    Button,
     Channel,
     ChannelCapabilities,
     ChannelCheck,
@@ -243,11 +242,11 @@ def _check_guilds(guilds: list[dict[str, Any]], app: str) -> list[ChannelCheck]:
 
 
 def _content(part: OutgoingPart) -> dict[str, Any]:
-    return {"content": part.text, "allowed_mentions": NOBODY, "components": _rows(part.buttons)}
+    return {"content": part.text, "allowed_mentions": NOBODY, "components": _rows(part)}
 
 
-def _rows(buttons: tuple[Button, ...]) -> list[dict[str, Any]]:
-    drawn = [{"type": 2, "style": 2, "label": each.label[:80], "custom_id": each.value} for each in buttons]
+def _rows(part: OutgoingPart) -> list[dict[str, Any]]:
+    drawn = [{"type": 2, "style": 2, "label": each.label[:80], "custom_id": each.value} for each in part.buttons]
     starts = range(0, min(len(drawn), BUTTONS_OF_A_ROW * MOST_ROWS), BUTTONS_OF_A_ROW)
     return [{"type": 1, "components": drawn[start : start + BUTTONS_OF_A_ROW]} for start in starts]
 
