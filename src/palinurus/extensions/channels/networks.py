@@ -38,7 +38,7 @@ NETWORKS: dict[str, Network] = {
         "Write to your bot. It answers with a pairing code.",
     ),
     "discord": Network(
-        f"{_HERE}.discord:DiscordChannel",
+        f"{_HERE}.discord.channel:DiscordChannel",
         "Discord",
         "discord",
         (
