@@ -17,6 +17,9 @@ from palinurus.dispatch.routing import routing_table
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolResult
+from palinurus.operations.jobs import get_delivery
+from palinurus.operations.message import send_message
+from palinurus.operations.scopes import LOCAL
 from palinurus.operations.session_changes import PatchSession, patch_session
 from palinurus.runtime.runtime import Runtime
 from palinurus.sessions.transcript import decode_row, messages_of
@@ -252,3 +255,18 @@ async def test_a_group_or_somebody_else_never_becomes_last(tmp_path: Path, scope
         for sender, chat in ((ADA, "direct"), (OWNER, "group:-100")):
             await telegram.asks("again", sender=sender, chat=chat)
             assert await last(runtime) == Delivery("telegram", OWNER, "default")
+
+
+async def test_the_owner_sends_in_the_name_of_the_agent_that_answers_there(tmp_path: Path) -> None:
+    async with living(tmp_path) as runtime:
+        telegram, services = LoopbackChannel(runtime, "telegram"), runtime.services
+        await let_in(runtime, "5", "Ada", account="office")
+        for _ in range(2):  # a client that lost the answer asks again
+            params = send_message.params("telegram", "ada", "The report is here.")
+            sent = await send_message.run(services, params, LOCAL, "once")
+        assert (sent.to, sent.account, sent.agent_id) == ("5", "office", "work")
+        assert await telegram.sent(1) == [("5", "The report is here.")]
+        await services.jobs.idle()
+        assert (await get_delivery.run(services, get_delivery.params(sent.id))).state == "sent"
+        assert [each.text for each in await messages(runtime, sent.session_key)] == ["The report is here."]
+        assert len(telegram.sender.attempts) == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -16,8 +17,9 @@ from msgspec import Struct
 from palinurus.agent.history import SessionHistory
 from palinurus.agent.turn import TurnRunner
 from palinurus.context.assemble import unanswered
-from palinurus.dispatch.delivery import Deliveries
+from palinurus.dispatch.delivery import Deliveries, DeliveryJob
 from palinurus.dispatch.lanes import Lanes, run_in_lane
+from palinurus.dispatch.recipients import BoundChat
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, QueueFull, WaitTimeout
 from palinurus.domain.keys import SessionKey
@@ -30,7 +32,7 @@ WAIT_SECONDS = 10.0  # seconds that a turn waits until the other session is idle
 
 
 class Messages(Struct, eq=False):
-    """`send` is for tools.session_tools."""
+    """`send` is for tools.session_tools, `post` for the owner."""
 
     _turns: TurnRunner
     _lanes: Lanes
@@ -53,6 +55,16 @@ class Messages(Struct, eq=False):
             return f"{done}; {await self._write(run, message)}"
         except (BadRequest, QueueFull) as error:
             return f"{done}; it is not in the session there: {error}"
+
+    async def post(self, chat: BoundChat, text: str, idempotency_key: str) -> DeliveryJob:
+        """Sends the owner's words as the agent's. They are in the session of the chat too, as soon as it is idle."""
+        key = chat.session_key
+        delivery = await self._deliveries.post(chat.place, text, idempotency_key, session_key=str(key))
+        said = AssistantMessage((Text(text),), timestamp=self._clock.now_ms())
+        work = partial(write_message, self._turns.history, key, f"{idempotency_key}{SENT}message", said)
+        with suppress(WaitTimeout):  # it is written when the turn there has ended
+            await run_in_lane(self._lanes, str(key), work, timeout=self.timeout)
+        return delivery
 
     async def _write(self, run: ToolRun, message: OutgoingMessage) -> str:
         key = SessionKey.parse(message.to.session_key)

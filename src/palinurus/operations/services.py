@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from palinurus.dispatch.delivery import Deliveries
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
+    from palinurus.dispatch.messages import Messages
     from palinurus.dispatch.pairing import Pairings
     from palinurus.dispatch.reception import Reception
     from palinurus.dispatch.recipients import Recipients
@@ -174,6 +175,7 @@ class Services:
     hooks: Hooks
     """Calls hooks of extensions and people when something happens."""
     pairings: Pairings
+    messages: Messages
     recipients: Recipients
     """Whom a name or an address means."""
     reception: Reception

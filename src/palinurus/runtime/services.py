@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
     from palinurus.dispatch.lanes import Lanes
+    from palinurus.dispatch.messages import Messages
     from palinurus.dispatch.pairing import Pairing, Pairings
     from palinurus.dispatch.reception import Reception
     from palinurus.dispatch.recipients import Recipients
@@ -216,15 +217,18 @@ class HomeServices(Services):
         return self.agents.current_hands()
 
     def build_core_tools(self) -> tuple[Tool, ...]:
-        from palinurus.dispatch.messages import Messages
         from palinurus.operations.status import session_report
         from palinurus.tools.session_tools import message_tool, session_status_tool
 
-        messages = Messages(self.turns, self.lanes, self.deliveries, self.clock)
         return (
             session_status_tool(lambda key: session_report(self, key)),
-            message_tool(messages.send, self.recipients.find),
+            message_tool(self.messages.send, self.recipients.find),
         )
+
+    def build_messages(self) -> Messages:
+        from palinurus.dispatch.messages import Messages
+
+        return Messages(self.turns, self.lanes, self.deliveries, self.clock)
 
     def build_recipients(self) -> Recipients:
         from palinurus.dispatch.contacts import Contacts
