@@ -46,9 +46,10 @@ def test_the_same_people_are_let_in_here_and_after_an_export_there(
     policy = admission_policy(config, "telegram", "default")
     assert policy.settings.dm_policy == "pairing"
     assert policy.settings.groups[GROUP].require_mention is True
-    assert (
-        admit(policy, Peer(GROUP, "group"), KNOWN, paired=paired).outcome == "refused"
-    )  # it is switched off there too
+    on = msgspec.structs.replace(policy, settings=msgspec.structs.replace(policy.settings, enabled=True))
+    assert admit(policy, Peer(KNOWN), KNOWN, paired=paired).outcome == "refused"  # it is switched off there too
+    assert admit(on, Peer(KNOWN), KNOWN, paired=paired).outcome == ("admitted" if paired else "pairing")
+    assert admit(on, Peer(UNKNOWN), UNKNOWN, paired=False).outcome == "pairing"
     assert let_in(pal_command) == ([f"telegram:default:{KNOWN}"] if paired else [])
     secret = "telegram: its secrets are imported by `--keys`; or `pal config set channels.telegram.botToken`"
     assert secret in report["notes"]

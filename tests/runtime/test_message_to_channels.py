@@ -18,7 +18,7 @@ from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolResult
 from palinurus.operations.jobs import get_delivery
-from palinurus.operations.message import send_message
+from palinurus.operations.message import SendMessage, send_message
 from palinurus.operations.scopes import LOCAL
 from palinurus.operations.session_changes import PatchSession, patch_session
 from palinurus.runtime.runtime import Runtime
@@ -262,7 +262,7 @@ async def test_the_owner_sends_in_the_name_of_the_agent_that_answers_there(tmp_p
         telegram, services = LoopbackChannel(runtime, "telegram"), runtime.services
         await let_in(runtime, "5", "Ada", account="office")
         for _ in range(2):  # a client that lost the answer asks again
-            params = send_message.params("telegram", "ada", "The report is here.")
+            params = SendMessage("telegram", "ada", "The report is here.")
             sent = await send_message.run(services, params, LOCAL, "once")
         assert (sent.to, sent.account, sent.agent_id) == ("5", "office", "work")
         assert await telegram.sent(1) == [("5", "The report is here.")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 import click
 
@@ -15,7 +14,7 @@ from palinurus.dispatch.delivery import DeliveryJob
 from palinurus.domain.clock import random_id
 from palinurus.domain.events import visible
 from palinurus.operations.jobs import get_delivery
-from palinurus.operations.message import SentMessage, send_message
+from palinurus.operations.message import SendMessage, SentMessage, send_message
 
 LOOK_SECONDS = 0.2
 OPEN = ("waiting", "sending")
@@ -35,7 +34,7 @@ def message() -> None:
 @click.option("--agent", default="", shell_complete=complete_agents, help="In whose name. Default: who answers there.")
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait for the outcome.")
 @with_shell
-def send(shell: Shell, channel: str, to: str, text: str, account: str, thread: str, agent: str, wait: float) -> int:
+def send(shell: Shell, text: str, wait: float, **where: str) -> int:
     """Send a message to a person or a group.
 
     It is stored first and sent once, by the gateway. The agent has it in the session of that chat, so that it
@@ -47,17 +46,16 @@ def send(shell: Shell, channel: str, to: str, text: str, account: str, thread: s
       pal message send --channel slack --to channel:C042 --thread 17.5 --text - --wait 30 < report.txt
     """
     said = sys.stdin.read() if text == "-" else text.encode(errors="replace").decode()
-    params = send_message.params(channel, to, said, account, thread, agent)
-    sent, outcome = run_async(_send(shell, params, wait))
+    sent, outcome = run_async(_send(shell, SendMessage(text=said, **where), wait))
     shown = outcome or sent
     shell.show(shown, lambda: outcome_text(outcome) if outcome else _sent_text(sent))
     return 0 if not wait or (outcome and outcome.state == "sent") else 1
 
 
-async def _send(shell: Shell, params: Any, wait: float) -> tuple[SentMessage, DeliveryJob | None]:
+async def _send(shell: Shell, message: SendMessage, wait: float) -> tuple[SentMessage, DeliveryJob | None]:
     """What was stored, and how it stands after that time."""
     async with open_home(shell) as home:
-        sent = await home.call(send_message, params, random_id())
+        sent = await home.call(send_message, message, random_id())
         if not wait:
             return sent, None
         if not sent.is_connected:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from msgspec import Struct
 
 from palinurus.dispatch.delivery import State
-from palinurus.operations.operation import AgentRef, operation
+from palinurus.operations.operation import operation
 from palinurus.operations.services import Services
 from palinurus.tools.session_tools import check_text
+
+
+class SendMessage(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+    """A message to a person or a group."""
+
+    channel: str  # such as telegram
+    to: str  # an id, kind:id such as group:7, or a name that the home knows
+    text: str
+    account: str = ""  # of the channel; empty: its default account
+    thread: str = ""
+    agent: str = ""  # in whose name; empty: the agent that answers there
 
 
 class SentMessage(Struct, frozen=True, rename="camel"):
@@ -27,22 +36,15 @@ class SentMessage(Struct, frozen=True, rename="camel"):
 
 
 @operation("message.send", scope="write")
-async def send_message(
-    services: Services,
-    channel: Annotated[str, "The channel, such as telegram."],
-    to: Annotated[str, "An id, kind:id such as group:7, or a name that the home knows."],
-    text: Annotated[str, "What to say."],
-    account: Annotated[str, "The account of the channel; by default its default account."] = "",
-    thread: Annotated[str, "The thread or topic."] = "",
-    agent: Annotated[AgentRef, "In whose name; by default the agent that answers there."] = "",
-    idempotency_key: str = "",
-) -> SentMessage:
+async def send_message(services: Services, params: SendMessage, idempotency_key: str = "") -> SentMessage:
     """Send a message to a person or a group on a channel.
 
     When this returns the message is stored, and it is sent once: see `delivery.get`.
     """
-    check_text(text)
-    chat = await services.recipients.find_chat(to, channel=channel, account=account, thread=thread, agent=agent)
+    text = check_text(params.text)
+    chat = await services.recipients.find_chat(
+        params.to, channel=params.channel, account=params.account, thread=params.thread, agent=params.agent
+    )
     delivery = await services.messages.post(chat, text, idempotency_key or services.new_id())
     key = str(chat.session_key)
     services.holder.publish_message(key, delivery.id, text)
