@@ -15,14 +15,17 @@ from palinurus.config.home import find_home
 from palinurus.dispatch.contacts import last_place
 from palinurus.dispatch.routing import routing_table
 from palinurus.domain.envelope import Delivery, Inbound
+from palinurus.domain.errors import NotFound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolResult
+from palinurus.domain.tool import ToolRun
 from palinurus.operations.jobs import get_delivery
 from palinurus.operations.message import SendMessage, send_message
 from palinurus.operations.scopes import LOCAL
 from palinurus.operations.session_changes import PatchSession, patch_session
 from palinurus.runtime.runtime import Runtime
 from palinurus.sessions.transcript import decode_row, messages_of
+from palinurus.tools.session_tools import OutgoingMessage
 from support.loopback import SECONDS, LoopbackChannel
 from support.wire import Behaviour, Calls, Json, Says, WireServer
 
@@ -106,7 +109,7 @@ async def test_a_chat_keeps_the_id_that_its_network_gave_it(tmp_path: Path) -> N
     async with living(tmp_path) as runtime:
         discord = LoopbackChannel(runtime, "discord")
         await discord.asks("hello", sender="UserX", sender_name="Xenia")
-        for to in ("agent:home:discord:direct:userx", "discord:USERX", "xenia"):
+        for to in ("agent:home:discord:direct:userx", "discord:USERX", "userX"):
             assert "is on its way" in await owner_says(runtime, f"write {to} = Hi to {to}.")
         sent = await discord.sent(4)
         assert {place for place, _ in sent} == {"UserX"}
@@ -202,6 +205,28 @@ async def test_a_stranger_gets_a_first_message_only_after_a_person_has_agreed(tm
         assert await telegram.sent(1) == [("99", "Hello.")]
 
 
+async def test_a_name_that_somebody_chose_whom_nobody_has_let_in_needs_an_approval(tmp_path: Path) -> None:
+    async with living(tmp_path) as runtime:
+        discord = LoopbackChannel(runtime, "discord")  # where anybody may write
+        await discord.asks("hello", sender="666", sender_name="Bob")
+        told = await owner_says(runtime, "write Bob = The key is under the mat.")
+        assert "discord:666 chose this name, and nobody has let them in" in told
+        assert "is on its way" in await owner_says(runtime, "write discord:666 = Who are you?")
+        assert [text for _, text in await discord.sent(2)] == ["done", "Who are you?"]
+
+
+async def test_a_run_that_is_resumed_sends_its_message_once(tmp_path: Path) -> None:
+    async with living(tmp_path) as runtime:
+        telegram, services = LoopbackChannel(runtime, "telegram"), runtime.services
+        run = ToolRun(SessionKey.parse("agent:home:main"), "run-1", private=True)
+        outgoing = OutgoingMessage(await services.recipients.find(run, "telegram:3"), "Once.")
+        for _ in range(2):
+            told = await services.messages.send(run, outgoing)
+        assert told.endswith("was written into agent:home:telegram:direct:3 before")
+        await services.jobs.idle()
+        assert [each.text for each in telegram.sender.attempts] == ["Once."]
+
+
 async def test_text_of_a_guest_sends_nothing_to_others_but_to_the_owner(tmp_path: Path) -> None:
     async with living(tmp_path) as runtime:
         telegram = LoopbackChannel(runtime, "telegram")
@@ -270,3 +295,5 @@ async def test_the_owner_sends_in_the_name_of_the_agent_that_answers_there(tmp_p
         assert (await get_delivery.run(services, get_delivery.params(sent.id))).state == "sent"
         assert [each.text for each in await messages(runtime, sent.session_key)] == ["The report is here."]
         assert len(telegram.sender.attempts) == 1
+        with pytest.raises(NotFound, match="did you mean Ada"):
+            await send_message.run(services, SendMessage("telegram", "Adda", "Hi."), LOCAL, "typo")

@@ -20,7 +20,7 @@ from palinurus.config.agents import agent_ids
 from palinurus.config.load import Config
 from palinurus.config.section import dig
 from palinurus.dispatch.admission import AdmissionPolicy, admission_policy, group_refusal, is_listed
-from palinurus.dispatch.contacts import Contact, Contacts, peer_of
+from palinurus.dispatch.contacts import Contact, Contacts, fold, peer_of
 from palinurus.dispatch.routing import PREFIXES, Binding, RoutingTable, find_route, routing_table
 from palinurus.dispatch.settings import ANY, DEFAULTS
 from palinurus.domain.envelope import Delivery
@@ -31,6 +31,7 @@ from palinurus.sessions.store import SessionStore
 from palinurus.text.words import nearest
 from palinurus.tools.session_tools import OWN, SOMEBODY_ELSE, SOMEBODY_NEW, Recipient
 
+CHOSEN_NAME = "{} chose this name, and nobody has let them in"
 STRANGER = "nobody has let {} in: a first message needs an approval"
 WITH_PEOPLE = ("explicit", "dashboard")  # of the kinds of runs
 NOT_SENT = "the message was not sent"
@@ -78,7 +79,12 @@ class Recipients(Struct, eq=False):
             near = nearest(said, known)
             meant = f"did you mean {near}?" if near else "name a channel and an id, such as telegram:42"
             raise NotFound(f"nobody is known as {said[:80]!r}; {NOT_SENT}", hint=meant)
-        return self._chat(run, self._bind(contact, agent, config, table), config, table)
+        found = self._chat(run, self._bind(contact, agent, config, table), config, table)
+        policy = admission_policy(config, contact.channel, table.account(contact.channel, contact.account))
+        is_vouched = ":" in said or fold(said) in (contact.id.lower(), *map(fold, contact.names))
+        if found.ask or is_vouched or _is_let_in(policy, contact):
+            return found
+        return replace(found, ask=CHOSEN_NAME.format(contact.address))
 
     async def find_chat(self, to: str, *, channel: str, account: str, thread: str, agent: str) -> BoundChat:
         """A chat that the owner names: an id, kind:id or a name on a channel. Raises BadRequest and NotFound."""
@@ -89,6 +95,10 @@ class Recipients(Struct, eq=False):
         contacts = [each for each in await self._contacts.all(table) if each.channel == name]
         contact = None if ":" in to else self._contacts.named(contacts, to)
         if contact is None:
+            if ":" not in to and (near := nearest(to, _names(contacts))):
+                raise NotFound(
+                    f"nobody on {name} is known as {to[:80]!r}", hint=f"did you mean {near}? An id: direct:ID"
+                )
             contact = self._read(contacts, f"{name}:{to.strip()}", config)
         assert contact is not None  # noqa: S101  # it has a colon
         contact = replace(contact, account=account.strip().lower() or contact.account, thread=thread or contact.thread)
@@ -179,6 +189,10 @@ class Recipients(Struct, eq=False):
             why = f"{contact.address} is answered by {route.agent_id}, not by {wanted}"
             raise BadRequest(f"{why}; {NOT_SENT}", hint="bindings say which agent uses which chats and accounts")
         return BoundChat(contact, account, wanted, SessionKey.parse(keys[wanted]))
+
+
+def _names(contacts: list[Contact]) -> list[str]:
+    return [name for each in contacts for name in (*each.names, *each.chosen_names)]
 
 
 def _refusal(policy: AdmissionPolicy, contact: Contact, *, is_owner: bool) -> str:
