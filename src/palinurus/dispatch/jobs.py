@@ -178,6 +178,9 @@ class Jobs(Struct, eq=False):
         self._wake(job.kind, job.lane)
         return job
 
+    async def get(self, job_id: str) -> Job | None:
+        return await self._queue.find(job_id)
+
     async def find(self, kind: str, idempotency_key: str) -> Job | None:
         return await self._queue.find_by_key(kind, idempotency_key)
 
