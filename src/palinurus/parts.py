@@ -186,7 +186,7 @@ _NETWORKS = {  # names of channels -> their settings
     "slack": f"{_CHANNELS}:SlackSettings",
     "whatsapp": f"{_CHANNELS}:WhatsAppSettings",
     "email": f"{_CHANNELS}:EmailSettings",
-    "webhook": f"{_CHANNELS}:WebhookChannelSettings",
+    "custom": f"{_CHANNELS}:WebhookChannelSettings",
 }
 _HEARTBEAT = "palinurus.extensions.schedule.heartbeat_settings:HeartbeatSettings"
 EXTENSIONS = (

@@ -25,7 +25,7 @@ FAKES = {
     "slack": "channels.networks.slack:FakeSlack",
     "whatsapp": "channels.networks.whatsapp:FakeWhatsApp",
     "email": "channels.networks.email:FakeMail",
-    "webhook": "channels.networks.webhook:FakeProgram",
+    "custom": "channels.networks.webhook:FakeProgram",
 }
 
 

@@ -96,9 +96,9 @@ NETWORKS: dict[str, Network] = {
         ),
         "Add your address: pal config set channels.email.allowFrom '[\"you@example.org\"]'",
     ),
-    "webhook": Network(
+    "custom": Network(
         f"{_HERE}.webhook:WebhookChannel",
-        "Signed webhook",
+        "Programs of your own",
         "",
         ("For programs of your own: they post signed messages, and replies are posted to them.",),
         (

@@ -22,7 +22,7 @@ from palinurus.operations.services import Services
 from palinurus.text.words import nearest
 
 NOT_RUNNING = "no gateway runs: `pal gateway run` connects it"
-ChannelName = Annotated[str, "telegram, discord, slack, whatsapp, email or webhook."]
+ChannelName = Annotated[str, "telegram, discord, slack, whatsapp, email or custom."]
 AccountName = Annotated[str, "An account of the channel. Default: its default account."]
 
 

@@ -208,5 +208,5 @@ WEBHOOK_PATHS: dict[str, dict[str, str]] = {  # channel -> key of its path below
     "telegram": {"webhookPath": TelegramSettings().webhook_path},
     "slack": {"webhookPath": SlackSettings().webhook_path},
     "whatsapp": {"webhookPath": WhatsAppSettings().webhook_path},
-    "webhook": {"webhookPath": WebhookChannelSettings().webhook_path},
+    "custom": {"webhookPath": WebhookChannelSettings().webhook_path},
 }
