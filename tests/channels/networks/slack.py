@@ -31,7 +31,6 @@ NEEDED = {
     "reactions.add": "reactions:write",
     "users.info": "users:read",
 }
-Answer = tuple[dict[str, Any], int]
 
 
 def person(sender: str) -> str:
@@ -60,6 +59,9 @@ class FakeSlack:
         self.sockets: list[web.WebSocketResponse] = []
         self.connections = 0  # how many sockets there have been
         self.acknowledged: list[str] = []
+        self.moved: dict[str, str] = {}  # files that are kept elsewhere, and where
+        self.refuse_files = False
+        self.codes: list[str] = []  # errors of the next requests that send or change a message
         self._token_refused = False
         self._faults: list[Fault] = []
         self._pending: dict[str, dict[str, Any]] = {}  # envelopes that were not acknowledged, oldest first
@@ -318,6 +320,8 @@ class FakeSlack:
         fault = self._faults.pop(0) if sends and self._faults else ""
         if early := _faulty(fault, request):
             return early
+        if self.codes and method.startswith("chat."):
+            return web.json_response(_refused(self.codes.pop(0)))
         handler = getattr(self, "_" + method.replace(".", "_"), None)
         answer = _refused("unknown_method") if handler is None else {"ok": True} | handler(form)
         if fault == "cut-after":
@@ -411,7 +415,9 @@ class FakeSlack:
         return web.Response(text="OK - 10")
 
     async def _download(self, request: web.Request) -> web.Response:
-        if request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
+        if address := self.moved.get(request.match_info["id"]):
+            raise web.HTTPFound(address)
+        if self.refuse_files or request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}":
             return web.Response(text="<html>Sign in to Slack</html>", content_type="text/html")
         _, mime, data = self._files[request.match_info["id"]]
         return web.Response(body=data, content_type=mime or "application/octet-stream")

@@ -156,6 +156,8 @@ def _pause(header: str) -> float:
 
 
 def scope_hint(scopes: str) -> str:
+    if scopes == "connections:write":  # of the other token
+        return WHERE_TOKENS_ARE
     return (
         f"open api.slack.com/apps, choose the app, add {scopes} under OAuth & Permissions > Bot Token Scopes,"
         " then press Reinstall to Workspace"

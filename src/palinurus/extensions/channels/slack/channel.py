@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 from weakref import WeakValueDictionary
@@ -299,22 +299,25 @@ class SlackChannel(Channel):
         if not self._is_of_slack(url):
             raise WebError(f"the file {file.name} is not kept by Slack, so it is not fetched")
         headers = {"Authorization": f"Bearer {self._api.token}"}  # aiohttp drops it when it is redirected elsewhere
-        async with (
-            self._api.connect() as session,
-            session.get(url, headers=headers, max_redirects=3, timeout=TRANSFER_TIMEOUT) as answer,
-        ):
-            # Without the permission Slack shows its page for signing in.
-            if answer.status != 200 or (answer.content_type == "text/html" and "html" not in file.mime_type):
-                raise WebError(f"Slack refuses the file {file.name}", hint=scope_hint("files:read"))
-            async for piece in answer.content.iter_chunked(PIECE):
-                yield piece
+        try:
+            async with (
+                self._api.connect() as session,
+                session.get(url, headers=headers, max_redirects=3, timeout=TRANSFER_TIMEOUT) as answer,
+            ):
+                # Without the permission Slack shows its page for signing in.
+                if answer.status != 200 or (answer.content_type == "text/html" and "html" not in file.mime_type):
+                    raise WebError(f"Slack refuses the file {file.name}", hint=scope_hint("files:read"))
+                async for piece in answer.content.iter_chunked(PIECE):
+                    yield piece
+        except (aiohttp.ClientError, OSError) as error:
+            raise WebError(f"the file {file.name} of Slack did not come: {type(error).__name__}") from None
 
     def _is_of_slack(self, url: str) -> bool:
         """Whether the token may go there."""
         there, root = urlsplit(url), urlsplit(self._api.root)
         if (there.scheme, there.netloc) == (root.scheme, root.netloc):
             return True
-        return there.scheme == "https" and there.netloc.endswith(".slack.com") and "@" not in there.netloc
+        return there.scheme == "https" and bool(re.fullmatch(r"[a-z0-9.-]+\.slack\.com", there.netloc))
 
     # -- checking
 
@@ -328,7 +331,7 @@ class SlackChannel(Channel):
             return f"@{bot.get('user')} in {bot.get('team')}"
 
         async def compare_scopes() -> str:
-            if lacking := ", ".join(each for each in SCOPES if each not in granted.split(",")):
+            if lacking := ", ".join(each for each in SCOPES if each not in granted.replace(" ", "").split(",")):
                 raise SlackRefusal(f"missing: {lacking}", hint=scope_hint(lacking))
             return "all there"
 
@@ -337,15 +340,15 @@ class SlackChannel(Channel):
             return "events arrive by WebSocket"
 
         async with self._api.connect():
-            checks = [await _try("bot token", identify)]
+            checks = [await _checked("bot token", identify)]
             if checks[0].ok:
-                checks.append(await _try("scopes", compare_scopes))
+                checks.append(await _checked("scopes", compare_scopes))
             if self.settings.mode == "socket":
-                checks.append(await _try("Socket Mode", open_socket))
+                checks.append(await _checked("Socket Mode", open_socket))
         return tuple(checks)
 
 
-async def _try(name: str, request: Callable[[], Awaitable[str]]) -> ChannelCheck:
+async def _checked(name: str, request: Callable[[], Awaitable[str]]) -> ChannelCheck:
     try:
         return ChannelCheck(name, True, await request())
     except PalinurusError as error:
@@ -365,10 +368,7 @@ def _body(part: OutgoingPart, text: str) -> dict[str, Any]:
     """Text and buttons. An empty list takes buttons away that a message has had."""
     if not part.buttons:
         return {"text": text, "blocks": []}
-    sections = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": text[start : start + SECTION_SIZE]}}
-        for start in range(0, len(text), SECTION_SIZE)
-    ]
+    sections = [{"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in _cut(text)]
     buttons = [
         {
             "type": "button",
@@ -379,6 +379,17 @@ def _body(part: OutgoingPart, text: str) -> dict[str, Any]:
         for number, button in enumerate(part.buttons)
     ]
     return {"text": text, "blocks": [*sections, {"type": "actions", "elements": buttons}]}
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Pieces that fit a block, cut at ends of lines where there are any."""
+    start = 0
+    while len(text) - start > SECTION_SIZE:
+        end = text.rfind("\n", start + 1, start + SECTION_SIZE)
+        end = end if end > 0 else start + SECTION_SIZE
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 def _escape(text: str) -> str:

@@ -83,7 +83,7 @@ class CommandPayload(Struct, frozen=True):
     team_id: str = ""
 
 
-class SlackObject(Struct, frozen=True):
+class SlackReference(Struct, frozen=True):
     id: str = ""
     name: str | None = None
 
@@ -99,9 +99,9 @@ class PressedButton(Struct, frozen=True):
 
 class ActionPayload(Struct, frozen=True):
     type: str
-    user: SlackObject = SlackObject()
-    channel: SlackObject | None = None
-    team: SlackObject | None = None
+    user: SlackReference = SlackReference()
+    channel: SlackReference | None = None
+    team: SlackReference | None = None
     message: PressedMessage = PressedMessage()
     actions: tuple[PressedButton, ...] = ()
     response_url: str = ""

@@ -33,18 +33,18 @@ class Envelope(Struct, frozen=True):
     payload: Raw = Raw(b"")
 
 
-Take = Callable[[str, bytes], Awaitable[bool]]
-"""Takes an envelope of a type with its payload. False: it must be delivered again."""
+EnvelopeHandler = Callable[[str, bytes], Awaitable[bool]]
+"""Is given an envelope's type and payload. False: it must be delivered again."""
 
 
 class SocketMode:
     """One account's sockets: mostly one, two while Slack replaces it."""
 
-    def __init__(self, context: ChannelContext, api: SlackApi, app_token: str, take: Take) -> None:
+    def __init__(self, context: ChannelContext, api: SlackApi, app_token: str, handle: EnvelopeHandler) -> None:
         self._context = context
         self._api = api
         self._app_token = app_token
-        self._take = take
+        self._handle = handle
         self._room = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -83,7 +83,7 @@ class SocketMode:
 
     async def _answer(self, socket: aiohttp.ClientWebSocketResponse, envelope: Envelope) -> None:
         try:
-            if await self._take(envelope.type, bytes(envelope.payload)):
+            if await self._handle(envelope.type, bytes(envelope.payload)):
                 # On a closed socket it is delivered again over the next, and known by its update.
                 with contextlib.suppress(aiohttp.ClientError, ConnectionError):
                     await socket.send_json({"envelope_id": envelope.envelope_id})
