@@ -103,6 +103,13 @@ async def test_a_request_that_was_not_taken_is_answered_so_that_slack_repeats_it
     assert len(gateway.inbox.messages) == 1
 
 
+async def test_a_message_that_was_lost_by_a_mistake_of_ours_is_not_acknowledged(gateway: Account) -> None:
+    gateway.inbox.refusals = [ValueError("a mistake")]
+    assert (await gateway.channel.handle(signed(event()))).status == 503
+    assert (await gateway.channel.handle(signed(event()))).status == 200
+    assert len(gateway.inbox.messages) == 1
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"event": {"type": "message", "ts": 4}}'])
 async def test_a_signed_request_without_sense_is_acknowledged_and_skipped(gateway: Account, body: bytes) -> None:
     assert (await gateway.channel.handle(signed(body))).status == 200
@@ -188,6 +195,17 @@ async def test_a_mention_comes_as_two_events_and_is_one_message(account: Account
     await network.write("next", chat="7")
     await arrived(account, 2)
     assert [(each.text, each.peer.mentioned) for each in account.inbox.messages] == [("look", True), ("next", False)]
+
+
+async def test_a_button_in_a_group_is_pressed_in_the_chat_that_its_messages_come_from(
+    account: Account, network: FakeSlack
+) -> None:
+    await network.write("x", chat="G7")
+    peer = (await arrived(account)).peer
+    await account.channel.send(ChatTarget(peer.id, "5.000001"), OutgoingPart("Sure?", buttons=(Button("Yes", "v"),)))
+    await network.press(network.sent[-1], "Yes", sender="43")
+    [press] = account.inbox.presses
+    assert (press.peer.kind, press.peer.id, press.peer.thread, press.sender) == ("group", "G7", "5.000001", "U43")
 
 
 async def test_a_mention_that_comes_alone_is_placed_like_a_message(account: Account, network: FakeSlack) -> None:

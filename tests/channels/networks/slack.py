@@ -175,7 +175,10 @@ class FakeSlack:
     async def press(self, message: SentMessage, label: str, *, sender: str = "42") -> str:
         button = next(each for each in _buttons(message.raw) if each["text"]["text"] == label)
         direct = message.chat.startswith("U")
-        channel = {"id": f"D{message.chat}" if direct else message.chat, "name": "directmessage" if direct else "team"}
+        channel = {
+            "id": f"D{message.chat}" if direct else message.chat,
+            "name": "directmessage" if direct else "privategroup",
+        }
         number = self._id("press")
         self._shown[number] = asyncio.get_running_loop().create_future()
         payload = {

@@ -30,8 +30,8 @@ HINTS = {
     "not_in_channel": "invite the bot: /invite @name in the channel",
 }
 WHERE_TOKENS_ARE = (
-    "open api.slack.com/apps, choose the app; OAuth & Permissions shows the bot's token (xoxb-…),"
-    " Basic Information > App-Level Tokens the one for Socket Mode (xapp-…, scope connections:write)"
+    "open api.slack.com/apps, choose the app; OAuth & Permissions shows the bot's token (xoxb-…), Basic Information the"
+    " signing secret and, under App-Level Tokens, the one for Socket Mode (xapp-…, scope connections:write)"
 )
 WAIT_FOR_TOKEN = 600.0  # seconds; a message waits while a person renews the token
 

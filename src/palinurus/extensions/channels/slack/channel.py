@@ -52,12 +52,11 @@ from palinurus.extensions.channels.slack.api import (
     scope_hint,
 )
 from palinurus.extensions.channels.slack.events import (
-    ActionPayload,
     BoundedDict,
-    CommandPayload,
-    EventPayload,
-    EventReader,
+    SlackActionPayload,
     SlackDirectory,
+    SlackEventReader,
+    parse_update,
 )
 from palinurus.extensions.channels.slack.manifest import SCOPES
 from palinurus.extensions.channels.slack.sockets import SocketMode
@@ -107,7 +106,7 @@ class SlackChannel(Channel):
             self._app_token = self._secret(settings.app_token, "appToken", "SLACK_APP_TOKEN")
         self._api = SlackApi(context, settings, token)
         self._directory = SlackDirectory(self._api)
-        self._reader: EventReader | None = None
+        self._reader: SlackEventReader | None = None
         self._inbox: ChannelInbox | None = None
         self._own = ""
         self._received: BoundedDict[str, bool] = BoundedDict(5_000)  # a mention comes as two events, others again
@@ -116,10 +115,9 @@ class SlackChannel(Channel):
     def _secret(self, value: Secret | None, key: str, variable: str) -> str:
         own = self.context.env.get(variable, "") if self.context.account == DEFAULT_ACCOUNT else ""
         if not (found := self.context.secret(value) or own):
-            hint = (
-                WHERE_TOKENS_ARE if key != "signingSecret" else "api.slack.com/apps, Basic Information > Signing Secret"
+            raise ConfigError(
+                f"channels.slack.{key} of account {self.context.account} is not set", hint=WHERE_TOKENS_ARE
             )
-            raise ConfigError(f"channels.slack.{key} of account {self.context.account} is not set", hint=hint)
         return found
 
     # -- receiving
@@ -129,7 +127,7 @@ class SlackChannel(Channel):
             try:
                 bot = await self._api.ask("auth.test")
                 self._own = str(bot.get("user_id") or "")
-                self._reader = EventReader(self._directory, self._own)
+                self._reader = SlackEventReader(self._directory, self._own)
                 self._inbox = inbox
                 identity = f"@{bot.get('user') or self._own}"
                 if self.settings.mode == "socket":
@@ -169,38 +167,30 @@ class SlackChannel(Channel):
         if self._inbox is None or self._reader is None:
             return False
         try:
-            if kind == "events_api":
-                await self._take_event(msgspec.json.decode(payload, type=EventPayload), self._inbox, self._reader)
-            elif kind == "slash_commands":
-                command = msgspec.json.decode(payload, type=CommandPayload)
-                async with self._in_order(command.channel_id):
-                    await self._pass_on(await self._reader.command(command), self._inbox)
-            elif kind == "interactive":
-                await self._take_press(msgspec.json.decode(payload, type=ActionPayload), self._inbox, self._reader)
+            update = parse_update(kind, payload)
+        except ValueError as error:  # msgspec's errors are such
+            log.warning("an update of Slack makes no sense: %s", error)
+            return True
+        try:
+            if isinstance(update, SlackActionPayload):
+                await self._press(update, self._inbox, self._reader)
+            elif update is not None:
+                async with self._in_order(update.chat):
+                    await self._pass_on(await self._reader.read(update), self._inbox)
         except NOT_TAKEN as error:
             log.warning("Slack must deliver an update again: %s", error)
             return False
-        except ValueError as error:  # msgspec's errors are such
-            log.warning("an update of Slack makes no sense: %s", error)
         except Exception:  # the edge of the adapter: one update must not stop the others
             log.exception("an update of Slack could not be handled")
             return False
         return True
 
-    async def _take_event(self, payload: EventPayload, inbox: ChannelInbox, reader: EventReader) -> None:
-        if (event := payload.message()) is None:
-            return
-        async with self._in_order(event.channel):
-            message = await reader.message(event, payload.team_id or "")
-            if message is not None:
-                await self._pass_on(message, inbox)
-
-    async def _pass_on(self, message: ChannelMessage, inbox: ChannelInbox) -> None:
-        if message.update not in self._received:
+    async def _pass_on(self, message: ChannelMessage | None, inbox: ChannelInbox) -> None:
+        if message is not None and message.update not in self._received:
             await inbox.receive(message)
             self._received[message.update] = True
 
-    async def _take_press(self, payload: ActionPayload, inbox: ChannelInbox, reader: EventReader) -> None:
+    async def _press(self, payload: SlackActionPayload, inbox: ChannelInbox, reader: SlackEventReader) -> None:
         press = await reader.press(payload)
         if press is None:
             return

@@ -44,6 +44,7 @@ class SlackEdit(Struct, frozen=True):
 class SlackEvent(Struct, frozen=True):
     type: str
     subtype: str | None = None
+    team: str | None = None
     channel: str = ""
     channel_type: str | None = None
     user: str | None = None
@@ -57,23 +58,21 @@ class SlackEvent(Struct, frozen=True):
     message: SlackEvent | None = None
     previous_message: SlackEvent | None = None
 
+    @property
+    def chat(self) -> str:
+        return self.channel
+
 
 class SlackEventType(Struct, frozen=True):
     type: str
 
 
-class EventPayload(Struct, frozen=True):
+class SlackEventPayload(Struct, frozen=True):
     event: Raw
     team_id: str | None = None
 
-    def message(self) -> SlackEvent | None:
-        """Events of other types have fields of the same names with something else in them."""
-        if msgspec.json.decode(self.event, type=SlackEventType).type not in ("message", "app_mention"):
-            return None
-        return msgspec.json.decode(self.event, type=SlackEvent)
 
-
-class CommandPayload(Struct, frozen=True):
+class SlackCommandPayload(Struct, frozen=True):
     command: str
     user_id: str
     channel_id: str
@@ -82,29 +81,51 @@ class CommandPayload(Struct, frozen=True):
     channel_name: str = ""
     team_id: str = ""
 
+    @property
+    def chat(self) -> str:
+        return self.channel_id
+
 
 class SlackReference(Struct, frozen=True):
     id: str = ""
     name: str | None = None
 
 
-class PressedMessage(Struct, frozen=True):
+class SlackPressedMessage(Struct, frozen=True):
     ts: str = ""
     thread_ts: str | None = None
 
 
-class PressedButton(Struct, frozen=True):
+class SlackPressedButton(Struct, frozen=True):
     value: str | None = None
 
 
-class ActionPayload(Struct, frozen=True):
+class SlackActionPayload(Struct, frozen=True):
     type: str
     user: SlackReference = SlackReference()
     channel: SlackReference | None = None
     team: SlackReference | None = None
-    message: PressedMessage = PressedMessage()
-    actions: tuple[PressedButton, ...] = ()
+    message: SlackPressedMessage = SlackPressedMessage()
+    actions: tuple[SlackPressedButton, ...] = ()
     response_url: str = ""
+
+
+def parse_update(kind: str, body: bytes) -> SlackEvent | SlackCommandPayload | SlackActionPayload | None:
+    """An update of a kind that Socket Mode names; None: nothing that is used here. Raises ValueError."""
+    if kind == "slash_commands":
+        return msgspec.json.decode(body, type=SlackCommandPayload)
+    if kind == "interactive":
+        return msgspec.json.decode(body, type=SlackActionPayload)
+    if kind != "events_api":
+        return None
+    payload = msgspec.json.decode(body, type=SlackEventPayload)
+    # Events of other types have fields of the same names with something else in them.
+    if msgspec.json.decode(payload.event, type=SlackEventType).type not in ("message", "app_mention"):
+        return None
+    event = msgspec.json.decode(payload.event, type=SlackEvent)
+    if not (event.channel and event.ts):
+        raise ValueError("a message without its chat or its time")
+    return replace(event, team=payload.team_id)
 
 
 class BoundedDict(dict[K, V]):
@@ -146,10 +167,10 @@ class SlackDirectory:
 
     async def kind_of(self, channel: str, said: str = "") -> str:
         """im, mpim, channel or group; `said` is what the event says of it."""
+        if channel.startswith("D"):
+            return "im"
         if said:
             self._kinds[channel] = said
-        elif channel.startswith("D"):
-            return "im"
         elif channel not in self._kinds:
             try:
                 async with asyncio.timeout(LOOKUP_SECONDS):
@@ -170,20 +191,21 @@ class SlackDirectory:
         return self.direct[to]
 
 
-class EventReader:
+class SlackEventReader:
     """Translates for one bot, whose user id is `own`."""
 
     def __init__(self, directory: SlackDirectory, own: str) -> None:
         self._directory = directory
         self._own = own
 
-    async def message(self, event: SlackEvent, team: str) -> ChannelMessage | None:
-        """None: nothing that a person said. Raises ValueError if it lacks what every message has."""
+    async def read(self, update: SlackEvent | SlackCommandPayload) -> ChannelMessage | None:
+        """None: nothing that a person said."""
+        return await (self._message(update) if isinstance(update, SlackEvent) else self._command(update))
+
+    async def _message(self, event: SlackEvent) -> ChannelMessage | None:
         said = event.message if event.subtype == "message_changed" else event
         if said is None or not self._is_said(event, said):
             return None
-        if not (event.channel and said.ts):
-            raise ValueError("a message without its chat or its time")
         user, thread = said.user or "", said.thread_ts if said.thread_ts != said.ts else ""
         update = f"{event.channel}:{said.ts}" + (f":{said.edited.ts}" if said is not event and said.edited else "")
         answers_own = bool(thread) and said.parent_user_id == self._own
@@ -193,7 +215,7 @@ class EventReader:
             id=said.ts,
             update=update,
             sender=user,
-            peer=replace(peer, team=team, mentioned=mentioned),
+            peer=replace(peer, team=event.team or "", mentioned=mentioned),
             text=await self._text(said.text or ""),
             files=tuple(_file(each) for each in said.files or () if each.id or each.url_private),
             quoted=QuotedMessage(thread or "", sender=self._own, is_own=True) if answers_own else None,
@@ -201,7 +223,7 @@ class EventReader:
             sent_at=_milliseconds(said.ts),
         )
 
-    async def command(self, payload: CommandPayload) -> ChannelMessage:
+    async def _command(self, payload: SlackCommandPayload) -> ChannelMessage:
         kind = _kind_by_name(payload.channel_name)
         peer = await self._peer(payload.user_id, payload.channel_id, kind)
         name = command_of(payload.command.removeprefix("/"))
@@ -213,7 +235,7 @@ class EventReader:
             text=f"/{name} {await self._text(payload.text)}".strip(),
         )
 
-    async def press(self, payload: ActionPayload) -> ButtonPress | None:
+    async def press(self, payload: SlackActionPayload) -> ButtonPress | None:
         """None: not a button of ours."""
         value = payload.actions[0].value if payload.type == "block_actions" and payload.actions else None
         channel, message = payload.channel, payload.message
@@ -225,7 +247,7 @@ class EventReader:
         return ButtonPress(value, payload.user.id, replace(peer, team=team, mentioned=True), message.ts)
 
     def _is_said(self, event: SlackEvent, said: SlackEvent) -> bool:
-        by_person = bool(said.user) and not said.bot_id and said.user not in (self._own, "USLACKBOT")
+        by_person = bool(said.user and said.ts) and not said.bot_id and said.user not in (self._own, "USLACKBOT")
         if not by_person:
             return False
         if said is not event:  # Slack also says "changed" when it adds the preview of a link
@@ -263,10 +285,8 @@ def _shown(target: str, label: str, names: dict[str, str]) -> str:
 
 
 def _kind_by_name(name: str) -> str:
-    """Commands and presses carry the chat's name instead of its kind."""
-    if name == "directmessage":
-        return "im"
-    return "mpim" if name.startswith("mpdm-") else "channel" if name else ""
+    """Commands and presses carry the chat's name instead of its kind; empty: it says nothing of it."""
+    return "mpim" if name.startswith("mpdm-") else "" if name in ("", "directmessage", "privategroup") else "channel"
 
 
 def _file(file: SlackFile) -> ReceivedFile:

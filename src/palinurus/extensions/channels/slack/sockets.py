@@ -25,9 +25,10 @@ MOST_IN_FLIGHT = 64  # envelopes; then no more are read
 HELLO_SECONDS = 30.0
 LAST_SECONDS = 10.0  # of a socket that Slack has announced to close: what it still brings is taken
 HEARTBEAT_SECONDS = 20.0
+CLOSING = aiohttp.ClientWSTimeout(ws_close=1.0)  # Slack leaves the connection open after both have said goodbye
 
 
-class Envelope(Struct, frozen=True):
+class SlackEnvelope(Struct, frozen=True):
     type: str
     envelope_id: str = ""
     payload: Raw = Raw(b"")
@@ -60,7 +61,7 @@ class SocketMode:
     async def _renew(self, inbox: ChannelInbox, identity: str) -> None:
         idle = 0  # sockets in a row that brought nothing
         while True:
-            reader = _SocketReader(await self._open(), self._accept, lambda: inbox.connected(identity))
+            reader = _SlackSocketReader(await self._open(), self._accept, lambda: inbox.connected(identity))
             self._start(reader.run())
             await reader.finished.wait()
             if not reader.announced:
@@ -73,15 +74,17 @@ class SocketMode:
         answer = await self._api.ask("apps.connections.open", token=self._app_token)
         async with self._api.connect() as session:
             try:
-                return await session.ws_connect(str(answer.get("url") or ""), heartbeat=HEARTBEAT_SECONDS)
+                return await session.ws_connect(
+                    str(answer.get("url") or ""), heartbeat=HEARTBEAT_SECONDS, timeout=CLOSING
+                )
             except (aiohttp.ClientError, OSError, ValueError) as error:  # their texts show the address, a secret
                 raise ConnectionError(f"no WebSocket to Slack: {type(error).__name__}") from None
 
-    async def _accept(self, socket: aiohttp.ClientWebSocketResponse, envelope: Envelope) -> None:
+    async def _accept(self, socket: aiohttp.ClientWebSocketResponse, envelope: SlackEnvelope) -> None:
         await self._room.acquire()
         self._start(self._answer(socket, envelope))
 
-    async def _answer(self, socket: aiohttp.ClientWebSocketResponse, envelope: Envelope) -> None:
+    async def _answer(self, socket: aiohttp.ClientWebSocketResponse, envelope: SlackEnvelope) -> None:
         try:
             if await self._handle(envelope.type, bytes(envelope.payload)):
                 # On a closed socket it is delivered again over the next, and known by its update.
@@ -96,13 +99,13 @@ class SocketMode:
         task.add_done_callback(self._tasks.discard)
 
 
-class _SocketReader:
+class _SlackSocketReader:
     """Reads one socket to its end. `finished` is set as soon as another one is needed."""
 
     def __init__(
         self,
         socket: aiohttp.ClientWebSocketResponse,
-        accept: Callable[[aiohttp.ClientWebSocketResponse, Envelope], Awaitable[None]],
+        accept: Callable[[aiohttp.ClientWebSocketResponse, SlackEnvelope], Awaitable[None]],
         greeted: Callable[[], None],
     ) -> None:
         self._socket = socket
@@ -126,7 +129,7 @@ class _SocketReader:
 
     async def _read(self, text: str, limit: asyncio.Timeout) -> None:
         try:
-            envelope = msgspec.json.decode(text, type=Envelope)
+            envelope = msgspec.json.decode(text, type=SlackEnvelope)
         except msgspec.DecodeError as error:
             log.warning("Slack sent something that is no envelope: %s", error)
             return
