@@ -59,7 +59,8 @@ async def test_messages_commands_and_presses_arrive_by_signed_requests(gateway: 
     await fake.write("hello")
     assert (await arrived(gateway)).text == "hello"
     fake.command("/agentstatus", "all")
-    assert (await arrived(gateway, 2)).text == "/status all"
+    command = await arrived(gateway, 2)
+    assert (command.text, command.peer.kind, command.peer.id) == ("/status all", "direct", "U42")
     await gateway.channel.send(ChatTarget("U42"), OutgoingPart("Sure?", buttons=(Button("Yes", "v"),)))
     assert await fake.press(fake.sent[-1], "Yes") == "noted"
 
@@ -179,6 +180,17 @@ async def test_slack_replaces_the_socket_and_nothing_is_lost_or_reported(account
         ["before", "after", *(f"during {number}" for number in range(20))]
     )
     assert account.inbox.troubles == []
+
+
+async def test_a_proxy_of_the_environment_is_not_asked_for_hosts_that_need_none(
+    offline: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with offline.running():
+        await offline.network.write("hello")
+        await arrived(offline)
 
 
 async def test_a_lost_socket_is_reported_and_replaced(account: Account, network: FakeSlack) -> None:
