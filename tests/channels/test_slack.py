@@ -58,9 +58,9 @@ async def test_messages_commands_and_presses_arrive_by_signed_requests(gateway: 
     assert isinstance(fake, FakeSlack)
     await fake.write("hello")
     assert (await arrived(gateway)).text == "hello"
-    fake.command("/agentstatus", "all")
+    fake.command("/agentstatus", "all", sender="43")
     command = await arrived(gateway, 2)
-    assert (command.text, command.peer.kind, command.peer.id) == ("/status all", "direct", "U42")
+    assert (command.text, command.peer.kind, command.peer.id) == ("/status all", "direct", "U43")
     await gateway.channel.send(ChatTarget("U42"), OutgoingPart("Sure?", buttons=(Button("Yes", "v"),)))
     assert await fake.press(fake.sent[-1], "Yes") == "noted"
 
