@@ -50,7 +50,7 @@ NETWORKS: dict[str, Network] = {
         "Write to the bot directly. It answers with a pairing code.",
     ),
     "slack": Network(
-        f"{_HERE}.slack:SlackChannel",
+        f"{_HERE}.slack.channel:SlackChannel",
         "Slack",
         "slack",
         (

@@ -155,7 +155,9 @@ class SlackSettings(NetworkSettings, frozen=True):
 
     bot_token: Annotated[Secret | None, option("The token xoxb-… of the bot. Unset: SLACK_BOT_TOKEN.")] = None
     app_token: Annotated[Secret | None, option("The token xapp-… for Socket Mode. Unset: SLACK_APP_TOKEN.")] = None
-    signing_secret: Annotated[Secret | None, option("Signs requests of Slack; needed for mode http.")] = None
+    signing_secret: Annotated[
+        Secret | None, option("Signs requests of Slack; needed for mode http. Unset: SLACK_SIGNING_SECRET.")
+    ] = None
     mode: Annotated[Literal["socket", "http"], option("Whether we connect to Slack, or Slack posts to us.")] = "socket"
     webhook_path: Annotated[str, option("The path of the gateway for mode http.")] = "/slack/events"
     api_root: Annotated[str, option("The address of the Web API.")] = "https://slack.com/api"
