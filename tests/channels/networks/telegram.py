@@ -59,8 +59,9 @@ class FakeTelegram:
         self._last: Json = {}
         self._number = 1000
         self._poll = 0  # the newest poll; older ones are ended
-        self._polls: dict[int, web.Request] = {}
-        self._news = asyncio.Condition()
+        self._polls: dict[int, tuple[web.Request, asyncio.Event]] = {}  # the event ends a poll
+        self._is_held = False
+        self._token_refused = False
 
     async def start(self) -> None:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -94,7 +95,7 @@ class FakeTelegram:
         kind: Literal["image", "voice", "document"] = "document",
         **more: Any,
     ) -> str:
-        """`more` are fields of Telegram's message."""
+        """`more` are fields of Telegram's message; `chat_of` is its chat."""
         said = f"@{USERNAME} {text}" if mention else text
         message = self._message(chat or sender, thread, said, person(sender, sender_name))
         entities = [{"type": "mention", "offset": 0, "length": len(USERNAME) + 1}] if mention else []
@@ -107,7 +108,10 @@ class FakeTelegram:
             message |= self._attach(files[0], kind)
         else:
             message["entities"] = entities
-        await self.deliver({"message": message | more})
+        if chat_of := more.pop("chat_of", None):
+            message["chat"] = chat_of
+        message |= more
+        await self.deliver({"message": message})
         return str(message["message_id"])
 
     async def rewrite(self, message_id: str, text: str) -> None:
@@ -142,14 +146,28 @@ class FakeTelegram:
         """The next request of this method is answered so."""
         self._refusals.setdefault(method, []).append(Refusal(code, description, **parameters))
 
+    def hold(self) -> None:
+        """From now on nothing is delivered."""
+        self._is_held = True
+
+    def let_go(self) -> None:
+        self._is_held = False
+        self.end_polls()
+
+    def end_polls(self) -> None:
+        """Polls that wait are answered with what there is."""
+        for _, ended in self._polls.values():
+            ended.set()
+
+    def next_number(self, number: int) -> None:
+        self._number = number
+
     async def disconnect(self) -> None:
-        for request in tuple(self._polls.values()):
+        for request, _ in tuple(self._polls.values()):
             cut(request)
 
     def refuse_token(self, refused: bool = True) -> None:
         self._token_refused = refused
-
-    _token_refused = False
 
     # The Bot API
 
@@ -194,20 +212,19 @@ class FakeTelegram:
         self.offsets.append(offset)
         if offset > 0:
             self.pending = [each for each in self.pending if each["update_id"] >= offset]
+        self.end_polls()
         self._poll += 1
-        own = self._poll
-        self._polls[own] = request
+        own, ended = self._poll, asyncio.Event()
+        self._polls[own] = request, ended
         try:
-            async with self._news:
-                self._news.notify_all()
+            if self._is_held or not self.pending:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(float(given.get("timeout", 0))):
-                        await self._news.wait_for(lambda: self.pending or self._poll != own)
+                    await asyncio.wait_for(ended.wait(), float(given.get("timeout", 0)))
         finally:
             del self._polls[own]
         if self._poll != own:
             raise Refusal(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance")
-        return self.pending[: self.most_updates or limit]
+        return [] if self._is_held else self.pending[: self.most_updates or limit]
 
     def _send(self, method: str, given: Json) -> Json:
         chat, kind = given["chat_id"], method.removeprefix("send").lower()
@@ -216,7 +233,7 @@ class FakeTelegram:
         thread = given.get("message_thread_id", "")
         if thread == "1":
             raise Refusal(400, "Bad Request: message thread not found")
-        message = self._message(chat, thread, text, self._user())
+        message = self._message(chat, thread, text, self.user())
         markup = json.loads(given.get("reply_markup", "{}"))
         reply = str(json.loads(given.get("reply_parameters", "{}")).get("message_id", ""))
         files = ()
@@ -234,7 +251,7 @@ class FakeTelegram:
         return found
 
     def _do_get_me(self, given: Json) -> Json:
-        return self._user() | {
+        return self.user() | {
             "can_join_groups": True,
             "can_read_all_group_messages": True,
             "supports_inline_queries": False,
@@ -319,7 +336,7 @@ class FakeTelegram:
         if self._token_refused or request.match_info["token"] != self.token:
             raise Refusal(401, "Unauthorized")
 
-    def _user(self) -> Json:
+    def user(self) -> Json:
         return {"id": BOT_ID, "is_bot": True, "first_name": "Pal", "username": USERNAME}
 
     def _next(self) -> str:
@@ -352,9 +369,9 @@ class FakeTelegram:
         return {"document": about | {"file_name": file.name, "mime_type": file.mime_type}}
 
     async def _put(self, update: Json) -> None:
-        async with self._news:
-            self.pending.append(update)
-            self._news.notify_all()
+        self.pending.append(update)
+        if not self._is_held:
+            self.end_polls()
 
 
 def person(number: str, name: str) -> Json:
