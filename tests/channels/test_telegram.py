@@ -245,7 +245,8 @@ async def test_a_thousand_updates_in_one_poll_do_not_hold_the_loop(account: Acco
     network.most_updates = 1000
     network.hold()
     for number in range(1000):
-        await network.write(f"message {number}", sender=str(42 + number % 3), mention=True)
+        bold = [{"type": "bold", "offset": 0, "length": 7}] * 20
+        await network.write(f"message {number}", sender=str(42 + number % 3), entities=bold)
     network.let_go()
     await until(lambda: len(account.inbox.messages) == 1000)  # the plugin fails the test if a callback takes too long
     assert len({each.update for each in account.inbox.messages}) == 1000

@@ -37,9 +37,11 @@ from palinurus.extensions.channels.telegram.client import (
     UPDATE_KINDS,
     BotApiError,
     BotClient,
+    edit_part,
+    has_long_caption,
     mapped_errors,
+    send_part,
 )
-from palinurus.extensions.channels.telegram.outgoing import edit_part, has_long_caption, send_part
 from palinurus.extensions.channels.telegram.polling import NOT_TAKEN, UpdatePoller, describe_trouble
 from palinurus.extensions.channels.telegram.updates import UpdateContent, read_update
 from palinurus.text.markdown import TextLimits

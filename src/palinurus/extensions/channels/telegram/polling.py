@@ -41,7 +41,7 @@ class UpdatePoller:
         context: ChannelContext,
         policy: RequestRetry,
     ) -> None:
-        """`read` raises ValueError for what is no update; `take` returns when it is taken, or raises one of NOT_TAKEN."""
+        """`read` raises ValueError for what is no update; `take` returns when it is taken, or raises of NOT_TAKEN."""
         self._bot = bot
         self._read = read
         self._take = take

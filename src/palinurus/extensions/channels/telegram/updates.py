@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import telegram
 from msgspec import Struct
-from telegram import (
-    Animation,
-    Audio,
-    CallbackQuery,
-    Document,
-    Location,
-    Message,
-    PhotoSize,
-    Sticker,
-    Update,
-    User,
-    Video,
-    VideoNote,
-    Voice,
-)
+from telegram import Message, User
 
 from palinurus.dispatch.channels import ButtonPress, ChannelMessage, FileKind, QuotedMessage, ReceivedFile
 from palinurus.domain.envelope import Peer
@@ -27,13 +14,13 @@ from palinurus.domain.envelope import Peer
 GENERAL_TOPIC = "1"
 _CHATS = ("private", "group", "supergroup")
 _FILES: dict[type, tuple[FileKind, str]] = {  # kind, and type if the sender names none
-    PhotoSize: ("image", "image/jpeg"),
-    Voice: ("voice", "audio/ogg"),
-    Audio: ("audio", "audio/mpeg"),
-    Animation: ("video", "video/mp4"),
-    Video: ("video", "video/mp4"),
-    VideoNote: ("video", "video/mp4"),
-    Document: ("document", "application/octet-stream"),
+    telegram.PhotoSize: ("image", "image/jpeg"),
+    telegram.Voice: ("voice", "audio/ogg"),
+    telegram.Audio: ("audio", "audio/mpeg"),
+    telegram.Animation: ("video", "video/mp4"),
+    telegram.Video: ("video", "video/mp4"),
+    telegram.VideoNote: ("video", "video/mp4"),
+    telegram.Document: ("document", "application/octet-stream"),
 }
 _DOCUMENTS: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
 
@@ -52,7 +39,7 @@ class UpdateContent(Struct, frozen=True):
 def read_update(raw: Any, own: User) -> UpdateContent:
     """Raises ValueError for what is no update: the library itself checks nothing."""
     try:
-        update = Update.de_json(raw, None)
+        update = telegram.Update.de_json(raw, None)
         number = int(update.update_id)
         if query := update.callback_query:
             return UpdateContent(number, query.from_user.id, press=_press(query), query=query.id)
@@ -88,7 +75,7 @@ def _message(message: Message, own: User, number: int, *, is_edit: bool) -> Chan
     )
 
 
-def _press(query: CallbackQuery) -> ButtonPress | None:
+def _press(query: telegram.CallbackQuery) -> ButtonPress | None:
     message, author = query.message, query.from_user
     if message is None:  # sent by way of the bot into a chat that it does not see
         return None
@@ -117,9 +104,9 @@ def _sender(message: Message) -> tuple[str, str]:
 
 def _words(message: Message) -> str:
     content = message.effective_attachment
-    if isinstance(content, Location):
+    if isinstance(content, telegram.Location):
         return f"location: {content.latitude}, {content.longitude}"
-    if isinstance(content, Sticker):
+    if isinstance(content, telegram.Sticker):
         return content.emoji or "sticker"
     return message.text or message.caption or ""
 
