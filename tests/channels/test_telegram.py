@@ -465,6 +465,14 @@ async def test_commands_get_names_that_telegram_allows(offline: Account, network
     assert len(network.commands) == 100
 
 
+async def test_updates_arrive_while_commands_cannot_be_registered(offline: Account, network: FakeTelegram) -> None:
+    network.refuse("setMyCommands", 429, "Too Many Requests: retry after 20", retry_after=20)
+    async with offline.running():
+        await network.write("hello")
+        await until(lambda: offline.inbox.messages)
+    assert network.commands == []
+
+
 # Secrets
 
 
@@ -475,6 +483,7 @@ async def test_the_token_is_in_no_record_and_no_error(network: FakeTelegram, cap
     async with account.running():
         await network.write("look", files=(SentFile("a.pdf", b"content", "application/pdf"),))
         await until(lambda: account.inbox.messages)
+        shown += [repr(vars(account.channel)["_bot"])]
         shown += [repr([piece async for piece in account.channel.fetch(account.inbox.messages[0].files[0])])]
         network.fail("cut-before", "cut-after", "malformed", "server-error", "gone")
         for text in ("1", "2", "3", "4", "5"):

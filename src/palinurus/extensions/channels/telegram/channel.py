@@ -88,17 +88,21 @@ class TelegramChannel(Channel):
 
     async def run(self, inbox: ChannelInbox) -> None:
         bot = await self._make_bot()
+        registration: asyncio.Task[None] | None = None
         try:
             own = await retry_request(self.context, self._policy, lambda: self._introduce(bot))
             self._bot, self._inbox, self._own = bot, inbox, own
             inbox.connected(own.name)
-            await self._register(bot, inbox.commands)
+            registration = asyncio.create_task(self._register(bot, inbox.commands))
             if self._webhook_secret:
                 await asyncio.Event().wait()  # `handle` receives what arrives
             poller = UpdatePoller(bot, lambda raw: read_update(raw, own), self._take, self.context, self._policy)
             await poller.run(inbox, own.name)
         finally:
             self._bot = self._inbox = self._own = None
+            if registration is not None:
+                registration.cancel()
+                await asyncio.gather(registration, return_exceptions=True)
             await bot.close_connections()
 
     async def _introduce(self, bot: BotClient) -> User:
@@ -128,7 +132,7 @@ class TelegramChannel(Channel):
                 await bot.set_my_commands(listed)
 
         try:
-            await retry_request(self.context, self._policy, register, most=2)
+            await retry_request(self.context, self._policy, register)
         except PalinurusError as error:
             log.warning("Telegram does not offer the slash commands: %s", error)
 

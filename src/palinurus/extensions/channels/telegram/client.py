@@ -122,6 +122,9 @@ class BotClient(Bot):
         super().__init__(token, f"{root}/bot", f"{root}/file/bot", others, polls)
         self._files = others
 
+    def __repr__(self) -> str:
+        return type(self).__name__  # the library's has the token
+
     async def poll(self, offset: int, seconds: int) -> list[Any]:
         """The updates as JSON: the library would give up all of them for one that it cannot read."""
         asked = {"offset": offset, "timeout": seconds, "limit": UPDATES_PER_POLL, "allowed_updates": UPDATE_KINDS}
