@@ -27,7 +27,7 @@ class Network(Struct, frozen=True):
 _HERE = "palinurus.extensions.channels"
 NETWORKS: dict[str, Network] = {
     "telegram": Network(
-        f"{_HERE}.telegram:TelegramChannel",
+        f"{_HERE}.telegram.channel:TelegramChannel",
         "Telegram",
         "telegram",
         (
