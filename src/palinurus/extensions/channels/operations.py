@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -203,7 +204,7 @@ def _row(config: Config, channel: str, account: str, live: AccountStatus | None,
 
 async def _check(services: Services, config: Config, channel: str, account: str) -> ChannelTest:
     try:
-        made = make_channel(services, config, channel, account)
+        made = await asyncio.to_thread(make_channel, services, config, channel, account)
     except ConfigError as error:
         return ChannelTest(channel, account, False, (ChannelCheck("settings", False, error.message, error.hint),))
     try:
