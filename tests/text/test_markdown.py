@@ -367,7 +367,7 @@ def calls_of(text: str, dialect: Dialect) -> int:
 
     sys.setprofile(note)
     try:
-        render_parts(text, dialect, TextLimits(2000))
+        render_parts(text, dialect, TextLimits(300))
     finally:
         sys.setprofile(None)
     return count
