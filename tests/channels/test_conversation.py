@@ -232,3 +232,4 @@ async def test_a_group_gets_no_private_file(home: Home) -> None:
         await channels.network.until(lambda: channels.network.texts)
         await channels.rests()
         assert [message.part.file for message in channels.network.shown] == [None]
+

@@ -151,7 +151,7 @@ def remove_channel(
 @operation("channels.logs", scope="read")
 def show_channel_logs(
     services: Services,
-    channel: Annotated[str, Positional(), "Of this channel only."] = "",
+    channel: Annotated[str, Positional, "Of this channel only."] = "",
     limit: Annotated[int, Meta(ge=1, le=1000), "How many lines."] = 50,
 ) -> tuple[LogLine, ...]:
     """Show what the log says about channels.
@@ -160,7 +160,7 @@ def show_channel_logs(
       pal channels logs
       pal channels logs telegram --limit 200
     """
-    own = "palinurus.extensions.channels"
+    own = "extensions.channels"
     source = f"{own}.account.{channel}" if channel else own
     adapter = f"{own}.{channel}"
     found = read_logs(services.home.root, LogFilter("debug"), 20 * limit)
