@@ -16,6 +16,6 @@ NETWORKS: dict[str, Network] = {
     "discord": Network("palinurus.extensions.channels.discord:DiscordChannel", "discord", "Discord"),
     "slack": Network("palinurus.extensions.channels.slack:SlackChannel", "slack", "Slack"),
     "whatsapp": Network("palinurus.extensions.channels.whatsapp:WhatsAppChannel", "", "WhatsApp"),
-    "email": Network("palinurus.extensions.channels.email:EmailChannel", "email", "E-mail"),
+    "email": Network("palinurus.extensions.channels.email.channel:EmailChannel", "email", "E-mail"),
     "webhook": Network("palinurus.extensions.channels.webhook:WebhookChannel", "", "Signed webhook"),
 }
