@@ -19,6 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from channels.network import Fault, Feature, SentFile, SentMessage
+from palinurus.testing.loop_time import excuse
 
 AUTHSERV = "mx.pal.example"
 DATE = '"18-Nov-2026 10:00:00 +0000"'
@@ -46,6 +47,7 @@ class FakeMail:
         self.capabilities = "IMAP4rev1 IDLE"
         self.starttls: ssl.SSLContext | None = None  # what STARTTLS leads to; None: it is not known
         self.logins: list[str] = []  # whatever came with a password
+        self.plain_logins: list[str] = []  # of these, what was not encrypted
         self.fetched: list[str] = []
         self._password = "open-sesame-91"
         self._refused = False
@@ -173,6 +175,10 @@ class FakeMail:
 
         return serve
 
+    def _note_login(self, line: str, writer: StreamWriter) -> None:
+        if re.search(r"\b(LOGIN|AUTH)\b", line) and writer.get_extra_info("sslcontext") is None:
+            self.plain_logins.append(line)
+
     def _accepts(self, user: str, password: str) -> bool:
         self.logins.append(password)
         return not self._refused and (user, password) == (self.self_id, self._password)
@@ -184,6 +190,7 @@ class FakeMail:
         seen = 0
         while line := (await reader.readline()).decode().rstrip("\r\n"):
             self.requests += 1
+            self._note_login(line, writer)
             tag, _, command = line.partition(" ")
             name = command.partition(" ")[0].upper()
             if name == "IDLE" and "IDLE" in self.capabilities:
@@ -266,17 +273,21 @@ class FakeMail:
         return [self._fetched(number, mail, items) for number, mail in chosen], "OK"
 
     def _fetched(self, number: int, mail: StoredMail, items: str) -> bytes:
-        parsed = message_from_bytes(mail.raw)
+        with excuse("the server takes the mail apart"):
+            return self._compose_answer(number, mail.raw, mail.uid, items)
+
+    def _compose_answer(self, number: int, raw: bytes, uid: int, items: str) -> bytes:
+        parsed = message_from_bytes(raw)
         pieces = []
         for item in _ITEM.finditer(items):
             if item[1] is not None:
-                data = section_of(parsed, mail.raw, item[1])
+                data = section_of(parsed, raw, item[1])
                 start = int(item[2] or 0)
                 data = data[start : start + int(item[3])] if item[2] else data
                 shown = f"<{start}>" if item[2] else ""
                 pieces.append(f"BODY[{item[1]}]{shown} {{{len(data)}}}\r\n".encode() + data)
             else:
-                known = {"UID": str(mail.uid), "INTERNALDATE": DATE}
+                known = {"UID": str(uid), "INTERNALDATE": DATE}
                 value = known[item[0]].encode() if item[0] in known else structure_of(parsed)
                 pieces.append(item[0].encode() + b" " + value)
         return f"{number} FETCH (".encode() + b" ".join(pieces) + b")"
@@ -287,6 +298,7 @@ class FakeMail:
         writer.write(b"220 pal.example ESMTP\r\n")
         while line := (await reader.readline()).decode().rstrip("\r\n"):
             self.requests += 1
+            self._note_login(line, writer)
             name, fault = line.partition(" ")[0].upper(), self._faults[0] if self._faults else None
             if name == "EHLO":
                 offered = "250-STARTTLS\r\n" if self.starttls else ""
@@ -316,7 +328,8 @@ class FakeMail:
             await reader.readline()
             return False
         raw = (await reader.readuntil(b"\r\n.\r\n"))[:-3]
-        self.sent.append(read_sent(re.sub(rb"(?m)^\.\.", b".", raw)))
+        with excuse("the server reads the mail"):
+            self.sent.append(read_sent(re.sub(rb"(?m)^\.\.", b".", raw)))
         writer.write(
             b"??? what\r\n" if fault == "malformed" else b"250 2.0.0 queued\r\n" if fault != "cut-after" else b""
         )

@@ -77,7 +77,7 @@ class WhatsAppSettings(NetworkSettings, frozen=True):
     )
 
 
-PASSWORD_HINT = (
+LOGIN_HINT = (
     "set channels.email.user and channels.email.password; some providers want a password for apps, which their page of "
     "security settings makes"
 )

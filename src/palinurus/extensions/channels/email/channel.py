@@ -31,16 +31,16 @@ from palinurus.dispatch.channels import (
 )
 from palinurus.domain.envelope import Peer
 from palinurus.domain.errors import ConfigError, HolderLost, JobFailed, JobRefused, NotFound, QueueFull, StorageError
-from palinurus.extensions.channels.email.letter import (
-    MAX_LETTER,
+from palinurus.extensions.channels.email.mailbox import PIECE, Mailbox, MailboxLost, MailRefused, open_mailbox
+from palinurus.extensions.channels.email.outgoing import (
+    MAX_MAIL,
     MailThread,
     compose,
     find_ids,
     open_smtp,
-    send_letter,
+    send_mail,
     thread_id,
 )
-from palinurus.extensions.channels.email.mailbox import PIECE, Mailbox, MailboxLost, MailRefused, open_mailbox
 from palinurus.extensions.channels.email.sender import (
     FindKey,
     Headers,
@@ -243,16 +243,16 @@ class EmailChannel(Channel):
         if not is_address(target.to):
             raise JobRefused(f"{target.to!r} is no address that mail can be sent to")
         thread = await self._find_thread(target)
-        letter = await asyncio.to_thread(compose, self._address, target.to, part, thread, self.context.clock.now_ms())
-        raw = await asyncio.to_thread(letter.as_bytes)
-        if len(raw) > MAX_LETTER:
-            raise JobRefused(f"the mail has {len(raw) >> 20} MB, and servers take {MAX_LETTER >> 20}")
+        mail = await asyncio.to_thread(compose, self._address, target.to, part, thread, self.context.clock.now_ms())
+        raw = await asyncio.to_thread(mail.as_bytes)
+        if len(raw) > MAX_MAIL:
+            raise JobRefused(f"the mail has {len(raw) >> 20} MB, and servers take {MAX_MAIL >> 20}")
         await retry_request(
             self.context,
             self._settings.retry.policy(),
-            lambda: send_letter(self._settings, self._user, self._password, target.to, raw),
+            lambda: send_mail(self._settings, self._user, self._password, target.to, raw),
         )
-        return str(letter["Message-ID"])
+        return str(mail["Message-ID"])
 
     async def _find_thread(self, target: ChatTarget) -> MailThread:
         """A thread that is neither in memory nor in the mailbox is answered by a mail of its own."""

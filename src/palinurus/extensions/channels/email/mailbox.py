@@ -19,7 +19,7 @@ from aioimaplib.aioimaplib import AioImapException, Command, IMAP4ClientProtocol
 
 from palinurus.domain.errors import ConfigError
 from palinurus.extensions.channels.email.structure import read_fetches
-from palinurus.extensions.channels.settings import PASSWORD_HINT, EmailSettings, MailServer
+from palinurus.extensions.channels.settings import LOGIN_HINT, EmailSettings, MailServer
 
 T = TypeVar("T")
 TIMEOUT = 60.0
@@ -213,7 +213,7 @@ async def _log_in(protocol: MailboxProtocol, host: str, user: str, password: str
     except MailRefused as error:
         if _TEMPORARY.search(str(error).encode()):
             raise MailboxLost(f"{host} is not available: {error}") from None
-        raise ConfigError(f"{host} refuses the user {user} or the password", hint=PASSWORD_HINT) from None
+        raise ConfigError(f"{host} refuses the user {user} or the password", hint=LOGIN_HINT) from None
     protocol.state = "AUTH"
     await protocol.finish(protocol.capability())  # some servers speak of IDLE only now
 

@@ -30,7 +30,7 @@ MAX_SIGNATURES = 3
 DKIM_SECONDS = 20.0
 _LOCAL = r"[a-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}"
 _MAILBOX = re.compile(
-    rf"(?:(?P<name>[^<>,;:@]*)<)?(?P<local>{_LOCAL})@(?P<domain>[^\s<>@,;:()\"]{{1,253}})>?", re.IGNORECASE
+    rf"(?:(?P<name>[^<>()\",;:@]*)<)?(?P<local>{_LOCAL})@(?P<domain>[^\s<>@,;:()\"]{{1,253}})>?", re.IGNORECASE
 )
 _ADDRESS = re.compile(rf"{_LOCAL}@[a-z0-9.-]{{1,253}}")
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*+)"|([();=])|([^\s"();=]+)')

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from email.errors import HeaderParseError
 from email.header import decode_header
-from email.utils import collapse_rfc2231_value, decode_params
+from email.utils import collapse_rfc2231_value, decode_params, unquote
 from itertools import islice
 from typing import Any
 
@@ -143,6 +143,7 @@ def _parameter(pairs: Any, name: str) -> str:
     named = [(key.lower(), f'"{value}"') for key, value in zip(texts[::2], texts[1::2], strict=False)]
     try:
         found = dict(decode_params([("", ""), *named])[1:]).get(name, "")
+        found = (*found[:2], unquote(found[2])) if isinstance(found, tuple) else found
         return decode_words(collapse_rfc2231_value(found))[:MAX_NAME]
     except (ValueError, TypeError, LookupError):  # numbers, quotes or a charset that make no sense
         return ""

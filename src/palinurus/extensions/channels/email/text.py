@@ -59,40 +59,32 @@ def decode_part(part: MailPart, raw: bytes) -> str:
 def split_reply(text: str) -> MailText:
     """Cuts off the mail that is answered, where it stands below the answer, and the signature. Where nothing is left,
     or the answer stands between the lines, all of it counts."""
-    whole = text[: MAX_TEXT + 1].split("\n")
-    end = _end_of_answer(whole)
-    own = whole[:end]
+    lines = text[:MAX_TEXT].split("\n")
+    end, start = _find_tail(lines)
+    own = lines[:end]
     if _SIGNATURE in own:
         own = own[: own.index(_SIGNATURE)]
     if not "".join(own).strip():
-        return MailText(_clipped("\n".join(whole)))
-    return MailText(_clipped("\n".join(own)), "\n".join(_unquoted(line) for line in whole[end:]).strip()[:MAX_TEXT])
+        own, start = lines, len(lines)
+    left_out = "\n[The rest of this mail is left out.]" if len(text) > MAX_TEXT else ""
+    quoted = "\n".join(line[1:].removeprefix(" ") if line.startswith(">") else line for line in lines[start:])
+    return MailText("\n".join(own).strip("\n").rstrip() + left_out, quoted.strip())
 
 
-def _end_of_answer(lines: list[str]) -> int:
-    end = len(lines)
-    while end and (not lines[end - 1].strip() or lines[end - 1].startswith(">")):
-        end -= 1
-    if any(line.startswith(">") for line in lines[end:]):
-        while end and not lines[end - 1].strip():
-            end -= 1
-        return next((at for at in range(max(end - _ATTRIBUTION_LINES, 0), end) if _repeats(lines[at:end])), end)
-    if any(line.startswith(">") for line in lines):
-        return end  # the answer stands below or between the lines
-    for at, line in enumerate(lines):  # some programs repeat the mail without marking its lines
-        if _DELIMITER.fullmatch(line.strip()[:200]) or _repeats([line]):
-            return at
-    return end
+def _find_tail(lines: list[str]) -> tuple[int, int]:
+    """Where the answer ends, and where the mail begins that is answered."""
+    tail = len(lines)
+    while tail and (not lines[tail - 1].strip() or lines[tail - 1].startswith(">")):
+        tail -= 1
+    if any(line.startswith(">") for line in lines[tail:]):
+        starts = range(max(tail - _ATTRIBUTION_LINES, 0), tail)
+        return next((at for at in starts if _repeats(lines[at:tail])), tail), tail
+    if not any(line.startswith(">") for line in lines):  # else the answer stands below or between the lines
+        for at, line in enumerate(lines):  # some programs repeat the mail without marking its lines
+            if _DELIMITER.fullmatch(line.strip()[:200]) or _repeats([line]):
+                return at, at + 1
+    return len(lines), len(lines)
 
 
 def _repeats(lines: list[str]) -> bool:
     return _REPEATED.fullmatch(" ".join(line.strip()[:300] for line in lines).strip()) is not None
-
-
-def _unquoted(line: str) -> str:
-    return line[1:].removeprefix(" ") if line.startswith(">") else line
-
-
-def _clipped(text: str) -> str:
-    text = text.strip("\n").rstrip()
-    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}\n[The rest of this mail is left out.]"

@@ -25,7 +25,7 @@ from msgspec import Struct
 from palinurus.dispatch.channels import OutgoingPart
 from palinurus.domain.errors import ConfigError, JobFailed, JobRefused
 from palinurus.extensions.channels.email.structure import decode_words
-from palinurus.extensions.channels.settings import PASSWORD_HINT, EmailSettings
+from palinurus.extensions.channels.settings import LOGIN_HINT, EmailSettings
 
 PORTS = {"tls": 465, "starttls": 587, "none": 25}
 TIMEOUT = 60.0
@@ -33,7 +33,7 @@ ANSWER_SECONDS = 300.0  # a server may look for viruses before it answers
 QUIT_SECONDS = 5.0
 LOGIN_REST = 120.0
 MAX_SUBJECT = 200
-MAX_LETTER = 25 * 1024 * 1024  # bytes; hardly a server takes more
+MAX_MAIL = 25 * 1024 * 1024  # bytes; hardly a server takes more
 # Message-IDs of others are repeated as they are: folding would cut or encode them.
 _POLICY = MAIL_POLICY.clone(max_line_length=900)
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,250}>")
@@ -59,33 +59,33 @@ def thread_id(root: str) -> str:
 
 def compose(sender: str, to: str, part: OutgoingPart, thread: MailThread, now_ms: int) -> EmailMessage:
     """No header can be injected: they hold one line each, and their ids are checked."""
-    letter = EmailMessage(policy=_POLICY)
-    letter["From"] = sender
-    letter["To"] = to
-    letter["Subject"] = _subject(thread, part)
-    letter["Date"] = format_datetime(datetime.fromtimestamp(now_ms / 1000, UTC))
-    letter["Message-ID"] = _own_id(sender, to, part, now_ms)
-    letter["Auto-Submitted"] = "auto-replied"
+    mail = EmailMessage(policy=_POLICY)
+    mail["From"] = sender
+    mail["To"] = to
+    mail["Subject"] = _subject(thread, part)
+    mail["Date"] = format_datetime(datetime.fromtimestamp(now_ms / 1000, UTC))
+    mail["Message-ID"] = _own_id(sender, to, part, now_ms)
+    mail["Auto-Submitted"] = "auto-replied"
     if answered := next(iter(find_ids(part.reply_to) or find_ids(thread.last)), ""):
-        letter["In-Reply-To"] = answered
+        mail["In-Reply-To"] = answered
     if ids := list(dict.fromkeys(each for each in (*find_ids(thread.root), answered) if each)):
-        letter["References"] = " ".join(ids)
-    letter.set_content(part.plain)
+        mail["References"] = " ".join(ids)
+    mail.set_content(part.plain)
     if part.text:
-        letter.add_alternative(part.text, subtype="html")
+        mail.add_alternative(part.text, subtype="html")
     if part.file is not None:
         kind, _, subtype = part.file.mime_type.partition("/")
         known = re.fullmatch(r"[a-z]+/[\w.+-]+", part.file.mime_type) is not None and kind not in (
             "multipart",
             "message",
         )
-        letter.add_attachment(
+        mail.add_attachment(
             part.file.data,
             maintype=kind if known else "application",
             subtype=subtype if known else "octet-stream",
             filename=decode_words(part.file.name) or "file",
         )
-    return letter
+    return mail
 
 
 def _subject(thread: MailThread, part: OutgoingPart) -> str:
@@ -130,7 +130,7 @@ async def _log_in(client: SMTP, user: str, password: str) -> None:
         if error.code < 500:
             raise
         raise ConfigError(
-            f"{client.hostname} refuses the user {user} or the password ({error.code})", hint=PASSWORD_HINT
+            f"{client.hostname} refuses the user {user} or the password ({error.code})", hint=LOGIN_HINT
         ) from None
     except SMTPException as error:
         if "not supported" not in str(error):
@@ -140,7 +140,7 @@ async def _log_in(client: SMTP, user: str, password: str) -> None:
         ) from None
 
 
-async def send_letter(settings: EmailSettings, user: str, password: str, to: str, raw: bytes) -> None:
+async def send_mail(settings: EmailSettings, user: str, password: str, to: str, raw: bytes) -> None:
     """One attempt. Once the mail itself is on its way, only an answer of the server says what became of it."""
     on_its_way = False
     try:
