@@ -38,6 +38,7 @@ from palinurus.extensions.channels.email.outgoing import (
     compose,
     find_ids,
     open_smtp,
+    quote,
     send_mail,
     thread_id,
 )
@@ -244,7 +245,7 @@ class EmailChannel(Channel):
             raise JobRefused(f"{target.to!r} is no address that mail can be sent to")
         thread = await self._find_thread(target)
         mail = await asyncio.to_thread(compose, self._address, target.to, part, thread, self.context.clock.now_ms())
-        raw = await asyncio.to_thread(mail.as_bytes)
+        raw = await asyncio.to_thread(quote, mail)
         if len(raw) > MAX_MAIL:
             raise JobRefused(f"the mail has {len(raw) >> 20} MB, and servers take {MAX_MAIL >> 20}")
         await retry_request(

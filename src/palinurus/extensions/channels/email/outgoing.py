@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -17,8 +17,11 @@ from aiosmtplib import (
     SMTPDataError,
     SMTPException,
     SMTPRecipientRefused,
+    SMTPResponse,
     SMTPResponseException,
     SMTPSenderRefused,
+    SMTPServerDisconnected,
+    SMTPStatus,
 )
 from msgspec import Struct
 
@@ -88,6 +91,11 @@ def compose(sender: str, to: str, part: OutgoingPart, thread: MailThread, now_ms
     return mail
 
 
+def quote(mail: EmailMessage) -> bytes:
+    """The mail as it follows DATA. A large one takes long."""
+    return re.sub(rb"(?m)^\.", b"..", mail.as_bytes()) + b".\r\n"
+
+
 def _subject(thread: MailThread, part: OutgoingPart) -> str:
     if not thread.subject:
         first = next((line for line in part.plain.split("\n", 20) if line.strip()), "Message")
@@ -141,14 +149,18 @@ async def _log_in(client: SMTP, user: str, password: str) -> None:
 
 
 async def send_mail(settings: EmailSettings, user: str, password: str, to: str, raw: bytes) -> None:
-    """One attempt. Once the mail itself is on its way, only an answer of the server says what became of it."""
+    """One attempt, with what `quote` has made. Once the mail is on its way, only the server says what became of it."""
     on_its_way = False
     try:
         async with open_smtp(settings, user, password) as client:
             await client.mail(settings.address)
             await client.rcpt(to)
+            await _expect(client.execute_command(b"DATA"), SMTPStatus.start_input)
+            if (protocol := client.protocol) is None:
+                raise SMTPServerDisconnected("the connection is lost")
+            protocol.write(raw)  # not `client.data`, which makes the loop wait while it quotes a large mail
             on_its_way = True
-            await client.data(raw, timeout=ANSWER_SECONDS)
+            await _expect(protocol.read_response(timeout=ANSWER_SECONDS), SMTPStatus.completed)
             with suppress(SMTPException):
                 await client.quit(timeout=QUIT_SECONDS)
     except ConfigError as error:
@@ -163,6 +175,11 @@ async def send_mail(settings: EmailSettings, user: str, password: str, to: str, 
         if on_its_way:
             raise
         raise JobFailed(f"the mail was not sent: {error}") from None
+
+
+async def _expect(answer: Awaitable[SMTPResponse], code: int) -> None:
+    if (found := await answer).code != code:
+        raise SMTPDataError(found.code, found.message)
 
 
 def _refusal(error: SMTPResponseException) -> JobFailed | JobRefused:
