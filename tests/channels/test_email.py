@@ -390,6 +390,26 @@ async def test_hostile_mail_stops_nothing(account: Account, mail: FakeMail, name
     await until(lambda: any("still there?" in message.text for message in account.inbox.messages))
 
 
+async def test_mail_that_the_server_fails_to_give_is_tried_again(
+    account: Account, mail: FakeMail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, refusals = mail._imap_uid_fetch, ["NO [SERVERBUG] try later", "NO [UNAVAILABLE] try later"]
+    monkeypatch.setattr(mail, "_imap_uid_fetch", lambda command: ([], refusals.pop()) if refusals else answer(command))
+    await only_the_last(account)
+
+
+async def test_html_that_cannot_be_read_costs_only_itself(
+    account: Account, mail: FakeMail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(account.channel, EmailChannel)
+    monkeypatch.setattr(account.channel._pages, "_seconds", 0.0)
+    parts = "--b\r\nContent-Type: text/html\r\n\r\n<p>x\r\n--b\r\nContent-Type: a/b\r\n\r\nfile\r\n--b--\r\n"
+    await mail.deliver(raw(parts, Content_Type='multipart/mixed; boundary="b"'))
+    [message] = await received(account)
+    assert message.text == "[The HTML of this mail cannot be read.]"
+    assert [file.mime_type for file in message.files] == ["a/b"]
+
+
 async def test_an_answer_that_cannot_be_parsed_ends_the_connection_and_at_last_the_mail_is_skipped(
     account: Account, mail: FakeMail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -463,6 +483,15 @@ async def test_a_thread_is_answered_by_a_process_that_has_not_received_it(mail: 
     await Account(mail).channel.send(ChatTarget(ADA, first.peer.thread), OutgoingPart("so", "so", "k"))
     assert message_from_bytes(mail.sent[-1].raw)["References"] == "<a@people.example>"
     assert message_from_bytes(mail.sent[-1].raw)["Subject"] == "Re: Sails"
+
+
+async def test_a_program_that_names_only_our_answer_goes_on_in_its_thread(mail: FakeMail, account: Account) -> None:
+    await mail.deliver(raw("one", Message_ID="<a@people.example>"))
+    [first] = await received(account)
+    sent = await account.channel.send(ChatTarget(ADA, first.peer.thread), OutgoingPart("so", "so", "k"))
+    await mail.deliver(raw("two", Message_ID="<b@people.example>", In_Reply_To=sent))
+    _, second = await received(account, 2)
+    assert second.peer == first.peer
 
 
 async def test_no_header_can_be_injected(mail: FakeMail, account: Account) -> None:

@@ -30,18 +30,17 @@ from palinurus.dispatch.channels import (
     retry_request,
 )
 from palinurus.domain.envelope import Peer
-from palinurus.domain.errors import ConfigError, HolderLost, JobFailed, JobRefused, NotFound, QueueFull, StorageError
-from palinurus.extensions.channels.email.mailbox import PIECE, Mailbox, MailboxLost, MailRefused, open_mailbox
-from palinurus.extensions.channels.email.outgoing import (
-    MAX_MAIL,
-    MailThread,
-    compose,
-    find_ids,
-    open_smtp,
-    quote,
-    send_mail,
-    thread_id,
+from palinurus.domain.errors import (
+    ConfigError,
+    HolderLost,
+    JobFailed,
+    JobRefused,
+    NotFound,
+    QueueFull,
+    StorageError,
+    WebError,
 )
+from palinurus.extensions.channels.email.mailbox import PIECE, Mailbox, MailboxLost, MailRefused, open_mailbox
 from palinurus.extensions.channels.email.sender import (
     FindKey,
     Headers,
@@ -57,6 +56,15 @@ from palinurus.extensions.channels.email.sender import (
     results_server,
     values_of,
 )
+from palinurus.extensions.channels.email.smtp import (
+    MAX_MAIL,
+    MailThread,
+    compose,
+    find_ids,
+    open_smtp,
+    quote,
+    send_mail,
+)
 from palinurus.extensions.channels.email.structure import MailPart, UnreadableMail, decode_words, list_parts
 from palinurus.extensions.channels.email.text import TransferDecoder, decode_part, split_reply
 from palinurus.extensions.channels.settings import EmailSettings, MailServer
@@ -71,8 +79,8 @@ MAX_TEXTS = 5  # parts
 MAX_THREADS = 500  # in memory
 LOOKED_THROUGH = 50  # mails of a person in which a thread is looked for
 CONNECTIONS = 3  # beside the one that waits for mail
-GARBLED_TRIES = 3
-_THREAD_HEADERS = "BODY.PEEK[HEADER.FIELDS (MESSAGE-ID IN-REPLY-TO REFERENCES SUBJECT)]"
+MAIL_TRIES = 3
+_THREAD_HEADERS = "BODY.PEEK[HEADER.FIELDS (MESSAGE-ID IN-REPLY-TO REFERENCES SUBJECT)]<0.16384>"
 
 
 class EmailChannel(Channel):
@@ -91,7 +99,7 @@ class EmailChannel(Channel):
         self._pages = PageReader()
         self._connections = asyncio.Semaphore(CONNECTIONS)
         self._threads: OrderedDict[tuple[str, str], MailThread] = OrderedDict()
-        self._garbled: Counter[int] = Counter()
+        self._failures: Counter[int] = Counter()
 
     def _check_settings(self) -> None:
         if not is_address(self._address):
@@ -142,9 +150,9 @@ class EmailChannel(Channel):
     async def _take(self, box: Mailbox, inbox: ChannelInbox, uid: int) -> None:
         try:
             message = await self._read_mail(box, uid)
-        except MailboxLost as error:
-            self._garbled[uid] += error.garbled
-            if self._garbled[uid] >= GARBLED_TRIES:  # else one mail would end every connection
+        except (MailboxLost, MailRefused) as error:
+            self._failures[uid] += isinstance(error, MailRefused) or error.garbled
+            if self._failures[uid] >= MAIL_TRIES:  # else one mail would end every connection
                 log.warning("mail %d is skipped: %s", uid, error)
                 await inbox.save_cursor(f"{box.validity}:{uid}")
             raise
@@ -213,10 +221,17 @@ class EmailChannel(Channel):
         for part in parts[:MAX_TEXTS]:
             text = await asyncio.to_thread(decode_part, part, await box.read(uid, part.section, most=PIECE))
             if part.mime_type == "text/html":
-                page = await self._pages.read(text.encode(), url="about:blank", charset="utf-8", most=PIECE)
-                text = page.text
+                text = await self._read_html(text)
             texts.append(text)
         return "\n\n".join(texts)
+
+    async def _read_html(self, html: str) -> str:
+        try:
+            page = await self._pages.read(html.encode(), url="about:blank", charset="utf-8", most=PIECE)
+        except WebError as error:
+            log.info("the HTML of a mail is left out: %s", error.message)
+            return "[The HTML of this mail cannot be read.]"
+        return page.text
 
     def _translate(
         self, place: str, headers: Headers, sender: MailSender, text: str, attached: list[MailPart], sent_at: int
@@ -228,13 +243,13 @@ class EmailChannel(Channel):
         own = words.own if answered or words.own.startswith("/") else _with_subject(thread.subject, words.own)
         # What is quoted is what the sender's program wrote: nothing proves that it is what we said.
         quoted = QuotedMessage(answered, text=words.quoted) if answered or words.quoted else None
-        peer = Peer(sender.address, thread=thread_id(thread.root), sender_name=sender.name)
+        peer = Peer(sender.address, thread=thread.id, sender_name=sender.name)
         files = tuple(each.as_file(place) for each in attached)
         update = f"{sender.address} {thread.last}"  # nobody else's mail can pass for a repetition of it
         return ChannelMessage(thread.last, update, sender.address, peer, own, files, quoted, sent_at=sent_at)
 
     def _remember(self, address: str, thread: MailThread) -> None:
-        key = (address, thread_id(thread.root))
+        key = (address, thread.id)
         self._threads[key] = thread
         self._threads.move_to_end(key)
         if len(self._threads) > MAX_THREADS:
@@ -244,7 +259,7 @@ class EmailChannel(Channel):
         if not is_address(target.to):
             raise JobRefused(f"{target.to!r} is no address that mail can be sent to")
         thread = await self._find_thread(target)
-        mail = await asyncio.to_thread(compose, self._address, target.to, part, thread, self.context.clock.now_ms())
+        mail = await asyncio.to_thread(compose, self._address, target, part, thread, self.context.clock.now_ms())
         raw = await asyncio.to_thread(quote, mail)
         if len(raw) > MAX_MAIL:
             raise JobRefused(f"the mail has {len(raw) >> 20} MB, and servers take {MAX_MAIL >> 20}")

@@ -25,7 +25,7 @@ from aiosmtplib import (
 )
 from msgspec import Struct
 
-from palinurus.dispatch.channels import OutgoingPart
+from palinurus.dispatch.channels import ChatTarget, OutgoingPart
 from palinurus.domain.errors import ConfigError, JobFailed, JobRefused
 from palinurus.extensions.channels.email.structure import decode_words
 from palinurus.extensions.channels.settings import LOGIN_HINT, EmailSettings
@@ -40,6 +40,7 @@ MAX_MAIL = 25 * 1024 * 1024  # bytes; hardly a server takes more
 # Message-IDs of others are repeated as they are: folding would cut or encode them.
 _POLICY = MAIL_POLICY.clone(max_line_length=900)
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,250}>")
+_OWN_ID = re.compile(r"<[0-9a-f]{32}\.([0-9a-f]{16})@[^>]*>")
 _PAUSE = re.compile(r"(\d{1,6}) ?(s|m)(ec|in|\b)", re.IGNORECASE)
 
 
@@ -50,24 +51,26 @@ class MailThread(Struct, frozen=True):
     last: str = ""
     subject: str = ""
 
+    @property
+    def id(self) -> str:
+        """Programs that name only the mail that they answer name ours, in which the thread is written."""
+        own = _OWN_ID.fullmatch(self.root)
+        return own[1] if own else hashlib.sha256(self.root.encode()).hexdigest()[:16]
+
 
 def find_ids(value: str) -> list[str]:
     """The Message-IDs in a header."""
     return _MESSAGE_ID.findall(value[:20_000])
 
 
-def thread_id(root: str) -> str:
-    return hashlib.sha256(root.encode()).hexdigest()[:16]
-
-
-def compose(sender: str, to: str, part: OutgoingPart, thread: MailThread, now_ms: int) -> EmailMessage:
+def compose(sender: str, target: ChatTarget, part: OutgoingPart, thread: MailThread, now_ms: int) -> EmailMessage:
     """No header can be injected: they hold one line each, and their ids are checked."""
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = sender
-    mail["To"] = to
+    mail["To"] = target.to
     mail["Subject"] = _subject(thread, part)
     mail["Date"] = format_datetime(datetime.fromtimestamp(now_ms / 1000, UTC))
-    mail["Message-ID"] = _own_id(sender, to, part, now_ms)
+    mail["Message-ID"] = _own_id(sender, target, part, now_ms)
     mail["Auto-Submitted"] = "auto-replied"
     if answered := next(iter(find_ids(part.reply_to) or find_ids(thread.last)), ""):
         mail["In-Reply-To"] = answered
@@ -104,11 +107,12 @@ def _subject(thread: MailThread, part: OutgoingPart) -> str:
     return subject if subject.lower().startswith("re:") else f"Re: {subject}"
 
 
-def _own_id(sender: str, to: str, part: OutgoingPart, now_ms: int) -> str:
+def _own_id(sender: str, target: ChatTarget, part: OutgoingPart, now_ms: int) -> str:
     """The same for every attempt, so that a server may recognise a repetition."""
     key = part.idempotency_key or f"{now_ms} {part.text}"
-    digest = hashlib.sha256(f"{sender}\n{to}\n{key}".encode()).hexdigest()[:32]
-    return f"<{digest}@{sender.rpartition('@')[2]}>"
+    digest = hashlib.sha256(f"{sender}\n{target.to}\n{key}".encode()).hexdigest()[:32]
+    thread = f".{target.thread}" if re.fullmatch(r"[0-9a-f]{16}", target.thread) else ""
+    return f"<{digest}{thread}@{sender.rpartition('@')[2]}>"
 
 
 @asynccontextmanager
