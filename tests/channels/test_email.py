@@ -80,7 +80,7 @@ async def test_a_from_without_proof_is_refused_and_not_answered(account: Account
 
 async def test_results_of_another_server_below_or_above_our_own_prove_nothing(account: Account, mail: FakeMail) -> None:
     forged = f"{AUTHSERV}; dmarc=pass header.from=people.example"
-    await mail.deliver(raw("below", Authentication_Results=forged), results=f"{AUTHSERV}; dmarc=fail")
+    await mail.deliver(raw("below", Authentication_Results=forged), results=f"{AUTHSERV}; spf=none")
     await mail.deliver(raw("other"), results="mx.other.example; dmarc=pass header.from=people.example")
     await only_the_last(account)
 
@@ -206,7 +206,7 @@ async def test_a_dkim_signature_is_checked_where_the_server_writes_no_results(ma
         await mail.deliver(ada.sign(raw("changed")).replace(b"changed", b"chanted"), results="")
         await mail.deliver(eve.sign(raw("of another")), results="")
         await mail.deliver(eve.sign(raw("of another domain"), b"evil.example"), results="")
-        await mail.deliver(ada.sign(raw("part"), length=True) + b" and more", results="")
+        await mail.deliver(ada.sign(raw("part\r\n"), length=True) + b"and more", results="")
         await mail.deliver(raw("unsigned"), results="")
         await mail.deliver(ada.sign(raw("signed")), results="")
         assert [message.text for message in await received(account)] == ["signed"]
@@ -330,6 +330,12 @@ async def test_names_of_files_are_decoded_in_all_their_forms(mail: FakeMail, acc
     await mail.deliver(raw("".join(parts) + "--b--\r\n", Content_Type='multipart/mixed; boundary="b"'))
     [message] = await received(account)
     assert [file.name for file in message.files] == list(names.values())
+
+
+async def test_a_file_of_text_is_not_part_of_the_text(mail: FakeMail, account: Account) -> None:
+    await mail.write("hello", files=(SentFile("notes.txt", b"some notes", "text/plain"),))
+    [message] = await received(account)
+    assert (message.text, [file.name for file in message.files]) == ("hello", ["notes.txt"])
 
 
 @pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
