@@ -72,16 +72,16 @@ async def only_the_last(account: Account) -> None:
 
 
 async def test_a_from_without_proof_is_refused_and_not_answered(account: Account, mail: FakeMail) -> None:
-    await mail.deliver(raw("let me in"), results="")
-    await mail.deliver(raw("let me in"), results=f"{AUTHSERV}; spf=fail smtp.mailfrom={ADA}; dkim=none")
+    await mail.deliver_mail(raw("let me in"), results="")
+    await mail.deliver_mail(raw("let me in"), results=f"{AUTHSERV}; spf=fail smtp.mailfrom={ADA}; dkim=none")
     await only_the_last(account)
     assert mail.sent == []
 
 
 async def test_results_of_another_server_below_or_above_our_own_prove_nothing(account: Account, mail: FakeMail) -> None:
     forged = f"{AUTHSERV}; dmarc=pass header.from=people.example"
-    await mail.deliver(raw("below", Authentication_Results=forged), results=f"{AUTHSERV}; spf=none")
-    await mail.deliver(raw("other"), results="mx.other.example; dmarc=pass header.from=people.example")
+    await mail.deliver_mail(raw("below", Authentication_Results=forged), results=f"{AUTHSERV}; spf=none")
+    await mail.deliver_mail(raw("other"), results="mx.other.example; dmarc=pass header.from=people.example")
     await only_the_last(account)
 
 
@@ -165,14 +165,14 @@ async def test_what_a_program_has_sent_is_never_passed_on(
     account: Account, mail: FakeMail, headers: dict[str, str]
 ) -> None:
     domain = headers.get("From", "@people.example").partition("@")[2]
-    await mail.deliver(raw("I am away", **headers), results=f"{AUTHSERV}; dmarc=pass header.from={domain}")
+    await mail.deliver_mail(raw("I am away", **headers), results=f"{AUTHSERV}; dmarc=pass header.from={domain}")
     await only_the_last(account)
 
 
 async def test_our_own_mail_is_refused_when_it_comes_back(account: Account, mail: FakeMail) -> None:
     await account.channel.send(ChatTarget(ADA), OutgoingPart("hello", "hello", idempotency_key="k"))
     returned = mail.sent[0].raw.replace(b"From: agent@pal.example", f"From: {ADA}".encode())
-    await mail.deliver(returned)  # forwarded by a program
+    await mail.deliver_mail(returned)  # forwarded by a program
     await only_the_last(account)
 
 
@@ -203,12 +203,12 @@ async def test_a_dkim_signature_is_checked_where_the_server_writes_no_results(ma
     assert isinstance(account.channel, EmailChannel)
     account.channel._find_key = keys.get
     async with account.running():
-        await mail.deliver(ada.sign(raw("changed")).replace(b"changed", b"chanted"), results="")
-        await mail.deliver(eve.sign(raw("of another")), results="")
-        await mail.deliver(eve.sign(raw("of another domain"), b"evil.example"), results="")
-        await mail.deliver(ada.sign(raw("part\r\n"), length=True) + b"and more", results="")
-        await mail.deliver(raw("unsigned"), results="")
-        await mail.deliver(ada.sign(raw("signed")), results="")
+        await mail.deliver_mail(ada.sign(raw("changed")).replace(b"changed", b"chanted"), results="")
+        await mail.deliver_mail(eve.sign(raw("of another")), results="")
+        await mail.deliver_mail(eve.sign(raw("of another domain"), b"evil.example"), results="")
+        await mail.deliver_mail(ada.sign(raw("part\r\n"), length=True) + b"and more", results="")
+        await mail.deliver_mail(raw("unsigned"), results="")
+        await mail.deliver_mail(ada.sign(raw("signed")), results="")
         assert [message.text for message in await received(account)] == ["signed"]
 
 
@@ -262,19 +262,19 @@ async def test_a_cut_idle_loses_no_mail(mail: FakeMail, account: Account) -> Non
 
 
 async def test_the_subject_of_a_mail_that_opens_a_thread_is_told(mail: FakeMail, account: Account) -> None:
-    await mail.deliver(raw("Please pay it.", Subject="=?utf-8?q?Invoice=0D=0A_33?="))
-    await mail.deliver(raw("Done?", Subject="Re: Invoice", In_Reply_To="<x@people.example>"))
-    await mail.deliver(raw("", Subject="Only a subject"))
-    await mail.deliver(raw("/status", Subject="hi"))
+    await mail.deliver_mail(raw("Please pay it.", Subject="=?utf-8?q?Invoice=0D=0A_33?="))
+    await mail.deliver_mail(raw("Done?", Subject="Re: Invoice", In_Reply_To="<x@people.example>"))
+    await mail.deliver_mail(raw("", Subject="Only a subject"))
+    await mail.deliver_mail(raw("/status", Subject="hi"))
     texts = [message.text for message in await received(account, 4)]
     assert texts == ["Subject: Invoice 33\n\nPlease pay it.", "Done?", "Subject: Only a subject", "/status"]
 
 
 async def test_html_is_read_as_text_and_alternatives_once(mail: FakeMail, account: Account) -> None:
     html = "<p>Hello <b>you</b></p><script>evil()</script><p style='display:none'>hidden</p>"
-    await mail.deliver(raw(html, Content_Type="text/html; charset=utf-8"))
+    await mail.deliver_mail(raw(html, Content_Type="text/html; charset=utf-8"))
     parts = f"--b\r\nContent-Type: text/plain\r\n\r\nplain\r\n--b\r\nContent-Type: text/html\r\n\r\n{html}\r\n--b--\r\n"
-    await mail.deliver(raw(parts, Content_Type='multipart/alternative; boundary="b"'))
+    await mail.deliver_mail(raw(parts, Content_Type='multipart/alternative; boundary="b"'))
     first, second = await received(account, 2)
     assert "Hello" in first.text
     assert "evil" not in first.text
@@ -286,7 +286,7 @@ async def test_the_answered_mail_is_quoted_and_not_part_of_the_text(mail: FakeMa
     body = (
         "Yes.\r\n\r\n-- \r\nAda\r\n\r\nOn Tue, 17 Nov 2026, Pal\r\n<agent@pal.example> wrote:\r\n> Shall I?\r\n> Now?"
     )
-    await mail.deliver(raw(body, In_Reply_To="<q@pal.example>"))
+    await mail.deliver_mail(raw(body, In_Reply_To="<q@pal.example>"))
     [message] = await received(account)
     assert message.text == "Yes."
     assert message.quoted is not None
@@ -327,7 +327,7 @@ async def test_names_of_files_are_decoded_in_all_their_forms(mail: FakeMail, acc
         "attachment; filename*0*=nonsense''%; filename*x=y": "%",
     }
     parts = [f"--b\r\nContent-Type: text/x-a\r\nContent-Disposition: {each}\r\n\r\nx\r\n" for each in names]
-    await mail.deliver(raw("".join(parts) + "--b--\r\n", Content_Type='multipart/mixed; boundary="b"'))
+    await mail.deliver_mail(raw("".join(parts) + "--b--\r\n", Content_Type='multipart/mixed; boundary="b"'))
     [message] = await received(account)
     assert [file.name for file in message.files] == list(names.values())
 
@@ -391,7 +391,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_hostile_mail_stops_nothing(account: Account, mail: FakeMail, name: str) -> None:
-    await mail.deliver(HOSTILE[name])
+    await mail.deliver_mail(HOSTILE[name])
     await mail.write("still there?")
     await until(lambda: any("still there?" in message.text for message in account.inbox.messages))
 
@@ -410,7 +410,7 @@ async def test_html_that_cannot_be_read_costs_only_itself(
     assert isinstance(account.channel, EmailChannel)
     monkeypatch.setattr(account.channel._pages, "_seconds", 0.0)
     parts = "--b\r\nContent-Type: text/html\r\n\r\n<p>x\r\n--b\r\nContent-Type: a/b\r\n\r\nfile\r\n--b--\r\n"
-    await mail.deliver(raw(parts, Content_Type='multipart/mixed; boundary="b"'))
+    await mail.deliver_mail(raw(parts, Content_Type='multipart/mixed; boundary="b"'))
     [message] = await received(account)
     assert message.text == "[The HTML of this mail cannot be read.]"
     assert [file.mime_type for file in message.files] == ["a/b"]
@@ -466,10 +466,10 @@ def test_hostile_text_takes_time_in_proportion(make: Callable[[int], object], am
 
 async def test_each_thread_is_answered_in_the_thread(mail: FakeMail, account: Account) -> None:
     opening = raw("one", Subject="Sails", Message_ID="<a@people.example>")
-    await mail.deliver(opening)
-    await mail.deliver(raw("two", Subject="Masts", Message_ID="<b@people.example>"))
+    await mail.deliver_mail(opening)
+    await mail.deliver_mail(raw("two", Subject="Masts", Message_ID="<b@people.example>"))
     answer = {"In_Reply_To": "<x@pal.example>", "References": "<a@people.example> <x@pal.example>"}
-    await mail.deliver(raw("three", Subject="Re: Sails", Message_ID="<c@people.example>", **answer))
+    await mail.deliver_mail(raw("three", Subject="Re: Sails", Message_ID="<c@people.example>", **answer))
     first, second, third = await received(account, 3)
     assert first.peer.id == second.peer.id == third.peer.id == ADA
     assert first.peer.thread == third.peer.thread != second.peer.thread
@@ -483,8 +483,8 @@ async def test_each_thread_is_answered_in_the_thread(mail: FakeMail, account: Ac
 
 
 async def test_a_thread_is_answered_by_a_process_that_has_not_received_it(mail: FakeMail, account: Account) -> None:
-    await mail.deliver(raw("one", Subject="Sails", Message_ID="<a@people.example>"))
-    await mail.deliver(raw("two", Subject="Masts", Message_ID="<b@people.example>"))
+    await mail.deliver_mail(raw("one", Subject="Sails", Message_ID="<a@people.example>"))
+    await mail.deliver_mail(raw("two", Subject="Masts", Message_ID="<b@people.example>"))
     first, _ = await received(account, 2)
     await Account(mail).channel.send(ChatTarget(ADA, first.peer.thread), OutgoingPart("so", "so", "k"))
     assert message_from_bytes(mail.sent[-1].raw)["References"] == "<a@people.example>"
@@ -492,17 +492,17 @@ async def test_a_thread_is_answered_by_a_process_that_has_not_received_it(mail: 
 
 
 async def test_a_program_that_names_only_our_answer_goes_on_in_its_thread(mail: FakeMail, account: Account) -> None:
-    await mail.deliver(raw("one", Message_ID="<a@people.example>"))
+    await mail.deliver_mail(raw("one", Message_ID="<a@people.example>"))
     [first] = await received(account)
     sent = await account.channel.send(ChatTarget(ADA, first.peer.thread), OutgoingPart("so", "so", "k"))
-    await mail.deliver(raw("two", Message_ID="<b@people.example>", In_Reply_To=sent))
+    await mail.deliver_mail(raw("two", Message_ID="<b@people.example>", In_Reply_To=sent))
     _, second = await received(account, 2)
     assert second.peer == first.peer
 
 
 async def test_no_header_can_be_injected(mail: FakeMail, account: Account) -> None:
     evil = "=?utf-8?q?Hi=0D=0ABcc=3A_eve=40evil=2Eexample=0D=0A=0D=0Abody?="
-    await mail.deliver(raw("one", Subject=evil, Message_ID="<a@people.example>"))
+    await mail.deliver_mail(raw("one", Subject=evil, Message_ID="<a@people.example>"))
     [message] = await received(account)
     file = OutgoingFile('x"\r\nBcc: eve@evil.example\r\n.txt', "text/plain\r\nX: y", b"data")
     reply_to = "<a@people.example>\r\nBcc: eve@evil.example"

@@ -109,10 +109,10 @@ class FakeMail:
         for file in files:
             main, _, sub = (file.mime_type or "application/octet-stream").partition("/")
             mail.add_attachment(file.data, maintype=main, subtype=sub, filename=file.name)
-        await self.deliver(mail.as_bytes())
+        await self.deliver_mail(mail.as_bytes())
         return str(mail["Message-ID"])
 
-    async def deliver(self, raw: bytes, *, results: str | None = None) -> int:
+    async def deliver_mail(self, raw: bytes, *, results: str | None = None) -> int:
         """A mail arrives, with the results of this server; by default they vouch for the domain of people."""
         if results is None:
             results = f"{AUTHSERV}; dmarc=pass (p=none) header.from=people.example"
@@ -135,7 +135,7 @@ class FakeMail:
         raise AssertionError("mail has no buttons")
 
     async def garble(self) -> None:
-        await self.deliver(b"\xff\xfe\x00 junk\r\n\x80: \x81\r\n\r\n\x82\x83")
+        await self.deliver_mail(b"\xff\xfe\x00 junk\r\n\x80: \x81\r\n\r\n\x82\x83")
 
     def fail(self, *faults: Fault) -> None:
         self._faults += faults
