@@ -83,7 +83,7 @@ NETWORKS: dict[str, Network] = {
         "Write to the number. It answers with a pairing code.",
     ),
     "email": Network(
-        f"{_HERE}.email:EmailChannel",
+        f"{_HERE}.email.channel:EmailChannel",
         "E-mail",
         "email",
         ("A mailbox of its own for the agent, with IMAP and SMTP, is best.",),

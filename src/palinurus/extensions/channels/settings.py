@@ -176,6 +176,12 @@ class WhatsAppSettings(NetworkSettings, frozen=True):
     )
 
 
+LOGIN_HINT = (
+    "set channels.email.user and channels.email.password; some providers want a password for apps, which their page of "
+    "security settings makes"
+)
+
+
 class MailServer(Section, frozen=True):
     """A server of mail."""
 
@@ -196,6 +202,10 @@ class EmailSettings(NetworkSettings, frozen=True):
     authserv_id: Annotated[
         str, option("Whose Authentication-Results are believed: the name that the receiving server writes in them.")
     ] = ""
+    verify_dkim: Annotated[bool, option("Check DKIM signatures ourselves: for servers that write no results.")] = False
+    poll_seconds: Annotated[
+        int, option("How often to look for mail where the server cannot tell of it (IDLE).", ge=1, le=86_400)
+    ] = 60
 
 
 class WebhookChannelSettings(NetworkSettings, frozen=True):
