@@ -233,3 +233,21 @@ async def test_a_group_gets_no_private_file(home: Home) -> None:
         await channels.rests()
         assert [message.part.file for message in channels.network.shown] == [None]
 
+
+
+async def test_an_update_that_comes_again_before_it_is_stored_is_acknowledged_with_the_first(home: Home) -> None:
+    async with channel_home(home) as channels:
+        submit, gate = channels.services.reception.receive, asyncio.Event()
+
+        async def slow(inbound, complete=None):  # type: ignore[no-untyped-def]
+            await gate.wait()
+            return await submit(inbound, complete)
+
+        channels.services.reception.receive = slow  # type: ignore[method-assign]
+        both = [asyncio.create_task(channels.network.writes("hello", update="same")) for _ in range(2)]
+        await asyncio.wait(both, timeout=0.05)
+        assert not any(task.done() for task in both)
+        gate.set()
+        await asyncio.gather(*both)
+        await channels.network.until(lambda: channels.network.texts)
+        assert len(channels.model.requests) == 1
