@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palinurus.text.dialects import WRITERS
 from palinurus.text.document import read_markdown
-from palinurus.text.packing import LinePacker, PackingRules
+from palinurus.text.message_parts import LinePacker, PackingRules
 
 Dialect = Literal["plain", "telegram", "discord", "slack", "whatsapp", "html"]
 BreakMode = Literal["length", "newline"]  # `newline`: a new message at every blank line between paragraphs

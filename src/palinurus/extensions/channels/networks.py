@@ -65,7 +65,7 @@ NETWORKS: dict[str, Network] = {
         "Write to the app directly. It answers with a pairing code.",
     ),
     "whatsapp": Network(
-        f"{_HERE}.whatsapp:WhatsAppChannel",
+        f"{_HERE}.whatsapp.channel:WhatsAppChannel",
         "WhatsApp",
         "",
         (
