@@ -51,6 +51,7 @@ from palinurus.storage.jobs import Job
 from palinurus.storage.transaction import Transaction
 
 HOUR, DAY = 3_600_000, 86_400_000
+DUE_AT_ONCE, JOBS = 10_000, 100_000
 SPREAD = 60_000  # milliseconds within which all are due
 BATCH = 1000  # jobs in one commit
 LOOKS = 300
@@ -284,8 +285,8 @@ async def measure(model: str, *, due: int, jobs: int) -> list[Figure]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--due", type=int, default=10_000, help="how many are due in one minute")
-    parser.add_argument("--jobs", type=int, default=100_000, help="among how many the next is looked for")
+    parser.add_argument("--due", type=int, default=DUE_AT_ONCE, help="how many are due in one minute")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="among how many the next is looked for")
     options = parser.parse_args()
     os.environ.pop("PALINURUS_HOME", None)
     with loopback_model() as url:
