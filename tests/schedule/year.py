@@ -123,6 +123,7 @@ class World:
         self.plans: dict[str, Plan] = {}  # by id
         self.model = SlowModel(self._take_time)
         self.home = VirtualHome(folder, self.clock, seed, self.model)
+        self.home.before_forgetting = self._note_rows
         self.story.calls = self.model.calls
         self._seed = seed
         self._days = days

@@ -12,14 +12,16 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from palinurus.agent.reply import BY_USER
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, JobFailed, PalinurusError, QueueFull, StorageError
 from palinurus.extensions.schedule.catch_up import LATE_MS, MissedTimes, find_missed
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
 from palinurus.extensions.schedule.heartbeat import beat
-from palinurus.extensions.schedule.payloads import act_on, tell_owner
+from palinurus.extensions.schedule.payloads import act_on, run_message, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import next_time
@@ -32,6 +34,7 @@ MOST_ATTEMPTS = 100  # at one due time, with those that a crash has ended
 LONGEST_RUN = 24 * 3600.0  # seconds; a run has a limit of its own
 LOOK_SECONDS = 0.1  # between two looks at a due time that is waited for
 CHANGED = "the cron job was changed"
+REMOVED = "the cron job was removed"
 NO_AGENT = "there is no agent"
 ChangeState = Callable[[CronJob, DueTime, DueOutcome, int], CronJob | None]
 """The cron job after a due time that ended at this moment."""
@@ -44,7 +47,7 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     store = CronStore(services.database, services.new_id)
     cron = await store.find(due.cron_job)
     if cron is None:
-        return DueOutcome("skipped", "the cron job was removed")
+        return await _finish_removed(services, job)
     is_begun = cron.state.running_at_ms == due.at
     if is_begun and cron.state.disabled_why and not due.by_hand:
         return await _end_disabled(services, cron, due, job, DueOutcome("failed", cron.state.last_error))
@@ -69,6 +72,18 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     if outcome.status == "failed" and outcome.reason != BY_USER:
         return await _fail(services, cron, due, job, outcome)
     return await _end(services, due, job, outcome, _ended)
+
+
+async def _finish_removed(services: Services, job: Job) -> DueOutcome:
+    """Of a cron job that was removed: a run that had begun before, in a process that ended, goes on."""
+    keys = (f"{DUE}:{job.id}:{retries}" for retries in range(len(PAUSES), -1, -1))
+    for key in keys:
+        if (begun := await services.jobs.find(RUN, key)) is not None:
+            outcome = await run_message(services, msgspec.json.decode(begun.payload, type=Inbound))
+            if outcome.status == "ran":
+                return replace(outcome, reason=f"{REMOVED}: what it said is in its session only")
+            break
+    return DueOutcome("skipped", REMOVED)
 
 
 async def _end(services: Services, due: DueTime, job: Job, outcome: DueOutcome, change: ChangeState) -> DueOutcome:
