@@ -20,6 +20,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, JobFailed, PalinurusError, QueueFull, StorageError
 from palinurus.extensions.schedule.catch_up import LATE_MS, MissedTimes, find_missed
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
+from palinurus.extensions.schedule.events import publish_cron
 from palinurus.extensions.schedule.heartbeat import beat
 from palinurus.extensions.schedule.payloads import act_on, run_message, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
@@ -44,6 +45,17 @@ log = logging.getLogger(__name__)
 
 async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | None:
     """The handler of a due time. None: it was missed, and its row says so."""
+    publish_cron(services, "started", due.cron_job, runAtMs=due.at)
+    status = "waiting"
+    try:
+        outcome = await _run_due(services, due, job)
+        status = outcome.status if outcome is not None else "missed"
+        return outcome
+    finally:
+        publish_cron(services, "finished", due.cron_job, runAtMs=due.at, status=status)
+
+
+async def _run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | None:
     store = CronStore(services.database, services.new_id)
     cron = await store.find(due.cron_job)
     if cron is None:
@@ -225,7 +237,9 @@ async def run_now(services: Services, cron: CronJob, key: str) -> Job:
 async def remove(services: Services, job_id: str) -> bool:
     """False: there is no such cron job."""
     store = CronStore(services.database, services.new_id)
-    return await store.remove(job_id, services.clock.now_ms(), services.clock.zone)
+    was_there = await store.remove(job_id, services.clock.now_ms(), services.clock.zone)
+    publish_cron(services, "removed", job_id)
+    return was_there
 
 
 async def wait_for_end(services: Services, job: Job, seconds: float) -> Job:
@@ -249,6 +263,7 @@ async def save(services: Services, cron: CronJob) -> CronJob:
     saved, row = await store.save(cron, now, zone)
     if row is not None:
         services.jobs.expect(row)
+    publish_cron(services, "updated" if saved.revision else "added", saved.id)
     return saved
 
 

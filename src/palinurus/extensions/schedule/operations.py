@@ -29,7 +29,8 @@ from palinurus.extensions.schedule.drafts import (
     make_cron_job,
     of_the_config,
 )
-from palinurus.extensions.schedule.due import run_now, save, wait_for_end
+from palinurus.extensions.schedule.due import remove, run_now, save, wait_for_end
+from palinurus.extensions.schedule.events import publish_cron
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import due_times, iso_time, moment_of, zone_of
@@ -157,8 +158,7 @@ async def remove_cron_job(services: Services, id: CronRef) -> RemovedCronJob:  #
         raise of_the_config()
     if isinstance(job.payload, CommandPayload):
         await withdraw_approval(services, job)
-    now, zone = services.clock.now_ms(), services.clock.zone
-    return RemovedCronJob(job.id, await store_of(services).remove(job.id, now, zone), job.name)
+    return RemovedCronJob(job.id, await remove(services, job.id), job.name)
 
 
 @operation("cron.enable", scope="write")
@@ -364,6 +364,7 @@ async def _switch(services: Services, reference: str, *, enabled: bool) -> CronJ
 
 async def _pause(services: Services, caller: Caller, *, paused: bool) -> CronSwitch:
     changed = await asyncio.to_thread(merge_config, services, {"cron": {"paused": paused}}, caller)
+    publish_cron(services, "updated")
     return CronSwitch(paused, not changed.noop)
 
 

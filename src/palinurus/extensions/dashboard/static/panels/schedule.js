@@ -12,7 +12,6 @@ import { list, moment, pastRuns, week } from "./schedule_week.js";
 export const title = "Schedule";
 
 const MOST = 1000; // due times in one answer
-const LOOK_AGAIN = 30_000; // milliseconds; not every change has an event
 const EXAMPLES = { "Call Ann": "tomorrow at 9", Stretch: "in 20 minutes", "Look back at the week": "every friday at 16" };
 const span = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "long", year: "numeric" });
 const offset = new Intl.DateTimeFormat("en-GB", { timeZoneName: "longOffset" });
@@ -173,9 +172,8 @@ export function mount(root, params) {
   turn(start);
   if (view.asked("job")) openPast(view.asked("job"), view.asked("name"));
   const again = calmly(view, load, 1000);
-  const look = setInterval(() => document.hidden || load(), LOOK_AGAIN);
-  for (const event of ["cron", "sessions.changed"]) view.onClose(wire.on(event, again)); // the latter: a run has ended
-  view.onClose(() => (clearTimeout(timer), clearInterval(look)));
+  view.onClose(wire.on("cron", again));
+  view.onClose(() => clearTimeout(timer));
   resync(view, again);
   return view.close;
 }
