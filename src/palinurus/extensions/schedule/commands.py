@@ -295,7 +295,7 @@ def _run_lines(shell: Shell, run: CronRun) -> list[str]:
         f"{run.duration_ms / 1000:.0f} s" if run.duration_ms >= 1000 else "",
         f"{run.tokens:,} tokens" if run.tokens else "",
         f"${run.cost:.4f}" if run.cost else "",
-        "by hand" if run.by_hand else "",
+        "by hand" if run.by_hand else "imported" if run.imported else "",
         run.run_id,
     )
     head = f"{moment(run.at_ms)}  {run.status:<7}  {visible(run.name)}  {shell.dim(', '.join(filter(None, facts)))}"

@@ -19,6 +19,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, harmless
 from palinurus.domain.tool import Restriction
 from palinurus.extensions.schedule.cron_job import (
+    MOST_TEXT,
     AgentTurnPayload,
     CommandPayload,
     CronJob,
@@ -34,7 +35,6 @@ from palinurus.storage.jobs import RUN
 
 LAST = ("", "last")
 OWNER = "owner"  # where they are known to be, whether or not they wrote from there
-MOST_TEXT = 300  # characters of a result in the list of runs
 
 
 async def act_on(services: Services, cron: CronJob, run_key: str) -> DueOutcome:
