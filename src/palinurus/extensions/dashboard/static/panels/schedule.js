@@ -108,6 +108,7 @@ export function mount(root, params) {
       { label: "History", icon: "runs", run: () => openPast(job.id, job.name) },
       wire.methods.has(method) ? { label, icon, run: turn } : null,
       own && job.payload.kind !== "command" ? { label: "Edit", icon: "edit", run: () => edit(job) } : null,
+      job.outside && wire.methods.has("cron.approve") ? { label: "Trust its text", icon: "check", run: () => trust(job) } : null,
       own ? { label: "Remove", icon: "trash", danger: true, run: () => remove(job) } : null,
     ];
   }
@@ -119,6 +120,12 @@ export function mount(root, params) {
     const cost = forecast.dollars ? `${money(forecast.dollars.low)} to ${money(forecast.dollars.high)}` : "an unknown sum";
     const text = `A model will be called about ${Math.round(forecast.calls.expected)} times a month, for ${cost}.`;
     if (await confirm({ title: "Turn the heartbeat on?", text, yes: "Turn on" })) await act("heartbeat.enable", asked);
+  }
+
+  async function trust({ id, name }) {
+    const { lines, digest, question } = await read("cron.plan", { id });
+    if (await confirm({ title: question, text: lines.join(" · "), yes: "Trust" }))
+      await act("cron.approve", { id, digest }, `The text of ${name} is trusted.`);
   }
 
   async function remove({ id, name }) {
