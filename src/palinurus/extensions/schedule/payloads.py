@@ -113,7 +113,7 @@ async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbou
         main = SessionKey.main(cron.agent_id)
         if inbound.session_key != str(main):
             text = f"[{cron.name}] {harmless(await result_text(services, outcome))}"
-            await _write(
+            await write_text(
                 services, main, text, run_key, await outside_sources(services, SessionKey.parse(inbound.session_key))
             )
 
@@ -147,13 +147,14 @@ async def tell_owner(services: Services, cron: CronJob, text: str, key: str, sou
     session = session_of(services, cron)
     if session.kind == "cron":
         session = SessionKey.main(cron.agent_id)
-    await _write(services, session, text, key, (*cron.sources, *sources))
+    await write_text(services, session, text, key, (*cron.sources, *sources))
     place = await place_of(services, cron)
     if place is not None:
         await services.deliveries.post(place, text, key, session_key=str(session))
 
 
-async def _write(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
+async def write_text(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
+    """As a message of the agent, once per key."""
     message = AssistantMessage((Text(text),), timestamp=services.clock.now_ms(), sources=sources)
     history, entry_id = services.turns.history, f"{key}{SENT}cron"
     try:

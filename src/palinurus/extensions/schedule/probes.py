@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import shlex
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 
@@ -18,8 +19,10 @@ from palinurus.domain.errors import NotFound, PalinurusError, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ToolCall, text_of
 from palinurus.domain.tool import PreparedCall, ToolOutput, ToolRun
+from palinurus.extensions.schedule.heartbeat_calendar import events_between
 from palinurus.extensions.schedule.heartbeat_file import HeartbeatFile, parse_heartbeat
 from palinurus.extensions.schedule.heartbeat_gate import PROBE
+from palinurus.extensions.schedule.heartbeat_settings import HeartbeatSettings
 from palinurus.operations.services import Services
 from palinurus.tools.grants import covers, is_literal
 from palinurus.workspace.boundary import MAX_BYTES
@@ -29,6 +32,8 @@ PROBE_SECONDS = 60
 NO_MODEL = Route("", "", "")
 WINDOW = 32_000  # tokens; of output that no model reads
 CHANNEL = "heartbeat"
+MOST_AHEAD = 86_400.0  # seconds that an event may be away
+MOST_EVENTS = 20  # of one calendar
 
 
 class Observation(Struct, frozen=True):
@@ -37,12 +42,13 @@ class Observation(Struct, frozen=True):
 
 
 async def observe(
-    services: Services, key: SessionKey, commands: tuple[str, ...], file: HeartbeatFile, earlier: Mapping[str, str]
+    services: Services, key: SessionKey, settings: HeartbeatSettings, file: HeartbeatFile, earlier: Mapping[str, str]
 ) -> Observation:
     """A command that fails says nothing new: what it said earlier still counts."""
     seen = await observe_files(services, key.agent, file)
-    failed = []
-    for command in commands:
+    near, failed = await asyncio.to_thread(observe_calendars, services, key.agent, settings)
+    seen |= near
+    for command in settings.probes:
         output = await run_probe(services, key, command)
         if isinstance(output, str):
             seen[PROBE + command] = _digest(output.encode())
@@ -56,6 +62,28 @@ async def observe(
 async def observe_files(services: Services, agent_id: str, file: HeartbeatFile) -> dict[str, str]:
     files = services.agents.get(agent_id).files
     return await asyncio.to_thread(lambda: {name: _look(files, name) for name in (HEARTBEAT, *file.named_files)})
+
+
+def observe_calendars(
+    services: Services, agent_id: str, settings: HeartbeatSettings
+) -> tuple[dict[str, str], list[str]]:
+    """Events that are near, by file and time; what they are called is text from outside, which the agent may read. And
+    which files cannot be read."""
+    boundary, zone, now = services.agents.get(agent_id).files.boundary, services.clock.zone, services.clock.now_ms()
+    since = datetime.fromtimestamp(now / 1000, zone)
+    until = since + timedelta(seconds=min(settings.calendar_window, MOST_AHEAD))
+    near: dict[str, str] = {}
+    failed: list[str] = []
+    for name in settings.calendars:
+        try:
+            with boundary.open_file(name) as file:
+                events = events_between(file.read().decode(errors="replace"), since, until, zone)
+        except (NotFound, WorkspaceError) as error:
+            failed.append(f"the calendar {name} cannot be read: {error}")
+            continue
+        for at in events[:MOST_EVENTS]:
+            near[f"{PROBE}{name}: an event at {at.astimezone(zone).isoformat(timespec='minutes')}"] = "near"
+    return near, failed
 
 
 async def read_heartbeat(services: Services, agent_id: str) -> HeartbeatFile:
