@@ -25,6 +25,8 @@ class RenderedPart(Struct, frozen=True):
     plain: str
 
 
-def render_parts(markdown: str, dialect: Dialect, limits: TextLimits, mode: BreakMode = "length") -> list[RenderedPart]:
+def render_parts(
+    markdown: str, dialect: Dialect, limits: TextLimits, mode: BreakMode = "length"
+) -> list[RenderedPart]:
     """The messages of a text. A text of white space only has none."""
     raise NotImplementedError
