@@ -260,7 +260,8 @@ class _Inspector:
             if key in keys:
                 self.look(keys[key], item, (*path, key))
             elif key in node.foreign:
-                self.told.unused.append(((*path, key), ""))
+                if known:  # else a section that is not imported may have it
+                    self.told.unused.append(((*path, key), ""))
             elif known and not node.free and (path or key not in BOOKKEEPING | READ):
                 self.told.unknown.append(((*path, key), sorted(keys)))
         missing = [key for key, child in tuple(keys.items()) if child.default is NODEFAULT and key not in value]
