@@ -1,7 +1,7 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
-                         [--subagent-kills 40]
+                         [--subagent-kills 40] [--clock-kills 50]
                          [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
                          [--seed N]
 
@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 sys.path.insert(0, str(Path(__file__).parent / "subagents"))
 
+from cron_killing import kill_the_clock
 from crowd import talk_all_at_once
 from delivering import deliver_again_and_again
 from gateway_killing import kill_the_gateway
@@ -74,6 +75,11 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             siege, kills=options.gateway_kills, sessions=32, seed=options.seed, progress=say
         )
         say(f"{options.gateway_kills} kills of the gateway: one place and one reply for each message: {_told(counted)}")
+    if options.clock_kills:
+        counted = await kill_the_clock(
+            folder / "clock-killed", kills=options.clock_kills, seed=options.seed, progress=say
+        )
+        say(f"{options.clock_kills} kills of a clock: one row and one outcome for each due time: {_told(counted)}")
     if options.clients:
         counted = await besiege(
             folder / "gateway-crowded",
@@ -106,6 +112,7 @@ def main() -> int:
     parser.add_argument("--gateway-kills", type=int, default=100)
     parser.add_argument("--subagent-kills", type=int, default=40)
     parser.add_argument("--memory-kills", type=int, default=100)
+    parser.add_argument("--clock-kills", type=int, default=50)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=2_000)

@@ -179,6 +179,15 @@ def _in_family(family: str, names: str) -> tuple[str, ...]:
     return tuple(f"{family}.{name}" for name in names.split())
 
 
+_CHANNELS = "palinurus.extensions.channels.settings"
+_NETWORKS = {  # names of channels -> their settings
+    "telegram": f"{_CHANNELS}:TelegramSettings",
+    "discord": f"{_CHANNELS}:DiscordSettings",
+    "slack": f"{_CHANNELS}:SlackSettings",
+    "whatsapp": f"{_CHANNELS}:WhatsAppSettings",
+    "email": f"{_CHANNELS}:EmailSettings",
+    "custom": f"{_CHANNELS}:WebhookChannelSettings",
+}
 _HEARTBEAT = "palinurus.extensions.schedule.heartbeat_settings:HeartbeatSettings"
 EXTENSIONS = (
     Extension("openai_api", "palinurus.extensions.openai_api", routes="*"),
@@ -265,6 +274,22 @@ EXTENSIONS = (
         config={"palinurus.extensions.webhooks.settings:WebhookSettings": ("hooks",)},
         before="approvals",
         jobs=("webhooks.post",),
+    ),
+    Extension(
+        "channels",
+        "palinurus.extensions.channels",
+        commands={"channels": "Connect chat networks: add, list, test and remove accounts."},
+        operations=_in_family("channels", "list add test remove logs"),
+        routes="channels",
+        config={
+            f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),
+            **{where: (f"channels.{name}", f"channels.{name}.accounts.*") for name, where in _NETWORKS.items()},
+            f"{_CHANNELS}:MessageSettings": ("messages",),
+            f"{_CHANNELS}:StreamSettings": (_AGENT,),
+            f"{_CHANNELS}:TranscriptionSettings": ("tools.media.audio",),
+        },
+        configured_by=(f"{_CHANNELS}:ReplySettings",),
+        before="route",
     ),
     Extension(
         "migrate",

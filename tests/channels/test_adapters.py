@@ -10,7 +10,8 @@ import pytest
 
 from channels.conftest import Account, until
 from channels.network import Fault, SentFile
-from palinurus.dispatch.channels import Button, ChatTarget, OutgoingFile, OutgoingPart
+from palinurus.dispatch.channels import ChatTarget, OutgoingFile, OutgoingPart
+from palinurus.domain.envelope import Button
 from palinurus.domain.errors import ConfigError, JobFailed, JobRefused, QueueFull
 
 SECRETS = ("token", "secret", "password")

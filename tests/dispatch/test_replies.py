@@ -95,10 +95,11 @@ async def test_nothing_to_say_is_not_sent(pal: Harness, sender: MemorySender, re
     assert await pal.deliveries.recent() == []
 
 
-async def test_a_turn_that_failed_has_no_reply(pal: Harness, sender: MemorySender) -> None:
+async def test_a_turn_that_failed_says_so_to_its_sender(pal: Harness, sender: MemorySender) -> None:
     pal.agents.get = lambda agent_id: (_ for _ in ()).throw(NotFound("gone"))  # type: ignore[method-assign]
     assert (await answered(pal, said("hi"))).status == "error"
-    assert await pal.deliveries.recent() == []
+    await sent_all(pal)
+    assert sender.texts == ["⚠️ gone"]
 
 
 async def test_what_usage_asks_for_stands_below_the_reply(pal: Harness, sender: MemorySender) -> None:

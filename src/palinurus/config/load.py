@@ -88,7 +88,7 @@ class Config:
             for mount in REGISTRY.mounts[section]
             for place in (own if mount.of_agent is not None else [mount.place])
         )
-        return any(dig(self.data, place) is not None for place in places)
+        return any(_is_set(self.data, place) for place in places)
 
     def section(self, model: type[S], agent_id: str = "") -> S:
         """The merged section, for one agent if agents can differ. Raises ConfigError for an invalid section of another
@@ -135,6 +135,15 @@ class Config:
         ]
         if wrong:
             raise ConfigError("\n".join(wrong))
+
+
+def _is_set(data: Any, place: JsonPath) -> bool:
+    """Whether there is something at a path, in which `*` is any name."""
+    if "*" not in place:
+        return dig(data, place) is not None
+    at = place.index("*")
+    many = dig(data, place[:at])
+    return isinstance(many, dict) and any(_is_set(each, place[at + 1 :]) for each in many.values())
 
 
 def normal_agent_id(text: str) -> str:

@@ -72,7 +72,9 @@ class Node(Struct, eq=False):
                 node = node.item
             else:
                 node.keys = {} if node.keys is None else node.keys
-                node = node.keys.setdefault(step, Node())
+                if step not in node.keys:  # one of many has what all of them have
+                    node.keys[step] = Node(pending=[*node.item.pending] if node.item else [])
+                node = node.keys[step]
         return node
 
     def open(self, *, thorough: bool = True) -> bool:
@@ -111,7 +113,10 @@ class Node(Struct, eq=False):
                 default = form.write(each.default) if form and each.default is not None else each.default
                 holder = self.at(keys[:-1])
                 holder.keys = {} if holder.keys is None else holder.keys
-                holder.keys[keys[-1]] = _of_type(form.takes if form else each.kind, each.option, default)
+                made = _of_type(form.takes if form else each.kind, each.option, default)
+                if (before := holder.keys.get(keys[-1])) is not None and before.item and made.item:
+                    made.item.pending += before.item.pending
+                holder.keys[keys[-1]] = made
 
     def _take(self, other: Node, inside: Steps) -> None:
         found = other.at(inside)
@@ -259,8 +264,11 @@ class _Inspector:
         for key, item in value.items():
             if key in keys:
                 self.look(keys[key], item, (*path, key))
+            elif node.many == "map" and node.item is not None:
+                self.look(node.item, item, (*path, key))
             elif key in node.foreign:
-                self.told.unused.append(((*path, key), ""))
+                if known:  # else a section that is not imported may have it
+                    self.told.unused.append(((*path, key), ""))
             elif known and not node.free and (path or key not in BOOKKEEPING | READ):
                 self.told.unknown.append(((*path, key), sorted(keys)))
         missing = [key for key, child in tuple(keys.items()) if child.default is NODEFAULT and key not in value]

@@ -17,7 +17,7 @@ from palinurus.config.load import Config
 from palinurus.config.section import Secret, Section, build
 from palinurus.dispatch.settings import account_layers
 from palinurus.domain.clock import Clock
-from palinurus.domain.envelope import Peer
+from palinurus.domain.envelope import Button, Peer
 from palinurus.domain.errors import JobFailed, NotOffered
 from palinurus.text.markdown import Dialect, TextLimits
 
@@ -46,11 +46,6 @@ class ChatTarget(Struct, frozen=True):
 
     to: str
     thread: str = ""
-
-
-class Button(Struct, frozen=True):
-    label: str
-    value: str  # at most 64 bytes; comes back in ButtonPress
 
 
 class OutgoingFile(Struct, frozen=True):

@@ -8,19 +8,19 @@ as ambiguous. While a channel has no sender its deliveries wait.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from palinurus.dispatch.hook_contexts import sent_facts
-from palinurus.domain.envelope import Delivery, Inbound, Spawn
+from palinurus.domain.envelope import Button, Delivery, Inbound, Spawn
 from palinurus.domain.errors import BadRequest, NotFound, QueueFull, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.domain.hooks import Hooks
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Text
+from palinurus.domain.messages import Origin, Text
 from palinurus.sessions.journal import Redact, redacted
 from palinurus.storage import jobs
 from palinurus.storage.jobs import Job, JobKind, RetryPolicy
@@ -34,6 +34,8 @@ State = Literal["waiting", "sending", "sent", "ambiguous", "failed", "dropped"]
 KIND = "delivery:"  # and the channel
 ANNOUNCE = "announce"
 MOST_WAITING = 100  # for one recipient
+SEND_SECONDS = 600.0  # of one attempt, in which a sender may wait as its network asks
+NO_ANSWER = "⚠️ This message could not be answered. Please try again later."
 STATES: Mapping[jobs.State, State] = {
     "waiting": "waiting",
     "retry": "waiting",
@@ -47,6 +49,13 @@ STATES: Mapping[jobs.State, State] = {
 log = logging.getLogger(__name__)
 
 
+class ReplyBlock(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Says of a delivery that it is a part of a reply that was not complete yet."""
+
+    segment: int  # how many tool calls came before; -1: it is no part of the reply's last text
+    opened: str = ""  # the line of the code fence inside which it begins
+
+
 class OutboundMessage(Struct, frozen=True, rename="camel"):
     """The payload of a delivery."""
 
@@ -57,6 +66,9 @@ class OutboundMessage(Struct, frozen=True, rename="camel"):
     run_id: str = ""
     account: str = ""
     thread: str = ""
+    reply_to: str = ""  # the network's id of the message that it answers
+    buttons: tuple[Button, ...] = ()
+    block: ReplyBlock | None = None
 
 
 class Announcement(Struct, frozen=True, rename="camel"):
@@ -79,11 +91,15 @@ class DeliveryJob(Struct, frozen=True, rename="camel"):
     run_id: str = ""
     account: str = ""
     thread: str = ""
+    reply_to: str = ""
+    buttons: tuple[Button, ...] = ()
+    block: ReplyBlock | None = None
     queued_at: int = 0
     due_at: int = 0
     attempts: int = 0
     state: State = "waiting"
-    receipt: str = ""  # the network's id of the sent message
+    receipt: str = ""  # the network's ids of the sent messages, with spaces between them
+    sent: tuple[str, ...] = ()  # the same, also those of an earlier attempt
     trouble: str = ""  # why the last attempt failed
     doubtful_at: int = 0  # an attempt ended with unknown outcome
     retried_at: int = 0  # a person requested a retry
@@ -121,7 +137,8 @@ class ChannelSender(Protocol):
         """Whether sending a message twice under its idempotency key delivers it once."""
 
     async def send(self, delivery: DeliveryJob) -> str:
-        """Returns the network's id of the message after the network has acknowledged it, or "".
+        """Returns the network's id of the message after the network has acknowledged it, or ""; the ids of several have
+        spaces between them. Then it notes each (`Deliveries.note_sent`), and goes on after `delivery.sent` later.
 
         Raises JobFailed if it did not arrive and a retry may work, JobRefused if a retry cannot help; any other
         exception leaves the outcome unknown.
@@ -165,6 +182,7 @@ class Deliveries:
             send,
             at_once=self._at_once,
             retry=self._retry,
+            seconds=SEND_SECONDS,
             on_crash="retry" if sender.repeatable else "ambiguous",
         )
         self._runner.offer(kind)
@@ -175,7 +193,15 @@ class Deliveries:
         self._runner.withdraw(KIND + channel)
 
     async def post(
-        self, place: Delivery, text: str, idempotency_key: str, *, session_key: str = "", run_id: str = ""
+        self,
+        place: Delivery,
+        text: str,
+        idempotency_key: str,
+        *,
+        session_key: str = "",
+        run_id: str = "",
+        buttons: tuple[Button, ...] = (),
+        block: ReplyBlock | None = None,
     ) -> DeliveryJob:
         """Adds a delivery. When this returns it is on the disk; the same key again returns the same delivery.
 
@@ -183,7 +209,8 @@ class Deliveries:
         """
         if not text.strip() or not place.channel or not place.to or not idempotency_key:
             raise BadRequest("a delivery needs a text, a channel, a recipient and an idempotency key")
-        job = self._job(place, text, idempotency_key, session_key, run_id)
+        message = self._message(place, text, session_key, run_id, buttons=buttons, block=block)
+        job = self._job(message, idempotency_key)
         return delivery_of(await self._runner.put(job, MOST_WAITING))
 
     def reply(self, inbound: Inbound, result: RunResult) -> Job | None:
@@ -196,10 +223,19 @@ class Deliveries:
             announcement = Announcement(inbound.spawn, inbound.text, result)
             return self._runner.make(ANNOUNCE, announcement, result.run_id, lane=inbound.spawn.parent)
         place = self.place_of(inbound)
-        if place is None or result.joined or result.status != "ok" or not result.text.strip():
+        text = _reply_text(inbound, result)
+        if place is None or result.joined or not text.strip():
             return None
-        text = "\n\n".join(filter(None, (result.text, result.footer)))
-        return self._job(place, text, result.run_id, result.session_key, result.run_id)
+        message = self._message(place, text, result.session_key, result.run_id, reply_to=inbound.message_id)
+        return self._job(message, result.run_id)
+
+    async def note_sent(self, delivery: DeliveryJob, sent: Sequence[str]) -> None:
+        """Stores the ids of the messages that were sent so far. Raises JobFailed when another process has the job."""
+        await self._runner.note_progress(delivery.id, delivery.revision, sent)
+
+    async def hurry(self, channel: str) -> None:
+        """Called when a network is back: what waits for another attempt is sent now."""
+        await self._runner.hurry(KIND + channel)
 
     def has_sender(self, channel: str) -> bool:
         return channel in self._channels
@@ -258,10 +294,13 @@ class Deliveries:
                 unsent[channel] = unsent.get(channel, 0) + number
         return DeliveryCounts(**sums, uncarried=unsent)
 
-    def _job(self, place: Delivery, text: str, key: str, session_key: str, run_id: str) -> Job:
+    def _message(self, place: Delivery, text: str, session_key: str, run_id: str, **more: Any) -> OutboundMessage:
         text = redacted(Text(text), self._redact).text
-        message = OutboundMessage(place.channel, place.to, text, session_key, run_id, place.account, place.thread)
-        return self._runner.make(KIND + place.channel, message, key, lane=place.to)
+        to = place.channel, place.to
+        return OutboundMessage(*to, text, session_key, run_id, place.account, place.thread, **more)
+
+    def _job(self, message: OutboundMessage, key: str) -> Job:
+        return self._runner.make(KIND + message.channel, message, key, lane=message.to)
 
 
 def delivery_of(job: Job) -> DeliveryJob:
@@ -269,5 +308,15 @@ def delivery_of(job: Job) -> DeliveryJob:
     message = decoded(bytes(job.payload), OutboundMessage, "the row of a delivery")
     same = {name: getattr(job, name) for name in DeliveryJob.__struct_fields__ if name in Job.__struct_fields__}
     values = msgspec.structs.asdict(message) | same | {"state": STATES[job.state]}
-    receipt = msgspec.json.decode(job.outcome, type=str) if job.outcome is not None else ""
-    return DeliveryJob(**values, queued_at=job.added_at, receipt=receipt, revision=job.fence)
+    noted = msgspec.json.decode(job.outcome, type=str | tuple[str, ...]) if job.outcome is not None else ()
+    sent = tuple(noted.split(" ")) if isinstance(noted, str) else noted
+    return DeliveryJob(**values, queued_at=job.added_at, receipt=" ".join(sent), sent=sent, revision=job.fence)
+
+
+def _reply_text(inbound: Inbound, result: RunResult) -> str:
+    """What its sender reads. A person on a network would wait for an answer that never comes."""
+    if result.status == "ok":
+        return "\n\n".join(filter(None, (result.text, result.footer)))
+    if result.status == "aborted" or not inbound.by_person:
+        return ""
+    return f"⚠️ {result.error}" if inbound.origin == Origin.OWNER else NO_ANSWER

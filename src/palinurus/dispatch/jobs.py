@@ -162,6 +162,16 @@ class Jobs(Struct, eq=False):
         self.expect(job)
         return job
 
+    async def hurry(self, kind: str) -> None:
+        """Tries again now what waits for another attempt, for example because a network is back."""
+        if await self._queue.hurry(kind, self._clock.now_ms()) and self._open:
+            await self.look()
+
+    async def note_progress(self, job_id: str, fence: int, outcome: Any) -> None:
+        """Stores what the finished parts of a running job led to. Raises JobFailed when another process has it."""
+        if not await self._queue.note_progress(job_id, fence, outcome):
+            raise JobFailed("another process has taken this job")
+
     async def drop(self, beginning: str, kind: str = "*") -> Job:
         """Drops it at a person's request."""
         job = await self._queue.decide(beginning, drop, kind)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -51,6 +51,8 @@ BROADCAST = "broadcast"  # the kind of job
 ONE_AFTER_ANOTHER_SECONDS = 3600.0
 FOR_GUESTS = ("new", "compact", "stop", "help", "whoami")  # commands of those on commands.allowFrom
 NO_COMMANDS = Restriction("channel", "a command would see what is private to the owner", deny=("exec", "process"))
+Complete = Callable[[Inbound, MessageRoute], Awaitable[Inbound]]
+"""Adds to an admitted message what is worth getting only now, such as files. May be slow; raises nothing."""
 Identify = Callable[[str], AgentIdentity]
 """Who an agent is, by its id. May block for a moment; raises PalinurusError."""
 
@@ -95,7 +97,7 @@ class Reception:
         )
         jobs.offer(kind)
 
-    async def receive(self, inbound: Inbound) -> ReceivedMessage:
+    async def receive(self, inbound: Inbound, complete: Complete | None = None) -> ReceivedMessage:
         """Takes in one message. An accepted one is on the disk when this returns. Raises as Dispatcher.submit does."""
         peer = inbound.peer
         if peer is None or not peer.id.strip() or not inbound.sender.strip():
@@ -123,9 +125,14 @@ class Reception:
                 self._history.add(target.session_key, inbound, history_limit(config, policy))
         if not targets:
             return ReceivedMessage("overheard", "it does not speak to the agent", route)
+        if complete is not None and not is_command:
+            inbound = await complete(inbound, route)
         message = inbound if is_command or not _is_quoted(peer, origin) else _quoted(inbound)
         runs = await self._submit(_as_sent_by(message, peer, origin), targets, table.strategy)
         return ReceivedMessage("accepted", admission.why, route, runs)
+
+    def is_owner(self, channel: str, sender: str) -> bool:
+        return self._table()[1].is_owner(channel, sender)
 
     def _table(self) -> tuple[Config, RoutingTable]:
         config = self._config()

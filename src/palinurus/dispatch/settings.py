@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from palinurus.config.agents import DmScope, GroupScope
 from palinurus.config.load import Config, normal_agent_id
-from palinurus.config.section import Section, build, dig, option
+from palinurus.config.section import REGISTRY, Section, build, dig, option
 from palinurus.config.source import JsonPath
 from palinurus.config.tree import Findings
 from palinurus.text.patterns import LinearPatterns
@@ -250,7 +250,8 @@ def _check_channels(config: Config, channels: dict[str, Any], told: Findings) ->
     for channel, said in channels.items():
         if channel == DEFAULTS:
             continue
-        told.unused.append((("channels", channel), NOT_YET))
+        if channel not in known_channels():
+            told.unused.append((("channels", channel), NOT_YET))
         for account in (None, *(said.get("accounts") or ())):
             path = ("channels", channel, *(("accounts", account) if account else ()))
             own, settings = dig(config.data, path), account_settings(config, channel, account or DEFAULT_ACCOUNT)
@@ -267,6 +268,12 @@ def _sender_lists(value: Any, path: JsonPath) -> Iterator[tuple[JsonPath, Any]]:
             yield from (((*path, key, index), entry) for index, entry in enumerate(item))
         else:
             yield from _sender_lists(item, (*path, key))
+
+
+def known_channels() -> frozenset[str]:
+    """Channels that somebody has declared settings for: there is an adapter for them."""
+    places = (mount.place for mounts in REGISTRY.mounts.values() for mount in mounts)
+    return frozenset(place[1] for place in places if place[0] == "channels" and len(place) == 2 and place[1] != "*")
 
 
 def account_settings(config: Config, channel: str, account: str) -> AccountSettings:

@@ -55,6 +55,7 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     channel: str = "cli"
     account: str = ""  # of the channel; empty: its default account
     peer: Peer | None = None  # set by channels
+    message_id: str = ""  # the network's id of it, which a reply may quote
     sender: str = "owner"
     origin: Origin = Origin.OWNER
     sources: tuple[str, ...] = ()  # of the outside text that it repeats; empty: its sender
@@ -92,6 +93,13 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     def by_guest(self) -> bool:
         """Whether somebody else wrote it, and no run of the owner's is behind it."""
         return self.origin == Origin.OUTSIDE and not self.for_owner
+
+
+class Button(Struct, frozen=True):
+    """Below a message, on networks that have buttons."""
+
+    label: str
+    value: str  # at most 64 bytes; comes back when it is pressed
 
 
 class Delivery(Struct, frozen=True, omit_defaults=True):

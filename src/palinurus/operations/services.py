@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from msgspec import Struct
 
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from palinurus.tools.registry import ResultStore
     from palinurus.tools.settings import ToolSettings
     from palinurus.workspace.file_origins import FileOriginStore
+
+
+T = TypeVar("T")
 
 
 class GatewayState(Struct, frozen=True, rename="camel"):
@@ -245,6 +248,20 @@ class Services:
     def get(self, kind: type[Any]) -> Any:
         """What an extension keeps for as long as the process lives, by its type. Raises NotOffered."""
         raise NotOffered(f"this home has no {kind.__name__}")
+
+    def keep(self, kind: type[T]) -> T:
+        """What an extension keeps for as long as the process lives: made of the services when it is first asked for,
+        and closed with the home if it has an async `close`."""
+        kept: dict[type[Any], Any] = vars(self).setdefault("kept", {})
+        if kind not in kept:
+            kept[kind] = kind(self)  # type: ignore[call-arg]
+        found: T = kept[kind]
+        return found
+
+    async def close_kept(self) -> None:
+        for each in vars(self).pop("kept", {}).values():
+            if hasattr(each, "close"):
+                await each.close()
 
     def memory(self, agent_id: str) -> Memory:
         """The memory of an agent. Raises NotFound for an unknown one; what is wrong is said when asked."""

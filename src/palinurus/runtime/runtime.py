@@ -35,6 +35,7 @@ class Runtime:
         """`process` is how others are told of the one that holds the home for them."""
         self.services = HomeServices(home, env, readonly=readonly, sleep=sleep, process=process)
         self._background: list[asyncio.Task[None]] = []
+        self._extensions: list[asyncio.Task[None]] = []
 
     @property
     def agents(self) -> ConfiguredAgents:
@@ -57,10 +58,8 @@ class Runtime:
         from palinurus.runtime.background import run_services
 
         self.agents.memories.keep_up(self.agents.ids)
-        self._background = [
-            asyncio.create_task(_maintain(self.services), name="pal-maintenance"),
-            asyncio.create_task(run_services(self.services), name="pal-services"),
-        ]
+        self._background = [asyncio.create_task(_maintain(self.services), name="pal-maintenance")]
+        self._extensions = [asyncio.create_task(run_services(self.services), name="pal-services")]
 
     async def idle(self) -> None:
         """Until what follows a reply is done."""
@@ -78,14 +77,15 @@ class Runtime:
             await jobs.close(but=KIND)  # while what they need is there; replies are sent to the end
         if dispatcher is not None:
             dispatcher.shut()
-        for task in self._background:
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        await _cancel(self._background)
         if approvals is not None:
             await approvals.release()  # nobody can answer here any more
         if dispatcher is not None:
             await dispatcher.leave()
+        if self._extensions and jobs is not None:
+            await jobs.close()  # channels send the last replies, then they go
+        await _cancel(self._extensions)
+        await services.close_kept()
         if histories is not None:
             await histories.close()
         if (hooks := services.built("hooks")) is not None:
@@ -99,6 +99,13 @@ class Runtime:
         for part in map(self.services.built, ("jobs", "agents", "index", "database")):
             if part is not None:
                 await part.close()
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 async def _maintain(services: HomeServices) -> None:

@@ -55,7 +55,7 @@ class Job(Struct, frozen=True, rename="camel"):
     attempts: int = 0
     lease_until: int = 0  # of the runner
     fence: int = 0  # incremented on each claim, and when a lease is taken away
-    outcome: Raw | None = None  # returned by the handler
+    outcome: Raw | None = None  # returned by the handler, or of the parts that are done (`note_progress`)
     trouble: str = ""  # why the last attempt failed
     doubtful_at: int = 0  # an attempt ended with unknown outcome
     retried_at: int = 0  # a person requested a retry
@@ -248,6 +248,16 @@ class JobQueue:
     async def change(self, seen: Job, after: Job) -> Job | None:
         """Stores a change. Returns None if another process changed the job or claimed it after the lease expired."""
         return await self._database.write(lambda tx: change_job(tx, seen, after))
+
+    async def note_progress(self, job_id: str, fence: int, outcome: Any) -> bool:
+        """Stores what the finished parts of a running job led to: the next attempt finds it. Returns False if another
+        process has claimed the job."""
+        values = {"id": job_id, "fence": fence, "outcome": msgspec.json.encode(outcome).decode()}
+        return bool(await self._database.write(lambda tx: tx.run("jobs.note_progress", **values)))
+
+    async def hurry(self, kind: str, now: int) -> int:
+        """Makes jobs of a kind that wait for another attempt due. Returns their number."""
+        return await self._database.write(lambda tx: tx.run("jobs.hurry_jobs", kind=kind, now=now))
 
     async def extend(self, held: Job, until: int) -> bool:
         """Extends the lease of a running job. Returns False if another process has claimed it."""

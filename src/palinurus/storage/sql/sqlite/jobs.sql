@@ -35,10 +35,19 @@ SELECT DISTINCT lane FROM jobs WHERE kind = :kind AND state IN ('waiting', 'runn
 SELECT count(*), min(added_at) FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry');
 
 -- change_job --
--- Whoever holds an older fencing token, or saw another state, changes nothing. What a job is about never changes.
+-- Whoever holds an older fencing token, or saw another state, changes nothing. What a job is about never changes, and
+-- what a part of it led to (note_progress) stays.
 UPDATE jobs SET due_at = :due_at, state = :state, attempts = :attempts, lease_until = :lease_until, fence = :fence,
-  outcome = :outcome, trouble = :trouble, doubtful_at = :doubtful_at, retried_at = :retried_at, retry_key = :retry_key
+  outcome = coalesce(:outcome, outcome), trouble = :trouble, doubtful_at = :doubtful_at, retried_at = :retried_at, retry_key = :retry_key
 WHERE id = :id AND fence = :seen_fence AND state = :seen_state;
+
+-- note_progress --
+-- What a part of a running job led to.
+UPDATE jobs SET outcome = :outcome WHERE id = :id AND fence = :fence AND state = 'running';
+
+-- hurry_jobs --
+-- What waits for another attempt at a kind of jobs is due now.
+UPDATE jobs SET due_at = :now WHERE kind = :kind AND state = 'retry' AND due_at > :now;
 
 -- end_job --
 -- As change_job, for one that is done.
@@ -131,7 +140,8 @@ SELECT kind, state, count(*) FROM jobs INDEXED BY jobs_but_runs WHERE kind <> 'r
 GROUP BY kind, state ORDER BY kind, state;
 
 -- old_kinds --
--- Kinds of which there is anything to forget. What is known of runs is not forgotten.
+-- Kinds of which there is anything to forget. What is known of runs is not forgotten, nor what was added of late for a
+-- due time long ago: it was caught up on.
 WITH RECURSIVE kinds (kind) AS (
   SELECT min(kind) FROM jobs INDEXED BY jobs_by_due WHERE kind <> 'run'
   UNION ALL
@@ -140,13 +150,15 @@ WITH RECURSIVE kinds (kind) AS (
 )
 SELECT kind FROM kinds WHERE EXISTS (
   SELECT 1 FROM jobs INDEXED BY jobs_by_due
-  WHERE jobs.kind = kinds.kind AND jobs.kind <> 'run' AND due_at < :before AND state IN ('done', 'dropped', 'missed')
+  WHERE jobs.kind = kinds.kind AND jobs.kind <> 'run' AND due_at < :before AND added_at < :before
+    AND state IN ('done', 'dropped', 'missed')
 );
 
 -- forget_jobs --
 DELETE FROM jobs WHERE queued IN (
   SELECT queued FROM jobs INDEXED BY jobs_by_due
-  WHERE kind = :kind AND kind <> 'run' AND due_at < :before AND state IN ('done', 'dropped', 'missed') LIMIT :most
+  WHERE kind = :kind AND kind <> 'run' AND due_at < :before AND added_at < :before
+    AND state IN ('done', 'dropped', 'missed') LIMIT :most
 );
 
 -- cancel_job --

@@ -1,0 +1,237 @@
+"""Channels as people ask for them: which accounts there are and how they stand; set one up, try it, remove it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from palinurus.config.load import Config, load_config
+from palinurus.config.section import dig, nested
+from palinurus.dispatch.channels import ChannelCheck
+from palinurus.dispatch.settings import DEFAULT_ACCOUNT, DEFAULTS, account_settings
+from palinurus.domain.errors import BadRequest, ConfigError, NotFound, PalinurusError
+from palinurus.extensions.channels.account import AccountStatus
+from palinurus.extensions.channels.host import ChannelHost, configured_accounts, make_channel
+from palinurus.extensions.channels.networks import NETWORKS, Network
+from palinurus.operations.config import ConfigEdit, set_option, unset_option
+from palinurus.operations.logs import LogFilter, LogLine, read_logs
+from palinurus.operations.operation import Positional, operation
+from palinurus.operations.services import Services
+from palinurus.text.words import nearest
+
+NOT_RUNNING = "no gateway runs: `pal gateway run` connects it"
+ChannelName = Annotated[str, "telegram, discord, slack, whatsapp, email or custom."]
+AccountName = Annotated[str, "An account of the channel. Default: its default account."]
+
+
+class ChannelAccount(Struct, frozen=True, rename="camel"):
+    """One configured account of a channel."""
+
+    channel: str
+    account: str
+    title: str
+    enabled: bool
+    state: str  # starting | connected | disconnected | failed | off | not running
+    dm_policy: str
+    identity: str = ""
+    since: int = 0
+    trouble: str = ""
+    hint: str = ""
+    received: int = 0
+    sent: int = 0
+    last_received_at: int = 0
+    last_sent_at: int = 0
+    waiting_pairings: int = 0
+
+
+class ChannelList(Struct, frozen=True, rename="camel"):
+    channels: tuple[ChannelAccount, ...]
+    available: tuple[str, ...]  # networks that there are adapters for
+
+
+class ChannelTest(Struct, frozen=True, rename="camel"):
+    channel: str
+    account: str
+    ok: bool
+    checks: tuple[ChannelCheck, ...]
+
+
+class AddedChannel(Struct, frozen=True, rename="camel"):
+    """`saved` is false when a check failed; then nothing has changed."""
+
+    channel: str
+    account: str
+    saved: bool
+    checks: tuple[ChannelCheck, ...]
+    afterwards: str = ""
+
+
+@operation("channels.list", scope="read")
+async def list_channels(services: Services) -> ChannelList:
+    """List the accounts of channels and whether each is connected.
+
+    Examples:
+      pal channels list
+      pal channels list --json
+    """
+    config = services.config
+    live = {(each.channel, each.account): each for each in _statuses(services)}
+    waiting = [(each.channel, each.account) for each in await services.pairings.entries() if each.status == "pending"]
+    rows = [
+        _row(config, channel, account, live.get((channel, account)), waiting.count((channel, account)))
+        for channel, account in _all_accounts(config)
+    ]
+    return ChannelList(tuple(rows), tuple(NETWORKS))
+
+
+@operation("channels.test", scope="admin")
+async def try_channel(services: Services, channel: ChannelName, account: AccountName = DEFAULT_ACCOUNT) -> ChannelTest:
+    """Try token, permissions and settings of an account on the network. No message is sent.
+
+    Examples:
+      pal channels test telegram
+      pal channels test slack --account work --json
+    """
+    _network(channel)
+    if dig(services.config.data, ("channels", channel)) is None:
+        raise NotFound(f"{channel} is not set up", hint=f"pal channels add {channel}")
+    return await _check(services, services.config, channel, account)
+
+
+@operation("channels.add", scope="admin")
+async def add_channel(
+    services: Services,
+    channel: ChannelName,
+    account: AccountName = DEFAULT_ACCOUNT,
+    values: Annotated[dict[str, str], "Keys of the account and their values, such as botToken."] = {},  # noqa: B006
+    force: Annotated[bool, "Save it although a check fails."] = False,
+) -> AddedChannel:
+    """Check an account on its network and write it into the config. A running gateway connects it at once."""
+    network = _network(channel)
+    account = account.strip().lower()
+    known = {field.key for field in network.fields}
+    if unknown := [key for key in values if key not in known]:
+        raise BadRequest(f"{network.title} has no {unknown[0]!r} here", hint=f"known: {', '.join(sorted(known))}")
+    missing = [field.key for field in network.fields if field.required and not values.get(field.key, "").strip()]
+    if missing:
+        hint = f"pal channels add {channel} asks for them"
+        raise BadRequest(f"{network.title} needs {', '.join(missing)}", hint=hint)
+    place = ("channels", channel) if account == DEFAULT_ACCOUNT else ("channels", channel, "accounts", account)
+    wanted = {key: value.strip() for key, value in values.items() if value.strip()}
+    trial = Config(_merged(services.config.data, nested(place, _deep(wanted))))
+    tested = await _check(services, trial, channel, account)
+    if not tested.ok and not force:
+        return AddedChannel(channel, account, False, tested.checks)
+    for key, value in {"enabled": True, **wanted}.items():
+        set_option(services, ".".join((*place, key)), value)
+    return AddedChannel(channel, account, True, tested.checks, network.afterwards)
+
+
+@operation("channels.remove", scope="admin")
+def remove_channel(
+    services: Services, channel: ChannelName, account: Annotated[str, "Only this account."] = ""
+) -> ConfigEdit:
+    """Remove a channel, or one of its accounts, from the config. Sessions and pairings stay.
+
+    Examples:
+      pal channels remove telegram
+      pal channels remove telegram --account work
+    """
+    account = account.strip().lower()
+    path = f"channels.{channel}.accounts.{account}" if account else f"channels.{channel}"
+    if dig(load_config(services.home, services.env).config.data, path.split(".")) is None:
+        raise NotFound(f"there is no {path} in the config", hint="`pal channels list` shows what there is")
+    unset_option(services, path)
+    return ConfigEdit(path)
+
+
+@operation("channels.logs", scope="read")
+def show_channel_logs(
+    services: Services,
+    channel: Annotated[str, Positional, "Of this channel only."] = "",
+    limit: Annotated[int, Meta(ge=1, le=1000), "How many lines."] = 50,
+) -> tuple[LogLine, ...]:
+    """Show what the log says about channels.
+
+    Examples:
+      pal channels logs
+      pal channels logs telegram --limit 200
+    """
+    own = "extensions.channels"
+    source = f"{own}.account.{channel}" if channel else own
+    adapter = f"{own}.{channel}"
+    found = read_logs(services.home.root, LogFilter("debug"), 20 * limit)
+    kept = [line for line in found if line.source.startswith((source, adapter) if channel else source)]
+    return tuple(kept[-limit:])
+
+
+def _statuses(services: Services) -> tuple[AccountStatus, ...]:
+    host = vars(services).get("kept", {}).get(ChannelHost)
+    return host.statuses() if host is not None else ()
+
+
+def _all_accounts(config: Config) -> list[tuple[str, str]]:
+    """Those that are switched off, too."""
+    found = dict.fromkeys(configured_accounts(config))
+    for channel, said in (dig(config.data, ("channels",)) or {}).items():
+        if channel in NETWORKS and channel != DEFAULTS and isinstance(said, dict):
+            own = said.get("accounts") or {}
+            names = [each.strip().lower() for each in own] or [said.get("defaultAccount") or DEFAULT_ACCOUNT]
+            found |= dict.fromkeys((channel, name) for name in names)
+    return sorted(found)
+
+
+def _row(config: Config, channel: str, account: str, live: AccountStatus | None, waiting: int) -> ChannelAccount:
+    settings = account_settings(config, channel, account)
+    row = ChannelAccount(
+        channel,
+        account,
+        NETWORKS[channel].title,
+        settings.enabled,
+        "off" if not settings.enabled else "not running",
+        settings.dm_policy,
+        trouble="" if live or not settings.enabled else NOT_RUNNING,
+        waiting_pairings=waiting,
+    )
+    if live is None:
+        return row
+    same = {name: getattr(live, name) for name in AccountStatus.__struct_fields__}
+    return msgspec.structs.replace(row, **same)
+
+
+async def _check(services: Services, config: Config, channel: str, account: str) -> ChannelTest:
+    try:
+        made = await asyncio.to_thread(make_channel, services, config, channel, account)
+    except ConfigError as error:
+        return ChannelTest(channel, account, False, (ChannelCheck("settings", False, error.message, error.hint),))
+    try:
+        checks = await made.check()
+    except PalinurusError as error:
+        checks = (ChannelCheck("connection", False, services.jobs.redact(error.message), error.hint),)
+    return ChannelTest(channel, account, all(each.ok for each in checks), checks)
+
+
+def _network(channel: str) -> Network:
+    network = NETWORKS.get(channel)
+    if network is None:
+        near = nearest(channel, NETWORKS)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(NETWORKS)}"
+        raise NotFound(f"there is no channel {channel!r}", hint=hint)
+    return network
+
+
+def _deep(values: dict[str, str]) -> dict[str, Any]:
+    """`{"imap.host": x}` as `{"imap": {"host": x}}`."""
+    made: dict[str, Any] = {}
+    for key, value in values.items():
+        made = _merged(made, nested(key.split("."), value))
+    return made
+
+
+def _merged(one: Any, other: Any) -> Any:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {**one, **{key: _merged(one.get(key), value) for key, value in other.items()}}
+    return other

@@ -1,0 +1,135 @@
+"""Sends deliveries to a network, message by message: what was sent stays sent, and the next attempt goes on after it.
+
+A reply that was shown before it was complete takes the place of its preview: that is a change of a message, which may
+be repeated. Everything else is repeated only when it certainly did not arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palinurus.dispatch.channels import ChannelCapabilities, ChatTarget, OutgoingPart
+from palinurus.dispatch.delivery import DeliveryJob
+from palinurus.domain.errors import JobError, JobFailed
+from palinurus.domain.keys import SessionKey
+from palinurus.extensions.channels.account import RunningAccount
+from palinurus.extensions.channels.attachments import MediaText, load_files, read_media_lines
+from palinurus.extensions.channels.blocks import unsent_text
+from palinurus.extensions.channels.render import render
+from palinurus.extensions.channels.settings import ReplyMode, ReplySettings
+from palinurus.extensions.channels.stream import ReplyStreams
+from palinurus.operations.services import Services
+
+PART_SECONDS = 120.0  # of one message with its retries; after that nobody knows
+LONG = 8_000  # characters that are rendered beside the event loop
+FindAccount = Callable[[str, str], RunningAccount | None]
+_TAG = re.compile(r"[ \t]*\[\[\s*reply_to(?:_current|:\s*(?P<id>[^\]\s]{1,200}))\s*\]\][ \t]*")
+
+
+class TaggedText(Struct, frozen=True):
+    """A reply without its tags, and which message it asks to quote. None: it does not ask."""
+
+    text: str
+    reply_to: str | None = None
+
+
+def read_tags(text: str, current: str) -> TaggedText:
+    """`[[reply_to_current]]` and `[[reply_to:ID]]`: the last one counts."""
+    found = list(_TAG.finditer(text))
+    if not found:
+        return TaggedText(text)
+    return TaggedText(_TAG.sub("", text).strip(), found[-1]["id"] or current)
+
+
+class NetworkSender:
+    """Implements dispatch.ChannelSender for all accounts of a channel."""
+
+    def __init__(
+        self,
+        services: Services,
+        find: FindAccount,
+        streams: ReplyStreams,
+        channel: str,
+        capabilities: ChannelCapabilities,
+    ) -> None:
+        self.channel = channel
+        self.repeatable = capabilities.repeatable
+        self._services = services
+        self._find = find
+        self._streams = streams
+
+    async def send(self, delivery: DeliveryJob) -> str:
+        account = self._find(self.channel, delivery.account)
+        if account is None:
+            named = f"the account {delivery.account} of {self.channel}" if delivery.account else self.channel
+            raise JobFailed(f"{named} is not running", hint="`pal channels list` shows why", retry_after=5)
+        preview = await self._streams.finish(delivery.run_id) if delivery.run_id and not delivery.sent else ""
+        text = await unsent_text(self._services, delivery)
+        target = ChatTarget(delivery.to, delivery.thread)
+        parts = await self._parts(account, delivery, text)
+        sent = list(delivery.sent)
+        for part in parts[len(sent) :]:
+            if preview and not sent:
+                sent.append(await self._replace(account, target, preview, part))
+            else:
+                async with asyncio.timeout(PART_SECONDS):
+                    sent.append(await account.channel.send(target, part))
+            account.count_sent()
+            if len(sent) < len(parts):
+                await self._services.deliveries.note_sent(delivery, sent)
+        if preview and not parts:
+            await self._streams.remove(account, target, preview)
+        if delivery.run_id:
+            await self._streams.forget(delivery.run_id)
+        return " ".join(sent)
+
+    async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> str:
+        try:
+            await account.channel.edit(target, preview, part)
+        except JobError:
+            raise
+        except Exception as error:  # changing a message twice to the same text does no harm
+            raise JobFailed(f"the preview could not be changed: {error!r}") from error
+        return preview
+
+    async def _parts(self, account: RunningAccount, delivery: DeliveryJob, text: str) -> list[OutgoingPart]:
+        settings = account.channel.context.settings(ReplySettings)
+        tagged = read_tags(text, delivery.reply_to)
+        words = f"{settings.response_prefix}{tagged.text}" if settings.response_prefix and tagged.text else tagged.text
+        media = read_media_lines(words) if delivery.session_key else MediaText(words)
+        files, troubles = (
+            await load_files(self._services, delivery.session_key, media.paths) if media.paths else ([], [])
+        )
+        words = "\n\n".join(filter(None, (media.text, *troubles)))
+        opened = delivery.block.opened if delivery.block is not None else ""
+        if len(words) > LONG:
+            rendered = await asyncio.to_thread(render, account, words, opened)
+        else:
+            rendered = render(account, words, opened)
+        mode = reply_mode(settings, delivery, tagged)
+        quoted = delivery.reply_to if tagged.reply_to is None else tagged.reply_to
+        parts = [OutgoingPart(each.text, each.plain) for each in rendered]
+        if parts:
+            parts[-1] = replace(parts[-1], buttons=delivery.buttons)
+        parts += [OutgoingPart("", file=file) for file in files]
+        return [
+            replace(
+                part,
+                idempotency_key=f"{delivery.idempotency_key}:{number}",
+                reply_to=quoted if mode == "all" or (mode == "first" and number == 0) else "",
+            )
+            for number, part in enumerate(parts)
+        ]
+
+
+def reply_mode(settings: ReplySettings, delivery: DeliveryJob, tagged: TaggedText) -> ReplyMode:
+    """Which messages of a delivery quote the one that it answers."""
+    if settings.reply_to_mode is not None and tagged.reply_to is None:
+        return settings.reply_to_mode
+    in_group = bool(delivery.session_key) and SessionKey.parse(delivery.session_key).kind in ("group", "channel")
+    return "first" if tagged.reply_to is not None or in_group else "off"
