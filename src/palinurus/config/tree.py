@@ -267,8 +267,7 @@ class _Inspector:
             elif node.many == "map" and node.item is not None:
                 self.look(node.item, item, (*path, key))
             elif key in node.foreign:
-                if known:  # else a section that is not imported may have it
-                    self.told.unused.append(((*path, key), ""))
+                self.told.unused.append(((*path, key), ""))
             elif known and not node.free and (path or key not in BOOKKEEPING | READ):
                 self.told.unknown.append(((*path, key), sorted(keys)))
         missing = [key for key, child in tuple(keys.items()) if child.default is NODEFAULT and key not in value]
