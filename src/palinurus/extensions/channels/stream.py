@@ -134,6 +134,10 @@ class ReplyStream:
             if self._ended.is_set() or text == shown or not text:
                 continue
             try:
+                if not self.preview and await self._store.has_unsent(self._account.name, self.target.to):
+                    await self._pause(EDIT_SECONDS)  # or it would stand before the reply to an earlier message
+                    self._news.set()
+                    continue
                 await self._put(text)
             except JobFailed as error:
                 await self._pause(error.retry_after or EDIT_SECONDS)
