@@ -52,6 +52,7 @@ class FakeTelegram:
         self.most_updates = 0  # in one answer; 0: as in the request, at most 100
         self.pending: list[Json] = []  # updates that are not confirmed
         self.messages: dict[tuple[str, str], Json] = {}  # by chat and id
+        self.port = 0  # until it was started: it is started again at the same address
         self._files: dict[str, bytes] = {}
         self._notices: dict[str, asyncio.Future[str]] = {}  # by callback query
         self._refusals: dict[str, list[Refusal]] = {}
@@ -69,7 +70,7 @@ class FakeTelegram:
         app.router.add_get("/file/bot{token}/{path:.+}", self._send_content)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
