@@ -20,6 +20,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 sys.path.insert(0, str(Path(__file__).parent / "subagents"))
 
@@ -43,6 +44,23 @@ STEPS = 50  # of one conversation
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+async def soak_channels(options: argparse.Namespace, folder: Path) -> None:
+    for network, streaming in CHANNELS if options.channel_kills else ():
+        counted = await kill_a_channel(
+            folder / f"channel-{network}-{streaming}",
+            network,
+            messages=20 * options.channel_kills,
+            kills=options.channel_kills,
+            seed=options.seed,
+            streaming=streaming,
+            progress=say,
+        )
+        say(f"{network}, {streaming}: each message was answered once, or its answer is in doubt: {_told(counted)}")
+    if options.outage:
+        counted = await outlast_an_outage(folder / "outage", people=options.outage, each=100, progress=say)
+        say(f"a network was down and came back: {_told(counted)}")
 
 
 async def soak(options: argparse.Namespace, folder: Path) -> None:
@@ -84,20 +102,7 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             folder / "clock-killed", kills=options.clock_kills, seed=options.seed, progress=say
         )
         say(f"{options.clock_kills} kills of a clock: one row and one outcome for each due time: {_told(counted)}")
-    for network, streaming in CHANNELS if options.channel_kills else ():
-        counted = await kill_a_channel(
-            folder / f"channel-{network}-{streaming}",
-            network,
-            messages=20 * options.channel_kills,
-            kills=options.channel_kills,
-            seed=options.seed,
-            streaming=streaming,
-            progress=say,
-        )
-        say(f"{network}, {streaming}: each message was answered once, or its answer is in doubt: {_told(counted)}")
-    if options.outage:
-        counted = await outlast_an_outage(folder / "outage", people=options.outage, each=100, progress=say)
-        say(f"a network was down and came back: {_told(counted)}")
+    await soak_channels(options, folder)
     if options.clients:
         counted = await besiege(
             folder / "gateway-crowded",
