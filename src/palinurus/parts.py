@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> where it is, and its line in
     "approvals": ("palinurus.cli.approvals:approvals", "Answer waiting approvals; manage grants."),
     "sandbox": ("palinurus.cli.tools:sandbox", "Show where commands run; test the sandbox."),
     "audit": ("palinurus.cli.ledger:audit", "Show the audit log of tool calls; verify it."),
+    "message": ("palinurus.cli.message:message", "Send a message to a person or a group on a channel."),
     "delivery": ("palinurus.cli.jobs:delivery", "List outgoing messages; retry or drop them."),
     "jobs": ("palinurus.cli.jobs:jobs", "List durable jobs; retry or drop them."),
     "runs": ("palinurus.cli.ledger:runs", "Show what runs did and how long it took."),
@@ -70,6 +71,7 @@ OPERATIONS: dict[str, list[str]] = {
         "house": "gateway",
         "jobs": "jobs",
         "memory": "memory memory_collections",
+        "message": "message",
         "models": "models",
         "onboarding": "models",
         "page": "gateway",
@@ -107,6 +109,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they
     "palinurus.dispatch.settings:CommandOptions": ("commands",),
     "palinurus.dispatch.settings:GroupChatOptions": (f"{_AGENT}.groupChat", "messages.groupChat"),
     "palinurus.dispatch.settings:AccessGroupOptions": ("accessGroups.*",),
+    "palinurus.dispatch.reply_settings:MessageSettings": ("messages",),
+    "palinurus.dispatch.reply_settings:StreamSettings": (_AGENT,),
     "palinurus.context.settings:CompactionSettings": (f"{_AGENT}.compaction",),
     "palinurus.context.settings:PruneSettings": (f"{_AGENT}.contextPruning",),
     "palinurus.context.settings:StartupSettings": (f"{_AGENT}.startupContext",),
@@ -184,7 +188,7 @@ _NETWORKS = {  # names of channels -> their settings
     "slack": f"{_CHANNELS}:SlackSettings",
     "whatsapp": f"{_CHANNELS}:WhatsAppSettings",
     "email": f"{_CHANNELS}:EmailSettings",
-    "webhook": f"{_CHANNELS}:WebhookChannelSettings",
+    "custom": f"{_CHANNELS}:WebhookChannelSettings",
 }
 _HEARTBEAT = "palinurus.extensions.schedule.heartbeat_settings:HeartbeatSettings"
 EXTENSIONS = (
@@ -282,8 +286,6 @@ EXTENSIONS = (
         config={
             f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),
             **{where: (f"channels.{name}", f"channels.{name}.accounts.*") for name, where in _NETWORKS.items()},
-            f"{_CHANNELS}:MessageSettings": ("messages",),
-            f"{_CHANNELS}:StreamSettings": (_AGENT,),
             f"{_CHANNELS}:TranscriptionSettings": ("tools.media.audio",),
         },
         configured_by=(f"{_CHANNELS}:ReplySettings",),

@@ -57,7 +57,7 @@ def test_a_home_without_parcels_says_so(pal_command: Pal) -> None:
 def test_what_has_not_arrived_is_listed_with_its_fate_and_obeyed_by_no_terminal(pal_command: Pal, stuck: Home) -> None:
     shown = pal_command("delivery", "list").out
     lines = shown.splitlines()
-    assert [line.split()[0] for line in lines if not line.startswith(" ")] == ["b1", "b2", "In"]
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == ["b1", "b2", "An", "If", "In"]
     assert "ambiguous  telegram:42" in lines[0]
     assert [line.strip() for line in lines[1:3]] == ["Has it come?", "gone"]
     assert lines[3].endswith("tried 7 times")

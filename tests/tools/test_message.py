@@ -11,9 +11,13 @@ import msgspec
 import pytest
 
 from palinurus.agent.resume import earlier_reply
+from palinurus.config.load import Config
 from palinurus.context.assemble import violations
 from palinurus.context.view import Line, View
-from palinurus.dispatch.messages import SessionMessages
+from palinurus.dispatch.contacts import Contacts
+from palinurus.dispatch.messages import Messages
+from palinurus.dispatch.pairing import Pairings, PairingStore
+from palinurus.dispatch.recipients import Recipients
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Origin, Text, ToolCall, UserMessage
@@ -23,27 +27,50 @@ from palinurus.sessions.transcript import SENT
 from palinurus.testing.fakes import Reply, call, calls
 from palinurus.testing.harness import Harness
 from palinurus.tools.registry import ToolRegistry
-from palinurus.tools.session_tools import MAX_TEXT, SOMEBODY_ELSE, SOMEBODY_NEW, OutgoingMessage, message_tool
+from palinurus.tools.session_tools import (
+    MAX_TEXT,
+    SOMEBODY_ELSE,
+    SOMEBODY_NEW,
+    OutgoingMessage,
+    Recipient,
+    message_tool,
+)
 
 ALICE = "agent:main:direct:alice"
 RUN = ToolRun(SessionKey.main(), "run-1", private=True)
 
 
-def messages(pal: Harness, timeout: float = 5.0) -> SessionMessages:
-    return SessionMessages(pal.sessions, pal.turns, pal.lanes, pal.agents, pal.clock, timeout=timeout)
+ALICE_SESSION = Recipient(ALICE, ALICE)
+
+
+def messages(pal: Harness, timeout: float = 5.0) -> Messages:
+    return Messages(pal.turns, pal.lanes, pal.deliveries, pal.clock, timeout=timeout)
+
+
+def recipients(pal: Harness) -> Recipients:
+    pairings = Pairings(PairingStore(pal.database), pal.clock, lambda below: 0)
+    contacts = Contacts(pal.sessions, pairings, lambda: pal.clock.zone)
+    return Recipients(pal.sessions, contacts, Config, pal.deliveries.has_sender)
+
+
+def sending_tool(home: list[Harness], timeout: float = 5.0) -> Tool:
+    """The tool as the services make it; `home` holds the harness once it is there."""
+
+    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
+        return await messages(home[0], timeout).send(run, outgoing)
+
+    async def find(run: ToolRun, to: str) -> Recipient:
+        return await recipients(home[0]).find(run, to)
+
+    return message_tool(send, find)
 
 
 @pytest.fixture
 async def services(workspace: Path) -> AsyncIterator[Harness]:
     """A harness whose model can send messages."""
-
-    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
-        return await messages(pal).send(run, outgoing)
-
-    async def known(run: ToolRun, to: str) -> bool:
-        return await messages(pal).known(run, to)
-
-    async with Harness(workspace, tools=[message_tool(send, known)]) as pal:
+    home: list[Harness] = []
+    async with Harness(workspace, tools=[sending_tool(home)]) as pal:
+        home.append(pal)
         yield pal
 
 
@@ -71,8 +98,8 @@ async def test_a_session_may_begin_with_what_was_sent_into_it(services: Harness)
 async def test_within_an_epoch_the_prompt_still_only_grows(services: Harness) -> None:
     await services.hears("hello", key=ALICE)
     before = services.model.requests[-1]
-    await messages(services).send(RUN, OutgoingMessage(ALICE, "One."))
-    await messages(services).send(RUN, OutgoingMessage(ALICE, "Two."))
+    await messages(services).send(RUN, OutgoingMessage(ALICE_SESSION, "One."))
+    await messages(services).send(RUN, OutgoingMessage(ALICE_SESSION, "Two."))
     await services.hears("and?", key=ALICE)
     after = services.model.requests[-1]
     assert after.head == before.head
@@ -82,8 +109,8 @@ async def test_within_an_epoch_the_prompt_still_only_grows(services: Harness) ->
 
 async def test_the_same_words_of_the_same_run_are_said_once(services: Harness) -> None:
     desk = messages(services)
-    assert "written into" in await desk.send(RUN, OutgoingMessage(ALICE, "Once."))
-    assert await desk.send(RUN, OutgoingMessage(ALICE, "Once.")) == f"was written into {ALICE} before"
+    assert "written into" in await desk.send(RUN, OutgoingMessage(ALICE_SESSION, "Once."))
+    assert await desk.send(RUN, OutgoingMessage(ALICE_SESSION, "Once.")) == f"was written into {ALICE} before"
     assert [message.text for message in await services.messages(ALICE)] == ["Once."]
 
 
@@ -135,7 +162,7 @@ async def test_a_message_never_comes_between_a_call_and_its_result(services: Har
     run = await services.submits("go", key=ALICE)
     async with asyncio.timeout(60):
         await inside.wait()
-    told = await messages(services, timeout=0.05).send(RUN, OutgoingMessage(ALICE, "Psst."))
+    told = await messages(services, timeout=0.05).send(RUN, OutgoingMessage(ALICE_SESSION, "Psst."))
     assert told == f"{ALICE} is busy: the message is written there when its turn has ended"
     go_on.set()
     await run.wait(60)
@@ -144,13 +171,9 @@ async def test_a_message_never_comes_between_a_call_and_its_result(services: Har
 
 
 async def test_two_sessions_that_write_to_each_other_do_not_wait_for_ever(workspace: Path) -> None:
-    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
-        return await messages(pal, timeout=0.2).send(run, outgoing)
-
-    async def known(run: ToolRun, to: str) -> bool:
-        return True
-
-    async with Harness(workspace, tools=[message_tool(send, known)], at_once=2) as pal:
+    home: list[Harness] = []
+    async with Harness(workspace, tools=[sending_tool(home, timeout=0.2)], at_once=2) as pal:
+        home.append(pal)
         pal.model._otherwise = lambda request: (
             Reply("done")
             if len(request.messages) > 1
@@ -166,13 +189,9 @@ async def test_two_sessions_that_write_to_each_other_do_not_wait_for_ever(worksp
 
 
 async def test_with_one_place_in_the_house_a_message_is_still_written_at_once(workspace: Path) -> None:
-    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
-        return await messages(pal).send(run, outgoing)
-
-    async def known(run: ToolRun, to: str) -> bool:
-        return True
-
-    async with Harness(workspace, tools=[message_tool(send, known)], at_once=1) as pal:
+    home: list[Harness] = []
+    async with Harness(workspace, tools=[sending_tool(home)], at_once=1) as pal:
+        home.append(pal)
         pal.model.says(calls(call("message", to=ALICE, text="Hi.")), "Done.")
         await pal.hears("go")
         assert "written into" in (await pal.tool_results())[-1].text
@@ -185,7 +204,7 @@ async def test_who_is_stopped_while_waiting_has_not_sent_it(services: Harness) -
         await release.wait()
 
     services.lanes.start(ALICE, hold, lambda _: None)
-    sending = asyncio.create_task(messages(services).send(RUN, OutgoingMessage(ALICE, "Never.")))
+    sending = asyncio.create_task(messages(services).send(RUN, OutgoingMessage(ALICE_SESSION, "Never.")))
     await asyncio.sleep(0)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -197,7 +216,7 @@ async def test_who_is_stopped_while_waiting_has_not_sent_it(services: Harness) -
 
 async def test_words_that_somebody_outside_may_have_led_to_are_marked(services: Harness) -> None:
     outside = ToolRun(SessionKey.parse("agent:main:explicit:web"), "run-2", private=True, origin=Origin.OUTSIDE)
-    await messages(services).send(outside, OutgoingMessage(ALICE, "Click\u200b <<<here>>>"))
+    await messages(services).send(outside, OutgoingMessage(ALICE_SESSION, "Click\u200b <<<here>>>"))
     assert (await services.messages(ALICE))[-1].text == (
         "[written in agent:main:explicit:web, in a turn that had read text from outside]\nClick ‹‹‹here>>>"
     )
@@ -215,31 +234,28 @@ async def test_nothing_is_written_while_a_client_is_doing_a_call(services: Harne
     journal = services.turns.history.journal(session, View())
     await journal.write([journal.message(AssistantMessage((ToolCall("1", "its_own", {}),), stop_reason="toolUse"))])
     with pytest.raises(BadRequest, match="waits for the result of a tool"):
-        await messages(services).send(RUN, OutgoingMessage(ALICE, "Psst."))
+        await messages(services).send(RUN, OutgoingMessage(ALICE_SESSION, "Psst."))
 
 
 @pytest.mark.parametrize(
     ("to", "why"),
     [
         ("main", "that is the current session"),
-        ("telegram:42", "messages to telegram cannot be sent yet"),
-        ("telegram:group:7", "messages to telegram cannot be sent yet"),
+        ("telegram:42", "there is no channel 'telegram' here; the message was not sent (no channel is configured)"),
+        ("telegram:group:7", "there is no channel 'telegram' here"),
         ("agent:ghost:main", "there is no agent 'ghost'"),
         ("subagent:1", "is a task: nobody reads there"),
         ("", "not a recipient"),
         ("a\u202eb", "not a recipient"),
-        ("../../etc", ""),
+        ("../../etc", "nobody is known as '../../etc'; the message was not sent"),
     ],
 )
 async def test_who_cannot_be_written_to_is_told_in_one_line(services: Harness, to: str, why: str) -> None:
     services.model.says(calls(call("message", to=to, text="Hi.")), "Hm.")
     await services.hears("go")
     result = (await services.tool_results())[-1]
-    if why:
-        assert result.is_error
-        assert why in result.text
-    else:  # a name like any other: it never becomes a path
-        assert result.text == "written into agent:main:explicit:../../etc; it is read there when somebody looks"
+    assert result.is_error
+    assert why in result.text
 
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * (MAX_TEXT + 1)])
@@ -250,22 +266,20 @@ async def test_nothing_and_too_much_cannot_be_sent(services: Harness, text: str)
     assert await services.messages(ALICE) == []
 
 
-async def test_a_turn_that_read_text_from_outside_needs_a_person_for_all_but_the_owner() -> None:
-    async def send(run: ToolRun, outgoing: OutgoingMessage) -> str:
-        return "sent"
-
-    async def known(run: ToolRun, to: str) -> bool:
-        return not to.endswith("bob")
-
-    tool = message_tool(send, known)
+async def test_a_turn_that_read_text_from_outside_needs_a_person_for_all_but_the_owner(services: Harness) -> None:
+    await services.hears("hello", key=ALICE)
+    await services.hears("hello", key="agent:main:explicit:boat")
+    await services.hears("hello", key="agent:main:group:7")
+    tool = sending_tool([services])
     assert tool.prepare is not None
     new = await tool.prepare(RUN, {"to": "direct:bob", "text": "Hi."})
     old = await tool.prepare(RUN, {"to": "DIRECT:alice", "text": "Hi."})
     assert isinstance(new, PreparedCall)
     assert isinstance(old, PreparedCall)
     assert (new.when_untrusted, old.when_untrusted) == (SOMEBODY_NEW, SOMEBODY_ELSE)
+    await services.hears("hello")
     aside = msgspec.structs.replace(RUN, key=SessionKey.parse("agent:main:explicit:aside"))
-    for to in ("main", "boat", "agent:main:dashboard:1"):
+    for to in ("main", "boat", "Boat"):
         own = await tool.prepare(aside, {"to": to, "text": "Hi."})
         assert isinstance(own, PreparedCall)
         assert own.when_untrusted == ""
@@ -274,7 +288,7 @@ async def test_a_turn_that_read_text_from_outside_needs_a_person_for_all_but_the
     assert group.when_untrusted == SOMEBODY_ELSE
     assert new.plan.summary == "message to agent:main:direct:bob"
     assert new.plan.arguments == {"to": "agent:main:direct:bob", "text": "Hi."}
-    assert (await new.run()).content == "sent"
+    assert "written into agent:main:direct:bob" in str((await new.run()).content)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from palinurus.domain.tool import ToolSpec
 from palinurus.ledger.usage import UsageRow
 from palinurus.sessions.journal import Redact
 from palinurus.sessions.reset import ResetPolicy, reset_due
-from palinurus.sessions.session import SessionChange
+from palinurus.sessions.session import MAX_PEER_NAME, SessionChange, place_after
 from palinurus.sessions.store import SessionStore
 from palinurus.sessions.transcript import messages_of
 from palinurus.workspace.seed import retire_first_run
@@ -173,14 +173,15 @@ class TurnRunner:
     async def _open_turn(self, turn: TurnContext, view: View, parts: RequestParts, message: TurnInput) -> TurnOpening:
         """Stores the messages that open the turn; returns the request."""
         opening = open_turn(view, parts, turn.agent.context, turn.journal, message)
-        by_person = message.inbound.by_person
+        by_person, peer = message.inbound.by_person, message.inbound.peer
         if not view.lines:
             self.hooks.observe("session_start", turn.key, lambda: {"sessionId": turn.journal.session.id})
         change = SessionChange(
             interaction=by_person,
             provider=turn.route.provider,
             model=turn.route.model,
-            delivery=message.inbound.place if by_person else None,
+            delivery=place_after(turn.journal.session, message.inbound),
+            peer_name=peer.sender_name[:MAX_PEER_NAME] if peer is not None and peer.kind == "direct" else "",
             spawn=message.inbound.spawn,
         )
         await turn.journal.write(opening.entries, change)

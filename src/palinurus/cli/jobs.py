@@ -45,6 +45,11 @@ add_operation(jobs, operations.drop_job, lambda _, job: f"{job.id} is dropped.")
 
 NOT_DONE: tuple[State, ...] = ("waiting", "sending", "ambiguous", "failed")
 SHOWN = 100  # characters of a delivery's text
+ADVICE = {
+    "ambiguous": "An ambiguous message may have arrived: look there first.\n"
+    "If it has not, `pal delivery retry {id}` sends it again; if it has, `pal delivery drop {id}`.",
+    "failed": "A failed message has not arrived: `pal delivery retry {id}` sends it again.",
+}
 
 
 @click.group()
@@ -87,8 +92,23 @@ def counts_text(counts: DeliveryCounts) -> str:
     return f"{text} (no sender: {lost})" if lost else text
 
 
+def outcome_text(delivery: DeliveryJob) -> str:
+    """What became of one message, and what a person can do about it."""
+    to = visible(delivery.recipient)
+    match delivery.state:
+        case "sent":
+            return f"{delivery.id} to {to} was sent."
+        case "waiting" | "sending":
+            return f"{delivery.id} to {to} is not sent yet; it stays in the outbox (pal delivery list)."
+    why = f": {visible(delivery.trouble)}" if delivery.trouble else "."
+    advice = ADVICE.get(delivery.state, "").format(id=delivery.id)
+    return "\n".join(filter(None, (f"{delivery.id} to {to} is {delivery.state}{why}", advice)))
+
+
 def _deliveries_text(shell: Shell, listed: DeliveryList) -> str:
     lines = [line for each in reversed(listed.parcels) for line in _delivery_lines(shell, each)]
+    states = {each.state for each in listed.parcels}
+    lines += [text.format(id="ID") for state, text in ADVICE.items() if state in states]
     summary = counts_text(listed.standing)
     return "\n".join([*lines, f"In all: {summary}." if summary else "There are no undelivered messages."])
 

@@ -98,14 +98,9 @@ def _admit_direct(policy: AdmissionPolicy, sender: str, *, paired: bool) -> Admi
 
 
 def _admit_in_group(policy: AdmissionPolicy, peer: Peer, sender: str) -> Admission:
-    said = policy.settings
-    if said.group_policy == "disabled":
-        return Admission("refused", "groups are switched off (groupPolicy)")
-    places = _group_places(said, peer)
-    if said.groups and not places:
-        return Admission("refused", f"the group {peer.id} is not listed under groups")
-    if any(place.enabled is False for place in places):
-        return Admission("refused", f"the group {peer.id} is switched off (enabled)")
+    if refusal := group_refusal(policy, peer):
+        return Admission("refused", refusal)
+    said, places = policy.settings, _group_places(policy.settings, peer)
     own = next((place.allow_from for place in places if place.allow_from is not None), None)
     fallback = said.allow_from if said.group_allow_from is None else said.group_allow_from
     if own is None and said.group_policy == "open":
@@ -116,6 +111,16 @@ def _admit_in_group(policy: AdmissionPolicy, peer: Peer, sender: str) -> Admissi
         return Admission("refused", "the sender is not listed for groups (groupAllowFrom, allowFrom of the group)")
     wanted = next((place.require_mention for place in places if place.require_mention is not None), True)
     return Admission("admitted", why, needs_mention=wanted)
+
+
+def group_refusal(policy: AdmissionPolicy, peer: Peer) -> str:
+    """Why the agent takes no part in a group, whoever speaks; empty: it does."""
+    said, places = policy.settings, _group_places(policy.settings, peer)
+    if said.group_policy == "disabled":
+        return "groups are switched off (groupPolicy)"
+    if said.groups and not places:
+        return f"the group {peer.id} is not listed under groups"
+    return f"the group {peer.id} is switched off (enabled)" if any(each.enabled is False for each in places) else ""
 
 
 def _group_places(said: AccountSettings, peer: Peer) -> list[TopicOptions | GroupOptions]:

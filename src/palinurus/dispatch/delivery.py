@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from palinurus.dispatch.hook_contexts import sent_facts
 from palinurus.domain.envelope import Button, Delivery, Inbound, Spawn
-from palinurus.domain.errors import BadRequest, QueueFull, StorageError
+from palinurus.domain.errors import BadRequest, NotFound, QueueFull, StorageError
 from palinurus.domain.events import RunResult
 from palinurus.domain.hooks import Hooks
 from palinurus.domain.keys import SessionKey
@@ -268,6 +268,13 @@ class Deliveries:
     async def drop(self, beginning: str) -> DeliveryJob:
         """Drops it at a person's request."""
         return delivery_of(await self._runner.drop(beginning, f"{KIND}*"))
+
+    async def get(self, delivery_id: str) -> DeliveryJob:
+        """Raises NotFound."""
+        job = await self._runner.get(delivery_id)
+        if job is None or not job.kind.startswith(KIND):
+            raise NotFound(f"there is no delivery {delivery_id[:80]!r}", hint="`pal delivery list` shows them")
+        return delivery_of(job)
 
     async def recent(self, *, states: Collection[State] = (), limit: int = 50) -> list[DeliveryJob]:
         """Newest first; no states mean every state."""

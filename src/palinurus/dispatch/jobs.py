@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -97,6 +98,12 @@ class Jobs(Struct, eq=False):
                 task.cancel()
             await asyncio.wait(ending, timeout=1)
 
+    async def settle(self) -> None:
+        """Waits until nothing is due that may still start, within a grace period."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.grace_seconds):
+                await self.idle()
+
     async def idle(self) -> None:
         """Waits until nothing is due that has a handler."""
         while self._tasks:
@@ -177,6 +184,9 @@ class Jobs(Struct, eq=False):
         job = await self._queue.decide(beginning, drop, kind)
         self._wake(job.kind, job.lane)
         return job
+
+    async def get(self, job_id: str) -> Job | None:
+        return await self._queue.find(job_id)
 
     async def find(self, kind: str, idempotency_key: str) -> Job | None:
         return await self._queue.find_by_key(kind, idempotency_key)

@@ -10,6 +10,7 @@ from palinurus.domain.messages import ContextNote, Image, Origin, ToolResult
 from palinurus.domain.tool import Restriction, ToolSpec
 
 PROGRAMS = ("heartbeat", "cron", "subagent", "session", "boot", "webhook")  # of runs that nobody started by a message
+SURFACES = ("cli", "webchat", "openai", "mcp", "http")  # where people read replies themselves: nothing is delivered
 
 
 class Peer(Struct, frozen=True, omit_defaults=True):

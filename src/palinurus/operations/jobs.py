@@ -94,6 +94,12 @@ async def list_deliveries(
     return DeliveryList(tuple(deliveries), await services.deliveries.counts())
 
 
+@operation("delivery.get", scope="read")
+async def get_delivery(services: Services, id: Annotated[str, "Its whole id."]) -> DeliveryJob:  # noqa: A002
+    """One message to somebody, and what has become of it."""
+    return await services.deliveries.get(id)
+
+
 @operation("delivery.retry", scope="write")
 async def retry_delivery(services: Services, id: str, idempotency_key: str = "") -> DeliveryJob:  # noqa: A002  as it is called on the wire
     """Send an ambiguous or failed message again, or send a waiting one now.

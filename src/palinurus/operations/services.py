@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from palinurus.dispatch.delivery import Deliveries
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
+    from palinurus.dispatch.messages import Messages
     from palinurus.dispatch.pairing import Pairings
     from palinurus.dispatch.reception import Reception
+    from palinurus.dispatch.recipients import Recipients
     from palinurus.dispatch.traces import Tracer
     from palinurus.domain.hooks import Hooks
     from palinurus.domain.identity import AgentIdentity
@@ -176,6 +178,9 @@ class Services:
     hooks: Hooks
     """Calls hooks of extensions and people when something happens."""
     pairings: Pairings
+    messages: Messages
+    recipients: Recipients
+    """Whom a name or an address means."""
     reception: Reception
     """What channels call for each message that arrives."""
     turns: TurnRunner

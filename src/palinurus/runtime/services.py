@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from palinurus.dispatch.dispatcher import Dispatcher
     from palinurus.dispatch.jobs import Jobs
     from palinurus.dispatch.lanes import Lanes
+    from palinurus.dispatch.messages import Messages
     from palinurus.dispatch.pairing import Pairing, Pairings
     from palinurus.dispatch.reception import Reception
+    from palinurus.dispatch.recipients import Recipients
     from palinurus.dispatch.traces import Tracer
     from palinurus.domain.hooks import Hooks
     from palinurus.domain.identity import AgentIdentity
@@ -215,15 +217,25 @@ class HomeServices(Services):
         return self.agents.current_hands()
 
     def build_core_tools(self) -> tuple[Tool, ...]:
-        from palinurus.dispatch.messages import SessionMessages
         from palinurus.operations.status import session_report
         from palinurus.tools.session_tools import message_tool, session_status_tool
 
-        messages = SessionMessages(self.sessions, self.turns, self.lanes, self.agents, self.clock)
         return (
             session_status_tool(lambda key: session_report(self, key)),
-            message_tool(messages.send, messages.known),
+            message_tool(self.messages.send, self.recipients.find),
         )
+
+    def build_messages(self) -> Messages:
+        from palinurus.dispatch.messages import Messages
+
+        return Messages(self.turns, self.lanes, self.deliveries, self.clock)
+
+    def build_recipients(self) -> Recipients:
+        from palinurus.dispatch.contacts import Contacts
+        from palinurus.dispatch.recipients import Recipients
+
+        contacts = Contacts(self.sessions, self.pairings, lambda: self.clock.zone)
+        return Recipients(self.sessions, contacts, self.agents.current_config, self.deliveries.has_sender)
 
     def build_turns(self) -> TurnRunner:
         from palinurus.agent.turn import TurnRunner

@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.envelope import Delivery, Spawn
-from palinurus.domain.keys import SessionKey
+from palinurus.domain.envelope import SURFACES, Delivery, Inbound, Spawn
+from palinurus.domain.keys import PEER_KINDS, SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.ledger.usage import UsageRow
 from palinurus.sessions.extraction import Extraction
+
+MAX_PEER_NAME = 200
 
 
 class Preferences(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -51,6 +53,7 @@ class Session(Struct, frozen=True, rename="camel", omit_defaults=True):
     memory_flush_compaction_count: int = 0  # number of compactions at that time
     entry_count: int = 0
     delivery: Delivery | None = None
+    peer_name: str = ""  # of the person at the other end of it; they chose it themselves
     spawned_by: str = ""  # of a subagent: the key of its parent's session
     spawn_depth: int = 0
     preferences: Preferences = Preferences()
@@ -72,6 +75,7 @@ class SessionChange(Struct, frozen=True):
     model: str | None = None
     label: str | None = None
     delivery: Delivery | None = None
+    peer_name: str = ""  # goes with the delivery
     spawn: Spawn | None = None
     preferences: Preferences | None = None
     spent: UsageRow | None = None
@@ -108,10 +112,26 @@ def changed(session: Session, change: SessionChange, *, now: int, entries: int) 
         ),
         entry_count=session.entry_count + entries,
         delivery=change.delivery or session.delivery,
+        peer_name=change.peer_name if change.delivery else session.peer_name,
         spawned_by=change.spawn.parent if change.spawn else session.spawned_by,
         spawn_depth=len(change.spawn.lineage) if change.spawn else session.spawn_depth,
         preferences=change.preferences or session.preferences,
     )
+
+
+def place_after(session: Session, inbound: Inbound) -> Delivery | None:
+    """Where the people of a session are reached after a message; None: as before.
+
+    The session of a chat is reached in that chat. Any other one is the owner's: what somebody else writes into it, or
+    the owner in a group, does not move it. A client of the owner's own gets nothing delivered, so it replaces no chat.
+    """
+    if not inbound.by_person:
+        return None
+    is_direct = inbound.peer is None or inbound.peer.kind == "direct"
+    if SessionKey.parse(session.key).kind not in PEER_KINDS and not (inbound.by_owner and is_direct):
+        return None
+    has_chat = session.delivery is not None and session.delivery.channel not in SURFACES
+    return None if has_chat and inbound.place.channel in SURFACES else inbound.place
 
 
 def archived(session: Session, mark: str, *, now: int) -> Session:

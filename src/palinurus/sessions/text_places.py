@@ -20,11 +20,12 @@ MOST_ASKED = 5  # texts that are searched for in the index afterwards
 
 
 def clean_session(row: str, words: Words, *, whole: bool = False) -> str:
-    """Cleans a session's row: only its name is user text."""
+    """Cleans a session's row: only its name and that of its peer are user text."""
     cleaned = forget_in_json(row, words)
     value = json.loads(cleaned)
-    if whole and isinstance(value, dict) and value.get("label", TOMBSTONE) != TOMBSTONE:
-        return json.dumps({**value, "label": TOMBSTONE}, separators=(",", ":"))
+    names = [name for name in ("label", "peerName") if value.get(name, TOMBSTONE) != TOMBSTONE] if whole else []
+    if names:
+        return json.dumps({**value, **dict.fromkeys(names, TOMBSTONE)}, separators=(",", ":"))
     return cleaned
 
 

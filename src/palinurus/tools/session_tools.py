@@ -1,7 +1,7 @@
 """The tools for sessions: `message` writes to another person or session, `session_status` shows the current session.
 
 A message is checked before it is sent: in a turn that has read text from outside, only messages to the owner need no
-approval.
+approval. dispatch/recipients.py says who can be written to.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from palinurus.domain.envelope import Delivery
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import Plan
 from palinurus.domain.keys import SessionKey
@@ -22,42 +23,50 @@ SOMEBODY_ELSE = "a message that leaves the owner's own sessions, in a turn that 
 OWN = ("main", "named", "explicit", "dashboard")
 """Kinds of sessions that are the owner's own; the peer of `direct` may be anyone the owner knows."""
 
-Known = Callable[[ToolRun, str], Awaitable[bool]]
-"""Returns whether the session has earlier messages. Raises PalinurusError for a key that nothing can be sent to."""
-
 Report = Callable[[SessionKey], Awaitable[str]]
 """Returns the state of a session in a few lines. May raise a PalinurusError."""
 
 
+class Recipient(Struct, frozen=True):
+    """Where a message goes: a session, or a chat on a channel with its session."""
+
+    address: str  # as people read it
+    session_key: str
+    place: Delivery | None = None  # on a channel; None: only the session
+    ask: str = ""  # why it needs an approval
+    when_untrusted: str = ""  # why it needs one in a turn that has read text from outside
+    is_shared: bool = False  # whether its session is the one that writes
+
+
 class OutgoingMessage(Struct, frozen=True):
-    to: str  # a full session key
+    to: Recipient
     text: str
+
+
+Find = Callable[[ToolRun, str], Awaitable[Recipient]]
+"""Returns whom a text names. Raises PalinurusError if it names nobody or several, or nothing can be sent to them."""
 
 
 Send = Callable[[ToolRun, OutgoingMessage], Awaitable[str]]
 """Sends a message and returns what happened. The same message in the same run is sent once. Raises PalinurusError."""
 
 
-def message_tool(send: Send, known: Known) -> Tool:
+def message_tool(send: Send, find: Find) -> Tool:
     @prepared_tool("message", "Send a message to another person or conversation than this one.")
     async def message(
         run: ToolRun,
-        to: Annotated[str, "main, telegram:42, telegram:group:7, or a session key"],
+        to: Annotated[str, "a name the home knows, telegram:42, telegram:group:7, main, or a session key"],
         text: str,
     ) -> PreparedCall | ToolOutput:
-        key = SessionKey.recipient(to, run.key.agent)
-        if key == run.key:
-            raise BadRequest("that is the current session", hint="write it in your reply")
-        outgoing = OutgoingMessage(str(key), check_text(text))
-        is_known = await known(run, outgoing.to)
+        checked = check_text(text)
+        recipient = await find(run, to)
+        address = recipient.address
 
         async def deliver() -> ToolOutput:
-            return ToolOutput(await send(run, outgoing))
+            return ToolOutput(await send(run, OutgoingMessage(recipient, checked)))
 
-        plan = Plan("message", f"message to {outgoing.to}", arguments={"to": outgoing.to, "text": outgoing.text})
-        own = key.kind in OWN and not key.thread
-        reason = SOMEBODY_NEW if not is_known else "" if own else SOMEBODY_ELSE
-        return PreparedCall(plan, deliver, when_untrusted=reason, lasting=True)
+        plan = Plan("message", f"message to {address}", arguments={"to": address, "text": checked})
+        return PreparedCall(plan, deliver, ask=recipient.ask, when_untrusted=recipient.when_untrusted, lasting=True)
 
     return message
 

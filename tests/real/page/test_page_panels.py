@@ -9,15 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Raw
 from page_house import PageHouse
 from page_lived import lived_in
+from page_looking import nameless
 from page_talk import Talk, settled
 from playwright.sync_api import Page, expect
 
+from palinurus.dispatch.delivery import OutboundMessage
 from palinurus.dispatch.pairing import Pairing, PairingStore, put_pairing
 from palinurus.domain.clock import SystemClock
 from palinurus.storage.database import Database
+from palinurus.storage.jobs import Job, JobQueue, State
 from support.behaviours import Calls
 
 pytestmark = pytest.mark.real
@@ -248,6 +253,42 @@ def test_differences_are_the_shortest_and_areas_are_to_scale(start: Any, enter: 
     """The two pieces of arithmetic in the panels, on thousands of random cases."""
     page = enter(start())
     assert page.evaluate((Path(__file__).parent / "page_arithmetic.js").read_text()) == {"diffs": 0, "areas": 0}
+
+
+def test_a_message_that_is_stuck_is_sent_again_or_dropped_on_the_page(start: Any, enter: Any) -> None:
+    def prepare(services: Any) -> None:
+        async def keep() -> None:
+            database = Database(services.root / "home.sqlite", "home")
+            stuck: list[tuple[str, State, str]] = [("a1", "ambiguous", "cut off"), ("f1", "failed", "no such chat")]
+            for name, state, trouble in stuck:
+                said = OutboundMessage("telegram", name, f"<b>Hello {name}</b>", "agent:main:main")
+                job = Job(
+                    name, "delivery:telegram", name, name, Raw(msgspec.json.encode(said)), added_at=NOW, due_at=NOW
+                )
+                await JobQueue(database).add(msgspec.structs.replace(job, state=state, trouble=trouble))
+            await database.close()
+
+        with ThreadPoolExecutor(1) as pool:  # the browser's loop runs in this thread
+            pool.submit(asyncio.run, keep()).result()
+
+    services = start(prepare=prepare)
+    page = enter(services, "/approvals")
+    unsure, failed = (page.get_by_label(f"Message to {name} on telegram") for name in ("a1", "f1"))
+    expect(unsure).to_contain_text("may have arrived")
+    expect(unsure).to_contain_text("<b>Hello a1</b>")
+    expect(unsure).to_contain_text("Cut off.")
+    expect(failed).to_contain_text("No such chat.")
+    expect(page.get_by_role("tab", name=re.compile("Waiting"))).to_contain_text("2")
+    assert nameless(page) == []
+    unsure.get_by_role("button", name="Send again").click()
+    expect(unsure).to_contain_text("It may arrive twice.")
+    unsure.get_by_role("button", name="Send again").click()
+    expect(unsure).to_have_count(0)
+    failed.get_by_role("button", name="Drop").click()
+    expect(failed).to_have_count(0)
+    listed = json.loads(services.pal("delivery", "list", "--all", "--json"))["parcels"]
+    assert {each["id"]: each["state"] for each in listed} == {"a1": "waiting", "f1": "dropped"}
+    assert page.watched.errors == []
 
 
 def test_a_sender_is_let_in_rejected_and_removed_on_the_page(start: Any, enter: Any) -> None:

@@ -1,8 +1,8 @@
 """Chat networks: what they send becomes messages to agents, and replies travel back.
 
 `host` runs the accounts that the config names (`account`, `networks`); each adapter (`telegram`, `discord`, …) only
-translates, by the contract of dispatch/channels.py. `inbox` takes messages in, with their files (`media`,
-`transcription`) and acknowledgements. `sender` sends deliveries, `stream` and `blocks` show a reply before it is
+translates, by the contract of dispatch/channels.py. `inbox` takes messages in, with their files (`media`) and
+acknowledgements. `sender` sends deliveries, `stream` and `blocks` show a reply before it is
 complete, `questions` asks for approvals. `operations` and `commands` are what people use.
 """
 

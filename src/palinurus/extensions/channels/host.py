@@ -126,7 +126,7 @@ class ChannelHost:
             return
         self.failures.pop((channel, account), None)
         running = self.accounts[channel, account] = RunningAccount(self.services, made, settings)
-        sender = NetworkSender(self.services, self.find, self.streams, channel, made.capabilities)
+        sender = NetworkSender(self.services, self.find, self.streams, self.store, channel, made.capabilities)
         self.services.deliveries.register(sender)
         self._sending.add(channel)
         inbox = AccountInbox(self.services, self.store, running, slash_commands())

@@ -27,7 +27,7 @@ class Network(Struct, frozen=True):
 _HERE = "palinurus.extensions.channels"
 NETWORKS: dict[str, Network] = {
     "telegram": Network(
-        f"{_HERE}.telegram:TelegramChannel",
+        f"{_HERE}.telegram.channel:TelegramChannel",
         "Telegram",
         "telegram",
         (
@@ -38,7 +38,7 @@ NETWORKS: dict[str, Network] = {
         "Write to your bot. It answers with a pairing code.",
     ),
     "discord": Network(
-        f"{_HERE}.discord:DiscordChannel",
+        f"{_HERE}.discord.channel:DiscordChannel",
         "Discord",
         "discord",
         (
@@ -50,7 +50,7 @@ NETWORKS: dict[str, Network] = {
         "Write to the bot directly. It answers with a pairing code.",
     ),
     "slack": Network(
-        f"{_HERE}.slack:SlackChannel",
+        f"{_HERE}.slack.channel:SlackChannel",
         "Slack",
         "slack",
         (
@@ -65,7 +65,7 @@ NETWORKS: dict[str, Network] = {
         "Write to the app directly. It answers with a pairing code.",
     ),
     "whatsapp": Network(
-        f"{_HERE}.whatsapp:WhatsAppChannel",
+        f"{_HERE}.whatsapp.channel:WhatsAppChannel",
         "WhatsApp",
         "",
         (
@@ -83,7 +83,7 @@ NETWORKS: dict[str, Network] = {
         "Write to the number. It answers with a pairing code.",
     ),
     "email": Network(
-        f"{_HERE}.email:EmailChannel",
+        f"{_HERE}.email.channel:EmailChannel",
         "E-mail",
         "email",
         ("A mailbox of its own for the agent, with IMAP and SMTP, is best.",),
@@ -96,9 +96,9 @@ NETWORKS: dict[str, Network] = {
         ),
         "Add your address: pal config set channels.email.allowFrom '[\"you@example.org\"]'",
     ),
-    "webhook": Network(
+    "custom": Network(
         f"{_HERE}.webhook:WebhookChannel",
-        "Signed webhook",
+        "Programs of your own",
         "",
         ("For programs of your own: they post signed messages, and replies are posted to them.",),
         (

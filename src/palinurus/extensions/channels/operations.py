@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -22,7 +23,7 @@ from palinurus.operations.services import Services
 from palinurus.text.words import nearest
 
 NOT_RUNNING = "no gateway runs: `pal gateway run` connects it"
-ChannelName = Annotated[str, "telegram, discord, slack, whatsapp, email or webhook."]
+ChannelName = Annotated[str, "telegram, discord, slack, whatsapp, email or custom."]
 AccountName = Annotated[str, "An account of the channel. Default: its default account."]
 
 
@@ -150,7 +151,7 @@ def remove_channel(
 @operation("channels.logs", scope="read")
 def show_channel_logs(
     services: Services,
-    channel: Annotated[str, Positional(), "Of this channel only."] = "",
+    channel: Annotated[str, Positional, "Of this channel only."] = "",
     limit: Annotated[int, Meta(ge=1, le=1000), "How many lines."] = 50,
 ) -> tuple[LogLine, ...]:
     """Show what the log says about channels.
@@ -159,7 +160,7 @@ def show_channel_logs(
       pal channels logs
       pal channels logs telegram --limit 200
     """
-    own = "palinurus.extensions.channels"
+    own = "extensions.channels"
     source = f"{own}.account.{channel}" if channel else own
     adapter = f"{own}.{channel}"
     found = read_logs(services.home.root, LogFilter("debug"), 20 * limit)
@@ -203,7 +204,7 @@ def _row(config: Config, channel: str, account: str, live: AccountStatus | None,
 
 async def _check(services: Services, config: Config, channel: str, account: str) -> ChannelTest:
     try:
-        made = make_channel(services, config, channel, account)
+        made = await asyncio.to_thread(make_channel, services, config, channel, account)
     except ConfigError as error:
         return ChannelTest(channel, account, False, (ChannelCheck("settings", False, error.message, error.hint),))
     try:

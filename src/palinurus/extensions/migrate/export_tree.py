@@ -1,7 +1,7 @@
 """A whole home in OpenClaw's layout: config, sessions.json and JSONL of each agent, workspaces, skills, cron jobs.
 
 It is written to a new folder, or to one zip file (`.pal`) whose manifest has the digest of each file; `unpack` checks
-them. Left out: credentials, models and channels of the config, indexes, logs, and the git history of workspaces.
+them. Left out: credentials and models of the config, indexes, logs, and the git history of workspaces.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
+from palinurus.dispatch.pairing import Pairing
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.identity import AgentIdentity
+from palinurus.extensions.migrate.channel_export import pairing_files
 from palinurus.extensions.migrate.cron_export import cron_files
 from palinurus.extensions.migrate.exporter import HomeSession, SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import error_text, new_file, open_plain, temporary_name, walk
@@ -77,6 +79,13 @@ class ExportedAgent(Struct, frozen=True):
     identity: AgentIdentity = AgentIdentity()  # as the config says
     is_default: bool = False
     heartbeat: str = NEVER  # how often
+
+
+class ExportedAccess(Struct, frozen=True):
+    """Who may write to the agents: parts of the config in OpenClaw's form, and senders who were let in or wait."""
+
+    config: dict[str, Any] = {}
+    pairings: tuple[Pairing, ...] | None = None  # None: as they were in the home that they came from
 
 
 class ExportReport(Struct, frozen=True, rename="camel"):
@@ -173,7 +182,13 @@ class TreeWriter:
         self._done = self._total = self._entries = self._files = 0
         self._create: OpenFile
 
-    async def write(self, agents: Sequence[ExportedAgent], skills: Path, jobs: Sequence[CronJob] = ()) -> ExportReport:
+    async def write(
+        self,
+        agents: Sequence[ExportedAgent],
+        skills: Path,
+        jobs: Sequence[CronJob] = (),
+        access: ExportedAccess = ExportedAccess(),  # noqa: B008  frozen
+    ) -> ExportReport:
         """Raises BadRequest, OSError and StorageError; then nothing is left behind."""
         is_packed = self._into.suffix == ENDING
         export = _zip_export(self._into, self._clock.now_ms()) if is_packed else _folder_export(self._into)
@@ -182,12 +197,12 @@ class TreeWriter:
             sessions = await self._exporter.sessions()
             self._total = sum(each.bytes for each in sessions)
             known = [*agents, *_removed_agents(sessions, agents)]
-            self._put("openclaw.json", _config(known))
+            self._put("openclaw.json", _config(known) | access.config)
             for agent in known:
                 await self._agent(agent, [each for each in sessions if each.session.agent == agent.id])
             await asyncio.to_thread(self._folder, skills, "skills")
             documents = await self._exporter.documents()
-            self._documents([each for each in documents if each.kind != "cron"])
+            self._documents([each for each in documents if each.kind != "cron"], access)
             cron = await asyncio.to_thread(cron_files, jobs, documents, await self._exporter.imported_jobs())
             for path, text in cron.files.items():
                 self._put_text(path, text)
@@ -235,13 +250,15 @@ class TreeWriter:
             except PermissionError as error:
                 self._losses.add(f"{place}/{path}", 0, f"it cannot be read: {error_text(error)}")
 
-    def _documents(self, documents: Sequence[ForeignDocument]) -> None:
-        """Each as the file that it was, if it was one; and all of them in one file of ours."""
+    def _documents(self, documents: Sequence[ForeignDocument], access: ExportedAccess) -> None:
+        """Each as the file that it was, if it was one; and all of them in one file of ours. Senders as they are now."""
         if documents:
             self._put(OWN_DOCUMENTS, [msgspec.structs.asdict(document) for document in documents])
-        for document in {document.name: document for document in documents}.values():
-            if _PLAIN.fullmatch(document.name):
-                self._put_text(document.name, document.text)
+        files = {each.name: each.text for each in documents if _PLAIN.fullmatch(each.name)}
+        if access.pairings is not None:
+            files |= pairing_files(access.pairings, documents, self._clock.now_ms())
+        for name, text in files.items():
+            self._put_text(name, text)
 
     def _put(self, path: str, value: Any) -> None:
         self._put_text(path, json.dumps(value, indent=2, ensure_ascii=False))

@@ -18,15 +18,18 @@ from palinurus.config.include import read_text
 from palinurus.config.load import load_config, load_text
 from palinurus.domain.errors import BadRequest, NotFound, StorageError
 from palinurus.domain.keys import SessionKey
+from palinurus.extensions.migrate.channel_export import channel_config
 from palinurus.extensions.migrate.copies import Copies, Copy
 from palinurus.extensions.migrate.cron_import import import_jobs
-from palinurus.extensions.migrate.export_tree import ExportedAgent, ExportReport, TreeWriter, unpack
+from palinurus.extensions.migrate.cron_runs import import_cron_runs
+from palinurus.extensions.migrate.export_tree import ExportedAccess, ExportedAgent, ExportReport, TreeWriter, unpack
 from palinurus.extensions.migrate.exporter import SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import find_openclaw, is_export_file
 from palinurus.extensions.migrate.foreign import ForeignAgent, ForeignHome, ForeignSecrets
 from palinurus.extensions.migrate.import_store import Destination, database_of, import_store_of
 from palinurus.extensions.migrate.importer import SessionImporter
 from palinurus.extensions.migrate.migration import Migration
+from palinurus.extensions.migrate.openclaw.channel_notes import channel_notes
 from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlanner, Ours
 from palinurus.extensions.migrate.openclaw.config_rules import NEVER, PathMoves, heartbeats_in
 from palinurus.extensions.migrate.openclaw.cron_jobs import JobSurroundings
@@ -142,9 +145,12 @@ async def _migrate_from(
     store = import_store_of(services)
     report = await Migration(home, store, to, services.clock, tell, apply=params.apply, source=params.source).run()
     jobs = await _import_jobs(services, home, frozenset(to.workspaces), apply=params.apply)
-    notes = [*_setting_notes(settings, params.allow), *heartbeat_notes(settings, home), *report.notes]
+    channels = await asyncio.to_thread(channel_notes, home.config.data, home.root, settings)
+    notes = [*_setting_notes(settings, params.allow), *heartbeat_notes(settings, home), *channels, *report.notes]
     if params.apply:
         await asyncio.to_thread(setup, services)  # what an agent's workspace still lacks
+    if params.apply and (runs := await import_cron_runs(services, home.documents.kept)):
+        notes.append(f"past runs of cron jobs: {runs}; `pal cron runs` shows them")
     if params.apply and params.keys:
         notes += await asyncio.to_thread(_import_keys, services, home.stored_keys(), params.allow)
     return replace(report, config=settings, cron_jobs=jobs, notes=tuple(notes))
@@ -321,7 +327,9 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
     try:
         jobs = await CronStore(database_of(services), services.new_id).all()
         skills = services.home.root / "skills"
-        report = await TreeWriter(exporter, into, services.clock, tell).write(agents, skills, jobs)
+        config = await asyncio.to_thread(load_config, services.home, services.env)
+        access = ExportedAccess(channel_config(config.raw), tuple(await services.pairings.entries()))
+        report = await TreeWriter(exporter, into, services.clock, tell).write(agents, skills, jobs, access)
     except OSError as error:
         raise StorageError(f"{into} cannot be written: {error.strerror or error}") from None
     made = Copy("export", str(into), str(services.home.root), services.clock.now_ms())

@@ -9,16 +9,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from palinurus.config.section import dig
+from palinurus.dispatch.contacts import last_place
 from palinurus.dispatch.dispatcher import CRON_CHANNEL
 from palinurus.dispatch.messages import write_message
+from palinurus.dispatch.routing import routing_table
 from palinurus.dispatch.settings import CommandOptions
 from palinurus.domain.clock import local_time, time_text
-from palinurus.domain.envelope import Delivery, Inbound
+from palinurus.domain.envelope import SURFACES, Delivery, Inbound
 from palinurus.domain.errors import JobFailed, QueueFull, WaitTimeout
-from palinurus.domain.keys import SessionKey
+from palinurus.domain.keys import PEER_KINDS, SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, harmless
 from palinurus.domain.tool import Restriction
 from palinurus.extensions.schedule.cron_job import (
+    MOST_TEXT,
     AgentTurnPayload,
     CommandPayload,
     CronJob,
@@ -34,7 +37,6 @@ from palinurus.storage.jobs import RUN
 
 LAST = ("", "last")
 OWNER = "owner"  # where they are known to be, whether or not they wrote from there
-MOST_TEXT = 300  # characters of a result in the list of runs
 
 
 async def act_on(services: Services, cron: CronJob, run_key: str) -> DueOutcome:
@@ -113,7 +115,7 @@ async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbou
         main = SessionKey.main(cron.agent_id)
         if inbound.session_key != str(main):
             text = f"[{cron.name}] {harmless(await result_text(services, outcome))}"
-            await _write(
+            await write_text(
                 services, main, text, run_key, await outside_sources(services, SessionKey.parse(inbound.session_key))
             )
 
@@ -147,13 +149,14 @@ async def tell_owner(services: Services, cron: CronJob, text: str, key: str, sou
     session = session_of(services, cron)
     if session.kind == "cron":
         session = SessionKey.main(cron.agent_id)
-    await _write(services, session, text, key, (*cron.sources, *sources))
+    await write_text(services, session, text, key, (*cron.sources, *sources))
     place = await place_of(services, cron)
     if place is not None:
         await services.deliveries.post(place, text, key, session_key=str(session))
 
 
-async def _write(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
+async def write_text(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
+    """As a message of the agent, once per key."""
     message = AssistantMessage((Text(text),), timestamp=services.clock.now_ms(), sources=sources)
     history, entry_id = services.turns.history, f"{key}{SENT}cron"
     try:
@@ -213,13 +216,19 @@ async def place_of(services: Services, cron: CronJob) -> Delivery | None:
         found = next((Delivery(channel, to, wanted.account_id) for channel, to in owner if is_known(channel)), None)
         if found is not None or wanted.channel == OWNER:
             return found
-    last = None
-    for key in dict.fromkeys((session_of(services, cron), SessionKey.main(cron.agent_id))):
-        session = await services.sessions.find(key) if key.kind != "cron" and last is None else None
-        last = session.delivery if session is not None else last
+    last = await _last_place(services, cron)
     if last is None or not is_known(last.channel) or wanted.channel not in (*LAST, last.channel):
         return None
     return last
+
+
+async def _last_place(services: Services, cron: CronJob) -> Delivery | None:
+    """The chat of the job's own session, or where the owner wrote to the agent from last."""
+    key = session_of(services, cron)
+    session = await services.sessions.find(key) if key.kind in PEER_KINDS else None
+    if session is not None and session.delivery is not None and session.delivery.channel not in SURFACES:
+        return session.delivery
+    return await last_place(services.sessions, routing_table(services.config), cron.agent_id)
 
 
 async def outside_sources(services: Services, session: SessionKey) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from palinurus.config.agents import ThinkingLevel
+from palinurus.dispatch.contacts import last_place
+from palinurus.dispatch.routing import routing_table
 from palinurus.dispatch.runs import Run
 from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.errors import BadRequest, NotOffered
@@ -177,6 +179,5 @@ async def _place(services: Services, agent: str, channel: str = LAST, to: str = 
         raise BadRequest("a reply needs both a channel and a recipient, or neither", hint="send `channel` and `to`")
     if to:
         return Delivery(channel, to)
-    session = await services.sessions.find(SessionKey.main(agent))
-    last = session.delivery if session is not None else None
+    last = await last_place(services.sessions, routing_table(services.config), agent)
     return last if last is not None and services.deliveries.has_sender(last.channel) else None

@@ -1,5 +1,5 @@
-// Approvals: senders and tool calls that wait for a decision, what was decided, grants, who may use which tool, and the
-// audit log of all tool calls.
+// Approvals: senders, tool calls and stuck messages that wait for a decision, what was decided, grants, who may use which
+// tool, and the audit log of all tool calls.
 
 import { el } from "../dom.js";
 import { twice } from "../dialog.js";
@@ -8,6 +8,7 @@ import { sessionPath } from "../router.js";
 import { wire } from "../wire.js";
 import { drawAudit } from "./audit.js";
 import { ago, when } from "./format.js";
+import { deliveryList } from "./deliveries.js";
 import { drawGrants } from "./grants.js";
 import { calmly, empty, failure, notice, open, place, resync } from "./kit.js";
 import { pairingList } from "./pairing.js";
@@ -32,19 +33,24 @@ export function mount(root, params) {
     root,
     params,
     title,
-    "Answer approvals, let senders in, manage grants and tool access, and review the audit log.",
+    "Answer approvals, let senders in, send stuck messages again, manage grants and tool access, review the audit log.",
   );
   if (view.compact) {
     view.body.append(waitingList(view, () => {}).node);
     return view.close;
   }
-  const counts = { approvals: 0, pairings: 0 };
+  const counts = { approvals: 0, pairings: 0, deliveries: 0 };
   const mark = (what) => (n) => {
     counts[what] = n;
-    strip?.mark("waiting", counts.approvals + counts.pairings);
+    strip?.mark("waiting", counts.approvals + counts.pairings + counts.deliveries);
   };
   const pages = {
-    waiting: (page) => page.append(pairingList(view, mark("pairings")), waitingList(view, mark("approvals")).node),
+    waiting: (page) =>
+      page.append(
+        pairingList(view, mark("pairings")),
+        deliveryList(view, mark("deliveries")),
+        waitingList(view, mark("approvals")).node,
+      ),
     grants: (page) => drawGrants(view, page),
     tools: (page) => drawTools(view, page),
     audit: (page) => drawAudit(view, page),

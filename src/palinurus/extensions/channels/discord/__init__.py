@@ -1,0 +1,1 @@
+"""Discord: a bot of the developer portal, on discord.py."""

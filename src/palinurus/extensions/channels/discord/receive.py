@@ -1,0 +1,244 @@
+"""From the events of Discord's gateway to the inbox, in the records that all channels share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import discord
+
+from palinurus.dispatch.channels import (
+    ButtonPress,
+    ChannelInbox,
+    ChannelMessage,
+    FileKind,
+    QuotedMessage,
+    ReceivedFile,
+)
+from palinurus.domain.envelope import Peer
+from palinurus.domain.errors import PalinurusError
+from palinurus.extensions.channels.discord.gateway import ChatOrder
+from palinurus.extensions.channels.discord.rest import DiscordApi
+
+log = logging.getLogger(__name__)
+
+NOT_TAKEN = "⚠️ That was not taken. Please try again in a moment."
+LONGEST_ANSWER = 2000
+ONLY_FOR_ONE = 64  # the flag of a message that only the person who pressed or typed sees
+DEFERRED = 5  # the type of an answer that says: the answer follows
+WRITTEN = (discord.MessageType.default, discord.MessageType.reply)  # the others are notices such as "Ada joined"
+KINDS: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
+_MARK = re.compile(r"<(@[!&]?|#)(\d{1,20})>")
+_EMOJI = re.compile(r"<a?(:\w{1,32}:)\d{1,20}>")
+
+
+class EventReceiver:
+    """One connection's events. Discord never delivers one again: who wrote what was not taken gets to see that."""
+
+    def __init__(
+        self, api: DiscordApi, inbox: ChannelInbox, me: int, name: str, know_chat: Callable[[str, str], None]
+    ) -> None:
+        self.order = ChatOrder()
+        self._api = api
+        self._inbox = inbox
+        self._me = me
+        self._name = name
+        self._know_chat = know_chat
+        self.events: Mapping[str, Callable[..., None]] = {
+            "connect": self._connected,
+            "resumed": self._connected,
+            "lost": inbox.disconnected,
+            "message": self._message,
+            "raw_message_edit": self._edit,
+            "interaction": self._interaction,
+        }
+
+    def _connected(self) -> None:
+        self._inbox.connected(self._name)
+
+    def _message(self, message: discord.Message) -> None:
+        self._pass_on(message, chat_message(message, self._me))
+
+    def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        self._pass_on(event.message, changed_message(event, self._me))
+
+    def _pass_on(self, message: discord.Message, received: ChannelMessage | None) -> None:
+        if received is not None:
+            chat = str(message.channel.id)
+            self._know_chat(received.peer.id, chat)
+            self.order.start(partial(self._receive, chat, received), chat)
+
+    def _interaction(self, interaction: discord.Interaction) -> None:
+        """A slash command or a button. Discord waits 3 seconds for a sign, whatever the chat is busy with."""
+        kinds = discord.InteractionType
+        if interaction.channel is None or interaction.type not in (kinds.application_command, kinds.component):
+            return
+        chat = str(interaction.channel.id)
+        if interaction.type is kinds.component:
+            work = partial(self._inbox.press, button_press(interaction))
+        else:
+            received = command_message(interaction)
+            self._know_chat(received.peer.id, chat)
+            work = partial(self._take, received)
+        path = f"/interactions/{interaction.id}/{interaction.token}/callback"
+        sign = {"type": DEFERRED, "data": {"flags": ONLY_FOR_ONE}}
+        deferral = self.order.start(partial(self._request, "POST", path, sign))
+        self.order.start(partial(self._answer, interaction, deferral, work), chat)
+
+    async def _take(self, received: ChannelMessage) -> str:
+        await self._inbox.receive(received)
+        return ""
+
+    async def _attempt(self, work: Callable[[], Awaitable[str]], id: int | str) -> str:  # noqa: A002  Discord's word
+        """What to show to the person, if anything."""
+        try:
+            return await work()
+        except Exception as error:  # noqa: BLE001  the edge of the adapter: the next message is passed on
+            log.warning("what came from Discord under the id %s was not taken and is lost: %s", id, error)
+            return NOT_TAKEN
+
+    async def _receive(self, chat: str, received: ChannelMessage) -> None:
+        if await self._attempt(partial(self._take, received), received.id):
+            warning_sign = quote("⚠️", safe="")
+            await self._request("PUT", f"/channels/{chat}/messages/{received.id}/reactions/{warning_sign}/@me")
+
+    async def _answer(
+        self, interaction: discord.Interaction, deferral: asyncio.Task[None], work: Callable[[], Awaitable[str]]
+    ) -> None:
+        """The reply to a command comes as a message of its own, so the promise of an answer is taken back."""
+        text = await self._attempt(work, interaction.id)
+        await asyncio.wait((deferral,))
+        path = f"/webhooks/{interaction.application_id}/{interaction.token}/messages/@original"
+        body = {"content": text[:LONGEST_ANSWER], "allowed_mentions": {"parse": []}}
+        await (self._request("PATCH", path, body) if text else self._request("DELETE", path))
+
+    async def _request(self, method: str, path: str, body: Any = None) -> None:
+        try:
+            await self._api.request(method, path, body)
+        except PalinurusError as error:
+            log.warning("somebody on Discord gets no sign of what became of their message: %s", error)
+
+
+def peer_of(channel: Any, user: discord.User | discord.Member, *, mentioned: bool) -> Peer:
+    """Only a channel that is known to be a direct one counts as one. Of a thread `id` is the thread's own: bindings
+    and groups that name the channel above it are found by `parent`."""
+    if isinstance(channel, discord.DMChannel):
+        return Peer(str(user.id), mentioned=mentioned, sender_name=user.display_name)
+    is_thread = isinstance(channel, discord.Thread)
+    guild = getattr(channel, "guild", None)
+    return Peer(
+        str(channel.id),
+        "channel",
+        thread=str(channel.id) if is_thread else "",
+        parent=str(channel.parent_id) if is_thread else "",
+        guild=str(guild.id if guild else getattr(channel, "guild_id", None) or ""),
+        roles=tuple(str(role.id) for role in getattr(user, "roles", ()) if not role.is_default()),
+        mentioned=mentioned,
+        sender_name=user.display_name,
+    )
+
+
+def chat_message(message: discord.Message, me: int, *, is_edit: bool = False) -> ChannelMessage | None:
+    """None: nobody's words, or those of a bot."""
+    if message.author.bot or message.webhook_id or message.type not in WRITTEN:
+        return None
+    quoted = _quoted(message, me)
+    roles = _own_roles(message)
+    mentioned = any(user.id == me for user in message.mentions) or any(role in roles for role in message.role_mentions)
+    if quoted is not None and quoted.is_own:
+        mentioned = True
+    edited = f":{_milliseconds(message.edited_at)}" if is_edit else ""
+    return ChannelMessage(
+        str(message.id),
+        f"{message.id}{edited}",
+        str(message.author.id),
+        peer_of(message.channel, message.author, mentioned=mentioned),
+        "\n".join(_texts(message, me, roles)),
+        tuple(_files(message)),
+        quoted,
+        is_edit,
+        _milliseconds(message.created_at),
+    )
+
+
+def changed_message(event: discord.RawMessageUpdateEvent, me: int) -> ChannelMessage | None:
+    """None unless a person changed the words: a preview of a link or a pin comes as a change, too."""
+    before, after = event.cached_message, event.message
+    if after.edited_at is None or (before is not None and before.content == after.content):
+        return None
+    return chat_message(after, me, is_edit=True)
+
+
+def command_message(interaction: discord.Interaction) -> ChannelMessage:
+    """A slash command as if its text had been written to the bot."""
+    data: Any = interaction.data
+    words = [str(each["value"]) for each in data.get("options", ()) if each["name"] == "text"]
+    return ChannelMessage(
+        str(interaction.id),
+        f"interaction:{interaction.id}",
+        str(interaction.user.id),
+        peer_of(interaction.channel, interaction.user, mentioned=True),
+        " ".join((f"/{data['name']}", *words)).strip(),
+        sent_at=_milliseconds(interaction.created_at),
+    )
+
+
+def button_press(interaction: discord.Interaction) -> ButtonPress:
+    data: Any = interaction.data
+    peer = peer_of(interaction.channel, interaction.user, mentioned=True)
+    message = str(interaction.message.id) if interaction.message else ""
+    return ButtonPress(data["custom_id"], str(interaction.user.id), peer, message)
+
+
+def _own_roles(message: discord.Message) -> list[discord.Role]:
+    me: discord.Member | None = message.guild.me if message.guild else None  # None in a server that is not loaded yet
+    return me.roles if me else []
+
+
+def _quoted(message: discord.Message, me: int) -> QuotedMessage | None:
+    reference = message.reference
+    if message.type is not discord.MessageType.reply or reference is None or reference.message_id is None:
+        return None
+    answered = reference.resolved
+    if not isinstance(answered, discord.Message):  # deleted, or not sent along
+        return QuotedMessage(str(reference.message_id))
+    author = answered.author
+    text = "\n".join(_texts(answered, 0, []))
+    return QuotedMessage(str(answered.id), str(author.id), author.display_name, text, author.id == me)
+
+
+def _texts(message: discord.Message, me: int, own_roles: list[discord.Role]) -> Iterator[str]:
+    """Ids become names, and the mention of the bot itself goes. A forwarded message has its text in a snapshot."""
+    names = {f"@{user.id}": f"@{user.display_name}" for user in message.mentions}
+    names |= {f"@&{role.id}": f"@{role.name}" for role in message.role_mentions}
+    names |= {f"@{me}": "", **{f"@&{role.id}": "" for role in own_roles}}
+
+    def name(mark: re.Match[str]) -> str:
+        if mark[1] == "#":
+            channel = message.guild and message.guild.get_channel_or_thread(int(mark[2]))
+            return f"#{channel.name}" if channel else mark[0]
+        return names.get(mark[1].rstrip("!") + mark[2], mark[0])
+
+    yield _EMOJI.sub(r"\1", _MARK.sub(name, message.content)).strip()
+    for snapshot in message.message_snapshots:
+        yield snapshot.content
+    for sticker in message.stickers:
+        yield f"[sticker: {sticker.name}]"
+
+
+def _files(message: discord.Message) -> Iterator[ReceivedFile]:
+    for each in (*message.attachments, *(file for one in message.message_snapshots for file in one.attachments)):
+        mime_type = (each.content_type or "").partition(";")[0]
+        kind = KINDS.get(mime_type.partition("/")[0], "document")
+        if message.flags.voice:
+            kind = "voice"
+        yield ReceivedFile(kind, each.url, each.filename, mime_type, each.size)
+
+
+def _milliseconds(moment: Any) -> int:
+    return int(moment.timestamp() * 1000) if moment else 0
