@@ -88,9 +88,12 @@ async def test_a_server_that_is_not_there_is_one_clear_line(home: PalHome, wire:
 
 async def test_a_reply_that_does_not_come_in_time_is_stopped_and_said(home: PalHome, wire: WireServer) -> None:
     wire.script.append(Hangs("half a sen"))
-    ended = await home.pal("agent", "-m", "are you there?", "--timeout", "3", "--json")
-    assert ended.code == 3
-    assert "3 s" in ended.one_clear_line()
+    for seconds in (3, 12, 48):  # a busy machine may not have asked the model by then: again, with more time
+        ended = await home.pal("agent", "-m", "are you there?", "--timeout", str(seconds), "--json")
+        assert ended.code == 3
+        assert f"{seconds} s" in ended.one_clear_line()
+        if wire.requests:
+            break
     assert len(wire.requests) == 1  # the model was asked: what hangs is behind us
     again = await home.pal("agent", "-m", "and now?")
     assert (again.code, again.out) == (0, "heard: and now?\n")
