@@ -109,6 +109,24 @@ class ImportStore(Struct):
     async def state(self, source: str) -> ImportState | None:
         return await self.database.read(lambda tx: _state(tx, source))
 
+    async def entry_count(self, session_id: str) -> int:
+        """How many entries a visible session has; 0 when there is none."""
+        return await self.database.read(lambda tx: int(tx.value("imports.visible_entries", id=session_id) or 0))
+
+    async def adopt(self, source: str, known: ImportState) -> str:
+        """All entries of a visible session are also in a transcript of another home, which may go on from there.
+
+        Returns the source: another one if the session was imported before.
+        """
+        values = {"id": known.session_id, "entries": known.entries, "digest": known.digest, "at": self.clock.now_ms()}
+
+        def work(tx: Transaction) -> str:
+            named = str(tx.value("imports.source_of", id=known.session_id) or source)
+            tx.run("imports.adopt", source=named, **values)
+            return named
+
+        return await self.database.write(work)
+
     async def begin(self, source: str, session: Session) -> ImportState:
         """Stage a transcript under the session's id, or a similar one if that id is in use."""
         at = self.clock.now_ms()
@@ -144,10 +162,9 @@ class ImportStore(Struct):
         def work(tx: Transaction) -> str:
             known = _require_state(tx, source)
             row = replace(session, id=known.session_id, entry_count=known.entries)
-            if known.visible:  # it stays what it is here: current or archived
+            if known.visible:  # it stays what it is here: current or archived, and what was chosen for it
                 before = msgspec.json.decode(tx.value("sessions.session_by_id", id=row.id), type=Session)
-                row = replace(row, archived_at=before.archived_at, archive_mark=before.archive_mark)
-                row = replace(row, entry_count=tx.value("imports.entry_count", id=row.id))
+                row = _grown(before, row, tx.value("imports.entry_count", id=row.id))
             values = {"id": row.id, "row": encoded(row), "updated_at": row.updated_at}
             tx.run("imports.set_imported_row", **values, extra=details or None)
             tx.run("imports.import_finished", source=source)
@@ -231,6 +248,18 @@ def _require_state(tx: Transaction, source: str) -> ImportState:
     if known is None:
         raise NotFound(f"nothing was begun for {source!r}")
     return known
+
+
+def _grown(here: Session, there: Session, entries: int) -> Session:
+    """Our row after entries of the other home were added."""
+    return replace(
+        here,
+        entry_count=entries,
+        label=here.label or there.label,
+        updated_at=max(here.updated_at, there.updated_at),
+        last_interaction_at=max(here.last_interaction_at, there.last_interaction_at),
+        compaction_count=max(here.compaction_count, there.compaction_count),
+    )
 
 
 def _drop_session(tx: Transaction, session_id: str) -> None:

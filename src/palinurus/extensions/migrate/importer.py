@@ -123,30 +123,26 @@ class _TranscriptImport:
             return self._result("left", "", "it has no messages")
         begins = hashlib.sha256(first.row.payload.encode()).hexdigest()[:16]
         self._source = f"openclaw:{self._session.agent}:{self._session.session_id}:{begins}"
-        known = await self._store.state(self._source)
-        entries = chain((first,), entries)
+        entries, known = chain((first,), entries), await self._store.state(self._source)
         if known is None and (own := self._session.own) is not None:
             # A session that a Palinurus exported; perhaps this one, which still has it.
-            await self._count(entries)
-            if await self._store.digest_of(own.id, self._tally.count) == self._tally.digest:
-                return self._result("same", own.id)
+            if found := await self._import_following(entries, f"palinurus:{own.id}", own.id):
+                return found
             entries = self._reread()
         elif known is not None:
             await self._count(entries, known.entries)
             if (self._tally.count, self._tally.digest) != (known.entries, known.digest or _EMPTY):
                 return await self._import_changed(entries, known)
+            if known.continued:
+                return await self._import_continued(entries, known)
         return await self._import_rest(entries, known)
 
     async def _import_rest(self, entries: Iterator[ForeignEntry], known: ImportState | None) -> FoundSession:
         """Go on behind the entries that are stored already."""
-        start, is_continued = self._tally.count, known is not None and known.continued
-        if is_continued or not self._importer.apply:
+        start = self._tally.count
+        if not self._importer.apply:
             await self._count(entries)
-            more, here = self._tally.count - start, known.session_id if known else ""
-            if is_continued and more:
-                note = f"it was continued in both homes; {more} entries of the other one were not taken"
-                return self._result("left", here, note)
-            return self._result(_outcome(known, more), here)
+            return self._result(_outcome(known, self._tally.count - start), known.session_id if known else "")
         into = known or await self._store.begin(self._source, self._row())
         await self._store_batches(_batches(entries, self._tally))
         more = self._tally.count - start
@@ -154,6 +150,32 @@ class _TranscriptImport:
             await self._store.finish(self._source, self._row(), _unknown_fields(self._session))
         self._importer.imported.add(self._source)
         return self._result(_outcome(known, more), into.session_id)
+
+    async def _import_continued(self, entries: Iterator[ForeignEntry], known: ImportState) -> FoundSession:
+        """The session was continued here, and perhaps there too: behind what was said here, or beside it."""
+        if found := await self._import_following(entries, self._source, known.session_id):
+            return found
+        await self._count(entries)
+        more = self._tally.count - known.entries
+        note = f"it was continued in both homes; {more} entries of the other one were not taken"
+        return self._result("left", known.session_id, note)
+
+    async def _import_following(
+        self, entries: Iterator[ForeignEntry], source: str, session_id: str
+    ) -> FoundSession | None:
+        """Import what follows the last entry of our session. None: the transcript does not begin like that session."""
+        here = await self._store.entry_count(session_id)
+        await self._count(entries, max(0, here - self._tally.count))
+        if not here or await self._store.digest_of(session_id, self._tally.count) != self._tally.digest:
+            return None
+        next_entry = await asyncio.to_thread(next, entries, None)
+        if next_entry is None:
+            return self._result("same", session_id)
+        self._source = source
+        known = ImportState(session_id, here, self._tally.digest, finished=True, visible=True)
+        if self._importer.apply:
+            self._source = await self._store.adopt(source, known)
+        return await self._import_rest(chain((next_entry,), entries), known)
 
     async def _store_batches(self, batches: Iterator[tuple[list[ForeignEntry], str]]) -> None:
         """The next batch is read while one is stored."""
