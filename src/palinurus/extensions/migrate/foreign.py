@@ -64,6 +64,7 @@ class ForeignSession(Struct, frozen=True):
     label: str = ""
     updated_at: int = 0
     same_as: str = ""  # an earlier key with the same transcript
+    other_keys: dict[str, str] = {}  # later keys with the same transcript, with their rows
     own: Session | None = None  # its row, when a Palinurus exported it
     extra: str = ""  # fields that this Palinurus did not know either: a JSON object
 

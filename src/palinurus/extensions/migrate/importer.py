@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -45,12 +46,13 @@ NUMBERS = {  # fields of a row in OpenClaw's sessions.json, and ours
     "lastInteractionAt": "last_interaction_at",
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
-    "totalTokens": "total_tokens",
+    "totalTokens": "context_tokens",  # how full the window is; contextTokens is the window
     "compactionCount": "compaction_count",
     "memoryFlushAt": "memory_flush_at",
     "memoryFlushCompactionCount": "memory_flush_compaction_count",
     "spawnDepth": "spawn_depth",
 }
+THEIR_ROW, THEIR_ROWS = "openclaw", "openclawKeys"  # what is kept of sessions.json: the row, and those of more keys
 _SEPARATOR = SEPARATOR.decode()
 _EMPTY = hashlib.sha256().hexdigest()
 
@@ -81,6 +83,12 @@ class SessionImporter(Struct):
     async def import_all(self, sessions: Sequence[ForeignSession]) -> list[FoundSession]:
         """A few at a time; results in the order of the sessions."""
         slots, same_id = asyncio.Semaphore(PARALLEL), defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
+
+        others = defaultdict[tuple[str, str], dict[str, str]](dict)
+        for each in sessions:
+            if each.same_as:
+                others[each.agent, each.same_as][each.key] = each.details
+        sessions = [replace(each, other_keys=others.get((each.agent, each.key), {})) for each in sessions]
 
         async def import_in_turn(session: ForeignSession) -> FoundSession:
             async with same_id[session.agent, session.session_id], slots:  # an archive may begin like its session
@@ -344,14 +352,22 @@ def _session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         archived_at=None if session.origin == "live" else updated,
         archive_mark={"live": "", "reset": RESET_MARK}.get(session.origin, IMPORT_MARK),
     )
-    return replace(row, **numbers)
+    return replace(row, total_tokens=numbers.get("input_tokens", 0) + numbers.get("output_tokens", 0), **numbers)
 
 
 def _unknown_fields(session: ForeignSession) -> str:
     """What is stored without being understood: the row as the other home wrote it."""
     if session.own is not None:
         return session.extra
-    return f'{{"openclaw":{session.details}}}' if session.details else ""
+    rows = {THEIR_ROW: session.details} if session.details else {}
+    if session.other_keys:
+        rows[THEIR_ROWS] = _joined({key: details or "{}" for key, details in session.other_keys.items()})
+    return _joined(rows) if rows else ""
+
+
+def _joined(values: dict[str, str]) -> str:
+    """An object of texts that are JSON already."""
+    return f"{{{','.join(f'{msgspec.json.encode(name).decode()}:{text}' for name, text in values.items())}}}"
 
 
 def _model_override(known: dict[str, Any]) -> str:

@@ -224,8 +224,8 @@ def own_row(colophon: Colophon, agent: str) -> ForeignSession | None:
     if not key or SessionKey.parse(key).agent != agent or not OWN_ID.fullmatch(own.id):
         return None
     origin: Origin = "live" if own.archived_at is None else "earlier"
-    about = {"label": own.label, "updated_at": own.updated_at}
-    return ForeignSession(agent, key, own.id, origin, own=own, extra=colophon.extra, **about)
+    made = ForeignSession(agent, key, own.id, origin, own=own, extra=colophon.extra)
+    return replace(made, label=own.label, updated_at=own.updated_at)
 
 
 def own_entries(
