@@ -29,7 +29,7 @@ from palinurus.storage.transaction import declare_queries
 
 declare_queries("exports", __file__)
 HEADER = "session"
-LINK = f'"parentId":"{ID}'.encode()
+LINK = f'"{ID}'.encode()
 STAND_IN = "palinurus:unreadable"
 TypedRow = tuple[str, Row]
 """The type of an entry, and the entry."""
@@ -121,8 +121,8 @@ class TranscriptWriter:
         is_header = self.count == 0 and kind == HEADER
         if is_header and not self._home_session.imported:  # it lacks what OpenClaw must read
             line = _header(line, self._cwd)
-        elif LINK in line:
-            line = _linked(line, row.parent_id)
+        elif LINK in line and (linked := _linked(line, row.parent_id)) != line:
+            line = linked
         elif line == payload and (written := result_line(line)) != line:
             line = written
             if short_result(line) == payload:
@@ -155,7 +155,8 @@ def _header(line: bytes, cwd: str) -> bytes:
 def _linked(line: bytes, parent_id: str | None) -> bytes:
     """An entry that OpenClaw added behind an earlier colophon, which is no longer there."""
     value = decode_object(line)
-    return msgspec.json.encode({**value, "parentId": parent_id}) if value else line
+    is_behind = str(value.get("parentId")).startswith(ID)
+    return msgspec.json.encode({**value, "parentId": parent_id}) if is_behind else line
 
 
 def _one_line(row: Row, payload: bytes) -> bytes:
