@@ -97,6 +97,7 @@ async def test_a_run_in_a_version_that_has_rows_comes_over_once(here: Here, tree
     await say(here, born.id, ("mine", born.id, UserMessage("hi")))
     path = await export(here, tmp_path / "out") / FOLDER / f"{born.id}.jsonl"
     lines = path.read_text().splitlines()
+    lines[:-1] = [json.dumps(json.loads(line)) for line in lines[:-1]]  # it writes the same in its own way
     database = Tree(tmp_path / "rows").database()
     add_rows(database, str(MAIN), born.id, [*lines, said("theirs", "there", colophon_of(path))], packed=len(lines) - 1)
     database.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -35,7 +35,8 @@ from palinurus.storage.files import looking_into
 from palinurus.storage.transaction import ConstraintBroken, Transaction, declare_queries, encoded
 
 declare_queries("imports", __file__)
-STEP = 5_000  # entries that one transaction reads or removes
+PAGE = 500  # entries that are read at a time
+STEP = 5_000  # entries that one transaction removes
 IDS_STEP = 8_000  # ids that one transaction stores
 ROWS_TOGETHER, IDS_TOGETHER = 1_200, 1_600  # of one statement: one of more than 16 KB would not be cached by SQLite
 IMPORT_MARK = "import"
@@ -108,10 +109,6 @@ class ImportStore(Struct):
 
     async def state(self, source: str) -> ImportState | None:
         return await self.database.read(lambda tx: _state(tx, source))
-
-    async def entry_count(self, session_id: str) -> int:
-        """How many entries a visible session has; 0 when there is none."""
-        return await self.database.read(lambda tx: int(tx.value("imports.visible_entries", id=session_id) or 0))
 
     async def adopt(self, source: str, known: ImportState) -> str:
         """All entries of a visible session are also in a transcript of another home, which may go on from there.
@@ -195,18 +192,12 @@ class ImportStore(Struct):
         """
         return await self.database.write(_publish)
 
-    async def digest_of(self, session_id: str, entries: int) -> str:
-        """The digest of the first entries of a visible session; empty when it has fewer."""
-        digest, position, left = hashlib.sha256(), 0, entries
-        while left > 0:
-            page = {"id": session_id, "after": position, "limit": min(left, STEP)}
-            rows = await self.database.read(lambda tx, page=page: tx.all("imports.next_payloads", **page))  # type: ignore[misc]
-            if not rows:
-                return ""
-            position, left = rows[-1][0], left - len(rows)
-            for _, payload in rows:
-                digest.update(payload.encode() + SEPARATOR)
-        return digest.hexdigest()
+    async def payloads(self, session_id: str) -> AsyncIterator[list[str]]:
+        """The entries of a visible session, page by page; none when there is no such session."""
+        values: dict[str, Any] = {"id": session_id, "after": 0, "limit": PAGE}
+        while rows := await self.database.read(lambda tx: tx.all("imports.next_payloads", **values)):
+            values["after"] = rows[-1][0]
+            yield [payload for _, payload in rows]
 
     async def keep_documents(self, source: str, documents: Sequence[ForeignDocument]) -> int:
         """Store documents unchanged; returns how many were new or different."""

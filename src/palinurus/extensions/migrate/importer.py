@@ -131,18 +131,20 @@ class _TranscriptImport:
             return self._result("left", "", "it has no messages")
         begins = hashlib.sha256(first.row.payload.encode()).hexdigest()[:16]
         self._source = f"openclaw:{self._session.agent}:{self._session.session_id}:{begins}"
-        entries, known = chain((first,), entries), await self._store.state(self._source)
-        if known is None and (own := self._session.own) is not None:
+        entries = chain((first,), entries)
+        if (own := self._session.own) is not None:
             # A session that a Palinurus exported; perhaps this one, which still has it.
             if found := await self._import_following(entries, f"palinurus:{own.id}", own.id):
                 return found
             entries = self._reread()
-        elif known is not None:
+        known = await self._store.state(self._source)
+        if known is not None:
             await self._count(entries, known.entries)
             if (self._tally.count, self._tally.digest) != (known.entries, known.digest or _EMPTY):
                 return await self._import_changed(entries, known)
             if known.continued:
-                return await self._import_continued(entries, known)
+                await self._count(entries)
+                return await self._import_continued(known)
         return await self._import_rest(entries, known)
 
     async def _import_rest(self, entries: Iterator[ForeignEntry], known: ImportState | None) -> FoundSession:
@@ -159,11 +161,11 @@ class _TranscriptImport:
         self._importer.imported.add(self._source)
         return self._result(_outcome(known, more), into.session_id)
 
-    async def _import_continued(self, entries: Iterator[ForeignEntry], known: ImportState) -> FoundSession:
+    async def _import_continued(self, known: ImportState) -> FoundSession:
         """The session was continued here, and perhaps there too: behind what was said here, or beside it."""
-        if found := await self._import_following(entries, self._source, known.session_id):
+        if found := await self._import_following(self._reread(), self._source, known.session_id):
             return found
-        await self._count(entries)
+        await self._count(self._reread())
         more = self._tally.count - known.entries
         note = f"it was continued in both homes; {more} entries of the other one were not taken"
         return self._result("left", known.session_id, note)
@@ -172,13 +174,16 @@ class _TranscriptImport:
         self, entries: Iterator[ForeignEntry], source: str, session_id: str
     ) -> FoundSession | None:
         """Import what follows the last entry of our session. None: the transcript does not begin like that session."""
-        here = await self._store.entry_count(session_id)
-        await self._count(entries, max(0, here - self._tally.count))
-        if not here or await self._store.digest_of(session_id, self._tally.count) != self._tally.digest:
-            return None
+        async for page in self._store.payloads(session_id):
+            batch = await asyncio.to_thread(list, islice(entries, len(page)))
+            await asyncio.to_thread(self._tally.add, batch)
+            if not await asyncio.to_thread(_are_alike, batch, page):
+                await self._count(entries)
+                return None
+        here = self._tally.count
         next_entry = await asyncio.to_thread(next, entries, None)
-        if next_entry is None:
-            return self._result("same", session_id)
+        if next_entry is None or not here:
+            return self._result("same", session_id) if here else None
         self._source = source
         known = ImportState(session_id, here, self._tally.digest, finished=True, visible=True)
         if self._importer.apply:
@@ -239,6 +244,20 @@ def _outcome(known: ImportState | None, more: int) -> Outcome:
     if known is None or not known.visible:
         return "new"
     return "grown" if more else "same"
+
+
+def _are_alike(entries: Sequence[ForeignEntry], payloads: Sequence[str]) -> bool:
+    """Whether they are the first of our entries. Another program may have written them in another way."""
+    pairs = zip([each.row.payload for each in entries], payloads, strict=False)
+    return all(there == here or _meaning(there) == _meaning(here) for there, here in pairs)
+
+
+def _meaning(payload: str) -> Any:
+    """Of a header without what each program writes anew: the version of the form, and where it works."""
+    value = load_json(payload)
+    if as_object(value).get("type") == "session":
+        return {name: each for name, each in value.items() if name not in ("version", "cwd")}
+    return payload if value is None else value
 
 
 def _batches(entries: Iterator[ForeignEntry], tally: Tally) -> Iterator[tuple[list[ForeignEntry], str]]:

@@ -4,9 +4,6 @@ SELECT i.session_id, i.entries, i.digest, i.finished, s.staged IS NOT NULL,
   s.staged IS NULL AND (SELECT count(*) FROM entries e WHERE e.session_id = i.session_id) > i.entries
 FROM imports i JOIN sessions s ON s.id = i.session_id WHERE i.source = :source;
 
--- visible_entries --
-SELECT count(*) FROM entries e JOIN sessions s ON s.id = e.session_id WHERE s.id = :id AND s.staged IS NULL;
-
 -- source_of --
 SELECT source FROM imports WHERE session_id = :id ORDER BY at LIMIT 1;
 
