@@ -125,6 +125,7 @@ class ForeignHome:
         self.secrets: tuple[str, ...] = ()  # values that must not get into a wiki; never shown or stored
         self.config = ForeignConfig()
         self.documents = ForeignDocuments()
+        self.notes: list[str] = []  # what is in it and is not imported
 
     def __enter__(self) -> Self:
         return self
