@@ -234,7 +234,6 @@ async def test_a_group_gets_no_private_file(home: Home) -> None:
         assert [message.part.file for message in channels.network.shown] == [None]
 
 
-
 async def test_an_update_that_comes_again_before_it_is_stored_is_acknowledged_with_the_first(home: Home) -> None:
     async with channel_home(home) as channels:
         submit, gate = channels.services.reception.receive, asyncio.Event()
