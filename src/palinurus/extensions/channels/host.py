@@ -127,8 +127,7 @@ class ChannelHost:
             self.failures[channel, account] = AccountStatus(
                 channel, account, "failed", since=now, trouble=error.message, hint=error.hint
             )
-            told = {"channel": channel, "account": account, "state": "failed"}
-            self.services.holder.publish("channels.changed", "", lambda: told)
+            self._publish(channel, account, "failed")
             log.error("%s:%s: %s", channel, account, error)  # noqa: TRY400  a sentence for a person
             return
         self.failures.pop((channel, account), None)
@@ -142,6 +141,11 @@ class ChannelHost:
 
     async def _stop(self, name: tuple[str, str]) -> None:
         await self.accounts.pop(name).stop()
+        self._publish(*name, "off")
+
+    def _publish(self, channel: str, account: str, state: str) -> None:
+        told = {"channel": channel, "account": account, "state": state}
+        self.services.holder.publish("channels.changed", "", lambda: told)
 
     def _default_account(self, channel: str) -> str:
         config = self.services.config

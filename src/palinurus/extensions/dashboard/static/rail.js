@@ -197,7 +197,7 @@ function makeRow(key) {
     update(row) {
       const asks = waiting.value.some((each) => each.request.sessionKey === key);
       title.textContent = sessionTitle(row);
-      from.textContent = [row.channel || (row.peerName && row.lastChannel), row.peerName].filter(Boolean).join(" · ");
+      from.textContent = whence(row, title.textContent);
       link.title = title.textContent;
       dot.className = `rail-dot${asks ? " asks" : row.hasActiveRun ? " runs" : ""}`;
       spoken.textContent = asks ? ", waiting for your approval" : row.hasActiveRun ? ", running" : "";
@@ -205,6 +205,12 @@ function makeRow(key) {
       session.value === key ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
     },
   };
+}
+
+/** The channel of a chat and who writes there, if the title does not say so already. */
+function whence({ channel, lastChannel, peerName }, title) {
+  const name = title.startsWith(peerName ?? "") ? "" : peerName;
+  return [channel || (peerName && lastChannel), name].filter(Boolean).join(" · ");
 }
 
 function places() {

@@ -82,7 +82,7 @@ export function mount(root, params) {
 function card(account, { mayChange, edit, again }) {
   const id = `channel-${account.channel}-${account.account}`;
   const name = account.account === "default" ? account.title : `${account.title} (${account.account})`;
-  const told = el("div", { "aria-live": "polite" });
+  const told = el("div", { class: "filled", "aria-live": "polite" });
   const which = { channel: account.channel, account: account.account };
 
   async function test() {

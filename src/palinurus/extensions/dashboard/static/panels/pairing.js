@@ -14,10 +14,14 @@ const LIVES = 3_600_000; // milliseconds that a code is good for
  */
 export function pairingList(view, told, which = "") {
   const host = place(view, "pairing", () => el("div"));
-  if (!wire.scopes.has("approvals") && !wire.scopes.has("admin")) return host.node;
+  const ask = () =>
+    wire.call("pairing.list", {}, { reads: true }).catch((error) => {
+      if (wire.scopes.has("approvals") || wire.scopes.has("admin")) throw error; // known once something was answered
+      return { pairings: [] };
+    });
   const load = () =>
     host.load(
-      () => wire.call("pairing.list", {}, { reads: true }),
+      ask,
       ({ pairings }) => {
         const waiting = pairings.filter((each) => each.status === "pending");
         const known = pairings.filter((each) => each.status === "approved");
