@@ -162,7 +162,7 @@ async def add_channel(
         raise BadRequest(f"{network.title} has no {unknown[0]!r} here", hint=f"known: {', '.join(sorted(known))}")
     missing = [field.key for field in network.fields if field.required and not values.get(field.key, "").strip()]
     if missing:
-        hint = f"pal channels add {channel} asks for them"
+        hint = f"in a terminal `pal channels add {channel}` asks; else: echo {missing[0]}=… | … --stdin"
         raise BadRequest(f"{network.title} needs {', '.join(missing)}", hint=hint)
     own = dig(services.config.data, ("channels", channel, "accounts")) or {}
     is_alone = account == DEFAULT_ACCOUNT and not own

@@ -27,6 +27,7 @@ export function mount(root, params) {
   const add = button("Add a channel", () => edit(), "", { hidden: true });
   view.tools.append(add);
   view.body.append(form, pairingList(view, () => {}, "waiting"), list.node, pairingList(view, () => {}, "known"));
+  const outcomes = new Map(); // what a test of each account has shown: it outlives what is drawn anew
   let first = true;
 
   const ask = () => wire.call("channels.list", {}, { reads: true });
@@ -38,7 +39,22 @@ export function mount(root, params) {
     if (first && mayChange && view.asked("add")) edit(view.asked("add"));
     first = false;
     if (!channels.length) return nothing(mayChange ? available : []);
-    return channels.map((each) => card(each, { mayChange, edit, again: load }));
+    keepFocus();
+    return channels.map((each) => card(each, { mayChange, edit, again: load, told: outcomeOf(each) }));
+  }
+
+  /** On the same control, when what has it is drawn anew. */
+  function keepFocus() {
+    const held = list.node.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
+    if (!held) return;
+    const same = () => [...list.node.querySelectorAll("button")].find((each) => each.getAttribute("aria-label") === held);
+    queueMicrotask(() => same()?.focus({ preventScroll: true }));
+  }
+
+  function outcomeOf({ channel, account }) {
+    const name = `${channel}:${account}`;
+    if (!outcomes.has(name)) outcomes.set(name, el("div", { class: "filled", "aria-live": "polite" }));
+    return outcomes.get(name);
   }
 
   function nothing(available) {
@@ -78,11 +94,10 @@ export function mount(root, params) {
   return view.close;
 }
 
-/** @param {any} account a row of channels.list */
-function card(account, { mayChange, edit, again }) {
+/** @param {any} account a row of channels.list @param {any} how `told`: where its tests are shown */
+function card(account, { mayChange, edit, again, told }) {
   const id = `channel-${account.channel}-${account.account}`;
   const name = account.account === "default" ? account.title : `${account.title} (${account.account})`;
-  const told = el("div", { class: "filled", "aria-live": "polite" });
   const which = { channel: account.channel, account: account.account };
 
   async function test() {
@@ -124,7 +139,7 @@ function card(account, { mayChange, edit, again }) {
       "div",
       { class: "flow" },
       mayChange ? worker("Test", test, "quiet", { "aria-label": `Test ${name}` }) : null,
-      mayChange && account.state === "failed" ? button("Set up", () => edit(account.channel, account.account)) : null,
+      mayChange && account.state === "failed" ? button("Set up", () => edit(account.channel, account.account), "quiet", { "aria-label": `Set up ${name}` }) : null,
       mayChange ? worker("Remove", remove, "quiet", { "aria-label": `Remove ${name}` }) : null,
     ),
     told,
