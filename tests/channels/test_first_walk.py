@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,15 +54,24 @@ class FreshHome:
         assert done.returncode == code, done
         return done.stdout + done.stderr
 
-    def serve(self) -> subprocess.Popen[bytes]:
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """A gateway runs; it ends by itself when it is asked to."""
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = str(found.getsockname()[1])
         with (self.root / "gateway.log").open("ab") as log:
-            return subprocess.Popen(
+            gateway = subprocess.Popen(
                 [PAL, "gateway", "run", "--port", port], env=self.env, cwd=self.root, stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log,
             )  # fmt: skip
+        try:
+            yield
+            gateway.send_signal(signal.SIGTERM)
+            assert gateway.wait(PATIENCE) == 0
+        finally:
+            gateway.kill()
+            gateway.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -80,8 +90,7 @@ def test_a_newcomer_connects_telegram_and_is_answered(fresh: FreshHome, telegram
     added = fresh.pal("channels", "add", "telegram", "--stdin", stdin=f"botToken={telegram.token}\n")
     assert "the bot is @pal_bot" in added
     assert telegram.token not in added
-    gateway = fresh.serve()
-    try:
+    with fresh.served():
         until(lambda: "connected" in fresh.pal("channels", "list"), "the connection")
         telegram.write("hello")
         [told] = until(telegram.sent, "the code")
@@ -100,11 +109,6 @@ def test_a_newcomer_connects_telegram_and_is_answered(fresh: FreshHome, telegram
         assert "is connected as @pal_bot" in fresh.pal("channels", "logs", "telegram")
         assert "Removed" in fresh.pal("channels", "remove", "telegram")
         assert "No channel is set up" in fresh.pal("channels", "list")
-        gateway.send_signal(signal.SIGTERM)
-        assert gateway.wait(PATIENCE) == 0
-    finally:
-        gateway.kill()
-        gateway.wait(PATIENCE)
     said = "".join(path.read_text(errors="replace") for path in fresh.root.rglob("*.jsonl"))
     assert telegram.token not in said + (fresh.root / "gateway.log").read_text()
 
@@ -119,3 +123,20 @@ def test_without_a_terminal_it_says_what_to_do_and_saves_nothing(fresh: FreshHom
     assert "Nothing was saved" in failed
     assert fresh.pal("config", "get", "channels") == before
     assert "Telegram token of the account default is missing" in fresh.pal("doctor", "--no-model", code=1)
+
+
+def test_doctor_says_what_failed_in_the_running_gateway(fresh: FreshHome, telegram: TelegramServer) -> None:
+    fresh.pal("config", "set", "channels.telegram.apiRoot", telegram.url)
+    with fresh.served():
+        telegram.network.refuse_token()
+        assert "is set up" in fresh.pal(
+            "channels", "add", "telegram", "--stdin", "--force", stdin=f"botToken={telegram.token}"
+        )
+        until(lambda: re.search("telegram +failed", fresh.pal("channels", "list")), "the failure")
+        assert "failed in the running gateway" in fresh.pal("doctor", "--no-model", code=1)
+        telegram.network.refuse_token(False)
+        fresh.pal("channels", "remove", "telegram")
+        fresh.pal("config", "set", "channels.telegram.apiRoot", telegram.url)
+        fresh.pal("channels", "add", "telegram", "--stdin", stdin=f"botToken={telegram.token}")
+        until(lambda: re.search("telegram +connected", fresh.pal("channels", "list")), "the connection")
+        assert "connected, direct chats: pairing" in fresh.pal("doctor", "--no-model")

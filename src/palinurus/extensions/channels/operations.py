@@ -172,7 +172,7 @@ async def add_channel(
     tested = await _check(services, trial, channel, account)
     if not tested.ok and not force:
         return AddedChannel(channel, account, False, tested.checks)
-    if not is_alone and not own and (channel, DEFAULT_ACCOUNT) in configured_accounts(services.config):
+    if not is_alone and not own and await asyncio.to_thread(_is_account_itself, services, channel):
         set_option(services, f"channels.{channel}.accounts.{DEFAULT_ACCOUNT}.enabled", True)  # else it is one no more
     for key, value in {"enabled": True, **wanted}.items():
         set_option(services, ".".join((*place, key)), value)
@@ -190,7 +190,7 @@ async def remove_channel(
       pal channels remove telegram
       pal channels remove telegram --account work
     """
-    path = _place(load_config(services.home, services.env).config, channel, account.strip().lower())
+    path = await asyncio.to_thread(_place, services, channel, account.strip().lower())
     unset_option(services, path)
     await _apply(services)
     return ConfigEdit(path)
@@ -216,18 +216,27 @@ def show_channel_logs(
     return tuple(kept[-limit:])
 
 
-def _place(config: Config, channel: str, account: str) -> str:
+def _place(services: Services, channel: str, account: str) -> str:
     """What has to be removed for an account, or for all if there is no name. Raises NotFound."""
+    config = load_config(services.home, services.env).config
     said = dig(config.data, ("channels", channel))
     if said is None or (account and (channel, account) not in _all_accounts(config)):
         name = f"account {account!r} of {channel}" if account else f"channel {channel!r}"
         raise NotFound(f"there is no {name} in the config", hint="`pal channels list` shows what there is")
     keys = {key.strip().lower(): key for key in said.get("accounts") or {}}
-    required = [field.key.split(".") for field in NETWORKS[channel].fields if field.required] if keys else []
-    is_last = keys.keys() == {account} and not all(dig(said, key) for key in required)
-    return (
-        f"channels.{channel}" if not account or is_last or not keys else f"channels.{channel}.accounts.{keys[account]}"
-    )
+    is_last = keys.keys() == {account} and not _is_account_itself(services, channel)
+    if is_last or not account or not keys:
+        return f"channels.{channel}"
+    return f"channels.{channel}.accounts.{keys[account]}"
+
+
+def _is_account_itself(services: Services, channel: str) -> bool:
+    """Whether what stands at the channel is an account, and not only what its accounts share."""
+    try:
+        make_channel(services, services.config, channel, DEFAULT_ACCOUNT)
+    except ConfigError:
+        return False
+    return True
 
 
 async def _apply(services: Services) -> None:
