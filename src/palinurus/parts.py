@@ -281,7 +281,7 @@ EXTENSIONS = (
         "channels",
         "palinurus.extensions.channels",
         commands={"channels": "Connect chat networks: add, list, test and remove accounts."},
-        operations=_in_family("channels", "list add test remove logs"),
+        operations=_in_family("channels", "list networks manifest add test remove logs"),
         routes="channels",
         config={
             f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),
