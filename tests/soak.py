@@ -19,6 +19,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 sys.path.insert(0, str(Path(__file__).parent / "subagents"))
 
@@ -77,6 +78,20 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             siege, kills=options.gateway_kills, sessions=32, seed=options.seed, progress=say
         )
         say(f"{options.gateway_kills} kills of the gateway: one place and one reply for each message: {_told(counted)}")
+    if options.clients:
+        counted = await besiege(
+            folder / "gateway-crowded",
+            clients=options.clients,
+            seconds=options.minutes * 60,
+            warm_turns=2_000,
+            seed=options.seed,
+            progress=say,
+        )
+        say(f"{options.clients} clients at the gateway: {_told(counted)}")
+        check_steady(counted)
+
+
+async def soak_channels(options: argparse.Namespace, folder: Path) -> None:
     for network, streaming in CHANNELS if options.channel_kills else ():
         counted = await kill_a_channel(
             folder / f"channel-{network}-{streaming}",
@@ -91,17 +106,6 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
     if options.outage:
         counted = await outlast_an_outage(folder / "outage", people=options.outage, each=100, progress=say)
         say(f"a network was down and came back: {_told(counted)}")
-    if options.clients:
-        counted = await besiege(
-            folder / "gateway-crowded",
-            clients=options.clients,
-            seconds=options.minutes * 60,
-            warm_turns=2_000,
-            seed=options.seed,
-            progress=say,
-        )
-        say(f"{options.clients} clients at the gateway: {_told(counted)}")
-        check_steady(counted)
 
 
 async def talk(options: argparse.Namespace, folder: Path) -> None:
@@ -138,6 +142,7 @@ def main() -> int:
             converse(examples=options.steps // STEPS, steps=STEPS)
             say(f"{options.steps:,} steps of conversations with bad models and kills: nothing was lost")
         asyncio.run(talk(options, folder))
+        asyncio.run(soak_channels(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:
         say(f"FAILED, the homes are kept: {error}")
