@@ -34,9 +34,9 @@ async def serve() -> None:
     print(json.dumps(network.config()), flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         chats, times, words = line.strip().split(" ", 2)
-        network.sent.clear()
+        before = len(network.sent)
         await asyncio.gather(*(talk(network, str(FIRST + chat), int(times), words) for chat in range(int(chats))))
-        print(len(network.sent), flush=True)
+        print(len(network.sent) - before, flush=True)
     await network.stop()
 
 
