@@ -151,6 +151,7 @@ def main() -> int:
             converse(examples=options.steps // STEPS, steps=STEPS)
             say(f"{options.steps:,} steps of conversations with bad models and kills: nothing was lost")
         asyncio.run(talk(options, folder))
+        asyncio.run(soak_channels(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:
         say(f"FAILED, the homes are kept: {error}")
