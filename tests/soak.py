@@ -102,7 +102,6 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             folder / "clock-killed", kills=options.clock_kills, seed=options.seed, progress=say
         )
         say(f"{options.clock_kills} kills of a clock: one row and one outcome for each due time: {_told(counted)}")
-    await soak_channels(options, folder)
     if options.clients:
         counted = await besiege(
             folder / "gateway-crowded",
