@@ -25,7 +25,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import prefix
+from benchmarks import prefix, schedule
+from benchmarks.channels import Channels
 from benchmarks.figures import Figure, render
 from benchmarks.gateway import Gateways
 from benchmarks.memory import Memories
@@ -43,7 +44,7 @@ UNUSED_PROVIDERS = {
 _UNUSED_CHECK = (str(PYTHON), "-m", "benchmarks.unused", "agent", "--message", "hi")
 BATCH = 5
 OURS = "pal"
-PARTS = ("turns", "wires", "hands", "gateway", "memory", "prompts", "processes", "commands")
+PARTS = ("turns", "wires", "hands", "gateway", "channels", "memory", "prompts", "clock", "processes", "commands")
 LIBRARIES = "import asyncio, click, msgspec, apsw"  # what no command of ours can do without
 COMMANDS = (
     ("status",),
@@ -200,11 +201,19 @@ class Bench:
         gateways = Gateways(PAL, self._folder, self._base_url, _env, self.note)
         return asyncio.run(gateways.measure(peers=peers))
 
+    def channels(self) -> list[Figure]:
+        """A message that comes by a chat network and is answered there."""
+        return Channels(PAL, self._folder, self._base_url, _env).measure()
+
     def prompts(self) -> list[Figure]:
         """What of each request the provider has read before."""
         prompts = prefix.measure()
         self.note(f"the talk of benchmarks/prefix.py: {prompts}")
         return prefix.figures(prompts)
+
+    def clock(self) -> list[Figure]:
+        """Thousands of cron jobs that are due in one minute, and the next of a hundred thousand."""
+        return asyncio.run(schedule.measure(self._base_url, due=schedule.DUE_AT_ONCE, jobs=schedule.JOBS))
 
     def memory(self, *, peers: bool) -> list[Figure]:
         """The index of 100,000 lines of notes and what it answers, beside qmd."""
@@ -318,8 +327,10 @@ def main() -> None:
             "wires": bench.wires,
             "hands": bench.hands,
             "gateway": lambda: bench.gateway(peers=not options.no_peers),
+            "channels": bench.channels,
             "memory": lambda: bench.memory(peers=not options.no_peers),
             "prompts": bench.prompts,
+            "clock": bench.clock,
             "processes": lambda: bench.processes(peers),
             "commands": bench.commands,
         }

@@ -1,7 +1,8 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
-                         [--subagent-kills 40]
+                         [--subagent-kills 40] [--clock-kills 50]
+                         [--subagent-kills 40] [--channel-kills 50] [--outage 100]
                          [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
                          [--seed N]
 
@@ -19,9 +20,13 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "faults"))
 sys.path.insert(0, str(Path(__file__).parent / "subagents"))
 
+from channel_killing import kill_a_channel
+from channel_outage import outlast_an_outage
+from cron_killing import kill_the_clock
 from crowd import talk_all_at_once
 from delivering import deliver_again_and_again
 from gateway_killing import kill_the_gateway
@@ -32,12 +37,30 @@ from losing import converse
 from memory_killing import kill_the_indexer
 from test_crashes import model, run, served
 
+CHANNELS = (("telegram", "off"), ("telegram", "partial"), ("telegram", "block"), ("slack", "off"), ("custom", "off"))
 STEPS = 50  # of one conversation
 
 
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+async def soak_channels(options: argparse.Namespace, folder: Path) -> None:
+    for network, streaming in CHANNELS if options.channel_kills else ():
+        counted = await kill_a_channel(
+            folder / f"channel-{network}-{streaming}",
+            network,
+            messages=20 * options.channel_kills,
+            kills=options.channel_kills,
+            seed=options.seed,
+            streaming=streaming,
+            progress=say,
+        )
+        say(f"{network}, {streaming}: each message was answered once, or its answer is in doubt: {_told(counted)}")
+    if options.outage:
+        counted = await outlast_an_outage(folder / "outage", people=options.outage, each=100, progress=say)
+        say(f"a network was down and came back: {_told(counted)}")
 
 
 async def soak(options: argparse.Namespace, folder: Path) -> None:
@@ -74,6 +97,11 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             siege, kills=options.gateway_kills, sessions=32, seed=options.seed, progress=say
         )
         say(f"{options.gateway_kills} kills of the gateway: one place and one reply for each message: {_told(counted)}")
+    if options.clock_kills:
+        counted = await kill_the_clock(
+            folder / "clock-killed", kills=options.clock_kills, seed=options.seed, progress=say
+        )
+        say(f"{options.clock_kills} kills of a clock: one row and one outcome for each due time: {_told(counted)}")
     if options.clients:
         counted = await besiege(
             folder / "gateway-crowded",
@@ -105,7 +133,10 @@ def main() -> int:
     parser.add_argument("--holder-kills", type=int, default=25)
     parser.add_argument("--gateway-kills", type=int, default=100)
     parser.add_argument("--subagent-kills", type=int, default=40)
+    parser.add_argument("--channel-kills", type=int, default=50, help="of each network, with 20 messages for each")
+    parser.add_argument("--outage", type=int, default=100, help="people for whom 100 messages each wait")
     parser.add_argument("--memory-kills", type=int, default=100)
+    parser.add_argument("--clock-kills", type=int, default=50)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=2_000)
@@ -119,6 +150,7 @@ def main() -> int:
             converse(examples=options.steps // STEPS, steps=STEPS)
             say(f"{options.steps:,} steps of conversations with bad models and kills: nothing was lost")
         asyncio.run(talk(options, folder))
+        asyncio.run(soak_channels(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:
         say(f"FAILED, the homes are kept: {error}")

@@ -109,6 +109,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they
     "palinurus.dispatch.settings:CommandOptions": ("commands",),
     "palinurus.dispatch.settings:GroupChatOptions": (f"{_AGENT}.groupChat", "messages.groupChat"),
     "palinurus.dispatch.settings:AccessGroupOptions": ("accessGroups.*",),
+    "palinurus.dispatch.reply_settings:MessageSettings": ("messages",),
+    "palinurus.dispatch.reply_settings:StreamSettings": (_AGENT,),
     "palinurus.context.settings:CompactionSettings": (f"{_AGENT}.compaction",),
     "palinurus.context.settings:PruneSettings": (f"{_AGENT}.contextPruning",),
     "palinurus.context.settings:StartupSettings": (f"{_AGENT}.startupContext",),
@@ -186,7 +188,7 @@ _NETWORKS = {  # names of channels -> their settings
     "slack": f"{_CHANNELS}:SlackSettings",
     "whatsapp": f"{_CHANNELS}:WhatsAppSettings",
     "email": f"{_CHANNELS}:EmailSettings",
-    "webhook": f"{_CHANNELS}:WebhookChannelSettings",
+    "custom": f"{_CHANNELS}:WebhookChannelSettings",
 }
 _HEARTBEAT = "palinurus.extensions.schedule.heartbeat_settings:HeartbeatSettings"
 EXTENSIONS = (
@@ -279,13 +281,11 @@ EXTENSIONS = (
         "channels",
         "palinurus.extensions.channels",
         commands={"channels": "Connect chat networks: add, list, test and remove accounts."},
-        operations=_in_family("channels", "list add test remove logs"),
+        operations=_in_family("channels", "list networks manifest add test remove logs"),
         routes="channels",
         config={
             f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),
             **{where: (f"channels.{name}", f"channels.{name}.accounts.*") for name, where in _NETWORKS.items()},
-            f"{_CHANNELS}:MessageSettings": ("messages",),
-            f"{_CHANNELS}:StreamSettings": (_AGENT,),
             f"{_CHANNELS}:TranscriptionSettings": ("tools.media.audio",),
         },
         configured_by=(f"{_CHANNELS}:ReplySettings",),

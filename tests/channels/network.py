@@ -51,7 +51,7 @@ class FakeNetwork(Protocol):
     channel: str  # its name in the config
     features: frozenset[Feature]  # what the network, and so the adapter, can do
     self_id: str  # the id of the account itself on the network
-    sent: list[SentMessage]  # in the order of their arrival, without deleted ones
+    sent: list[SentMessage]  # in the order of their arrival; deleted ones stay, marked
     typing: list[str]  # chats in which the account showed that it writes
     commands: list[str]  # names of slash commands that were registered
     requests: int  # how many requests it has got

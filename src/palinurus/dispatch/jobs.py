@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -96,6 +97,12 @@ class Jobs(Struct, eq=False):
             for task in ending:
                 task.cancel()
             await asyncio.wait(ending, timeout=1)
+
+    async def settle(self) -> None:
+        """Waits until nothing is due that may still start, within a grace period."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.grace_seconds):
+                await self.idle()
 
     async def idle(self) -> None:
         """Waits until nothing is due that has a handler."""

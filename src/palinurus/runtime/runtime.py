@@ -83,7 +83,8 @@ class Runtime:
         if dispatcher is not None:
             await dispatcher.leave()
         if self._extensions and jobs is not None:
-            await jobs.close()  # channels send the last replies, then they go
+            await jobs.settle()  # channels send the last replies, also those that wait behind others, then they go
+            await jobs.close()
         await _cancel(self._extensions)
         await services.close_kept()
         if histories is not None:

@@ -25,7 +25,7 @@ def signature(key: str, seconds: int, body: bytes, secret: bytes = KEY) -> str:
 
 
 class FakeProgram:
-    channel = "webhook"
+    channel = "custom"
     features: frozenset[Feature] = frozenset({"groups", "threads", "media", "redelivery"})
     self_id = SELF
     path = "/channel-webhook"

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelCapabilities, ChatTarget, OutgoingPart
 from palinurus.dispatch.delivery import DeliveryJob
-from palinurus.domain.errors import JobError, JobFailed
+from palinurus.domain.errors import JobError, JobFailed, JobRefused
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.channels.account import RunningAccount
 from palinurus.extensions.channels.attachments import MediaText, load_files, read_media_lines
 from palinurus.extensions.channels.blocks import unsent_text
 from palinurus.extensions.channels.render import render
 from palinurus.extensions.channels.settings import ReplyMode, ReplySettings
+from palinurus.extensions.channels.store import ChannelStore
 from palinurus.extensions.channels.stream import ReplyStreams
 from palinurus.operations.services import Services
 
@@ -54,6 +55,7 @@ class NetworkSender:
         services: Services,
         find: FindAccount,
         streams: ReplyStreams,
+        store: ChannelStore,
         channel: str,
         capabilities: ChannelCapabilities,
     ) -> None:
@@ -62,6 +64,7 @@ class NetworkSender:
         self._services = services
         self._find = find
         self._streams = streams
+        self._store = store
 
     async def send(self, delivery: DeliveryJob) -> str:
         account = self._find(self.channel, delivery.account)
@@ -74,28 +77,32 @@ class NetworkSender:
         parts = await self._parts(account, delivery, text)
         sent = list(delivery.sent)
         for part in parts[len(sent) :]:
-            if preview and not sent:
-                sent.append(await self._replace(account, target, preview, part))
-            else:
+            if not preview or sent or not await self._replace(account, target, preview, part):
                 async with asyncio.timeout(PART_SECONDS):
                     sent.append(await account.channel.send(target, part))
+            else:
+                sent.append(preview)
             account.count_sent()
             if len(sent) < len(parts):
                 await self._services.deliveries.note_sent(delivery, sent)
         if preview and not parts:
             await self._streams.remove(account, target, preview)
-        if delivery.run_id:
-            await self._streams.forget(delivery.run_id)
+        if preview:
+            await self._store.remove_preview(delivery.run_id)
         return " ".join(sent)
 
-    async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> str:
+    async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> bool:
+        """False: the preview cannot be changed any more, and the part is sent as a message of its own."""
         try:
             await account.channel.edit(target, preview, part)
+        except JobRefused as error:  # somebody has deleted it, or it is too old
+            account.log.info("a preview was not changed: %s", error)
+            return False
         except JobError:
             raise
         except Exception as error:  # changing a message twice to the same text does no harm
             raise JobFailed(f"the preview could not be changed: {error!r}") from error
-        return preview
+        return True
 
     async def _parts(self, account: RunningAccount, delivery: DeliveryJob, text: str) -> list[OutgoingPart]:
         settings = account.channel.context.settings(ReplySettings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from palinurus.dispatch.delivery import KIND
 from palinurus.storage.database import Database
+from palinurus.storage.jobs import open_lanes
 from palinurus.storage.transaction import declare_queries
 
 declare_queries("channels", __file__)
@@ -33,6 +35,10 @@ class ChannelStore:
 
     async def remove_preview(self, run: str) -> None:
         await self._database.write(lambda tx: tx.run("channels.remove_preview", run=run))
+
+    async def has_unsent(self, channel: str, to: str) -> bool:
+        """Whether something that was said before waits to be sent to this chat."""
+        return to in await self._database.read(lambda tx: open_lanes(tx, KIND + channel))
 
     async def forget_previews(self, now: int) -> None:
         await self._database.write(lambda tx: tx.run("channels.forget_previews", before=now - KEPT_MS))

@@ -1,0 +1,1 @@
+"""Telegram: one bot of @BotFather."""
