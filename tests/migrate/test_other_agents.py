@@ -15,7 +15,7 @@ from taking_in import Here
 from palinurus.domain.messages import AssistantMessage, Message, Origin, ToolResult, UserMessage
 from palinurus.extensions.migrate.import_store import Destination
 from palinurus.extensions.migrate.migration import Migration
-from palinurus.extensions.migrate.others import OtherHome, Program, find_other
+from palinurus.extensions.migrate.others import VOLATILE, OtherHome, Program, find_other
 from palinurus.extensions.migrate.report import MigrationReport
 from palinurus.sessions.transcript import Broken, decode_row, messages_of
 
@@ -111,7 +111,11 @@ async def test_a_transcript_comes_over_word_for_word_and_reads_as_a_conversation
     ]
     (session,) = await here.store.recent(archived=True)
     rows = await here.store.rows(session.id)
-    assert jsonl([row.payload.encode() for row in rows]) == jsonl(HOMES[program][1])
+    lines = HOMES[program][1]
+    lines = [
+        {name: each for name, each in line.items() if name not in VOLATILE or "_type" not in line} for line in lines
+    ]
+    assert jsonl([row.payload.encode() for row in rows]) == jsonl(lines)
     entries = [decode_row(row) for row in rows]
     assert not any(isinstance(entry, Broken) for entry in entries)
     command = {"command": "ls"} if program == "claude-code" else {"command": ["ls"]}
@@ -232,6 +236,15 @@ async def test_the_key_of_a_nanobot_session_is_the_one_in_its_first_line(here: H
         "agent:main:explicit:nanobot-cron-ab": "about cron:ab",
     }
     assert (here.root / "workspace" / "MEMORY.md").read_text() == "known"
+
+
+async def test_a_nanobot_session_that_goes_on_there_grows_here(here: Here, tmp_path: Path) -> None:
+    path = write(tmp_path / "there", "nanobot")
+    await migrate(here, tmp_path / "there", "nanobot")
+    about = {**NANOBOT[0], "updated_at": "2026-11-16T09:00:00", "metadata": {"title": "The boat"}}
+    path.write_bytes(jsonl([about, *OPENAI, {"role": "user", "content": "and the mast?"}]))
+    for outcome in ("grown", "same"):
+        assert [s.outcome for s in (await migrate(here, tmp_path / "there", "nanobot")).sessions] == [outcome]
 
 
 async def test_the_workspace_of_nanobot_comes_along(here: Here, tmp_path: Path) -> None:

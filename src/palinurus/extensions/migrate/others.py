@@ -5,11 +5,13 @@ codex         ~/.codex/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl
 nanobot       ~/.nanobot/workspace, its sessions/*.jsonl and ~/.nanobot/sessions/**/*.jsonl
 hermes        ~/.hermes/state.db, or ~/.hermes/sessions/*.jsonl as older releases wrote them; SOUL.md and memories/
 
-Each line is stored as it was written; sessions/others.py understands it.
+Each line is stored as it was written, but for what changes in the first line of nanobot; sessions/others.py understands
+it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -53,6 +55,7 @@ PLACES = {  # where our memory looks for files that have another place there
     "memories/USER.md": "USER.md",
 }
 LOCK = ".lock"
+VOLATILE = ("updated_at", "last_archived", "last_consolidated", "metadata")  # of line 1, which nanobot writes anew
 PLAIN_ROLES = ("user", "assistant", "system", "human")
 Program = Literal["claude-code", "codex", "nanobot", "hermes"]
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -108,6 +111,9 @@ def read_line(data: bytes, number: int, before: str | None) -> ForeignEntry | st
     if isinstance(loaded, str):
         return loaded
     payload, value = loaded
+    if value.get("_type") == "metadata":
+        about = {name: each for name, each in value.items() if name not in VOLATILE}
+        payload = replace_surrogates(json.dumps(about, ensure_ascii=False))
     message = message_of(value)
     if not message and value.get("role") in PLAIN_ROLES and "type" not in value:
         message = value
