@@ -16,6 +16,7 @@ from palinurus.config.risks import is_loopback
 from palinurus.config.secrets import is_reference
 from palinurus.extensions.migrate.foreign import as_object, as_text
 from palinurus.extensions.migrate.report import SkippedItem
+from palinurus.providers.provider import EMBEDDED
 
 MODEL_FIELDS = ("id", "name", "api", "reasoning", "input", "cost", "contextWindow", "maxTokens")
 PRICES = ("input", "output", "cacheRead", "cacheWrite")
@@ -61,13 +62,18 @@ def _agents(agents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _model(said: Any) -> Any:
-    """A name, or a name and those that follow when it fails; None for anything else."""
+    """A name, or a name and those that follow when it fails; None for anything else, also a model that is only here."""
     if isinstance(said, str):
-        return said.strip() or None
-    primary = as_text(as_object(said).get("primary"))
+        return _elsewhere(said) or None
+    primary = _elsewhere(as_text(as_object(said).get("primary")))
     fallbacks = as_object(said).get("fallbacks")
-    names = [each for each in (fallbacks if isinstance(fallbacks, list) else []) if isinstance(each, str)]
+    listed = [each for each in (fallbacks if isinstance(fallbacks, list) else []) if isinstance(each, str)]
+    names = [each for each in listed if _elsewhere(each)]
     return {"primary": primary} | ({"fallbacks": names} if names else {}) if primary else None
+
+
+def _elsewhere(name: str) -> str:
+    return "" if name.strip().partition("/")[0] == EMBEDDED else name.strip()
 
 
 def _refs(model: Any) -> list[str]:

@@ -11,6 +11,7 @@ from palinurus.extensions.migrate.openclaw.documents import APPROVALS, OWN_DOCUM
 from palinurus.extensions.migrate.report import Losses
 
 MOST_NAMED = 30
+TOGETHER = 50  # tables
 MAX_BYTES = 32 * 1024 * 1024
 _TAKEN = {*CONFIGS, APPROVALS, OWN_DOCUMENTS, "agents", "sessions", "skills", "credentials", "cron", "state"}
 _READ_TABLES = (  # of the state database, besides those that are named below
@@ -60,12 +61,19 @@ def left_out(root: Path, state: ForeignDatabase | None, losses: Losses) -> list[
 
 
 def _row_counts(state: ForeignDatabase | None) -> dict[str, int]:
-    counts = {}
-    for table in sorted(state.tables) if state is not None else ():
-        named = table.replace('"', '""')
-        sql = f'SELECT count(*) FROM "{named}"'  # noqa: S608  # quoted, and from the schema of the file
-        counts[table] = sum(count for (count,) in state.read(sql, f"the table {table[:80]}")) if state else 0
+    """By table. Several are counted at a time, because each reading needs a connection of its own."""
+    counts: dict[str, int] = {}
+    if state is None:
+        return counts
+    for tables in _parts(sorted(state.tables)):
+        named = [table.replace('"', '""') for table in tables]  # names from the schema of the file
+        parts = [f'SELECT {at}, count(*) FROM "{table}"' for at, table in enumerate(named)]  # noqa: S608  # quoted
+        counts |= {tables[at]: count for at, count in state.read(" UNION ALL ".join(parts), "some of its tables")}
     return counts
+
+
+def _parts(names: list[str]) -> list[list[str]]:
+    return [names[start : start + TOGETHER] for start in range(0, len(names), TOGETHER)]
 
 
 def _count_in(root: Path, file: str, key: str, losses: Losses) -> int:
