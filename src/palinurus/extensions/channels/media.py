@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from palinurus.dispatch.channels import ChannelMessage, ReceivedFile
 from palinurus.domain.clock import local_time
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.domain.errors import BadRequest, OutsideWorkspace, PalinurusError
 from palinurus.domain.messages import Image, harmless
 from palinurus.extensions.channels.account import RunningAccount
 from palinurus.extensions.channels.settings import ReplySettings, TranscriptionSettings
@@ -33,6 +33,7 @@ FOLDER = "media/inbox"
 MOST_FILES = 10  # of one message
 MOST_IMAGES = 4  # that the model sees
 FETCH_SECONDS = 60.0
+LONGEST_TRANSCRIPT = 100_000  # characters
 _ENDING = re.compile(r"[a-z0-9]{1,8}")
 _RISKY = re.compile(r"[^\w.-]+")
 
@@ -61,7 +62,7 @@ async def add_files(
             if file.kind == "image" and len(images) < MOST_IMAGES:
                 images.append(await asyncio.to_thread(fit_image, data))
             if file.kind == "voice" and (said := await _written_down(services, data, path)):
-                lines.append(f"[it says] {said}")
+                lines.append(f"[it says] {harmless(said)[:LONGEST_TRANSCRIPT]}")
         except (PalinurusError, OSError, TimeoutError) as error:
             why = "it took too long" if isinstance(error, TimeoutError) else services.jobs.redact(str(error))
             lines.append(f"[{file.kind}{_claimed(file)}: not stored: {why}]")
@@ -98,8 +99,14 @@ def _store(services: Services, boundary: Boundary, file: ReceivedFile, data: byt
     """Where it is stored: the same file of the same day once. Blocks."""
     digest = hashlib.sha256(data).hexdigest()[:12]
     path = f"{FOLDER}/{local_time(services.clock):%Y-%m-%d}-{digest}{_ending(file)}"
-    create_file(boundary, path, data)
+    create_file(boundary, path, data, guard=_check_place)
     return path
+
+
+def _check_place(place: str) -> None:
+    """A link must not lead into a folder whose files count as the agent's own. Raises OutsideWorkspace."""
+    if not f"{FOLDER}/".startswith(f"{place}/") and not place.startswith(f"{FOLDER}/"):
+        raise OutsideWorkspace(f"{FOLDER} is a link to somewhere else", hint="make it a folder")
 
 
 def _ending(file: ReceivedFile) -> str:
