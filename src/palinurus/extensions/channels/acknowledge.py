@@ -5,14 +5,14 @@ from __future__ import annotations
 from palinurus.dispatch.channels import ChannelMessage, ChatTarget
 from palinurus.domain.envelope import Inbound, Peer
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import MessageSettings, ReplySettings
+from palinurus.extensions.channels.settings import MessageSettings
 from palinurus.operations.services import Services
 
 
 def reaction_for(services: Services, account: RunningAccount, peer: Peer) -> str:
     """The emoji for a message in this chat; empty: none."""
     shared = services.config.section(MessageSettings)
-    own = account.channel.context.settings(ReplySettings).ack_reaction
+    own = account.replies.ack_reaction
     emoji = shared.ack_reaction if own is None else own
     fits = {
         "all": True,

@@ -102,7 +102,7 @@ class NetworkSender:
         return True
 
     async def _parts(self, account: RunningAccount, delivery: DeliveryJob, text: str) -> list[OutgoingPart]:
-        settings = account.channel.context.settings(ReplySettings)
+        settings = account.replies
         tagged = read_tags(text, delivery.reply_to)
         words = f"{settings.response_prefix}{tagged.text}" if settings.response_prefix and tagged.text else tagged.text
         media = read_media_lines(words) if delivery.session_key else MediaText(words)
