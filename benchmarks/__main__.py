@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import prefix
+from benchmarks import prefix, schedule
 from benchmarks.channels import Channels
 from benchmarks.figures import Figure, render
 from benchmarks.gateway import Gateways
@@ -44,7 +44,7 @@ UNUSED_PROVIDERS = {
 _UNUSED_CHECK = (str(PYTHON), "-m", "benchmarks.unused", "agent", "--message", "hi")
 BATCH = 5
 OURS = "pal"
-PARTS = ("turns", "wires", "hands", "gateway", "channels", "memory", "prompts", "processes", "commands")
+PARTS = ("turns", "wires", "hands", "gateway", "channels", "memory", "prompts", "clock", "processes", "commands")
 LIBRARIES = "import asyncio, click, msgspec, apsw"  # what no command of ours can do without
 COMMANDS = (
     ("status",),
@@ -211,6 +211,10 @@ class Bench:
         self.note(f"the talk of benchmarks/prefix.py: {prompts}")
         return prefix.figures(prompts)
 
+    def clock(self) -> list[Figure]:
+        """Thousands of cron jobs that are due in one minute, and the next of a hundred thousand."""
+        return asyncio.run(schedule.measure(self._base_url, due=schedule.DUE_AT_ONCE, jobs=schedule.JOBS))
+
     def memory(self, *, peers: bool) -> list[Figure]:
         """The index of 100,000 lines of notes and what it answers, beside qmd."""
         return Memories(PAL, self._folder, _env, self.note, self._rounds).measure(peers=peers)
@@ -326,6 +330,7 @@ def main() -> None:
             "channels": bench.channels,
             "memory": lambda: bench.memory(peers=not options.no_peers),
             "prompts": bench.prompts,
+            "clock": bench.clock,
             "processes": lambda: bench.processes(peers),
             "commands": bench.commands,
         }

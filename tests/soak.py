@@ -1,6 +1,7 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
+                         [--subagent-kills 40] [--clock-kills 50]
                          [--subagent-kills 40] [--channel-kills 50] [--outage 100]
                          [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
                          [--seed N]
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent / "subagents"))
 
 from channel_killing import kill_a_channel
 from channel_outage import outlast_an_outage
+from cron_killing import kill_the_clock
 from crowd import talk_all_at_once
 from delivering import deliver_again_and_again
 from gateway_killing import kill_the_gateway
@@ -42,6 +44,23 @@ STEPS = 50  # of one conversation
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+async def soak_channels(options: argparse.Namespace, folder: Path) -> None:
+    for network, streaming in CHANNELS if options.channel_kills else ():
+        counted = await kill_a_channel(
+            folder / f"channel-{network}-{streaming}",
+            network,
+            messages=20 * options.channel_kills,
+            kills=options.channel_kills,
+            seed=options.seed,
+            streaming=streaming,
+            progress=say,
+        )
+        say(f"{network}, {streaming}: each message was answered once, or its answer is in doubt: {_told(counted)}")
+    if options.outage:
+        counted = await outlast_an_outage(folder / "outage", people=options.outage, each=100, progress=say)
+        say(f"a network was down and came back: {_told(counted)}")
 
 
 async def soak(options: argparse.Namespace, folder: Path) -> None:
@@ -78,6 +97,11 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             siege, kills=options.gateway_kills, sessions=32, seed=options.seed, progress=say
         )
         say(f"{options.gateway_kills} kills of the gateway: one place and one reply for each message: {_told(counted)}")
+    if options.clock_kills:
+        counted = await kill_the_clock(
+            folder / "clock-killed", kills=options.clock_kills, seed=options.seed, progress=say
+        )
+        say(f"{options.clock_kills} kills of a clock: one row and one outcome for each due time: {_told(counted)}")
     if options.clients:
         counted = await besiege(
             folder / "gateway-crowded",
@@ -89,23 +113,6 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
         )
         say(f"{options.clients} clients at the gateway: {_told(counted)}")
         check_steady(counted)
-
-
-async def soak_channels(options: argparse.Namespace, folder: Path) -> None:
-    for network, streaming in CHANNELS if options.channel_kills else ():
-        counted = await kill_a_channel(
-            folder / f"channel-{network}-{streaming}",
-            network,
-            messages=20 * options.channel_kills,
-            kills=options.channel_kills,
-            seed=options.seed,
-            streaming=streaming,
-            progress=say,
-        )
-        say(f"{network}, {streaming}: each message was answered once, or its answer is in doubt: {_told(counted)}")
-    if options.outage:
-        counted = await outlast_an_outage(folder / "outage", people=options.outage, each=100, progress=say)
-        say(f"a network was down and came back: {_told(counted)}")
 
 
 async def talk(options: argparse.Namespace, folder: Path) -> None:
@@ -129,6 +136,7 @@ def main() -> int:
     parser.add_argument("--channel-kills", type=int, default=50, help="of each network, with 20 messages for each")
     parser.add_argument("--outage", type=int, default=100, help="people for whom 100 messages each wait")
     parser.add_argument("--memory-kills", type=int, default=100)
+    parser.add_argument("--clock-kills", type=int, default=50)
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=2_000)

@@ -93,8 +93,8 @@ class Account:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Account]:
-        if hasattr(self.network, "deliver"):  # a network that posts to a webhook
-            self.network.deliver = self.channel.handle
+        if hasattr(self.network, "poster"):  # a network that posts to a webhook
+            self.network.poster.deliver = self.channel.handle
         task = asyncio.create_task(self._run())
         try:
             ready = asyncio.create_task(self.inbox.ready.wait())

@@ -232,3 +232,41 @@ async def test_a_group_gets_no_private_file(home: Home) -> None:
         await channels.network.until(lambda: channels.network.texts)
         await channels.rests()
         assert [message.part.file for message in channels.network.shown] == [None]
+
+
+async def test_an_update_that_comes_again_before_it_is_stored_is_acknowledged_with_the_first(home: Home) -> None:
+    async with channel_home(home) as channels:
+        submit, gate = channels.services.reception.receive, asyncio.Event()
+
+        async def slow(inbound, complete=None):  # type: ignore[no-untyped-def]
+            await gate.wait()
+            return await submit(inbound, complete)
+
+        channels.services.reception.receive = slow  # type: ignore[method-assign]
+        both = [asyncio.create_task(channels.network.writes("hello", update="same")) for _ in range(2)]
+        await asyncio.wait(both, timeout=0.05)
+        assert not any(task.done() for task in both)
+        gate.set()
+        await asyncio.gather(*both)
+        await channels.network.until(lambda: channels.network.texts)
+        assert len(channels.model.requests) == 1
+
+
+async def test_what_is_shown_of_a_reply_is_not_held_while_the_reply_waits(home: Home) -> None:
+    async with channel_home(home) as channels:
+        channels.network.troubles = [JobFailed("down", retry_after=3600) for _ in range(5)]
+        for number in range(5):
+            await channels.network.writes(f"hello {number}", sender=f"9{number}")
+        async with asyncio.timeout(60):
+            await channels.services.dispatcher.idle()
+            while channels.host.streams.count:
+                await asyncio.sleep(0.01)
+        assert channels.network.texts == []
+
+
+async def test_an_accepted_message_is_acknowledged_and_that_is_taken_back_with_the_reply(home: Home) -> None:
+    messages = {"ackReaction": "👀", "ackReactionScope": "all", "removeAckAfterReply": True}
+    async with channel_home(home, messages=messages) as channels:
+        written = await channels.network.writes("hello")
+        await channels.network.until(lambda: len(channels.network.reactions) == 2)
+        assert channels.network.reactions == [(written, "👀"), (written, "")]

@@ -49,9 +49,8 @@ def test_a_patch_with_a_slip_is_refused_and_a_good_one_is_merged(pal_command: Pa
 
 
 UNUSED = {
-    "agents.defaults.blockStreamingDefault": "on",
     "agents.defaults.compaction.mode": "weird",
-    "channels.telegram": "{enabled: true}",
+    "channels.signal": "{enabled: true}",
     "commands.bash": "true",
     "agents.defaults.agentDir": "/x",
     "agents.defaults.humanDelay": "off",

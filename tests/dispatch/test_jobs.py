@@ -348,6 +348,20 @@ async def test_a_process_that_stays_forgets_every_day_what_was_due_long_ago() ->
     await office.jobs.close()
 
 
+@virtually
+async def test_what_was_added_late_for_a_due_time_long_ago_is_kept_as_long_as_everything_else() -> None:
+    office = Office()
+    await office.jobs.start()
+    await office.wants("caught up", due_at=office.clock.now_ms() - 2 * KEPT_MS)
+    await office.wants("yearly", due_at=office.clock.now_ms() + 365 * 24 * HOUR * 1000)
+    await office.jobs.idle()
+    await asyncio.sleep(25 * HOUR)
+    assert await office.states() == {"caught up": "done", "yearly": "waiting"}
+    await asyncio.sleep(KEPT_MS / 1000)
+    assert await office.states() == {"yearly": "waiting"}
+    await office.jobs.close()
+
+
 class Power(JobQueue):
     """Goes out at one call, before it is committed or after: from then on this process does nothing more."""
 

@@ -281,3 +281,27 @@ async def test_a_run_that_has_read_the_web_announces_outside_text(tmp_path: Path
         (written,) = messages_of([decode_row(row) for row in await home.services.sessions.rows(session.id)])
         assert isinstance(written, AssistantMessage)
         assert written.sources == ("file:inbox/1.eml",)
+
+
+async def test_clients_are_told_when_a_job_changes_and_when_a_due_time_begins_and_ends(tmp_path: Path) -> None:
+    async with open_clock_home(tmp_path) as home:
+        told: list[tuple[str, str, str]] = []
+
+        def publish(event: str, _: str, payload: Any) -> None:
+            if event == "cron":
+                told.append((payload()["action"], payload()["jobId"], payload().get("status", "")))
+
+        home.services.holder.publish = publish
+        job = await add(home)
+        await home.passes(hours=1)
+        await call(home, "cron.disable", id=job.id)
+        await call(home, "cron.pause")
+        await call(home, "cron.remove", id=job.id)
+        due = [("started", job.id, ""), ("finished", job.id, "ran")]
+        assert told == [
+            ("added", job.id, ""),
+            *due,
+            ("updated", job.id, ""),
+            ("updated", "", ""),
+            ("removed", job.id, ""),
+        ]

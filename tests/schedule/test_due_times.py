@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
-from clock_home import MAIN, open_clock_home
+from clock_home import MAIN, WAIT, open_clock_home
 
 from palinurus.extensions.schedule.cron_job import AgentTurnPayload, AtSchedule, EverySchedule, SystemEventPayload
+from palinurus.extensions.schedule.due import remove
 from palinurus.testing.fakes import FakeClock
-from support.wire import Answers, Behaviour, Json, Says
+from support.wire import Answers, Behaviour, Hangs, Json, Says
 
 HOUR = 3_600_000
 
@@ -79,3 +81,27 @@ async def test_a_failed_run_is_tried_again_after_a_pause(tmp_path: Path) -> None
         await home.passes(seconds=31)
         assert "ran" in [status for _, status, _ in await home.rows(job.id)]
         assert await home.said() == ["[test] Sunny."]
+
+
+async def test_the_run_of_a_job_that_was_removed_meanwhile_goes_on_after_a_crash(tmp_path: Path) -> None:
+    clock, asked = FakeClock(), asyncio.Event()
+
+    def waits(_: Json) -> Behaviour:
+        asked.set()
+        return Hangs("Half")
+
+    async with open_clock_home(tmp_path, waits, clock) as home:
+        job = await home.adds(EverySchedule(HOUR, clock.now_ms()), AgentTurnPayload("weather?"))
+        clock.advance(hours=1)
+        await home.services.jobs.look()
+        async with asyncio.timeout(WAIT):
+            await asked.wait()
+        assert await remove(home.services, job.id)
+        home.services.jobs.grace_seconds = 0
+        await home.services.dispatcher.abandon()
+    async with open_clock_home(tmp_path, lambda _: Says("Sunny."), clock) as home:
+        await home.rests()
+        ((_, status, why),) = await home.rows(job.id)
+        assert (status, why) == ("ran", "the cron job was removed: what it said is in its session only")
+        assert (await home.said(f"agent:main:cron:{job.id}"))[-1] == "Sunny."
+        assert await home.said() == []

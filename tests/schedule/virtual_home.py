@@ -19,6 +19,7 @@ from palinurus.operations.services import Services
 from palinurus.providers.provider import ModelRequest, ReplyDone, ReplyEvent, ReplyFailed
 from palinurus.sessions.store import SessionStore
 from palinurus.storage.database import MemoryDatabase
+from palinurus.storage.jobs import JobQueue
 from palinurus.storage.transaction import Work
 from palinurus.testing.fakes import SeededIds
 from palinurus.testing.harness import Harness
@@ -91,6 +92,16 @@ class LifeDatabase:
         return getattr(self._inner, name)
 
 
+class NotedQueue(JobQueue):
+    """Shows what has ended before it is forgotten."""
+
+    before: Callable[[], None] = staticmethod(lambda: None)
+
+    async def forget(self, before: int) -> int:
+        self.before()
+        return await super().forget(before)
+
+
 class ClockServices(Services):
     config = Config({"cron": {"maxConcurrentRuns": 64}})
 
@@ -107,6 +118,7 @@ class VirtualHome:
         self._folder = folder
         self._pal: Harness | None = None
         self.power = Power()
+        self.before_forgetting: Callable[[], None] = lambda: None
 
     @property
     def services(self) -> Services:
@@ -118,7 +130,8 @@ class VirtualHome:
         border = Border(self.power, weather or Weather(), self._dice, self.trace)
         database: Any = LifeDatabase(self.database, border)
         sessions = SessionStore(database, self.clock, self.new_id, remembers=64)
-        pal = self._pal = Harness(self._folder, model=self.model, sessions=sessions)
+        pal = self._pal = Harness(self._folder, model=self.model, sessions=sessions, queue=NotedQueue)
+        pal.queue.before = self.before_forgetting
         pal.clock, pal.new_id = self.clock, self.new_id  # type: ignore[assignment]
         pal.start()
         parts = vars(pal.services(self._home)) | {"database": database}

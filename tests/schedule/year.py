@@ -123,6 +123,7 @@ class World:
         self.plans: dict[str, Plan] = {}  # by id
         self.model = SlowModel(self._take_time)
         self.home = VirtualHome(folder, self.clock, seed, self.model)
+        self.home.before_forgetting = self._note_rows
         self.story.calls = self.model.calls
         self._seed = seed
         self._days = days
@@ -323,12 +324,15 @@ class World:
                 named = "" if dice.random() < 0.2 else zone
                 zone = named or self._home_zone
                 schedule = CronSchedule(dice.choice(EXPRESSIONS), named, stagger)
+        catch_up, seconds = dice.choice(("once", "once", "skip", "all")), dice.choice((0, 0, 0, 20, 300, 4000))
+        if isinstance(schedule, EverySchedule) and schedule.every_ms < seconds * 1000:
+            seconds = 300  # one that takes longer than its interval and catches up on all is never done
         return Plan(
             name,
             schedule,
             zone,
-            dice.choice(("once", "once", "skip", "all")),
-            dice.choice((0, 0, 0, 20, 300, 4000)),
+            catch_up,
+            seconds,
             dice.choice((0, 0, 0.3, 0.95)),
             dice.random() < 0.5,
         )

@@ -44,6 +44,8 @@ from palinurus.providers.wires import failures, http, reply
 from palinurus.skills import manifest, use
 from palinurus.skills import offer as skill_commands
 from palinurus.text import dates
+from palinurus.text.blocks import BlockCutter
+from palinurus.text.markdown import Dialect, TextLimits, render_parts
 from palinurus.text.sentences import is_small_talk
 from palinurus.text.tokens import estimate_tokens
 from palinurus.text.words import index_words, query_words, roots_of, words_of
@@ -229,6 +231,28 @@ of("ingest: kind", facts.kind_by_words, "decided ", "prefers ")
 of("ingest: note", lambda text: notes.read_note(text, "memory/2026-11-17.md"), "<!--", "- a. ", "*", "*_", "@a ", "\t")
 of("ingest: names", lambda text: (names.acting_names(text), names.owning_names(text)), "Anna said ", "Anna's ", "Aa")
 of("ingest: page", pages.part, "<!-- /pal:ingest ", "a: b\n", "---\n")
+
+
+def _rendered(dialect: Dialect, size: int) -> Work:
+    """A part of the text: the parser is linear and slow."""
+    return lambda text: render_parts(text[: len(text) // 20], dialect, TextLimits(size))
+
+
+def _cut_into_blocks(text: str) -> None:
+    for prefer in ("paragraph", "sentence"):
+        cutter = BlockCutter(prefer=prefer)
+        for at in range(0, len(text), 7):
+            cutter.add(text[at : at + 7])
+        cutter.end()
+
+
+MARKS = ("[[", "![", "**a ", "~~a", "*a_", "``a`", "<", "&", "\\", "[a](<b", "中。**文", "https://a_")
+LISTS = ("- ", "- a\n", "> - ", "> a\nb\n", "|a|b|\n|-|-|\n||\n", "- a\n  - b\n", "a\n\n", "|")
+of("markdown: Telegram", _rendered("telegram", 4096), *MARKS, common=FEW)
+of("markdown: Discord", _rendered("discord", 2000), *MARKS, *LISTS, common=FEW)
+of("markdown: Slack", _rendered("slack", 4000), "*a ", "_ ", common=FEW)
+of("markdown: e-mail", _rendered("html", 100_000), *LISTS, common=FEW)
+of("markdown: blocks", _cut_into_blocks, "```\n", "a. ", "a\n\n", common=FEW)
 
 
 @pytest.mark.parametrize("name", WORK)

@@ -266,10 +266,8 @@ class _Inspector:
                 self.look(keys[key], item, (*path, key))
             elif node.many == "map" and node.item is not None:
                 self.look(node.item, item, (*path, key))
-            elif key in node.foreign:
-                self.told.unused.append(((*path, key), ""))
-            elif known and not node.free and (path or key not in BOOKKEEPING | READ):
-                self.told.unknown.append(((*path, key), sorted(keys)))
+            elif known:  # else a section that is not imported may have it
+                self._unread(node, (*path, key))
         missing = [key for key, child in tuple(keys.items()) if child.default is NODEFAULT and key not in value]
         self.told.wrong.update({(*path, key): "is missing" for key in missing})
         for model in node.models if len(self.told.wrong) == before else ():
@@ -280,6 +278,13 @@ class _Inspector:
                     section.build(model, [value])
                 except ValueError as error:
                     self.wrong(path, str(error))
+
+    def _unread(self, node: Node, path: JsonPath) -> None:
+        """A key that nothing reads."""
+        if path[-1] in node.foreign:
+            self.told.unused.append((path, ""))
+        elif not node.free and (len(path) > 1 or path[0] not in BOOKKEEPING | READ):
+            self.told.unknown.append((path, sorted(node.keys or ())))
 
     def wrong(self, path: JsonPath, complaint: str) -> None:
         self.told.wrong[path] = f"{complaint}, got {shown_value(section.dig(self.shown, path), path)}"

@@ -22,7 +22,8 @@ def find_cut(text: str, least: int, most: int) -> int:
     """The best place from `least` to `most`, at which the text can be cut. It is never 0."""
     if len(text) <= most:
         return len(text)
-    ends = [found.end() for found in _SENTENCE.finditer(text, least, most)]
+    sentences = _SENTENCE.finditer(text, max(0, least - LONGEST_END), most)
+    ends = [found.end() for found in sentences if found.end() >= least]
     spaces = ends or [found.end() for found in _SPACE.finditer(text, max(0, least - 1), most)]
     return spaces[-1] if spaces else last_boundary(text, max(1, most))
 

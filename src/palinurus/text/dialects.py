@@ -27,6 +27,7 @@ class TelegramWriter(FencedWriter):
     marks: ClassVar = {BOLD: ("<b>", "</b>"), ITALIC: ("<i>", "</i>"), STRIKE: ("<s>", "</s>")}
     bullets: ClassVar = ("•", "◦")
     quote = ""
+    nests_quotes = False
 
     def frames(self, line: TextLine) -> tuple[LineFrame, ...]:
         if fenced := super().frames(line):
@@ -67,7 +68,9 @@ class DiscordWriter(FencedWriter):
     nests_quotes = False
     quotes_code = True
 
-    _SPECIAL = re.compile(r"[\\`*<]|~(?=~)|(?<=~)~|\|(?=\|)|(?<=\|)\||\](?=\()|(?<![^\W_])_|_(?![^\W_])")
+    _SPECIAL = re.compile(
+        r"[\\`<]|\*(?!\s)|(?<!\s)\*|~(?=~)|(?<=~)~|\|(?=\|)|(?<=\|)\||\](?=\()|(?<![^\W_])_|_(?![^\W_])"
+    )
     _START = re.compile(r"\A(\s*)(#{1,3}|-#|[->+])(?=\s|[>#]|$)|\A(\s*\d{1,9})([.)])(?=\s|$)")
     _MENTION = re.compile(r"@(?=everyone|here|[!&]?\d{15})")
     _GRAVES = re.compile("`+")
@@ -101,6 +104,11 @@ class DiscordWriter(FencedWriter):
     def literal(self, text: str) -> str:
         return self._MENTION.sub(f"@{NO_WIDTH}", self._SPECIAL.sub(r"\\\g<0>", text))
 
+    def _link_text(self, text: str) -> str:
+        return "".join(
+            f"\\{part}" if part in "[]" else self.literal(part) for part in re.split(r"([\[\]])", text) if part
+        )
+
     def fenced(self, text: str) -> str:
         return self._MENTION.sub(f"@{NO_WIDTH}", super().fenced(text))
 
@@ -119,11 +127,7 @@ class DiscordWriter(FencedWriter):
         if not span.link.lower().startswith("http") or "://" in span.text:
             shown, *rest = unlinked(span)
             return self.literal(shown.text) + "".join(f" ({part.text.strip(' ()')})" for part in rest)
-        text = (
-            self.code(span.text)
-            if span.style & CODE
-            else self.literal(span.text).replace("[", "\\[").replace("]", "\\]")
-        )
+        text = self.code(span.text) if span.style & CODE else self._link_text(span.text)
         return f"[{text}]({address})"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
     from markdown_it.token import Token
 
-MOST = 200_000  # characters that are parsed; the rest of a text becomes plain paragraphs
+MOST = 150_000  # characters that are parsed; the rest of a text becomes plain paragraphs
 _PIECE = 8_000  # characters of a paragraph that are parsed at once
 _DEEPEST = 16  # levels of the parser: a list takes two of them, a quotation one
 _NESTED_LINKS = 10
@@ -127,7 +127,7 @@ class _Reader:
 
     def _read(self, tokens: Iterator[Token]) -> None:
         read: dict[str, Callable[[Token], object]] = {
-            "blockquote_open": lambda _: self._path.append(LineContainer("quote", next(self._ids))),
+            "blockquote_open": self._open_quote,
             "blockquote_close": lambda _: self._close(),
             "bullet_list_open": lambda _: self._lists.append([next(self._ids), -1]),
             "bullet_list_close": lambda _: self._lists.pop(),
@@ -149,6 +149,10 @@ class _Reader:
     def _read_rule(self, token: Token) -> None:
         self._add_lines([()], LineBlock("rule", next(self._ids)), gap=self._gap(token))
 
+    def _open_quote(self, token: Token) -> None:
+        self._show_items(token)
+        self._path.append(LineContainer("quote", next(self._ids)))
+
     def _open_item(self) -> None:
         opened = self._lists[-1]
         self._path.append(LineContainer("item", next(self._ids), opened[0], opened[1], len(self._lists) - 1))
@@ -163,7 +167,7 @@ class _Reader:
         self._shown = min(self._shown, len(self._path))
 
     def _show_items(self, token: Token) -> None:
-        """An item without text, or that begins with code, has a line of its own for its mark."""
+        """An item that has no text, or begins with something else, has a line of its own for its mark."""
         if any(container.kind == "item" for container in self._path[self._shown :]):
             self._add_lines([()], LineBlock("paragraph", next(self._ids), is_tight=True), gap=self._gap(token))
 

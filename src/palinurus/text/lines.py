@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 BOLD, ITALIC, STRIKE, CODE = 1, 2, 4, 8
 STYLES = (BOLD, ITALIC, STRIKE, CODE)
 SCHEMES = ("http://", "https://", "mailto:", "tel:")  # of links; others stay text
+LONGEST_LINK = 1000  # characters; longer ones stay text
 _URL = re.compile(r"\bhttps?://[^\s<>\"`，。、；：！？（）「」『』【】《》]+", re.IGNORECASE)
 
 
@@ -70,6 +70,8 @@ class TextLine(Struct, frozen=True):
 
 def tidied(spans: Sequence[Span]) -> tuple[Span, ...]:
     """The spans of a line: joined, addresses found, no space at the edge of a style."""
+    if len(spans) == 1 and not spans[0].style and not spans[0].link and "://" not in spans[0].text:
+        return (Span(spans[0].text.strip()),)  # most lines
     found: list[Span] = []
     for span in _with_addresses(_joined(_one_link_each(spans))):
         found += [span] if span.style & CODE else _apart_from_space(span)
@@ -83,15 +85,22 @@ def tidied(spans: Sequence[Span]) -> tuple[Span, ...]:
 
 def split_spans(spans: Sequence[Span], place: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """The spans before and after a place in their text."""
-    first: list[Span] = []
     for index, span in enumerate(spans):
-        if place <= len(span.text):
-            rest = [msgspec.structs.replace(span, text=span.text[place:])] if span.text[place:] else []
-            head = [msgspec.structs.replace(span, text=span.text[:place])] if place else []
-            return (*first, *head), (*rest, *spans[index + 1 :])
-        first.append(span)
+        if place < len(span.text):
+            link = "" if span.is_address else span.link  # a part of an address is none
+            first = (Span(span.text[:place], span.style, link),) if place else ()
+            return (*spans[:index], *first), (Span(span.text[place:], span.style, link), *spans[index + 1 :])
         place -= len(span.text)
-    return tuple(first), ()
+    return tuple(spans), ()
+
+
+def is_longer(spans: Iterable[Span], length: int) -> bool:
+    """Whether their text has more characters. Only as many spans are read as it takes."""
+    for span in spans:
+        length -= len(span.text)
+        if length < 0:
+            return True
+    return False
 
 
 def unlinked(span: Span) -> Iterator[Span]:
@@ -123,7 +132,8 @@ def _one_link_each(spans: Sequence[Span]) -> Iterator[Span]:
         for part in parts:
             style &= part.style
         span = Span("".join(part.text for part in parts) or link, style, link)
-        yield from [span] if link.lower().startswith(SCHEMES) else unlinked(span)
+        usable = len(link) <= LONGEST_LINK and link.lower().startswith(SCHEMES)
+        yield from [span] if usable else unlinked(span)
 
 
 def _with_addresses(spans: Iterable[Span]) -> Iterator[Span]:
@@ -134,6 +144,8 @@ def _with_addresses(spans: Iterable[Span]) -> Iterator[Span]:
         at = 0
         for found in _URL.finditer(span.text):
             url = _bare_url(found.group())
+            if len(url) > LONGEST_LINK:
+                continue
             yield from (Span(span.text[at : found.start()], span.style), Span(url, span.style, url))
             at = found.start() + len(url)
         yield Span(span.text[at:], span.style)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from palinurus.text.dialects import WRITERS
 from palinurus.text.document import read_markdown
-from palinurus.text.packing import LinePacker, PackingRules
+from palinurus.text.message_parts import LinePacker, PackingRules
 
 Dialect = Literal["plain", "telegram", "discord", "slack", "whatsapp", "html"]
 BreakMode = Literal["length", "newline"]  # `newline`: a new message at every blank line between paragraphs
@@ -40,9 +40,9 @@ def render_parts(
     if not markdown.strip():
         return []
     rules = PackingRules(limits.size, _MEASURES[limits.unit], limits.lines, mode == "newline")
-    packer = LinePacker((WRITERS[dialect], WRITERS["plain"]), rules)
-    messages = packer.pack(read_markdown(markdown, opened))
-    return [RenderedPart(text, plain) for text, plain in messages if plain.strip()]
+    writers = [WRITERS[name] for name in dict.fromkeys((dialect, "plain"))]
+    messages = LinePacker(writers, rules).pack(read_markdown(markdown, opened))
+    return [RenderedPart(message[0], message[-1]) for message in messages if message[-1].strip()]
 
 
 def _utf16_units(text: str) -> int:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from palinurus.text.lines import BOLD, CODE, STYLES, LineContainer, Span, TextLine, plain_text
 
 RULE = "———"
+_FENCE_MARKS = re.compile("``(?=`)")
 _WORD = re.compile(r"[^\W_]")
 
 
@@ -77,9 +78,13 @@ class DialectWriter:
 
     def prefix(self, path: Sequence[LineContainer], fresh: int) -> str:
         """What stands before a line: marks of quotations, and of the items that begin with it."""
+        if not path:
+            return ""
         parts = []
-        if not self.nests_quotes and any(container.kind == "quote" for container in path):
+        quoted = next((index for index, container in enumerate(path) if container.kind == "quote"), -1)
+        if not self.nests_quotes and quoted >= 0:  # a quotation begins where the line does
             parts.append(self.quote)
+            path, fresh = path[quoted:], fresh - quoted
         for index, container in enumerate(path):
             if container.kind == "item":
                 parts.append(f"{self.marker(container)} " if index >= fresh else "  ")
@@ -91,7 +96,9 @@ class DialectWriter:
         return f"{item.number}." if item.number >= 0 else self.bullets[min(item.depth, len(self.bullets) - 1)]
 
     def inline(self, spans: Sequence[Span]) -> str:
-        pieces = list(self._pieces(spans))
+        if len(spans) == 1 and not spans[0].style and not spans[0].link:
+            return self.literal(spans[0].text)  # most lines
+        pieces = self._pieces(spans)
         out = [piece.text for piece in pieces[:1]]
         for before, piece in pairwise(pieces):
             if (piece.opens and _WORD.match(before.text[-1:])) or (before.closes and _WORD.match(piece.text)):
@@ -159,10 +166,15 @@ class FencedWriter(DialectWriter):
             return self._code_prefix(line) + self.fenced(line.text)
         return super().body(line)
 
+    def separator(self, before: TextLine, line: TextLine) -> str:
+        if line.gap and not self.quotes_code and (self.frames(before) or self.frames(line)):
+            return "\n\n"  # the fence ends the quotation
+        return super().separator(before, line)
+
     def _code_prefix(self, line: TextLine) -> str:
         quoted = self.quotes_code and any(container.kind == "quote" for container in line.path)
         return self.quote if quoted else ""
 
     def fenced(self, text: str) -> str:
         """Code that does not close its fence."""
-        return text.replace("``", "`\u200b`")
+        return _FENCE_MARKS.sub("``\u200b", text)

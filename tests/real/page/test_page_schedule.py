@@ -18,6 +18,7 @@ from page_talk import Talk, settled
 from playwright.sync_api import Page, expect
 
 from palinurus.domain.clock import SystemClock, local_time, random_id
+from palinurus.domain.messages import Origin
 from palinurus.extensions.schedule.cron_job import (
     AgentTurnPayload,
     CatchUp,
@@ -167,6 +168,40 @@ def test_a_run_of_the_agent_that_fails_says_why(start: Any, enter: Any, model: A
     expect(page.get_by_role("table", name="Past due times of Tides")).to_contain_text("harbour is closed")
 
 
+def from_outside(services: PageHouse) -> None:
+    async def keep() -> None:
+        clock, database = SystemClock(), Database(services.root / "home.sqlite", "home")
+        job = CronJob(
+            random_id(),
+            "main",
+            "Tides",
+            CronSchedule("15 6 * * *"),
+            AgentTurnPayload("Fetch the tides."),
+            origin=Origin.OUTSIDE,
+            sources=("file:inbox/1.eml",),
+        )
+        await CronStore(database, random_id).save(job, clock.now_ms(), clock.zone)
+        await database.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, keep()).result(60)
+
+
+def test_a_text_from_outside_is_marked_until_it_was_shown_and_trusted(start: Any, enter: Any) -> None:
+    page = enter(start(prepare=from_outside), "/schedule")
+    expect(row(page, "Tides")).to_contain_text("text from outside")
+    choose(page, "Tides", "Trust its text")
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "Fetch the tides. · made after text from outside was read: file:"
+    )
+    page.get_by_role("dialog").get_by_role("button", name="Trust").click()
+    expect(row(page, "Tides")).not_to_contain_text("text from outside")
+    page.get_by_role("button", name="Actions for Tides").click()
+    expect(page.get_by_role("menuitem", name="Remove")).to_be_visible()
+    expect(page.get_by_role("menuitem", name="Trust its text")).to_have_count(0)
+    assert page.watched.errors == []
+
+
 def test_everything_is_paused_and_goes_on(start: Any, enter: Any, model: Any) -> None:
     services = start(prepare=planned, **priced(model))
     page = enter(services, "/schedule")
@@ -193,7 +228,7 @@ def test_what_another_surface_adds_appears_by_itself(start: Any, enter: Any) -> 
         "payload": {"kind": "reminder", "text": "Tea."},
     }
     services.pal("gateway", "call", "cron.add", "--params", json.dumps(draft))
-    expect(row(page, "Tea")).to_contain_text("in 1 h", timeout=60_000)
+    expect(row(page, "Tea")).to_contain_text("in 1 h", timeout=60_000)  # told by an event: the page asks at no interval
 
 
 def test_times_are_the_readers_and_the_homes_zone_is_named(start: Any, enter: Any) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from palinurus.dispatch.channels import ChannelMessage, ChatTarget
+from palinurus.dispatch.reply_settings import MessageSettings
 from palinurus.domain.envelope import Inbound, Peer
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import MessageSettings
 from palinurus.operations.services import Services
 
 

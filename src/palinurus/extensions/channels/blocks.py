@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from palinurus.config.load import Config
 from palinurus.dispatch.delivery import KIND, DeliveryJob, ReplyBlock, delivery_of
+from palinurus.dispatch.reply_settings import StreamSettings
 from palinurus.dispatch.runs import Run
 from palinurus.domain.envelope import Delivery
 from palinurus.domain.errors import QueueFull
 from palinurus.domain.events import AssistantDelta, RunEvent
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import ReplySettings, StreamSettings
+from palinurus.extensions.channels.settings import ReplySettings
 from palinurus.operations.services import Services
 from palinurus.text.blocks import BlockCutter, TextBlock
 

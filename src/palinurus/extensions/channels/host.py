@@ -49,7 +49,15 @@ def configured_accounts(config: Config) -> Iterator[tuple[str, str]]:
 
 def make_channel(services: Services, config: Config, channel: str, account: str) -> Channel:
     """Raises ConfigError when a setting is missing, or the network's library."""
-    network = NETWORKS[channel]
+    context = ChannelContext(
+        channel, account, config, services.secret, services.env, services.clock, services.sleep, random.random
+    )
+    return open_channel(context)
+
+
+def open_channel(context: ChannelContext) -> Channel:
+    """As make_channel; where there are no services."""
+    network = NETWORKS[context.channel]
     try:
         make: ChannelFactory = resolve(network.adapter)
     except ImportError as error:
@@ -57,9 +65,6 @@ def make_channel(services: Services, config: Config, channel: str, account: str)
             f"{network.title} needs a library that is not installed: {error.name}",
             hint=f"pip install 'palinurus[{network.extra or 'channels'}]'",
         ) from None
-    context = ChannelContext(
-        channel, account, config, services.secret, services.env, services.clock, services.sleep, random.random
-    )
     return make(context)
 
 
@@ -122,11 +127,12 @@ class ChannelHost:
             self.failures[channel, account] = AccountStatus(
                 channel, account, "failed", since=now, trouble=error.message, hint=error.hint
             )
+            self._publish(channel, account, "failed")
             log.error("%s:%s: %s", channel, account, error)  # noqa: TRY400  a sentence for a person
             return
         self.failures.pop((channel, account), None)
         running = self.accounts[channel, account] = RunningAccount(self.services, made, settings)
-        sender = NetworkSender(self.services, self.find, self.streams, channel, made.capabilities)
+        sender = NetworkSender(self.services, self.find, self.streams, self.store, channel, made.capabilities)
         self.services.deliveries.register(sender)
         self._sending.add(channel)
         inbox = AccountInbox(self.services, self.store, running, slash_commands())
@@ -135,6 +141,11 @@ class ChannelHost:
 
     async def _stop(self, name: tuple[str, str]) -> None:
         await self.accounts.pop(name).stop()
+        self._publish(*name, "off")
+
+    def _publish(self, channel: str, account: str, state: str) -> None:
+        told = {"channel": channel, "account": account, "state": state}
+        self.services.holder.publish("channels.changed", "", lambda: told)
 
     def _default_account(self, channel: str) -> str:
         config = self.services.config

@@ -63,6 +63,7 @@ class AccountInbox:
         self._store = store
         self._account = account
         self._recent = RecentUpdates()
+        self._taking: dict[str, asyncio.Future[None]] = {}  # updates that are being stored
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connected(self, identity: str) -> None:
@@ -80,8 +81,21 @@ class AccountInbox:
         await self._store.save_cursor(self._account.name, self._account.account, cursor)
 
     async def receive(self, message: ChannelMessage) -> None:
+        if (taking := self._taking.get(message.update)) is not None:  # it came again before it was stored
+            await asyncio.shield(taking)
+            return
         if not self._recent.add(message.update, self._services.clock.now_ms()):
             return
+        taking = self._taking[message.update] = asyncio.ensure_future(self._take(message))
+        try:
+            await taking
+        except BaseException:
+            self._recent.remove(message.update)
+            raise
+        finally:
+            del self._taking[message.update]
+
+    async def _take(self, message: ChannelMessage) -> None:
         self._account.count_received()
         try:
             received = await self._services.reception.receive(
@@ -90,9 +104,6 @@ class AccountInbox:
         except BadRequest as error:  # too long, or empty: nobody can answer it
             self._account.log.info("a message of %s is refused: %s", message.sender, error)
             return
-        except BaseException:
-            self._recent.remove(message.update)
-            raise
         if received.outcome == "accepted":
             self._spawn(acknowledge(self._services, self._account, message))
 

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import PurePosixPath
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelMessage, ReceivedFile
@@ -23,7 +25,6 @@ from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.messages import Image, harmless
 from palinurus.extensions.channels.account import RunningAccount
 from palinurus.extensions.channels.settings import TranscriptionSettings
-from palinurus.extensions.channels.transcription import transcribe
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.pictures import fit_image
@@ -33,6 +34,7 @@ FOLDER = "media/inbox"
 MOST_FILES = 10  # of one message
 MOST_IMAGES = 4  # that the model sees
 FETCH_SECONDS = 60.0
+MOST_ANSWER = 1_000_000  # of an answer
 _ENDING = re.compile(r"[a-z0-9]{1,8}")
 _RISKY = re.compile(r"[^\w.-]+")
 
@@ -120,3 +122,29 @@ async def _written_down(services: Services, data: bytes, path: str) -> str:
     if not settings.base_url:
         return ""
     return await transcribe(settings, services.secret(settings.api_key), data, PurePosixPath(path).name)
+
+
+class SpokenText(Struct, frozen=True):
+    text: str
+
+
+async def transcribe(settings: TranscriptionSettings, key: str | None, data: bytes, name: str) -> str:
+    """What is said in a recording. Raises BadRequest with the reason."""
+    import httpx2
+
+    fields = {"model": settings.model, "response_format": "json"}
+    if settings.language:
+        fields["language"] = settings.language
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    url = f"{settings.base_url.rstrip('/')}/audio/transcriptions"
+    try:
+        async with httpx2.AsyncClient(timeout=settings.timeout_seconds, trust_env=False) as client:
+            answer = await client.post(url, data=fields, files={"file": (name, data)}, headers=headers)
+    except httpx2.HTTPError as error:
+        raise BadRequest(f"the transcription server does not answer: {type(error).__name__}") from None
+    if answer.status_code != 200 or len(answer.content) > MOST_ANSWER:
+        raise BadRequest(f"the transcription server answered {answer.status_code}")
+    try:
+        return msgspec.json.decode(answer.content, type=SpokenText).text.strip()
+    except msgspec.MsgspecError:
+        raise BadRequest("the transcription server gave no text") from None

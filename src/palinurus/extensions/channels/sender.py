@@ -22,6 +22,7 @@ from palinurus.extensions.channels.attachments import MediaText, load_files, rea
 from palinurus.extensions.channels.blocks import unsent_text
 from palinurus.extensions.channels.render import render
 from palinurus.extensions.channels.settings import ReplyMode, ReplySettings
+from palinurus.extensions.channels.store import ChannelStore
 from palinurus.extensions.channels.stream import ReplyStreams
 from palinurus.operations.services import Services
 
@@ -54,6 +55,7 @@ class NetworkSender:
         services: Services,
         find: FindAccount,
         streams: ReplyStreams,
+        store: ChannelStore,
         channel: str,
         capabilities: ChannelCapabilities,
     ) -> None:
@@ -62,6 +64,7 @@ class NetworkSender:
         self._services = services
         self._find = find
         self._streams = streams
+        self._store = store
 
     async def send(self, delivery: DeliveryJob) -> str:
         account = self._find(self.channel, delivery.account)
@@ -84,8 +87,8 @@ class NetworkSender:
                 await self._services.deliveries.note_sent(delivery, sent)
         if preview and not parts:
             await self._streams.remove(account, target, preview)
-        if delivery.run_id:
-            await self._streams.forget(delivery.run_id)
+        if preview:
+            await self._store.remove_preview(delivery.run_id)
         return " ".join(sent)
 
     async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> bool:

@@ -3,14 +3,13 @@
 Each section stands at `channels.<name>` and in each of its accounts. This module imports no library of a network.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from palinurus.config.section import OptionForm, Secret, Section, option
 from palinurus.dispatch.channels import RequestRetry
 
 StreamMode = Literal["off", "partial", "block", "progress"]
 ReplyMode = Literal["off", "first", "all"]
-AckScope = Literal["group-mentions", "group-all", "direct", "all", "off"]
 
 
 def _read_mode(said: Any) -> str:
@@ -55,45 +54,6 @@ class ReplySettings(Section, frozen=True):
         str | None, option("An emoji on a message that was accepted. Unset: messages.ackReaction; empty: none.")
     ] = None
     media_max_mb: Annotated[float, option("Megabytes of one received file.", gt=0, le=200)] = 20
-
-
-class MessageSettings(Section, frozen=True):
-    """What holds for messages of all channels."""
-
-    ack_reaction: Annotated[str, option("An emoji on a message that was accepted.")] = ""
-    ack_reaction_scope: Annotated[AckScope, option("Which messages get it.")] = "group-mentions"
-    remove_ack_after_reply: Annotated[bool, option("Whether it is taken back when the reply was sent.")] = False
-
-
-class BlockChunk(Section, frozen=True):
-    """How long a part of a streamed reply is."""
-
-    min_chars: Annotated[int, option("A part is not shorter, but the last one.", ge=1)] = 800
-    max_chars: Annotated[int, option("A part is not longer.", ge=100)] = 1200
-    break_preference: Annotated[Literal["paragraph", "newline", "sentence"], option("Where it is cut if possible.")] = (
-        "paragraph"
-    )
-
-
-class BlockCoalesce(Section, frozen=True):
-    """How short parts are joined."""
-
-    idle_ms: Annotated[int, option("A part waits so long for the next one.", ge=0, le=60_000)] = 1000
-
-
-class StreamSettings(Section, frozen=True):
-    """How an agent's replies are sent part by part."""
-
-    foreign: ClassVar = {"": "humanDelay", "blockStreamingCoalesce": "minChars maxChars"}
-
-    block_streaming_default: Annotated[
-        Literal["off", "on"], option("Whether finished parts of a reply are sent before it is complete.")
-    ] = "off"
-    block_streaming_break: Annotated[
-        Literal["text_end", "message_end"], option("message_end: only when the model's message is complete.")
-    ] = "text_end"
-    block_streaming_chunk: Annotated[BlockChunk, option("How long a part is.")] = BlockChunk()
-    block_streaming_coalesce: Annotated[BlockCoalesce, option("How short parts are joined.")] = BlockCoalesce()
 
 
 class TranscriptionSettings(Section, frozen=True):
@@ -176,6 +136,12 @@ class WhatsAppSettings(NetworkSettings, frozen=True):
     )
 
 
+LOGIN_HINT = (
+    "set channels.email.user and channels.email.password; some providers want a password for apps, which their page of "
+    "security settings makes"
+)
+
+
 class MailServer(Section, frozen=True):
     """A server of mail."""
 
@@ -196,6 +162,10 @@ class EmailSettings(NetworkSettings, frozen=True):
     authserv_id: Annotated[
         str, option("Whose Authentication-Results are believed: the name that the receiving server writes in them.")
     ] = ""
+    verify_dkim: Annotated[bool, option("Check DKIM signatures ourselves: for servers that write no results.")] = False
+    poll_seconds: Annotated[
+        int, option("How often to look for mail where the server cannot tell of it (IDLE).", ge=1, le=86_400)
+    ] = 60
 
 
 class WebhookChannelSettings(NetworkSettings, frozen=True):

@@ -188,12 +188,18 @@ class ReplyStreams:
         elif isinstance(event, ApprovalSettled):
             self._spawn(self._close_question(run, event))
 
+    @property
+    def count(self) -> int:
+        return len(self._streams)
+
     async def finish(self, run_id: str) -> str:
         """Ends what is shown of a run; returns the id of its preview, if there is one."""
         stream = self._streams.get(run_id)
-        if stream is not None:
-            return await stream.finish()
-        return await self._store.preview(run_id)
+        if stream is None:
+            return await self._store.preview(run_id)
+        preview = await stream.finish()
+        self._streams.pop(run_id, None)  # its reply may wait for days
+        return preview
 
     async def remove(self, account: RunningAccount, target: ChatTarget, preview: str) -> None:
         """Takes a preview away that no reply replaces."""
@@ -203,14 +209,6 @@ class ReplyStreams:
             await account.channel.edit(target, preview, OutgoingPart("…", "…"))
         except Exception as error:  # noqa: BLE001  the edge of an adapter
             account.log.info("a preview was not removed: %r", error)
-
-    async def forget(self, run_id: str) -> None:
-        """Its reply was sent."""
-        stream = self._streams.pop(run_id, None)
-        if stream is None or stream.preview:
-            await self._store.remove_preview(run_id)
-        if stream is not None and (account := self._find(stream.place.channel, stream.place.account)):
-            self._spawn(take_back(self._services, account, stream.inbound))
 
     async def close(self) -> None:
         await asyncio.gather(*(stream.finish() for stream in self._streams.values()))
@@ -228,18 +226,18 @@ class ReplyStreams:
             self._spawn(self._end(run))
 
     async def _end(self, run: Run) -> None:
-        """A run without a reply leaves no preview behind; with one, its delivery replaces the preview."""
+        """A run without a reply leaves no preview behind; otherwise its delivery replaces the preview."""
         stream = self._streams.get(run.id)
         if stream is None:
             return
-        preview = await stream.finish()
-        assert run.inbound is not None  # noqa: S101  as `hear` asks
-        if run.result is not None and self._services.deliveries.reply(run.inbound, run.result) is not None:
-            return
+        preview = await self.finish(run.id)
         account = self._find(stream.place.channel, stream.place.account)
-        if preview and account is not None:
+        has_reply = run.result is not None and self._services.deliveries.reply(stream.inbound, run.result) is not None
+        if preview and account is not None and not has_reply:
             await self.remove(account, stream.target, preview)
-        await self.forget(run.id)
+            await self._store.remove_preview(run.id)
+        if account is not None:
+            await take_back(self._services, account, stream.inbound)
 
     async def _ask(self, run: Run, event: ApprovalAsked) -> None:
         inbound = run.inbound

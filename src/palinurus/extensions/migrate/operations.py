@@ -21,6 +21,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.extensions.migrate.channel_export import channel_config
 from palinurus.extensions.migrate.copies import Copies, Copy
 from palinurus.extensions.migrate.cron_import import import_jobs
+from palinurus.extensions.migrate.cron_runs import import_cron_runs
 from palinurus.extensions.migrate.export_tree import ExportedAccess, ExportedAgent, ExportReport, TreeWriter, unpack
 from palinurus.extensions.migrate.exporter import SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import find_openclaw, is_export_file
@@ -148,6 +149,8 @@ async def _migrate_from(
     notes = [*_setting_notes(settings, params.allow), *heartbeat_notes(settings, home), *channels, *report.notes]
     if params.apply:
         await asyncio.to_thread(setup, services)  # what an agent's workspace still lacks
+    if params.apply and (runs := await import_cron_runs(services, home.documents.kept)):
+        notes.append(f"past runs of cron jobs: {runs}; `pal cron runs` shows them")
     if params.apply and params.keys:
         notes += await asyncio.to_thread(_import_keys, services, home.stored_keys(), params.allow)
     return replace(report, config=settings, cron_jobs=jobs, notes=tuple(notes))

@@ -41,6 +41,7 @@ class CronRun(Struct, frozen=True, rename="camel"):
     status: RunStatus
     reason: str = ""
     by_hand: bool = False
+    imported: bool = False  # it was run by the program from which the cron job came
     run_id: str = ""
     session_key: str = ""
     duration_ms: int = 0
@@ -91,6 +92,7 @@ def read_run(job: Job, zone: tzinfo) -> CronRun:
         outcome.status if outcome else _STATES.get(job.state, "failed"),
         (outcome.reason if outcome else "") or ("dropped by a person" if job.state == "dropped" else job.trouble),
         due.by_hand,
+        due.imported,
         retry_at_ms=job.due_at if job.state == "retry" else None,
     )
     if outcome is None:

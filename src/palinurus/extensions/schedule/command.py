@@ -33,10 +33,11 @@ LONGER = 30.0  # seconds that the call may take besides the command
 
 
 class CommandPlan(Struct, frozen=True, rename="camel"):
-    """What a command would do. `digest` is what a person approves."""
+    """What a command would do, or another text says. `digest` is what a person approves."""
 
     lines: tuple[str, ...]
     digest: str
+    question: str = "Run exactly this at its due times?"
 
 
 class _CommandInspection(Struct, frozen=True):

@@ -128,7 +128,7 @@ def edit(shell: Shell, /, **given: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_shell
 def approve(shell: Shell, id: str, yes: bool) -> None:  # noqa: A002  as the operation calls it
-    """Approve exactly the command of a cron job, after it was shown.
+    """Approve exactly the command of a cron job, after it was shown; or trust a text from outside as your own.
 
     \b
     Example:
@@ -145,7 +145,7 @@ def _approve(shell: Shell, job: str, *, yes: bool, is_new: bool = False) -> Cron
         for line in plan.lines:
             echo(f"  {line}", err=True)
         if not yes:
-            confirm("pal cron", "Run exactly this at its due times?")
+            confirm("pal cron", plan.question)
         return call_operation(shell, operations.approve_cron_job, id=job, digest=plan.digest)
     except (BadRequest, click.Abort):
         if is_new:
@@ -275,6 +275,7 @@ def show_text(_: Shell, job: CronJobInfo) -> str:
         ("error", visible(job.last_error or job.disabled_why)),
         ("cost", _cost(job)),
         ("sources", visible(", ".join(job.sources))),
+        ("trust", f"text from outside; `pal cron approve {job.id}` trusts it" if job.outside else ""),
     ]
     return "\n".join(columns([row for row in rows if row[1]]))
 
@@ -295,7 +296,7 @@ def _run_lines(shell: Shell, run: CronRun) -> list[str]:
         f"{run.duration_ms / 1000:.0f} s" if run.duration_ms >= 1000 else "",
         f"{run.tokens:,} tokens" if run.tokens else "",
         f"${run.cost:.4f}" if run.cost else "",
-        "by hand" if run.by_hand else "",
+        "by hand" if run.by_hand else "imported" if run.imported else "",
         run.run_id,
     )
     head = f"{moment(run.at_ms)}  {run.status:<7}  {visible(run.name)}  {shell.dim(', '.join(filter(None, facts)))}"

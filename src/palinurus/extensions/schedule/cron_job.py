@@ -13,6 +13,7 @@ CatchUp = Literal["once", "skip", "all"]
 DeliveryMode = Literal["announce", "webhook", "none"]
 Status = Literal["ran", "skipped", "failed", "missed"]
 DueKind = Literal["cron", "reminder", "heartbeat"]
+MOST_TEXT = 300  # characters of a result in the list of runs
 
 
 class AtSchedule(Struct, frozen=True, tag_field="kind", tag="at"):
@@ -186,6 +187,7 @@ class DueTime(Struct, frozen=True, rename="camel"):
     at: int
     by_hand: bool = False  # a person asked for it
     kind: DueKind = "cron"
+    imported: bool = False  # it was run by the program from which the cron job came
     is_woken: bool = False  # of a heartbeat: a note asked for it, besides its due times
 
 

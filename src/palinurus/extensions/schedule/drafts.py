@@ -84,6 +84,7 @@ class CronJobInfo(Struct, frozen=True, rename="camel"):
     forecast: float | None  # of the next run; None: unknown
     disabled_why: str = ""
     sources: tuple[str, ...] = ()  # outside text that was in the context when it was made
+    outside: bool = False  # its text counts as text from outside until a person trusts it
 
 
 def make_cron_job(
@@ -204,6 +205,7 @@ def info_of(services: Services, cron: CronJob) -> CronJobInfo:
         forecast_of(cron),
         state.disabled_why,
         cron.sources,
+        cron.origin == Origin.OUTSIDE,
     )
 
 

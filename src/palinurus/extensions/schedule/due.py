@@ -12,14 +12,17 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from msgspec.structs import replace
 
 from palinurus.agent.reply import BY_USER
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, JobFailed, PalinurusError, QueueFull, StorageError
 from palinurus.extensions.schedule.catch_up import LATE_MS, MissedTimes, find_missed
 from palinurus.extensions.schedule.cron_job import AtSchedule, CatchUp, CronJob, CronState, DueOutcome, DueTime
+from palinurus.extensions.schedule.events import publish_cron
 from palinurus.extensions.schedule.heartbeat import beat
-from palinurus.extensions.schedule.payloads import act_on, tell_owner
+from palinurus.extensions.schedule.payloads import act_on, run_message, tell_owner
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import next_time
@@ -32,6 +35,7 @@ MOST_ATTEMPTS = 100  # at one due time, with those that a crash has ended
 LONGEST_RUN = 24 * 3600.0  # seconds; a run has a limit of its own
 LOOK_SECONDS = 0.1  # between two looks at a due time that is waited for
 CHANGED = "the cron job was changed"
+REMOVED = "the cron job was removed"
 NO_AGENT = "there is no agent"
 ChangeState = Callable[[CronJob, DueTime, DueOutcome, int], CronJob | None]
 """The cron job after a due time that ended at this moment."""
@@ -41,10 +45,21 @@ log = logging.getLogger(__name__)
 
 async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | None:
     """The handler of a due time. None: it was missed, and its row says so."""
+    publish_cron(services, "started", due.cron_job, runAtMs=due.at)
+    status = "waiting"
+    try:
+        outcome = await _run_due(services, due, job)
+        status = outcome.status if outcome is not None else "missed"
+        return outcome
+    finally:
+        publish_cron(services, "finished", due.cron_job, runAtMs=due.at, status=status)
+
+
+async def _run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | None:
     store = CronStore(services.database, services.new_id)
     cron = await store.find(due.cron_job)
     if cron is None:
-        return DueOutcome("skipped", "the cron job was removed")
+        return await _finish_removed(services, job)
     is_begun = cron.state.running_at_ms == due.at
     if is_begun and cron.state.disabled_why and not due.by_hand:
         return await _end_disabled(services, cron, due, job, DueOutcome("failed", cron.state.last_error))
@@ -69,6 +84,18 @@ async def run_due(services: Services, due: DueTime, job: Job) -> DueOutcome | No
     if outcome.status == "failed" and outcome.reason != BY_USER:
         return await _fail(services, cron, due, job, outcome)
     return await _end(services, due, job, outcome, _ended)
+
+
+async def _finish_removed(services: Services, job: Job) -> DueOutcome:
+    """Of a cron job that was removed: a run that had begun before, in a process that ended, goes on."""
+    keys = (f"{DUE}:{job.id}:{retries}" for retries in range(len(PAUSES), -1, -1))
+    for key in keys:
+        if (begun := await services.jobs.find(RUN, key)) is not None:
+            outcome = await run_message(services, msgspec.json.decode(begun.payload, type=Inbound))
+            if outcome.status == "ran":
+                return replace(outcome, reason=f"{REMOVED}: what it said is in its session only")
+            break
+    return DueOutcome("skipped", REMOVED)
 
 
 async def _end(services: Services, due: DueTime, job: Job, outcome: DueOutcome, change: ChangeState) -> DueOutcome:
@@ -210,7 +237,9 @@ async def run_now(services: Services, cron: CronJob, key: str) -> Job:
 async def remove(services: Services, job_id: str) -> bool:
     """False: there is no such cron job."""
     store = CronStore(services.database, services.new_id)
-    return await store.remove(job_id, services.clock.now_ms(), services.clock.zone)
+    was_there = await store.remove(job_id, services.clock.now_ms(), services.clock.zone)
+    publish_cron(services, "removed", job_id)
+    return was_there
 
 
 async def wait_for_end(services: Services, job: Job, seconds: float) -> Job:
@@ -234,6 +263,7 @@ async def save(services: Services, cron: CronJob) -> CronJob:
     saved, row = await store.save(cron, now, zone)
     if row is not None:
         services.jobs.expect(row)
+    publish_cron(services, "updated" if saved.revision else "added", saved.id)
     return saved
 
 

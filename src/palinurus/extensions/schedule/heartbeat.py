@@ -13,8 +13,9 @@ from datetime import UTC, datetime, tzinfo
 from msgspec.structs import replace
 
 from palinurus.config.agents import agent_settings, known_zone
+from palinurus.dispatch.settings import CommandOptions
 from palinurus.domain.clock import SystemClock
-from palinurus.domain.envelope import Inbound
+from palinurus.domain.envelope import Delivery, Inbound
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import ContextNote, Origin, digest_of, wrapped
 from palinurus.extensions.schedule.cron_job import BeatPlan, CronJob, CronState, DueOutcome, DueTime, WakeNote
@@ -28,7 +29,8 @@ from palinurus.extensions.schedule.payloads import (
     place_of,
     result_text,
     run_message,
-    tell_owner,
+    session_of,
+    write_text,
 )
 from palinurus.extensions.schedule.probes import CHANNEL, observe, observe_files, read_heartbeat
 from palinurus.extensions.schedule.store import CronStore
@@ -76,7 +78,7 @@ async def _plan(
     decision = decide(now)
     if decision.skip and not due.by_hand:
         return decision.skip
-    seen = await observe(services, key, settings.probes, file, cron.state.seen)
+    seen = await observe(services, key, settings, file, cron.state.seen)
     for trouble in (*seen.failed, *file.faults):
         log.warning("heartbeat of %s: %s", cron.agent_id, trouble)
     no_model = await why_no_model(services, cron.agent_id, settings)
@@ -220,7 +222,21 @@ async def _send(
     """From a session of its own the report goes into the main session as well: the owner may answer it there."""
     if settings.target == "none":
         return
+    place = await place_of(services, cron)
+    if place is not None and settings.direct_policy == "block" and _is_person(services, cron, place):
+        place = None
     if settings.is_isolated:
-        await tell_owner(services, cron, report, run_key, await outside_sources(services, session))
-    elif (place := await place_of(services, cron)) is not None:
+        sources = await outside_sources(services, session)
+        await write_text(services, SessionKey.main(cron.agent_id), report, run_key, (*cron.sources, *sources))
+        session = SessionKey.main(cron.agent_id)
+    if place is not None:
         await services.deliveries.post(place, report, run_key, session_key=str(session))
+
+
+def _is_person(services: Services, cron: CronJob, place: Delivery) -> bool:
+    """As far as it is known: the owner's own address, or where they wrote last in a private session."""
+    owners = services.config.section(CommandOptions).owner_allow_from
+    if f"{place.channel}:{place.to}" in map(str, owners):
+        return True
+    session = session_of(services, cron)
+    return not cron.delivery.to and (session.kind == "cron" or session.is_private)

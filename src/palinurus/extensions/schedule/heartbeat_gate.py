@@ -78,7 +78,7 @@ def _why_unchanged(now: BeatSituation, settings: HeartbeatSettings) -> str:
         return f"nothing has changed; {'; '.join(now.failed_probes)}"
     if now.file.tasks:
         return "no task is due"
-    if settings.probes:
+    if settings.probes or settings.calendars:
         return "nothing has changed since the last look"
     wait = next_look(now.state, settings, now.owner_wrote) - now.now
     return f"nothing has changed; the next look is in {_words(wait)}" if wait > _slack(settings) else ""

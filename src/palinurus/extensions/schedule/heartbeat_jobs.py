@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from palinurus.config.load import Config
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.schedule.cron_job import CronDelivery, CronJob, EverySchedule, HeartbeatPayload
+from palinurus.extensions.schedule.events import publish_cron
 from palinurus.extensions.schedule.heartbeat_settings import HeartbeatSettings, runs_heartbeat
 from palinurus.extensions.schedule.store import CronStore, find_cron_job, put_cron_job, save_cron_job
 from palinurus.operations.services import Services
@@ -42,7 +43,10 @@ async def keep_heartbeat(
     """
     config, now, zone = services.config, services.clock.now_ms(), services.clock.zone
 
+    before: CronJob | None = None
+
     def work(tx: Transaction) -> tuple[CronJob | None, Job | None]:
+        nonlocal before
         before = find_cron_job(tx, PREFIX + agent_id)
         if before is None and not make and not runs_heartbeat(config, agent_id):
             return None, None
@@ -53,6 +57,8 @@ async def keep_heartbeat(
     cron, row = await services.database.write(work)
     if row is not None:
         services.jobs.expect(row)
+    if cron != before:
+        publish_cron(services, "updated", PREFIX + agent_id)
     return cron
 
 

@@ -1,7 +1,7 @@
 """What the config says of heartbeats, and for which agents there is one."""
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from palinurus.config.agents import known_zone
 from palinurus.config.load import Config
@@ -55,9 +55,7 @@ class ActiveHours(Section, frozen=True):
 class HeartbeatSettings(Section, frozen=True):
     """The heartbeat: every so often the agent looks at HEARTBEAT.md, by a model only if there is something new."""
 
-    foreign: ClassVar = {
-        "": "agentId directPolicy includeReasoning includeSystemPromptSection suppressToolErrorWarnings"
-    }
+    foreign: ClassVar = {"": "agentId includeReasoning includeSystemPromptSection suppressToolErrorWarnings"}
 
     every: Annotated[
         float | None,
@@ -84,6 +82,9 @@ class HeartbeatSettings(Section, frozen=True):
         option("Where reports go: last (where the owner wrote from last), owner, none, or a channel such as telegram."),
     ] = "last"
     to: Annotated[str, option("The recipient on that channel.", text=True)] = ""
+    direct_policy: Annotated[
+        Literal["allow", "block"], option("block: reports are not sent to a person, only to groups and channels.")
+    ] = "allow"
     account_id: Annotated[str, option("The account of that channel.")] = ""
     ack_max_chars: Annotated[
         int, option(f"Characters besides {ACK} with which a reply is no report.", ge=0, le=10_000)
@@ -99,6 +100,16 @@ class HeartbeatSettings(Section, frozen=True):
             " Each runs only if a grant names exactly it."
         ),
     ] = ()
+    calendars: Annotated[
+        tuple[str, ...],
+        option(
+            "Ours: calendar files (.ics) in the workspace; a model is called when an event is near that was not seen at"
+            " the last look."
+        ),
+    ] = ()
+    calendar_window: Annotated[
+        float, option("Ours: how long before its begin an event is near; a day at most.", form=_DURATION)
+    ] = 3600.0
     back_off: Annotated[
         float,
         option(

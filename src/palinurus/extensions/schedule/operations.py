@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from palinurus.config.rewrite import merged
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import visible
+from palinurus.domain.messages import Origin
 from palinurus.extensions.schedule.calendar import Calendar, CronRun, make_calendar, read_run
 from palinurus.extensions.schedule.command import CommandPlan, approve_command, plan_command, withdraw_approval
 from palinurus.extensions.schedule.cron_job import CommandPayload, CronJob, CronSchedule
@@ -29,10 +30,12 @@ from palinurus.extensions.schedule.drafts import (
     make_cron_job,
     of_the_config,
 )
-from palinurus.extensions.schedule.due import run_now, save, wait_for_end
+from palinurus.extensions.schedule.due import remove, run_now, save, wait_for_end
+from palinurus.extensions.schedule.events import publish_cron
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import due_times, iso_time, moment_of, zone_of
+from palinurus.extensions.schedule.trust import plan_trust, trust_text
 from palinurus.extensions.schedule.when import moment_words
 from palinurus.operations.config import merge_config
 from palinurus.operations.operation import AgentRef, Metavar, Positional, Seconds, operation
@@ -157,8 +160,7 @@ async def remove_cron_job(services: Services, id: CronRef) -> RemovedCronJob:  #
         raise of_the_config()
     if isinstance(job.payload, CommandPayload):
         await withdraw_approval(services, job)
-    now, zone = services.clock.now_ms(), services.clock.zone
-    return RemovedCronJob(job.id, await store_of(services).remove(job.id, now, zone), job.name)
+    return RemovedCronJob(job.id, await remove(services, job.id), job.name)
 
 
 @operation("cron.enable", scope="write")
@@ -183,8 +185,11 @@ async def disable_cron_job(services: Services, id: CronRef) -> CronJobInfo:  # n
 
 @operation("cron.plan", scope="read")
 async def show_command_plan(services: Services, id: CronRef) -> CommandPlan:  # noqa: A002
-    """Show what the command of a cron job would do, and the digest that `cron.approve` takes."""
+    """Show what there is to approve in a cron job, and the digest that `cron.approve` takes: what its command would do,
+    or a text that was made of text from outside."""
     cron = await store_of(services).require(id)
+    if _is_outside(cron):
+        return plan_trust(cron)
     return await plan_command(services, cron.agent_id, _command_of(cron))
 
 
@@ -194,8 +199,10 @@ async def approve_cron_job(
     id: CronRef,  # noqa: A002
     digest: Annotated[str, "Of the plan that a person was shown."],
 ) -> CronJobInfo:
-    """Approve exactly the command of a cron job, and enable it."""
+    """Approve exactly the command of a cron job, and enable it; or trust exactly its text."""
     cron = await store_of(services).require(id)
+    if _is_outside(cron):
+        return info_of(services, await save(services, trust_text(cron, digest)))
     _command_of(cron)
     await approve_command(services, cron, digest)
     state = replace(cron.state, consecutive_errors=0, disabled_why="")
@@ -364,10 +371,17 @@ async def _switch(services: Services, reference: str, *, enabled: bool) -> CronJ
 
 async def _pause(services: Services, caller: Caller, *, paused: bool) -> CronSwitch:
     changed = await asyncio.to_thread(merge_config, services, {"cron": {"paused": paused}}, caller)
+    publish_cron(services, "updated")
     return CronSwitch(paused, not changed.noop)
+
+
+def _is_outside(cron: CronJob) -> bool:
+    return cron.origin == Origin.OUTSIDE and not isinstance(cron.payload, CommandPayload)
 
 
 def _command_of(cron: CronJob) -> CommandPayload:
     if not isinstance(cron.payload, CommandPayload):
-        raise BadRequest(f"the cron job {cron.name!r} has no command: it needs no approval")
+        raise BadRequest(
+            f"the cron job {cron.name!r} has neither a command nor text from outside: it needs no approval"
+        )
     return cron.payload

@@ -21,6 +21,7 @@ from palinurus.domain.keys import PEER_KINDS, SessionKey
 from palinurus.domain.messages import AssistantMessage, Text, harmless
 from palinurus.domain.tool import Restriction
 from palinurus.extensions.schedule.cron_job import (
+    MOST_TEXT,
     AgentTurnPayload,
     CommandPayload,
     CronJob,
@@ -36,7 +37,6 @@ from palinurus.storage.jobs import RUN
 
 LAST = ("", "last")
 OWNER = "owner"  # where they are known to be, whether or not they wrote from there
-MOST_TEXT = 300  # characters of a result in the list of runs
 
 
 async def act_on(services: Services, cron: CronJob, run_key: str) -> DueOutcome:
@@ -115,7 +115,7 @@ async def _send_on(services: Services, cron: CronJob, outcome: DueOutcome, inbou
         main = SessionKey.main(cron.agent_id)
         if inbound.session_key != str(main):
             text = f"[{cron.name}] {harmless(await result_text(services, outcome))}"
-            await _write(
+            await write_text(
                 services, main, text, run_key, await outside_sources(services, SessionKey.parse(inbound.session_key))
             )
 
@@ -149,13 +149,14 @@ async def tell_owner(services: Services, cron: CronJob, text: str, key: str, sou
     session = session_of(services, cron)
     if session.kind == "cron":
         session = SessionKey.main(cron.agent_id)
-    await _write(services, session, text, key, (*cron.sources, *sources))
+    await write_text(services, session, text, key, (*cron.sources, *sources))
     place = await place_of(services, cron)
     if place is not None:
         await services.deliveries.post(place, text, key, session_key=str(session))
 
 
-async def _write(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
+async def write_text(services: Services, session: SessionKey, text: str, key: str, sources: tuple[str, ...]) -> None:
+    """As a message of the agent, once per key."""
     message = AssistantMessage((Text(text),), timestamp=services.clock.now_ms(), sources=sources)
     history, entry_id = services.turns.history, f"{key}{SENT}cron"
     try:

@@ -64,7 +64,7 @@ async def answer_call(services: Services, run: ToolRun, call: CronCall) -> ToolO
             await run_now(services, cron, f"{run.run_id}:{services.new_id()}")
             return ToolOutput(f"{cron.name!r} runs now; its result goes where it always goes.")
         case _:
-            return ToolOutput(await _runs(services, cron))
+            return ToolOutput(await runs_for_model(services, cron))
 
 
 async def _add(services: Services, run: ToolRun, call: CronCall) -> CronJobInfo:
@@ -149,10 +149,13 @@ async def _list(services: Services, agent: str) -> str:
     return "\n".join([*lines, *more]) or "There are no cron jobs or reminders."
 
 
-async def _runs(services: Services, cron: CronJob) -> str:
+async def runs_for_model(services: Services, cron: CronJob) -> str:
     zone = services.clock.zone
     runs = (await list_cron_runs(services, id=cron.id, limit=MOST_RUNS)).runs
-    lines = (" ".join(filter(None, (moment_words(run.at_ms, zone), run.status, run.reason, run.text))) for run in runs)
+    lines = []
+    for run in runs:  # what another home wrote is text from outside
+        words = () if run.imported else (run.reason, run.text)
+        lines.append(" ".join(filter(None, (moment_words(run.at_ms, zone), run.status, *words))))
     return "\n".join(lines) or "Nothing was due yet."
 
 

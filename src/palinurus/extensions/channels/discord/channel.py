@@ -25,7 +25,7 @@ from palinurus.dispatch.channels import (
 from palinurus.domain.errors import ConfigError, JobError, JobFailed, JobRefused, PalinurusError
 from palinurus.extensions.channels.discord.gateway import INTENT_HINT, GatewayClient
 from palinurus.extensions.channels.discord.receive import EventReceiver
-from palinurus.extensions.channels.discord.rest import LOGIN_HINT, DiscordApi, TokenRefused
+from palinurus.extensions.channels.discord.rest import LOGIN_HINT, BotTokenRefused, DiscordApi
 from palinurus.extensions.channels.settings import DiscordSettings
 from palinurus.text.markdown import TextLimits
 
@@ -91,7 +91,7 @@ class DiscordChannel(Channel):
                 me = await self._api.request("GET", "/users/@me")
                 gateway = self._settings.gateway_url or (await self._api.request("GET", "/gateway/bot"))["url"]
                 app = await self._api.request("GET", "/applications/@me")
-            except TokenRefused as error:
+            except BotTokenRefused as error:
                 raise ConfigError(error.message, hint=error.hint) from error
             receiver = EventReceiver(self._api, inbox, int(me["id"]), f"@{me['username']}", self._know_chat)
             receiver.order.start(partial(self._register_commands, app["id"], inbox))

@@ -34,7 +34,7 @@ HINTS = {
 }
 
 
-class TokenRefused(JobFailed):
+class BotTokenRefused(JobFailed):
     """Discord does not accept the token. What was sent waits until there is a good one."""
 
 
@@ -139,7 +139,7 @@ def _error(status: int, said: dict[str, Any]) -> PalinurusError:
     if status >= 500:
         return PalinurusError(f"Discord is in trouble (HTTP {status}); it may have done what it was asked for")
     if status == 401:
-        return TokenRefused("Discord does not accept the bot's token", hint=LOGIN_HINT, retry_after=60)
+        return BotTokenRefused("Discord does not accept the bot's token", hint=LOGIN_HINT, retry_after=60)
     if code == TOO_MANY_CHATS_OPENED:
         return JobFailed(f"Discord refuses for now: {about}", retry_after=60)
     hint = HINTS.get(code, "") if isinstance(code, int) else ""

@@ -198,7 +198,7 @@ class ConfigPlanner:
         config = check_data(tree, self._ours.env)
         if not isinstance(config, Config):
             return
-        findings = config.findings()
+        findings = config.findings(thorough=True)  # also of sections that nothing has imported yet
         unused = {path for path, _ in findings.unknown} | {path for path, why in findings.unused if not why}
         unused |= {(name,) for name in BOOKKEEPING}
         # These would cause a warning with every command.

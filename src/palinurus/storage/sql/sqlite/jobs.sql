@@ -140,7 +140,8 @@ SELECT kind, state, count(*) FROM jobs INDEXED BY jobs_but_runs WHERE kind <> 'r
 GROUP BY kind, state ORDER BY kind, state;
 
 -- old_kinds --
--- Kinds of which there is anything to forget. What is known of runs is not forgotten.
+-- Kinds of which there is anything to forget. What is known of runs is not forgotten, nor what was added of late for a
+-- due time long ago: it was caught up on.
 WITH RECURSIVE kinds (kind) AS (
   SELECT min(kind) FROM jobs INDEXED BY jobs_by_due WHERE kind <> 'run'
   UNION ALL
@@ -149,13 +150,15 @@ WITH RECURSIVE kinds (kind) AS (
 )
 SELECT kind FROM kinds WHERE EXISTS (
   SELECT 1 FROM jobs INDEXED BY jobs_by_due
-  WHERE jobs.kind = kinds.kind AND jobs.kind <> 'run' AND due_at < :before AND state IN ('done', 'dropped', 'missed')
+  WHERE jobs.kind = kinds.kind AND jobs.kind <> 'run' AND due_at < :before AND added_at < :before
+    AND state IN ('done', 'dropped', 'missed')
 );
 
 -- forget_jobs --
 DELETE FROM jobs WHERE queued IN (
   SELECT queued FROM jobs INDEXED BY jobs_by_due
-  WHERE kind = :kind AND kind <> 'run' AND due_at < :before AND state IN ('done', 'dropped', 'missed') LIMIT :most
+  WHERE kind = :kind AND kind <> 'run' AND due_at < :before AND added_at < :before
+    AND state IN ('done', 'dropped', 'missed') LIMIT :most
 );
 
 -- cancel_job --

@@ -12,7 +12,6 @@ import { list, moment, pastRuns, week } from "./schedule_week.js";
 export const title = "Schedule";
 
 const MOST = 1000; // due times in one answer
-const LOOK_AGAIN = 30_000; // milliseconds; not every change has an event
 const EXAMPLES = { "Call Ann": "tomorrow at 9", Stretch: "in 20 minutes", "Look back at the week": "every friday at 16" };
 const span = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "long", year: "numeric" });
 const offset = new Intl.DateTimeFormat("en-GB", { timeZoneName: "longOffset" });
@@ -109,6 +108,7 @@ export function mount(root, params) {
       { label: "History", icon: "runs", run: () => openPast(job.id, job.name) },
       wire.methods.has(method) ? { label, icon, run: turn } : null,
       own && job.payload.kind !== "command" ? { label: "Edit", icon: "edit", run: () => edit(job) } : null,
+      job.outside && wire.methods.has("cron.approve") ? { label: "Trust its text", icon: "check", run: () => trust(job) } : null,
       own ? { label: "Remove", icon: "trash", danger: true, run: () => remove(job) } : null,
     ];
   }
@@ -120,6 +120,12 @@ export function mount(root, params) {
     const cost = forecast.dollars ? `${money(forecast.dollars.low)} to ${money(forecast.dollars.high)}` : "an unknown sum";
     const text = `A model will be called about ${Math.round(forecast.calls.expected)} times a month, for ${cost}.`;
     if (await confirm({ title: "Turn the heartbeat on?", text, yes: "Turn on" })) await act("heartbeat.enable", asked);
+  }
+
+  async function trust({ id, name }) {
+    const { lines, digest, question } = await read("cron.plan", { id });
+    if (await confirm({ title: question, text: lines.join(" · "), yes: "Trust" }))
+      await act("cron.approve", { id, digest }, `The text of ${name} is trusted.`);
   }
 
   async function remove({ id, name }) {
@@ -173,9 +179,8 @@ export function mount(root, params) {
   turn(start);
   if (view.asked("job")) openPast(view.asked("job"), view.asked("name"));
   const again = calmly(view, load, 1000);
-  const look = setInterval(() => document.hidden || load(), LOOK_AGAIN);
-  for (const event of ["cron", "sessions.changed"]) view.onClose(wire.on(event, again)); // the latter: a run has ended
-  view.onClose(() => (clearTimeout(timer), clearInterval(look)));
+  view.onClose(wire.on("cron", again));
+  view.onClose(() => clearTimeout(timer));
   resync(view, again);
   return view.close;
 }

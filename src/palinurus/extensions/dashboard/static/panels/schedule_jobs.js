@@ -14,7 +14,11 @@ const SESSIONS = Object.entries({ isolated: "a session of its own", main: "the m
 
 /** @param {any[]} jobs @param {{ run: (job: any) => void, choices: (job: any) => any[] }} does */
 export function jobTable(jobs, does) {
-  const chips = ({ kind, enabled }) => [kind === "cron" ? null : chip(kind), enabled ? null : chip("disabled", "warn")];
+  const chips = ({ kind, enabled, outside }) => [
+    kind === "cron" ? null : chip(kind),
+    enabled ? null : chip("disabled", "warn"),
+    outside ? chip("text from outside", "warn") : null,
+  ];
   const named = (job) => [
     el("div", { class: "flow" }, el("strong", {}, job.name), chips(job)),
     el("div", { class: "quiet" }, job.text),

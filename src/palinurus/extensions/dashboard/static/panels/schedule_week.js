@@ -109,7 +109,7 @@ export function list(calendar, choose) {
 export function pastRuns(name, runs) {
   const trace = (id) => el("a", { href: `/runs?id=${encodeURIComponent(id)}` }, "Steps");
   const columns = [
-    { name: "Due", cell: ({ atMs, byHand }) => `${moment(atMs)}${byHand ? ", by hand" : ""}` },
+    { name: "Due", cell: ({ atMs, byHand, imported }) => [moment(atMs), byHand ? ", by hand" : imported ? ", imported" : ""] },
     { name: "Outcome", cell: (run) => [outcome(run), run.retryAtMs ? [" again ", when(run.retryAtMs)] : null] },
     { name: "Result", class: "clip-cell", cell: ({ text }) => (text ? el("span", { title: text }, text) : null) },
     { name: "Took", numeric: true, cell: ({ durationMs }) => (durationMs ? duration(durationMs) : null) },

@@ -17,7 +17,7 @@ from msgspec import Meta, Raw, Struct, field
 from palinurus.dispatch.channels import ButtonPress, ChannelMessage, FileKind, QuotedMessage, ReceivedFile
 from palinurus.domain.envelope import Peer
 from palinurus.domain.errors import BadRequest
-from palinurus.extensions.channels.whatsapp_graph import GraphError
+from palinurus.extensions.channels.whatsapp.graph import GraphError
 
 log = logging.getLogger(__name__)
 

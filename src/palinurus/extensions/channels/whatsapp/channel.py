@@ -42,8 +42,8 @@ from palinurus.domain.errors import (
     WebError,
 )
 from palinurus.extensions.channels.settings import WhatsAppSettings
-from palinurus.extensions.channels.whatsapp_graph import GraphClient, TokenRefused
-from palinurus.extensions.channels.whatsapp_updates import WhatsAppUpdate, read_updates
+from palinurus.extensions.channels.whatsapp.graph import AccessTokenRefused, GraphClient
+from palinurus.extensions.channels.whatsapp.updates import WhatsAppUpdate, read_updates
 from palinurus.text.markdown import TextLimits
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class WhatsAppChannel(Channel):
         try:
             try:
                 found = await retry_request(self.context, self._retry, self._identity)
-            except (TokenRefused, JobRefused) as error:
+            except (AccessTokenRefused, JobRefused) as error:
                 raise ConfigError(
                     error.message, hint=error.hint or f"compare the settings with those {APP_PAGE}"
                 ) from None

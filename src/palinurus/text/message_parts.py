@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.text.cuts import find_cut
-from palinurus.text.lines import LineBlock, Span, TextLine, split_spans, unlinked
+from palinurus.text.lines import LineBlock, Span, TextLine, is_longer, split_spans, unlinked
 from palinurus.text.writer import DialectWriter, LineFrame
 
 
@@ -24,50 +24,57 @@ class PackingRules(Struct, frozen=True):
     is_split_at_gaps: bool = False
 
 
+class WrittenLine(Struct, frozen=True):
+    """A line as a message would go on with it."""
+
+    line: TextLine
+    text: str  # with all that comes before it
+    size: int
+    frames: tuple[LineFrame, ...]  # that are open after it
+
+
 class MessageDraft:
     """A message in one dialect, to which lines are added."""
 
     def __init__(self, writer: DialectWriter, measure: Callable[[str], int]) -> None:
         self._writer = writer
         self._measure = measure
-        self._parts: list[str] = []
-        self._frames: tuple[LineFrame, ...] = ()
-        self._last: TextLine | None = None
+        self._lines: list[WrittenLine] = []
         self.size = 0  # without what closes the frames
-        self.lines = 1
+        self.newlines = 0
 
-    def _written(self, line: TextLine) -> tuple[list[str], tuple[LineFrame, ...]]:
-        """What the line adds, and the frames in which it leaves the message."""
+    def write(self, line: TextLine) -> WrittenLine:
+        last = self._lines[-1] if self._lines else None
+        frames = last.frames if last else ()
         if self._writer.skips(line):
-            return [], self._frames
+            return WrittenLine(last.line if last else line, "", 0, frames)
         wanted = self._writer.frames(line)
         shared = 0
-        while shared < min(len(wanted), len(self._frames)) and wanted[shared].id == self._frames[shared].id:
+        while shared < min(len(wanted), len(frames)) and wanted[shared].id == frames[shared].id:
             shared += 1
-        parts = [frame.close for frame in reversed(self._frames[shared:])]
-        if self._last:
-            parts.append(self._writer.separator(self._last, line))
+        parts = [frame.close for frame in reversed(frames[shared:])]
+        if last and (last.text or len(self._lines) > 1):
+            parts.append(self._writer.separator(last.line, line))
         parts += [frame.open for frame in wanted[shared:]]
-        return [*parts, self._writer.body(line)], (*self._frames[:shared], *wanted[shared:])
+        text = "".join([*parts, self._writer.body(line)])
+        return WrittenLine(line, text, self._size(text), (*frames[:shared], *wanted[shared:]))
 
-    def _size(self, parts: Iterable[str]) -> int:
-        return self._measure(self._writer.visible("".join(parts)))
-
-    def size_with(self, line: TextLine) -> int:
+    def size_with(self, written: WrittenLine) -> int:
         """The size of the message if it ended with the line."""
-        parts, frames = self._written(line)
-        return self.size + self._size(parts) + self._size(frame.close for frame in frames)
+        return self.size + written.size + sum(self._size(frame.close) for frame in written.frames)
 
-    def add(self, line: TextLine) -> None:
-        parts, self._frames = self._written(line)
-        if parts:
-            self._parts += parts
-            self.size += self._size(parts)
-            self.lines += sum(part.count("\n") for part in parts)
-            self._last = line
+    def _size(self, text: str) -> int:
+        return self._measure(self._writer.visible(text))
 
-    def finish(self) -> str:
-        return "".join([*self._parts, *(frame.close for frame in reversed(self._frames))])
+    def add(self, written: WrittenLine) -> None:
+        self._lines.append(written)
+        self.size += written.size
+        self.newlines += written.text.count("\n")
+
+    def finish(self, place: int) -> str:
+        """The message that ends before the line of that index."""
+        lines = self._lines[:place]
+        return "".join([*(each.text for each in lines), *(frame.close for frame in reversed(lines[-1].frames))])
 
 
 class LinePacker:
@@ -91,8 +98,10 @@ class LinePacker:
             line = waiting.popleft()
             if self._lines and self._rules.is_split_at_gaps and self._is_between_blocks(line):
                 yield self._finish(len(self._lines), waiting)
-            if self._fits(line):
-                self._add(line)
+            is_short = not is_longer(line.spans, self._rules.size)
+            written = [draft.write(line) for draft in self._drafts] if is_short else []
+            if written and self._fits(written):
+                self._add(line, written)
                 continue
             waiting.appendleft(line)
             place = self._best_place(line)
@@ -100,7 +109,7 @@ class LinePacker:
                 first, rest = self._cut(waiting.popleft())
                 waiting.extendleft(reversed(rest))
                 if first:
-                    self._add(first)
+                    self._add(first, [draft.write(first) for draft in self._drafts])
                 elif not self._lines or rest != [line]:
                     continue
                 place = len(self._lines)
@@ -108,32 +117,29 @@ class LinePacker:
         if self._lines:
             yield self._finish(len(self._lines), waiting)
 
-    def _add(self, line: TextLine) -> None:
-        for draft in self._drafts:
-            draft.add(line)
+    def _add(self, line: TextLine, written: Sequence[WrittenLine]) -> None:
+        for draft, each in zip(self._drafts, written, strict=True):
+            draft.add(each)
         self._lines.append(line)
-        lines = self._drafts[0].lines / self._rules.lines if self._rules.lines else 0.0
-        self._fill.append(max(lines, *(draft.size / self._rules.size for draft in self._drafts)))
+        lines = (self._drafts[0].newlines + 1) / self._rules.lines if self._rules.lines else 0.0
+        self._fill.append(max(lines, max(draft.size for draft in self._drafts) / self._rules.size))
 
     def _finish(self, place: int, waiting: deque[TextLine]) -> list[str]:
         """The message that ends before the line of that index; the others wait again."""
-        if place < len(self._lines):
-            waiting.extendleft(reversed(self._lines[place:]))
-            kept = self._lines[:place]
-            self._begin()
-            for line in kept:
-                self._add(line)
-        message = [draft.finish() for draft in self._drafts]
+        waiting.extendleft(reversed(self._lines[place:]))
+        message = [draft.finish(place) for draft in self._drafts]
         self._begin()
         return message
 
-    def _fits(self, line: TextLine) -> bool:
-        if any(draft.size_with(line) > self._rules.size for draft in self._drafts):
-            return False
+    def _fits(self, written: Sequence[WrittenLine]) -> bool:
+        for draft, each in zip(self._drafts, written, strict=True):
+            if draft.size_with(each) > self._rules.size:
+                return False
         if not self._rules.lines or not self._lines:
             return True
+        line = written[0].line
         goes_on = line.is_code and line.block == self._lines[-1].block  # code is cut only when it must be
-        return goes_on or self._drafts[0].lines + 1 + line.gap <= self._rules.lines
+        return goes_on or self._drafts[0].newlines + 2 + line.gap <= self._rules.lines
 
     def _best_place(self, following: TextLine) -> int:
         """Where the message ends before the next line; 0: it is not half full anywhere."""
@@ -157,34 +163,35 @@ class LinePacker:
     def _cut(self, line: TextLine) -> tuple[TextLine | None, list[TextLine]]:
         """As much of a line as fits, and the rest of it. Without a first part a simpler line comes instead."""
         room = self._rules.size
-        spans = [part for span in line.spans for part in (unlinked(span) if len(span.link) > room // 4 else (span,))]
-        if tuple(spans) != line.spans or line.cells:
-            return None, [msgspec.structs.replace(line, spans=tuple(spans), cells=())]
-        text = line.text[: room + 1]
-        most = self._fitting(line, len(text))
+        spans, rest = split_spans(line.spans, room + 1)  # all of a very long line is never written
+        short = [part for span in spans for part in (unlinked(span) if len(span.link) > room // 4 else (span,))]
+        if tuple(short) != spans or line.cells:
+            return None, [msgspec.structs.replace(line, spans=(*short, *rest), cells=())]
+        beginning = msgspec.structs.replace(line, spans=spans)
+        text = beginning.text
+        most = self._fitting(beginning, len(text))
         if not most:
-            if self._lines:
-                return None, [line]
-            return self._bare(line)
-        place = len(text) if most == len(line.text) else find_cut(text, max(1, most // 2), most)
+            return (None, [line]) if self._lines else _without_surroundings(line)
+        place = most if most == len(text) else find_cut(text, max(1, most // 2), most)
         return _divided(line, place)
 
     def _fitting(self, line: TextLine, most: int) -> int:
         """How many characters of the line fit."""
+        size = max(draft.write(line).size for draft in self._drafts)
         low, high = 0, most
-        while low < high:
-            middle = (low + high + 1) // 2
+        middle = min(most, max(1, most * self._rules.size // max(1, size)))  # a guess that is mostly right
+        while high - low > most // 64:
             part = msgspec.structs.replace(line, spans=split_spans(line.spans, middle)[0])
-            fits = all(draft.size_with(part) <= self._rules.size for draft in self._drafts)
+            fits = all(draft.size_with(draft.write(part)) <= self._rules.size for draft in self._drafts)
             low, high = (middle, high) if fits else (low, middle - 1)
+            middle = (low + high + 1) // 2
         return low
 
-    def _bare(self, line: TextLine) -> tuple[TextLine | None, list[TextLine]]:
-        """The line without all that stands around it; if it was bare already, its first character."""
-        bare = TextLine((Span(line.text),), LineBlock("paragraph", line.block.id, is_tight=True))
-        if bare != line:
-            return None, [bare]
-        return _divided(line, 1)
+
+def _without_surroundings(line: TextLine) -> tuple[TextLine | None, list[TextLine]]:
+    """The line without its frames and styles; if it has none, its first character."""
+    bare = TextLine((Span(line.text),), LineBlock("paragraph", line.block.id, is_tight=True))
+    return (None, [bare]) if bare != line else _divided(line, 1)
 
 
 def _divided(line: TextLine, place: int) -> tuple[TextLine, list[TextLine]]:

@@ -44,7 +44,7 @@ REFUSALS = {
 }
 
 
-class TokenRefused(JobFailed):
+class AccessTokenRefused(JobFailed):
     """The token is wrong or has expired. A message may be sent with the next one."""
 
 
@@ -158,7 +158,7 @@ class GraphClient:
             return JobFailed(f"WhatsApp asks for fewer messages{said}", retry_after=_pause(response.headers))
         if code in TOKEN:
             text = f"WhatsApp refuses the access token ({code})"  # Meta's own sentence may quote it
-            return TokenRefused(text, hint=AUTHORIZE, retry_after=TOKEN_PAUSE)
+            return AccessTokenRefused(text, hint=AUTHORIZE, retry_after=TOKEN_PAUSE)
         if code in OBSCURE or status >= 500 or error is None or status < 400:
             return WebError(f"WhatsApp's answer does not tell whether it acted{said}")
         if code in PERMISSION:
