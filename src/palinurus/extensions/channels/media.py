@@ -22,7 +22,7 @@ from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, OutsideWorkspace, PalinurusError
 from palinurus.domain.messages import Image, harmless
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import ReplySettings, TranscriptionSettings
+from palinurus.extensions.channels.settings import TranscriptionSettings
 from palinurus.extensions.channels.transcription import transcribe
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
@@ -75,7 +75,7 @@ async def add_files(
 
 async def _fetch(account: RunningAccount, file: ReceivedFile) -> bytes:
     """Raises BadRequest when it is too large, whatever size was claimed."""
-    most = int(account.channel.context.settings(ReplySettings).media_max_mb * 1_000_000)
+    most = int(account.replies.media_max_mb * 1_000_000)
     if file.size > most:
         raise _too_large(most)
     return await read_bounded(account.channel.fetch(file), most)

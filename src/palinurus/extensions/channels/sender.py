@@ -105,7 +105,7 @@ class NetworkSender:
         return True
 
     async def _parts(self, account: RunningAccount, delivery: DeliveryJob, text: str) -> list[OutgoingPart]:
-        settings = account.channel.context.settings(ReplySettings)
+        settings = account.replies
         is_models = is_by_model(delivery)
         tagged = read_tags(text, delivery.reply_to) if is_models else TaggedText(text)
         words = f"{settings.response_prefix}{tagged.text}" if settings.response_prefix and tagged.text else tagged.text
