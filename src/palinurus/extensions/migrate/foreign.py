@@ -64,6 +64,7 @@ class ForeignSession(Struct, frozen=True):
     label: str = ""
     updated_at: int = 0
     same_as: str = ""  # an earlier key with the same transcript
+    other_keys: dict[str, str] = {}  # later keys with the same transcript, with their rows
     own: Session | None = None  # its row, when a Palinurus exported it
     extra: str = ""  # fields that this Palinurus did not know either: a JSON object
 
@@ -124,6 +125,7 @@ class ForeignHome:
         self.secrets: tuple[str, ...] = ()  # values that must not get into a wiki; never shown or stored
         self.config = ForeignConfig()
         self.documents = ForeignDocuments()
+        self.notes: list[str] = []  # what is in it and is not imported
 
     def __enter__(self) -> Self:
         return self
