@@ -35,6 +35,7 @@ from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.gateway import protocol
 from palinurus.gateway.auth.guard import Guard, Principal, cookie_of
+from palinurus.gateway.http.cors import Raw, allow_origin, allow_request, is_preflight
 from palinurus.gateway.protocol import Connect, EventFrame, HelloOk, Problem, Refused, ResponseFrame, problem
 from palinurus.gateway.websocket.methods import GatewayContext, Methods
 from palinurus.gateway.websocket.socket import Sockets, SocketWire
@@ -77,10 +78,14 @@ class RequestChecks:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        answer = _Answer(send)
+        headers = Headers(scope=scope)
+        origin = self._guard.address.allowed_origin(headers)
+        answer = _Answer(send, allow_origin(origin) if origin else [])
         scope["app"] = self  # makes the router raise HTTPException
         try:
             self._check(scope)
+            if origin and scope["type"] == "http" and is_preflight(scope["method"], headers):
+                return await _answer_preflight(headers, answer)
             await self._app(scope, BoundedBody(receive) if scope["type"] == "http" else receive, answer)
         except (ClientDisconnect, WebSocketDisconnect):
             pass  # in the middle of its request
@@ -106,17 +111,23 @@ class RequestChecks:
 class _Answer:
     """Sends the response with our headers, and knows whether it has begun."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, more: Raw) -> None:
         self._send = send
+        self._more = more
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             known = {name for name, _ in message["headers"]}
             extra = [header for header in HEADERS if header[0] not in known]
-            message = {**message, "headers": [*message["headers"], *extra]}
+            message = {**message, "headers": [*message["headers"], *extra, *self._more]}
         self.started = True
         await self._send(message)
+
+
+async def _answer_preflight(headers: Headers, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": allow_request(headers)})
+    await send({"type": "http.response.body", "body": b""})
 
 
 class BoundedBody:
