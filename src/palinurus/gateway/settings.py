@@ -48,6 +48,7 @@ class GatewaySettings(Section, frozen=True):
     responses: Annotated[bool, option("Whether POST /v1/responses is served.", "http.endpoints.responses.enabled")] = (
         True
     )
+    messages: Annotated[bool, option("Whether POST /v1/messages is served.", "http.endpoints.messages.enabled")] = True
     invoke_allow: Annotated[
         Names, option("Tools taken off the built-in deny list of /tools/invoke.", "tools.allow")
     ] = ()

@@ -82,7 +82,7 @@ async def find_run(services: Services, run_id: str) -> Run | None:
 async def _result(call: ToolCall, message: ClientMessage) -> ToolResult:
     images = await decode_pictures(message.pictures)
     content: str | tuple[Text | Image, ...] = (Text(message.text), *images) if images else message.text
-    return ToolResult(call.id, call.name, content, origin=Origin.OUTSIDE, details=dict(CLIENTS))
+    return ToolResult(call.id, call.name, content, message.is_error, origin=Origin.OUTSIDE, details=dict(CLIENTS))
 
 
 def read_tools(tools: Iterable[ChatTool | ResponseTool]) -> Iterator[ToolSpec]:

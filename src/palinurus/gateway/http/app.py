@@ -55,7 +55,7 @@ HEADERS = (
 CREDENTIALS = frozenset({"token", "access_token", "auth_token", "password", "api_key", "apikey", "authorization"})
 LOGIN = ("/login", "/page/login")  # a login code is a credential too: it belongs in the fragment, which is not sent
 OUR_ERROR = "this request failed because of an error in the gateway"
-ONCE = ("host", "origin", "authorization")
+ONCE = ("host", "origin", "authorization", "x-api-key")
 BY_PROXY = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -99,7 +99,7 @@ class RequestChecks:
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if any(len(headers.getlist(name)) > 1 for name in ONCE):
-            raise Refused(400, "WRONG_HOST", "a request has one Host, one Origin and one Authorization header")
+            raise Refused(400, "WRONG_HOST", "a request has one Host, one Origin and one credential of a kind")
         self._guard.address.check(headers)
         named = {name.lower() for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)}
         if named & CREDENTIALS or ("code" in named and scope["path"] in LOGIN):
@@ -181,7 +181,9 @@ def reply(payload: Any, status: int = 200, headers: dict[str, str] | None = None
 def authenticate(gateway: GatewayContext, request: Request, scope: Right) -> Principal:
     """Who sends the request; called before its body is read. Raises Refused and MissingScope."""
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    principal = gateway.guard.identify((secret.strip() if kind.lower() == "bearer" else "",), peer_of(request))
+    bearer = secret.strip() if kind.lower() == "bearer" else ""
+    own = request.headers.get("x-api-key", "").strip()  # where Anthropic's clients put it
+    principal = gateway.guard.identify((bearer, own), peer_of(request))
     principal.caller.need(scope, "this")
     request.scope["principal"] = principal.id  # for the log
     return principal
