@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE  # without bytecode every process that a test starts compiles all it imports
 EMBEDDED := $(VENV)/.embedded
+# Two for each processor: a test waits a third of its time, for the disk or for a process that it has started.
+WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
 .PHONY: setup run check test test-real bench eval soak docs constraints clean
 
@@ -36,7 +38,7 @@ check: setup  ## what is quick: style, types, floors of the house, fast tests
 	  tests/domain tests/sessions tests/context tests/dispatch tests/agent tests/docs
 
 test: setup packages  ## everything but browsers and real peers
-	$(BIN)/pytest -q -n auto --dist worksteal -m "not real"
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not real"
 
 test-real: setup  ## what needs a browser, a real peer or the small embedded model
 	@sh tools/debian-packages chromium

@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.figures import Figure
+from benchmarks.gateway_client import ask_all
 from benchmarks.gateway_servers import Running, Server, ours
 from benchmarks.model import DELTAS
 from benchmarks.processes import ROOT, SECONDS, Broken
@@ -82,9 +83,10 @@ class Channels:
 
     async def _measure(self, network: NetworkProcess) -> list[Figure]:
         costs = {mode: await self._costs(network, mode, (1, 8) if mode == "off" else (1,)) for mode in MODES}
+        alone = {"the turn alone, by HTTP": costs["off"].pop(0)}
         without, connected = await self._weigh(None), await self._weigh(network)
         return [
-            Figure("channels: CPU of a message in and out, one chat", costs["off"][1], {}, LIMIT_MS),
+            Figure("channels: CPU of a message in and out, one chat", costs["off"][1], alone, LIMIT_MS),
             Figure("channels: CPU of a message in and out, 8 chats", costs["off"][8], {}, LIMIT_MS),
             *(
                 Figure(f"channels: CPU with a reply in 200 pieces, streaming {mode}", costs[mode][1], {})
@@ -95,14 +97,17 @@ class Channels:
         ]
 
     async def _costs(self, network: NetworkProcess, mode: str, levels: tuple[int, ...]) -> dict[int, float]:
-        """Milliseconds of one message, by the number of chats."""
+        """Milliseconds of one message, by the number of chats. 0: of the same turn, asked for by HTTP."""
         running = await self._start(f"channel-{mode}", network.account | {"streaming": mode})
         try:
             network.talk(1, WARM_TIMES, MODES[mode])
-            return {
+            costs = {
                 chats: median(self._cost(running, network, chats, MODES[mode]) for _ in range(ROUNDS))
                 for chats in levels
             }
+            before = running.cpu()
+            await ask_all(running.port, running.server.question, f"alone{mode}", 1, TIMES)
+            return costs | {0: (running.cpu() - before) * 1000 / TIMES}
         finally:
             running.stop()
 

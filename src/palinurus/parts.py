@@ -89,6 +89,7 @@ OPERATIONS: dict[str, list[str]] = {
 }  # family -> the modules that hold its operations
 WIRES = {  # protocols of models
     "openai-completions": "palinurus.providers.wires.openai:OpenAIProvider",
+    "openai-responses": "palinurus.providers.wires.responses:ResponsesProvider",
     "ollama": "palinurus.providers.wires.openai:OpenAIProvider",  # it speaks the OpenAI format under /v1
     "anthropic-messages": "palinurus.providers.wires.anthropic:AnthropicProvider",
     "google-generative-ai": "palinurus.providers.wires.google:GoogleProvider",

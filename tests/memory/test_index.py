@@ -194,11 +194,15 @@ async def test_without_time_to_read_the_answer_names_what_it_lacks(notes: Indexe
         return read(path)
 
     notes.scanner.read = slow  # type: ignore[method-assign]
-    for number in range(8):
-        notes.write(f"memory/{number}.md", "- anchor\n")
-    fresh = await notes.index.catch_up(0.05)
-    while fresh.state == "unswept":  # a slow machine
-        fresh = await notes.index.catch_up(0.2)
+    seconds, state = 0.05, "unswept"
+    while state == "unswept":  # a busy machine has not even compared: again, with more time
+        gate.set()
+        await notes.index.catch_up(60)
+        gate.clear()
+        for number in range(8):
+            notes.write(f"memory/{number}.md", f"- anchor of {seconds}\n")
+        fresh = await notes.index.catch_up(seconds)
+        seconds, state = seconds * 2, fresh.state
     assert (fresh.state, fresh.compared, fresh.behind_count, len(fresh.behind)) == ("stale", 8, 8, 5)
     report = await notes.index.sync(seconds=0)
     gate.set()

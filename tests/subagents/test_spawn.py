@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from family import MAIN, Family, by_words, is_subagent, living
+from family import MAIN, WAIT, Family, by_words, is_subagent, living
 
+from palinurus.domain.clock import SystemClock
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin, UserMessage
+from palinurus.extensions.subagents.announce import ANNOUNCE
 from support.wire import Behaviour, Calls, Hangs, Json, Says, Waits
 
 SPAWN = ("sessions_spawn", {"task": "count the stars", "label": "stars"})
@@ -66,9 +68,11 @@ async def test_several_tasks_report_once_when_all_have_ended(tmp_path: Path) -> 
         assert "4 blue" in announced
 
 
-async def test_a_group_reports_by_its_deadline_and_names_what_is_missing(tmp_path: Path) -> None:
+async def test_a_group_reports_by_its_deadline_and_names_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = by_words(
-        ("please", Calls(("sessions_spawn", {"tasks": ["quick one", "slow one"], "deadlineSeconds": 0.2}))),
+        ("please", Calls(("sessions_spawn", {"tasks": ["quick one", "slow one"], "deadlineSeconds": 100}))),
         ("accepted", Says("Sent.")),
         ("[Subagent results", Says("One is late.")),
         ("quick one", Says("done quickly")),
@@ -76,6 +80,12 @@ async def test_a_group_reports_by_its_deadline_and_names_what_is_missing(tmp_pat
     )
     async with living(tmp_path, answer) as pal:
         await pal.hears("please")
+        async with asyncio.timeout(WAIT):
+            while not await pal.services.jobs.recent(kinds=(ANNOUNCE,), states=("done",)):
+                await asyncio.sleep(0.01)
+        real = SystemClock.now_ms
+        monkeypatch.setattr(SystemClock, "now_ms", lambda clock: real(clock) + 101_000)
+        await pal.services.jobs.look()
         await pal.server.until(lambda server: any("Not ended yet" in json.dumps(body) for body in server.requests))
         [announced] = await pal.announced()
         assert "1 of 2" in announced

@@ -17,6 +17,14 @@ ENTER, CTRL_C, CTRL_D, CTRL_L = "\r", "\x03", "\x04", "\x0c"
 ESCAPE, ALT_ENTER, TAB, UP = "\x1b", "\x1b\r", "\t", "\x1b[A"
 
 
+TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Done by the child itself: Python code between fork and exec waits forever for a lock that another thread has held."""
+
+
 def pasted(text: str) -> str:
     """As a terminal sends what is pasted."""
     return f"\x1b[200~{text}\x1b[201~"
@@ -37,9 +45,8 @@ class Terminal:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, self._size)
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "palinurus", *self._arguments,
+            sys.executable, "-ISc", TAKE_TERMINAL, sys.executable, "-m", "palinurus", *self._arguments,
             stdin=slave, stdout=slave, stderr=slave, env=self._env, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         os.close(slave)
         asyncio.get_running_loop().add_reader(self._master, self._read)

@@ -202,22 +202,37 @@ def _checked(
     name: str, description: str, function: Callable[..., Awaitable[T]]
 ) -> tuple[ToolSpec, Callable[[ToolRun, Mapping[str, Any]], Awaitable[T | ToolOutput]]]:
     """The ToolSpec of a function, and the function wrapped in a check of its arguments."""
-    hints = typing.get_type_hints(function, include_extras=True)
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    only = hints[parameters[0].name] if len(parameters) == 1 else None
-    record = only if isinstance(only, type) and issubclass(only, Struct) else None
-    arguments = record or _arguments_type(name, parameters, hints)
-    spec = ToolSpec(name, description, _schema(arguments))
+    arguments, whole, schema = _read_signature(name, function)
+    spec = ToolSpec(name, description, schema)
 
     async def call(run: ToolRun, sent: Mapping[str, Any]) -> T | ToolOutput:
         checked = _check(spec, arguments, sent)
         if isinstance(checked, ToolOutput):
             return checked
-        if record:
+        if whole:
             return await function(run, checked)
         return await function(run, **{field: getattr(checked, field) for field in arguments.__struct_fields__})
 
     return spec, call
+
+
+_known: dict[tuple[Any, ...], tuple[type[Struct], bool, bytes]] = {}  # every agent makes the same tools again
+
+
+def _read_signature(name: str, function: Callable[..., Any]) -> tuple[type[Struct], bool, dict[str, Any]]:
+    """The record of the arguments, whether the function takes it whole, and the schema: the caller's own copy."""
+    plain = inspect.unwrap(function)
+    given = (plain.__defaults__, tuple((plain.__kwdefaults__ or {}).items()), tuple(plain.__annotations__.items()))
+    key = (name, plain.__code__, *given)
+    if key not in _known:
+        hints = typing.get_type_hints(function, include_extras=True)
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        only = hints[parameters[0].name] if len(parameters) == 1 else None
+        record = only if isinstance(only, type) and issubclass(only, Struct) else None
+        arguments = record or _arguments_type(name, parameters, hints)
+        _known[key] = arguments, record is not None, _schema(arguments)
+    arguments, whole, schema = _known[key]
+    return arguments, whole, msgspec.json.decode(schema)
 
 
 def failed(text: str) -> ToolOutput:
@@ -243,7 +258,7 @@ def _described(hint: Any) -> Any:
     return kind
 
 
-def _schema(arguments: type[Struct]) -> dict[str, Any]:
+def _schema(arguments: type[Struct]) -> bytes:
     """The JSON Schema in one piece, without what no model needs, because it is sent with every request.
 
     Limits, defaults, and that other arguments are refused, are left out too: a model that breaks a rule is told.
@@ -251,9 +266,7 @@ def _schema(arguments: type[Struct]) -> dict[str, Any]:
     (schema,), definitions = msgspec.json.schema_components([arguments], ref_template="{name}")
     flat = _inline(schema, definitions)
     flat = {key: value for key, value in flat.items() if key != "description" and not (key == "required" and not value)}
-    # Through JSON and back, so that it equals a schema read from a stored epoch: tuples become lists.
-    as_stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(flat))
-    return as_stored
+    return msgspec.json.encode(flat)  # so that it equals a schema read from a stored epoch: tuples become lists
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:

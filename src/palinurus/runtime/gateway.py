@@ -114,7 +114,11 @@ class Gateway:
             hub=hub,
             new_id=random_id,
             endpoints=Endpoints(
-                settings.chat_completions, settings.responses, settings.invoke_allow, settings.invoke_deny
+                settings.chat_completions,
+                settings.responses,
+                settings.messages,
+                settings.invoke_allow,
+                settings.invoke_deny,
             ),
             started_at=clock.now_ms(),
         )

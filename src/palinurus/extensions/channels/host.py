@@ -113,11 +113,19 @@ class ChannelHost:
             await self.streams.close()
 
     async def handle(self, request: ChannelRequest) -> ChannelResponse:
-        """A request of a network to one of our webhooks. Raises NotFound."""
-        for account in self.accounts.values():
-            if request.path in account.channel.webhook_paths:
-                return await account.channel.handle(request)
-        raise NotFound(f"no channel that runs has the webhook {request.path}", hint="`pal channels list` shows why")
+        """A request of a network to one of our webhooks. Raises NotFound.
+
+        Several accounts may share a path: each knows by the signature, or by the request, whether it is meant.
+        """
+        answers = [
+            await account.channel.handle(request)
+            for account in tuple(self.accounts.values())
+            if request.path in account.channel.webhook_paths
+        ]
+        if not answers:
+            raise NotFound(f"no channel that runs has the webhook {request.path}", hint="`pal channels list` shows why")
+        believed = [each for each in answers if each.status not in (401, 403)]
+        return max(believed or answers, key=lambda each: each.status)  # whatever was not taken comes again
 
     async def _start(self, config: Config, channel: str, account: str, settings: Any) -> None:
         try:

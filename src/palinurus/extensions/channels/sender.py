@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelCapabilities, ChatTarget, OutgoingPart
-from palinurus.dispatch.delivery import DeliveryJob
+from palinurus.dispatch.delivery import ANSWER, DeliveryJob
 from palinurus.domain.errors import JobError, JobFailed, JobRefused
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.channels.account import RunningAccount
@@ -29,7 +29,7 @@ from palinurus.operations.services import Services
 PART_SECONDS = 120.0  # of one message with its retries; after that nobody knows
 LONG = 8_000  # characters that are rendered beside the event loop
 FindAccount = Callable[[str, str], RunningAccount | None]
-_TAG = re.compile(r"[ \t]*\[\[\s*reply_to(?:_current|:\s*(?P<id>[^\]\s]{1,200}))\s*\]\][ \t]*")
+_TAG = re.compile(r"(?<![ \t])[ \t]*\[\[\s*reply_to(?:_current|:\s*(?P<id>[^\]\s]{1,200}))\s*\]\][ \t]*")
 
 
 class TaggedText(Struct, frozen=True):
@@ -105,13 +105,12 @@ class NetworkSender:
         return True
 
     async def _parts(self, account: RunningAccount, delivery: DeliveryJob, text: str) -> list[OutgoingPart]:
-        settings = account.channel.context.settings(ReplySettings)
-        tagged = read_tags(text, delivery.reply_to)
+        settings = account.replies
+        is_models = is_by_model(delivery)
+        tagged = read_tags(text, delivery.reply_to) if is_models else TaggedText(text)
         words = f"{settings.response_prefix}{tagged.text}" if settings.response_prefix and tagged.text else tagged.text
-        media = read_media_lines(words) if delivery.session_key else MediaText(words)
-        files, troubles = (
-            await load_files(self._services, delivery.session_key, media.paths) if media.paths else ([], [])
-        )
+        media = read_media_lines(words) if is_models else MediaText(words)
+        files, troubles = await load_files(self._services, delivery, media.paths) if media.paths else ([], [])
         words = "\n\n".join(filter(None, (media.text, *troubles)))
         opened = delivery.block.opened if delivery.block is not None else ""
         if len(words) > LONG:
@@ -132,6 +131,12 @@ class NetworkSender:
             )
             for number, part in enumerate(parts)
         ]
+
+
+def is_by_model(delivery: DeliveryJob) -> bool:
+    """Whether tags in its text are meant as such. In the plan of an approval, or a list of plans, they are shown."""
+    is_reply = bool(delivery.run_id) and not delivery.idempotency_key.startswith(ANSWER)
+    return bool(delivery.session_key) and (is_reply or delivery.block is not None)
 
 
 def reply_mode(settings: ReplySettings, delivery: DeliveryJob, tagged: TaggedText) -> ReplyMode:

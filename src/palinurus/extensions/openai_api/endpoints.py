@@ -18,7 +18,7 @@ from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import arguments_of, find_run, named_calls, read_tools
-from palinurus.extensions.openai_api.errors import ApiError
+from palinurus.extensions.openai_api.errors import ApiError, openai_body
 from palinurus.extensions.openai_api.messages import ChatRequest, ClientHistory, ResponsesRequest
 from palinurus.extensions.openai_api.run import RunRequest, StartedRun, add_requests, start_run
 from palinurus.extensions.openai_api.stream import EventStream, whole_answer
@@ -67,7 +67,10 @@ class ChatWriter:
         return tool_calls + finish + usage + b"data: [DONE]\n\n"
 
     def fail(self, error: ApiError) -> bytes:
-        return b"data: " + error.body + b"\n\n"
+        return b"data: " + openai_body(error) + b"\n\n"
+
+    def refuse(self, error: ApiError) -> bytes:
+        return openai_body(error)
 
     def whole(self, result: RunResult) -> dict[str, Any]:
         calls = _chat_calls(result)
@@ -181,6 +184,9 @@ class ResponseWriter:
         output = [self._message("".join(self._pieces), "incomplete")] if self._pieces else []
         failed = {**self._response("failed", output), "error": details}
         return self._event("response.failed", response=failed) + b"data: [DONE]\n\n"
+
+    def refuse(self, error: ApiError) -> bytes:
+        return openai_body(error)
 
     @property
     def _place(self) -> dict[str, Any]:

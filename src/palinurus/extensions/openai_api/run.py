@@ -149,7 +149,7 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         attended=target.lasting,
         notes=(*_instructions(wanted.history.instructions), *message.notes),
         model=requested_model(request.headers),
-        client_tools=await check_tools(gateway.services, target.key.agent, wanted.tools),
+        client_tools=check_tools(wanted.tools),
     )
     run = await gateway.services.dispatcher.submit(message)
     return StartedRun(run, stops_with_client=not target.lasting and not key)

@@ -42,6 +42,9 @@ class RunWriter(Protocol):
 
     def fail(self, error: ApiError) -> bytes: ...
 
+    def refuse(self, error: ApiError) -> bytes:
+        """The body of an answer with an error status: nothing was sent yet."""
+
     def whole(self, result: RunResult) -> dict[str, Any]: ...
 
 
@@ -110,7 +113,7 @@ async def whole_answer(started: StartedRun, writer: RunWriter, request: Request)
                 return NoResponse()
     headers = {"x-request-id": started.run.id}
     if error := error_of_result(result):
-        return error_response(error, headers)
+        return error_response(error, headers, writer.refuse)
     return Response(msgspec.json.encode(writer.whole(result)), 200, headers, media_type="application/json")
 
 
@@ -135,7 +138,7 @@ class EventStream(Response):
             try:
                 error = await self._stream(client, send)
                 if error is not None:
-                    await error_response(error, self._about)(scope, receive, send)
+                    await error_response(error, self._about, self._writer.refuse)(scope, receive, send)
             except (Disconnected, TimeoutError):
                 _stop_unread(self._started)
 

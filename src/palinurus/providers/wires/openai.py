@@ -33,7 +33,15 @@ from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
-from palinurus.providers.wires.rendering import NO_OUTPUT, CallIds, as_json, result_text, tool_name, user_content
+from palinurus.providers.wires.rendering import (
+    EFFORTS,
+    NO_OUTPUT,
+    CallIds,
+    as_json,
+    result_text,
+    tool_name,
+    user_content,
+)
 from palinurus.providers.wires.reply import MAX_CALLS, ContentBlock, Gatherer, read_arguments, read_json
 
 
@@ -212,12 +220,6 @@ class OpenAIReply(Gatherer):
             yield Text(self.text)
         for slot in self._slots.in_order:
             yield ToolCall(slot.id, slot.name or "unknown", read_arguments("".join(slot.raw), cut=cut))
-
-
-EFFORTS = {level: level for level in ("minimal", "low", "medium", "high")} | dict.fromkeys(
-    ("xhigh", "max", "ultra"), "high"
-)
-"""Thinking level -> `reasoning_effort`. `off` and `adaptive` send nothing: the model's own default applies."""
 
 
 def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") -> bytes:

@@ -1,4 +1,4 @@
-"""What people see comes in the order in which it was said, also when the network is slow or the gateway leaves."""
+"""Every message is answered, in the order in which they came: also when something is slow, gone or leaving."""
 
 from __future__ import annotations
 
