@@ -221,7 +221,6 @@ def test_what_is_not_taken_is_named(tree: Tree) -> None:
     tree.write("devices/paired.json", '{"a": {"deviceId": "a"}, "b": {"deviceId": "b"}}')
     tree.write("identity/device.json", '{"deviceId": "a", "privateKeyPem": "hidden"}')
     tree.write("subagents/runs.json", '{"version": 2, "runs": {"r": {}}}')
-    tree.write("cron/runs/job.jsonl", "{}")
     tree.write("canvas/index.html", "")
     state = tree.state_database()
     state.execute("CREATE TABLE audit_events (x)")
@@ -234,7 +233,6 @@ def test_what_is_not_taken_is_named(tree: Tree) -> None:
             "2 paired devices not imported: pair them here again",
             "1 device identity not imported: this home has its own",
             "2 subagent runs not imported: their sessions are",
-            "logs of cron runs are stored (1) and exported again, and not shown",
             "rows that are not imported: audit_events (2)",
             "files that are not imported: canvas",
         ]

@@ -27,6 +27,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.extensions.migrate.foreign import (
     ForeignEntry,
     ForeignSession,
+    are_alike,
     as_object,
     load_json,
     replace_surrogates,
@@ -177,7 +178,7 @@ class _TranscriptImport:
         async for page in self._store.payloads(session_id):
             batch = await asyncio.to_thread(list, islice(entries, len(page)))
             await asyncio.to_thread(self._tally.add, batch)
-            if not await asyncio.to_thread(_are_alike, batch, page):
+            if not await asyncio.to_thread(are_alike, batch, page):
                 await self._count(entries)
                 return None
         here = self._tally.count
@@ -244,20 +245,6 @@ def _outcome(known: ImportState | None, more: int) -> Outcome:
     if known is None or not known.visible:
         return "new"
     return "grown" if more else "same"
-
-
-def _are_alike(entries: Sequence[ForeignEntry], payloads: Sequence[str]) -> bool:
-    """Whether they are the first of our entries. Another program may have written them in another way."""
-    pairs = zip([each.row.payload for each in entries], payloads, strict=False)
-    return all(there == here or _meaning(there) == _meaning(here) for there, here in pairs)
-
-
-def _meaning(payload: str) -> Any:
-    """Of a header without what each program writes anew: the version of the form, and where it works."""
-    value = load_json(payload)
-    if as_object(value).get("type") == "session":
-        return {name: each for name, each in value.items() if name not in ("version", "cwd")}
-    return payload if value is None else value
 
 
 def _batches(entries: Iterator[ForeignEntry], tally: Tally) -> Iterator[tuple[list[ForeignEntry], str]]:

@@ -15,7 +15,13 @@ TOGETHER = 50  # tables
 MAX_BYTES = 32 * 1024 * 1024
 _TAKEN = {*CONFIGS, APPROVALS, OWN_DOCUMENTS, "agents", "sessions", "skills", "credentials", "cron", "state"}
 _READ_TABLES = (  # of the state database, besides those that are named below
-    *("cron_jobs", "exec_approvals_config", "channel_pairing_requests", "channel_pairing_allow_entries"),
+    *(
+        "cron_jobs",
+        "cron_run_logs",
+        "exec_approvals_config",
+        "channel_pairing_requests",
+        "channel_pairing_allow_entries",
+    ),
     *("config_machine_state", "auth_profile_store", "schema_meta", "sqlite_sequence"),
 )
 _KINDS = (  # how one and several are called, their file with the key of its list, their tables, and what holds instead
@@ -37,7 +43,6 @@ _KINDS = (  # how one and several are called, their file with the key of its lis
     ("task", "tasks", ("", ""), ("task_runs", "flow_runs", "task_delivery_state"), "their sessions are"),
     ("receipt of a cron run", "receipts of cron runs", ("", ""), ("cron_run_receipts",), "the jobs are"),
 )
-_LOGS = "cron_run_logs"
 
 
 def left_out(root: Path, state: ForeignDatabase | None, losses: Losses) -> list[str]:
@@ -49,9 +54,6 @@ def left_out(root: Path, state: ForeignDatabase | None, losses: Losses) -> list[
         folders.add(file.partition("/")[0])
         if count:
             notes.append(f"{count} {one if count == 1 else several} not imported: {but}")
-    logs = rows.pop(_LOGS, 0) + len(listing(root / "cron" / "runs", "cron/runs", losses))
-    if logs:
-        notes.append(f"logs of cron runs are stored ({logs}) and exported again, and not shown")
     if named := [f"{table} ({count})" for table, count in rows.items() if count and table not in _READ_TABLES]:
         notes.append(f"rows that are not imported: {_listed(named)}")
     names = [entry.name for entry in listing(root, root.name, losses)]
