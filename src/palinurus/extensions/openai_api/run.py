@@ -1,14 +1,15 @@
 """Turns a request of either endpoint into one message to an agent, and starts the run that answers it.
 
-The name of a model is that of an agent. A request without `user` and without a session gets a session of its own that
-nothing else uses, and brings its history.
+The name of a model is that of an agent. A request without `user` and without a session brings its history: it goes on
+in the session that ends with it (`conversations`), or gets one of its own that nothing else uses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from palinurus.domain.messages import ContextNote, ToolResult
 from palinurus.domain.tool import ToolSpec
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
+from palinurus.extensions.openai_api.conversations import ClientConversations
 from palinurus.extensions.openai_api.errors import ApiError
 from palinurus.gateway.websocket.methods import GatewayContext
 
@@ -122,17 +124,25 @@ class RunRequest(Struct, frozen=True):
     continues: SessionKey | None = None  # the session of a previous response
 
 
+def forget_reply(_: str) -> None:
+    """Ignores the reply: its session has a name."""
+
+
 class StartedRun(Struct, frozen=True):
     """A run, and whether it is stopped when its client disconnects, because nobody else can read its answer."""
 
     run: Run
     stops_with_client: bool
+    on_reply: Callable[[str], None] = forget_reply
+    """Is given the reply of a good run, as the client gets it. Neither blocks nor raises."""
 
 
 async def start_run(gateway: GatewayContext, request: Request, wanted: RunRequest) -> StartedRun:
     """When this returns, the message is stored. Raises PalinurusErrors."""
+    conversations = gateway.services.keep(ClientConversations)
+    said = wanted.history.messages
     target = _target(gateway, request, wanted)
-    answers = await find_answers(gateway.services, wanted.history.messages)
+    answers = await find_answers(gateway.services, said)
     if answers and (target.lasting or wanted.continues) and answers.run.key != target.key:
         answers = None  # it names another session, where no call is open
     if answers:
@@ -140,7 +150,10 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
         message = await _message(messages.new_message(texts) if texts else messages.NewMessage(""), answers.results)
     else:
-        message = await _message(messages.new_message(await _unknown_messages(gateway, target, wanted)))
+        known = None if target.lasting or wanted.continues else conversations.take(target.key.agent, said)
+        target = target_of_session(known) if known else target
+        new = wanted.history.new if known else await _unknown_messages(gateway, target, wanted)
+        message = await _message(messages.new_message(new))
     key = _idempotency_key(request)
     message = msgspec.structs.replace(
         message,
@@ -152,7 +165,9 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         client_tools=check_tools(wanted.tools),
     )
     run = await gateway.services.dispatcher.submit(message)
-    return StartedRun(run, stops_with_client=not target.lasting and not key)
+    if target.lasting or wanted.continues:
+        return StartedRun(run, stops_with_client=not target.lasting and not key)
+    return StartedRun(run, not key, partial(conversations.put, run.key, said))
 
 
 def _target(gateway: GatewayContext, request: Request, wanted: RunRequest) -> SessionTarget:
