@@ -41,7 +41,9 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
     history = messages.read_messages(body.messages)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     instructions = add_requests(history.instructions, body.tool_choice, body.response_format)
-    wanted = RunRequest(body.model, ClientHistory(history.messages, instructions), tools, body.user or "")
+    wanted = RunRequest(
+        body.model, ClientHistory(history.messages, instructions), tools, body.user or "", body.tool_choice
+    )
     started = await start_run(gateway, request, wanted)
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     writer = ChatWriter(started, body.model or "palinurus", with_usage=with_usage)
@@ -132,7 +134,8 @@ async def _run_request(gateway: GatewayContext, body: ResponsesRequest) -> RunRe
     instructions = add_requests(texts, body.tool_choice, body.text.format if body.text else None)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     continues = await _session_of(gateway, body.previous_response_id) if body.previous_response_id else None
-    return RunRequest(body.model, ClientHistory(history.messages, instructions), tools, body.user or "", continues)
+    history = ClientHistory(history.messages, instructions)
+    return RunRequest(body.model, history, tools, body.user or "", body.tool_choice, continues)
 
 
 def _check(body: ResponsesRequest) -> None:

@@ -28,6 +28,7 @@ from palinurus.extensions.openai_api.client_tools import check_tools, find_answe
 from palinurus.extensions.openai_api.conversations import ClientConversations
 from palinurus.extensions.openai_api.errors import ApiError
 from palinurus.gateway.websocket.methods import GatewayContext
+from palinurus.providers.provider import ANY_TOOL
 
 CHANNEL = "openai"
 LONGEST_KEY = 256
@@ -121,6 +122,7 @@ class RunRequest(Struct, frozen=True):
     history: messages.ClientHistory
     tools: Iterable[ToolSpec] = ()
     user: str = ""
+    choice: ToolChoice = None
     continues: SessionKey | None = None  # the session of a previous response
 
 
@@ -155,6 +157,7 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         new = wanted.history.new if known else await _unknown_messages(gateway, target, wanted)
         message = await _message(messages.new_message(new))
     key = _idempotency_key(request)
+    tools = check_tools(wanted.tools)
     message = msgspec.structs.replace(
         message,
         idempotency_key=f"{CHANNEL}:{key or gateway.new_id()}",
@@ -162,7 +165,8 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         attended=target.lasting,
         notes=(*_instructions(wanted.history.instructions), *message.notes),
         model=requested_model(request.headers),
-        client_tools=check_tools(wanted.tools),
+        client_tools=tools,
+        tool_choice=_forced_tool(wanted.choice, tools),
     )
     run = await gateway.services.dispatcher.submit(message)
     if target.lasting or wanted.continues:
@@ -214,13 +218,26 @@ def add_requests(instructions: str, choice: ToolChoice, form: dict[str, Any] | N
 
 
 def _tool_choice_text(choice: ToolChoice) -> str:
+    """For models that cannot be forced."""
     if choice == "required":
         return "Call at least one tool before you answer."
+    name = _named_tool(choice)
+    return f"Call the tool {name[:64]} before you answer." if name else ""
+
+
+def _named_tool(choice: ToolChoice) -> str:
     if not isinstance(choice, dict):
         return ""
     function = choice.get("function")
-    name = choice.get("name") or (function.get("name") if isinstance(function, dict) else "")
-    return f"Call the tool {str(name)[:64]} before you answer." if name else ""
+    return str(choice.get("name") or (function.get("name") if isinstance(function, dict) else "") or "")
+
+
+def _forced_tool(choice: ToolChoice, tools: Collection[ToolSpec]) -> str:
+    """For Inbound. Raises BadRequest for the name of a tool that is not in the request."""
+    name = _named_tool(choice)
+    if name and name not in {spec.name for spec in tools}:
+        raise BadRequest(f"tool_choice names {name[:64]!r}, which is not one of the tools", hint="send it in tools")
+    return name or (ANY_TOOL if choice == "required" and tools else "")
 
 
 def _format_text(form: dict[str, Any] | None) -> str:
