@@ -27,7 +27,9 @@ from palinurus.domain.messages import (
     Usage,
     UserMessage,
 )
+from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import (
+    ANY_TOOL,
     Head,
     ModelRequest,
     ReplyDone,
@@ -388,3 +390,31 @@ def test_calls_and_their_results_stand_face_to_face_with_the_same_legal_ids(wire
     flat = [one for ids in asked for one in ids]
     assert len(set(flat)) == len(flat)
     assert [message["role"] for message in sent[:2]] == ["user", "model" if wire == "google" else "assistant"]
+
+
+FORCED = {
+    "openai": ({"tool_choice": "required"}, {"tool_choice": {"type": "function", "function": {"name": "read"}}}),
+    "responses": ({"tool_choice": "required"}, {"tool_choice": {"type": "function", "name": "read"}}),
+    "anthropic": ({"tool_choice": {"type": "any"}}, {"tool_choice": {"type": "tool", "name": "read"}}),
+    "google": (
+        {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+        {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["read"]}}},
+    ),
+}
+
+
+async def test_a_tool_that_must_be_called_is_named_in_the_words_of_the_wire(
+    provider: WireProvider, server: WireServer
+) -> None:
+    wire = next(name for name, cls in PROVIDERS.items() if isinstance(provider, cls))
+    head = Head("be kind", (ToolSpec("read", "Read.", {"type": "object"}),))
+    for choice in ("", ANY_TOOL, "read"):
+        await events_of(provider, ModelRequest("m", head, REQUEST.messages, tool_choice=choice))
+    free, *forced = server.requests
+    for body, expected in zip(forced, FORCED[wire], strict=True):
+        assert {name: value for name, value in body.items() if name not in free} == expected
+
+
+def test_a_claude_that_thinks_is_not_forced() -> None:
+    request = ModelRequest("claude-opus-5-5", Head("s"), REQUEST.messages, thinking="high", tool_choice=ANY_TOOL)
+    assert "tool_choice" not in msgspec.json.decode(to_anthropic(request, provider="p"))

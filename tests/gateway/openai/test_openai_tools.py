@@ -182,12 +182,22 @@ async def test_names_that_are_doubled_or_wrong_are_refused(served: Served) -> No
     assert served.pal.model.requests == []
 
 
-async def test_tool_choice_none_offers_none_and_others_are_passed_on_as_words(served: Served) -> None:
+async def test_tool_choice_is_for_the_first_reply_and_stands_in_the_instructions_too(served: Served) -> None:
     await served.chat("hi", tools=[tool()], tool_choice="none")
     assert "weather" not in {spec.name for spec in served.pal.model.requests[0].head.tools}
-    await served.chat("hi", tools=[tool()], tool_choice={"type": "function", "function": {"name": "weather"}})
+    assert served.pal.model.requests[0].tool_choice == ""
+    named = {"type": "function", "function": {"name": "weather"}}
+    await served.chat("hi", tools=[tool()], tool_choice=named)
     notes = served.pal.model.requests[1].messages[0].context
     assert [note.text for note in notes if note.kind == "notice"] == ["Call the tool weather before you answer."]
+    assert served.pal.model.requests[1].tool_choice == "weather"
+    served.pal.model.says(calls(call("ls", "c1", path=".")), "Done.")
+    await served.chat("hi", tools=[tool()], tool_choice="required")
+    assert [request.tool_choice for request in served.pal.model.requests[2:]] == ["*", ""]
+    await served.chat("hi", tool_choice="required")  # there is nothing to require
+    assert served.pal.model.requests[-1].tool_choice == ""
+    unknown = await served.chat("hi", tools=[tool("other")], tool_choice=named)
+    assert unknown.status_code == 400
 
 
 async def test_a_turn_that_asked_its_client_gives_the_same_answer_twice(served: Served) -> None:

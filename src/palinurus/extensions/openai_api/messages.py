@@ -97,6 +97,7 @@ class ChatRequest(Struct, frozen=True):
     response_format: dict[str, Any] | None = None
     user: str | None = None
     n: int | None = None
+    functions: list[Any] | None = None
 
 
 class InputItem(Struct, frozen=True):
@@ -243,7 +244,10 @@ def make_history(parts: Sequence[ClientMessage | str]) -> ClientHistory:
     )
     if sum(len(each.pictures) for each in messages) > MOST_PICTURES:
         raise BadRequest(f"more than {MOST_PICTURES} pictures in one request", hint="send fewer")
-    return ClientHistory(messages, "\n\n".join(each for each in parts if isinstance(each, str) and each.strip()))
+    instructions = "\n\n".join(each for each in parts if isinstance(each, str) and each.strip())
+    if not messages and instructions:  # some clients say all they want in the system message
+        return ClientHistory((ClientMessage("user", instructions),))
+    return ClientHistory(messages, instructions)
 
 
 def new_message(messages: Sequence[ClientMessage]) -> NewMessage:

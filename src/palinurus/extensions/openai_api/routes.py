@@ -9,7 +9,7 @@ import base64
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from palinurus.domain.errors import EmbedderError, NotOffered, PalinurusError
 from palinurus.extensions.openai_api.anthropic import MESSAGES, MessagesRequest, answer_messages
-from palinurus.extensions.openai_api.endpoints import CHAT, RESPONSES, complete, respond
+from palinurus.extensions.openai_api.endpoints import CHAT, RESPONSES, complete, respond, show_response
 from palinurus.extensions.openai_api.errors import (
     ApiError,
     ErrorBody,
@@ -127,6 +127,8 @@ async def list_models(gateway: GatewayContext, request: Request) -> Response:
 
 async def show_model(gateway: GatewayContext, request: Request) -> Response:
     name: str = request.path_params["model"]
+    if not name:  # some clients end the address of the list with a slash
+        return await list_models(gateway, request)
     agent_named(name, gateway.services.agents)
     return reply(_model(gateway, name))
 
@@ -138,6 +140,7 @@ def _model(gateway: GatewayContext, name: str) -> ApiModel:
 ENDPOINTS: dict[RouteDoc, Served] = {
     RouteDoc("POST", CHAT, "Send a message to an agent.", "write", ChatRequest, gives=(JSON, SSE)): complete,
     RouteDoc("POST", RESPONSES, "The same, as a response.", "write", ResponsesRequest, gives=(JSON, SSE)): respond,
+    RouteDoc("GET", f"{RESPONSES}/{{response}}", "A response again.", "read", result=dict[str, Any]): show_response,
     RouteDoc(
         "POST", MESSAGES, "The same, in Anthropic's format.", "write", MessagesRequest, gives=(JSON, SSE)
     ): answer_messages,
@@ -153,6 +156,7 @@ ENDPOINTS: dict[RouteDoc, Served] = {
 def routes(gateway: GatewayContext) -> list[BaseRoute]:
     off = {CHAT: "" if gateway.endpoints.chat_completions else "chatCompletions"}
     off[RESPONSES] = "" if gateway.endpoints.responses else "responses"
+    off[f"{RESPONSES}/{{response}}"] = off[RESPONSES]
     off[MESSAGES] = "" if gateway.endpoints.messages else "messages"
     return [_route(gateway, row, served, off.get(row.path, "")) for row, served in ENDPOINTS.items()]
 

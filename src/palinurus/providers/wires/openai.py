@@ -30,7 +30,7 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.provider import ModelRequest, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import ANY_TOOL, ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
 from palinurus.providers.wires.rendering import (
@@ -227,6 +227,9 @@ def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") ->
     body: dict[str, Any] = {"model": request.model, "messages": list(_messages(request))}
     if request.head.tools:
         body["tools"] = [{"type": "function", "function": _function(spec)} for spec in request.head.tools]
+    if choice := request.tool_choice:
+        named = {"type": "function", "function": {"name": choice}}
+        body["tool_choice"] = "required" if choice == ANY_TOOL else named
     body |= {"stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
         body[max_tokens_field] = request.max_tokens

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, Image, Text, Thinking, ToolCall, ToolResult, Usage, UserMessage
-from palinurus.providers.provider import ModelRequest, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import ANY_TOOL, ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
 from palinurus.providers.wires.rendering import (
@@ -250,6 +250,8 @@ def to_responses(request: ModelRequest, *, provider: str) -> bytes:
             }
             for spec in request.head.tools
         ]
+    if choice := request.tool_choice:
+        body["tool_choice"] = "required" if choice == ANY_TOOL else {"type": "function", "name": choice}
     body |= {"stream": True, "store": False}
     if request.max_tokens is not None:
         body["max_output_tokens"] = request.max_tokens
