@@ -42,6 +42,9 @@ SAID = "We decided that Villa Ada will be sold. We decided that the shed of aste
 def copied(pal_command: Pal, home: Home, workspace: Path, tmp_path: Path) -> Path:
     """A home with a wiki, a tree and a packed file beside it."""
     (workspace / "MEMORY.md").write_text(MEMORY)
+    config = json.loads(home.config_path.read_text())
+    config["agents"]["defaults"]["memorySearch"] = {"provider": "none"}  # vectors: test_forget_vectors.py
+    home.config_path.write_text(json.dumps(config))
     assert pal_command("agent", "-m", SAID).code == 0
     assert pal_command("ingest", str(home.root), "--into", str(tmp_path / "wiki")).code == 0
     assert pal_command("export", str(tmp_path / "tree")).code == 0
