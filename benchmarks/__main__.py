@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import prefix, schedule
+from benchmarks.channels import Channels
 from benchmarks.figures import Figure, render
 from benchmarks.gateway import Gateways
 from benchmarks.memory import Memories
@@ -43,7 +44,7 @@ UNUSED_PROVIDERS = {
 _UNUSED_CHECK = (str(PYTHON), "-m", "benchmarks.unused", "agent", "--message", "hi")
 BATCH = 5
 OURS = "pal"
-PARTS = ("turns", "wires", "hands", "gateway", "memory", "prompts", "clock", "processes", "commands")
+PARTS = ("turns", "wires", "hands", "gateway", "channels", "memory", "prompts", "clock", "processes", "commands")
 LIBRARIES = "import asyncio, click, msgspec, apsw"  # what no command of ours can do without
 COMMANDS = (
     ("status",),
@@ -200,6 +201,10 @@ class Bench:
         gateways = Gateways(PAL, self._folder, self._base_url, _env, self.note)
         return asyncio.run(gateways.measure(peers=peers))
 
+    def channels(self) -> list[Figure]:
+        """A message that comes by a chat network and is answered there."""
+        return Channels(PAL, self._folder, self._base_url, _env).measure()
+
     def prompts(self) -> list[Figure]:
         """What of each request the provider has read before."""
         prompts = prefix.measure()
@@ -322,6 +327,7 @@ def main() -> None:
             "wires": bench.wires,
             "hands": bench.hands,
             "gateway": lambda: bench.gateway(peers=not options.no_peers),
+            "channels": bench.channels,
             "memory": lambda: bench.memory(peers=not options.no_peers),
             "prompts": bench.prompts,
             "clock": bench.clock,

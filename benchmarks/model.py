@@ -27,7 +27,7 @@ def _arrived(body: Json) -> Behaviour:
         return Says(f"turns {' '.join(number for number, _ in shown)} of session {shown[-1][1]}")
     if wanted := _WANTED.search(text):
         pieces = int(wanted[1])
-        return Says("word " * pieces, chunks=pieces)
+        return Says("word " * (pieces - 1) + "word.", chunks=pieces)
     return Says(f"arrived {time.monotonic_ns()}")
 
 

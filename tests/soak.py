@@ -102,7 +102,6 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             folder / "clock-killed", kills=options.clock_kills, seed=options.seed, progress=say
         )
         say(f"{options.clock_kills} kills of a clock: one row and one outcome for each due time: {_told(counted)}")
-    await soak_channels(options, folder)
     if options.clients:
         counted = await besiege(
             folder / "gateway-crowded",
@@ -151,6 +150,7 @@ def main() -> int:
             converse(examples=options.steps // STEPS, steps=STEPS)
             say(f"{options.steps:,} steps of conversations with bad models and kills: nothing was lost")
         asyncio.run(talk(options, folder))
+        asyncio.run(soak_channels(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:
         say(f"FAILED, the homes are kept: {error}")

@@ -1,3 +1,17 @@
-"""Palinurus: a home for personal AI agents."""
+"""Palinurus: a home for personal AI agents. `from palinurus import Pal` uses one from a Python program (library.py)."""
 
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # read by type checkers, which know the name; to import typing takes longer than all of this
+if TYPE_CHECKING:
+    from palinurus.domain.errors import PalinurusError as PalinurusError
+    from palinurus.library import Pal as Pal
+else:
+
+    def __getattr__(name):
+        """Imported when first used: `pal --version` imports nothing."""
+        if name not in ("Pal", "PalinurusError"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from palinurus import library
+
+        return getattr(library, name)

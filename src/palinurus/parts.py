@@ -89,6 +89,7 @@ OPERATIONS: dict[str, list[str]] = {
 }  # family -> the modules that hold its operations
 WIRES = {  # protocols of models
     "openai-completions": "palinurus.providers.wires.openai:OpenAIProvider",
+    "openai-responses": "palinurus.providers.wires.responses:ResponsesProvider",
     "ollama": "palinurus.providers.wires.openai:OpenAIProvider",  # it speaks the OpenAI format under /v1
     "anthropic-messages": "palinurus.providers.wires.anthropic:AnthropicProvider",
     "google-generative-ai": "palinurus.providers.wires.google:GoogleProvider",
@@ -281,7 +282,7 @@ EXTENSIONS = (
         "channels",
         "palinurus.extensions.channels",
         commands={"channels": "Connect chat networks: add, list, test and remove accounts."},
-        operations=_in_family("channels", "list add test remove logs"),
+        operations=_in_family("channels", "list networks manifest add test remove logs"),
         routes="channels",
         config={
             f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),

@@ -24,7 +24,7 @@ ASKS = calls(call("weather", "c1"))
 
 
 async def submit(pal: Harness, text: str = "", **further: Any) -> RunResult:
-    inbound = Inbound(text, pal.new_id(), client_tools=(WEATHER,), **{"plain": True, **further})
+    inbound = Inbound(text, pal.new_id(), **{"client_tools": (WEATHER,), "plain": True, **further})
     return await (await pal.dispatcher.submit(inbound)).wait(WAIT)
 
 
@@ -159,14 +159,18 @@ async def test_who_steers_takes_the_place_of_the_clients_call(workspace: Path) -
         assert violations(pal.model.requests[-1].messages) == []
 
 
-async def test_a_tool_of_ours_is_never_the_clients(pal: Harness) -> None:
-    pal.model.says(calls(call("read", path="SOUL.md")), "Read.")
-    mine = ToolSpec("read", "Something else.", {"type": "object"})
-    inbound = Inbound("go", "k", client_tools=(mine,), plain=True)
-    result = await (await pal.dispatcher.submit(inbound)).wait(WAIT)
-    assert result.text == "Read."
-    (spec,) = [spec for spec in pal.model.requests[0].head.tools if spec.name == "read"]
-    assert spec.description != mine.description
+async def test_a_tool_with_the_name_of_one_of_ours_is_the_clients_for_that_message(pal: Harness) -> None:
+    mine = ToolSpec("memory_write", "Something else.", {"type": "object"})
+    pal.model.says(calls(call("memory_write", "c1", text="theirs")), "Written.", "And on.")
+    asked = await submit(pal, "go", client_tools=(mine,))
+    assert [each.name for each in asked.calls] == ["memory_write"]
+    assert [spec for spec in pal.model.requests[0].head.tools if spec.name == mine.name] == [mine]
+    result = ToolResult("c1", "memory_write", "done")
+    assert (await submit(pal, client_tools=(mine,), results=(result,))).text == "Written."
+    assert not pal.files.boundary.root.joinpath("memory").exists()
+    await submit(pal, "and on", client_tools=())
+    (ours,) = [spec for spec in pal.model.requests[-1].head.tools if spec.name == mine.name]
+    assert ours.description != mine.description
 
 
 async def test_two_calls_of_one_id_are_asked_once(pal: Harness) -> None:

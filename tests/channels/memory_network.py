@@ -89,12 +89,13 @@ class MemoryNetwork:
         files: tuple[ReceivedFile, ...] = (),
         quoted: QuotedMessage | None = None,
         edit: bool = False,
+        forwarded: str = "",
     ) -> str:
         number = str(next(self._numbers))
         peer = Peer(chat or sender, kind if not chat or kind != "direct" else "group", thread, mentioned=mention)
         peer = Peer(peer.id, peer.kind, thread, mentioned=mention, sender_name=name)
         assert self.inbox is not None
-        message = ChannelMessage(number, update or f"u{number}", sender, peer, text, files, quoted, edit)
+        message = ChannelMessage(number, update or f"u{number}", sender, peer, text, files, quoted, edit, forwarded)
         await self.inbox.receive(message)
         return number
 

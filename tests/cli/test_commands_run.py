@@ -27,6 +27,14 @@ def test_a_program_gets_the_result_as_json(pal_command: Pal) -> None:
     assert {"runId", "sessionId", "text", "model", "usage", "error", "errorKind", "durationMs"} <= set(result)
 
 
+def test_a_session_can_be_named_by_its_id(pal_command: Pal) -> None:
+    """OpenClaw's scripts do."""
+    pal_command("agent", "-m", "hi", "--session-key", "holiday")
+    (session,) = pal_command("sessions", "list", "--json").json["sessions"]
+    again = pal_command("agent", "-m", "hi again", "--json", "--session-id", session["id"]).json
+    assert again["sessionKey"] == "agent:main:explicit:holiday"
+
+
 def test_a_message_is_read_from_standard_input(pal_command: Pal) -> None:
     assert pal_command("agent", "-m", "-", stdin="remember the\ntide\n").code == 0
     assert "remember the\ntide" in pal_command("sessions", "show").out

@@ -24,6 +24,7 @@ from palinurus.providers.scout.scout import Scout
 from palinurus.providers.wires.anthropic import AnthropicProvider
 from palinurus.providers.wires.google import GoogleProvider
 from palinurus.providers.wires.openai import OpenAIProvider
+from palinurus.providers.wires.responses import ResponsesProvider
 from support.wire import Calls, Json, Says, WireServer, dialect_of
 
 TOOLS = tuple(ToolSpec(name, name, {"type": "object"}) for name in ("note", "grep", "ls", "read"))
@@ -38,8 +39,9 @@ class StoppedClock:
         return 1_794_700_800_000
 
 
-WIRES: dict[str, tuple[type[OpenAIProvider | AnthropicProvider | GoogleProvider], str]] = {
+WIRES: dict[str, tuple[type[OpenAIProvider | ResponsesProvider | AnthropicProvider | GoogleProvider], str]] = {
     "openai": (OpenAIProvider, "/chat/completions"),
+    "responses": (ResponsesProvider, "/responses"),
     "anthropic": (AnthropicProvider, "/messages"),
     "google": (GoogleProvider, ":streamGenerateContent"),
 }

@@ -1,4 +1,4 @@
-"""What every wire keeps, whatever the server does: the same behaviours, spoken in three formats."""
+"""What every wire keeps, whatever the server does: the same behaviours, spoken in four formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from palinurus.domain.messages import (
     Usage,
     UserMessage,
 )
+from palinurus.domain.tool import ToolSpec
 from palinurus.providers.provider import (
+    ANY_TOOL,
     Head,
     ModelRequest,
     ReplyDone,
@@ -42,7 +44,8 @@ from palinurus.providers.wires.google import GoogleProvider, GoogleReply, to_goo
 from palinurus.providers.wires.http import parser_for
 from palinurus.providers.wires.openai import OpenAIProvider, OpenAIReply, to_openai
 from palinurus.providers.wires.reply import Gatherer
-from support.dialects import AnthropicDialect, Dialect, GoogleDialect, OpenAIDialect
+from palinurus.providers.wires.responses import ResponsesProvider, ResponsesReply, to_responses
+from support.dialects import AnthropicDialect, Dialect, GoogleDialect, OpenAIDialect, ResponsesDialect
 from support.wire import (
     Answers,
     Behaviour,
@@ -59,9 +62,10 @@ from support.wire import (
 
 NOW = 1_794_700_800_000
 REQUEST = ModelRequest("m", Head("be kind"), (UserMessage("hello"),))
-WireProvider = OpenAIProvider | AnthropicProvider | GoogleProvider
+WireProvider = OpenAIProvider | ResponsesProvider | AnthropicProvider | GoogleProvider
 PROVIDERS: dict[str, type[WireProvider]] = {
     "openai": OpenAIProvider,
+    "responses": ResponsesProvider,
     "anthropic": AnthropicProvider,
     "google": GoogleProvider,
 }
@@ -195,7 +199,7 @@ async def test_a_stream_without_its_last_event_is_a_reply_only_where_the_wire_ha
 ) -> None:
     server.script.append(Says("all of it", done=False))
     last = (await events_of(provider))[-1]
-    if provider.wire == "anthropic-messages":
+    if provider.wire in ("anthropic-messages", "openai-responses"):
         assert isinstance(last, ReplyFailed)
         assert (last.error.kind, last.partial) == (Failure.NETWORK, "all of it")
     else:
@@ -228,6 +232,7 @@ async def test_the_key_travels_in_one_header_and_never_in_the_address(
     carrying = [name for name, value in server.headers[0].items() if "secret-key" in value]
     expected = {
         "openai-completions": "authorization",
+        "openai-responses": "authorization",
         "anthropic-messages": "x-api-key",
         "google-generative-ai": "x-goog-api-key",
     }
@@ -236,7 +241,7 @@ async def test_the_key_travels_in_one_header_and_never_in_the_address(
     assert b"secret-key" not in server.raw[0]
 
 
-@pytest.mark.parametrize("module", ["openai", "anthropic", "google"])
+@pytest.mark.parametrize("module", PROVIDERS)
 def test_importing_a_wire_loads_neither_the_http_library_nor_another_wire(module: str) -> None:
     unwanted = ["httpx2", *(f"palinurus.providers.wires.{other}" for other in PROVIDERS if other != module)]
     imports = f"import sys, palinurus.providers.wires.{module}, palinurus.runtime.models"
@@ -246,8 +251,9 @@ def test_importing_a_wire_loads_neither_the_http_library_nor_another_wire(module
 
 # -- any split of the bytes gives the same events
 
-GATHERERS: dict[str, tuple[type[OpenAIReply | AnthropicReply | GoogleReply], Dialect]] = {
+GATHERERS: dict[str, tuple[type[OpenAIReply | ResponsesReply | AnthropicReply | GoogleReply], Dialect]] = {
     "openai": (OpenAIReply, OpenAIDialect()),
+    "responses": (ResponsesReply, ResponsesDialect()),
     "anthropic": (AnthropicReply, AnthropicDialect()),
     "google": (GoogleReply, GoogleDialect()),
 }
@@ -298,6 +304,10 @@ def test_any_split_of_the_bytes_gives_the_same_events(wire: str, reply: Says | C
                             "index",
                             "message",
                             "text",
+                            "item",
+                            "response",
+                            "object",
+                            "output",
                         ]
                     ),
                     inner,
@@ -336,6 +346,8 @@ def parts_sent(wire: str, messages: list[Message]) -> list[Any]:
     request = ModelRequest("m", Head("s"), tuple(messages))
     if wire == "openai":
         return list(msgspec.json.decode(to_openai(request))["messages"])
+    if wire == "responses":
+        return list(msgspec.json.decode(to_responses(request, provider="p"))["input"])
     if wire == "google":
         contents = msgspec.json.decode(to_google(request, provider="p"))["contents"]
         return [(content["role"], part) for content in contents for part in content["parts"]]
@@ -378,3 +390,31 @@ def test_calls_and_their_results_stand_face_to_face_with_the_same_legal_ids(wire
     flat = [one for ids in asked for one in ids]
     assert len(set(flat)) == len(flat)
     assert [message["role"] for message in sent[:2]] == ["user", "model" if wire == "google" else "assistant"]
+
+
+FORCED = {
+    "openai": ({"tool_choice": "required"}, {"tool_choice": {"type": "function", "function": {"name": "read"}}}),
+    "responses": ({"tool_choice": "required"}, {"tool_choice": {"type": "function", "name": "read"}}),
+    "anthropic": ({"tool_choice": {"type": "any"}}, {"tool_choice": {"type": "tool", "name": "read"}}),
+    "google": (
+        {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+        {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["read"]}}},
+    ),
+}
+
+
+async def test_a_tool_that_must_be_called_is_named_in_the_words_of_the_wire(
+    provider: WireProvider, server: WireServer
+) -> None:
+    wire = next(name for name, cls in PROVIDERS.items() if isinstance(provider, cls))
+    head = Head("be kind", (ToolSpec("read", "Read.", {"type": "object"}),))
+    for choice in ("", ANY_TOOL, "read"):
+        await events_of(provider, ModelRequest("m", head, REQUEST.messages, tool_choice=choice))
+    free, *forced = server.requests
+    for body, expected in zip(forced, FORCED[wire], strict=True):
+        assert {name: value for name, value in body.items() if name not in free} == expected
+
+
+def test_a_claude_that_thinks_is_not_forced() -> None:
+    request = ModelRequest("claude-opus-5-5", Head("s"), REQUEST.messages, thinking="high", tool_choice=ANY_TOOL)
+    assert "tool_choice" not in msgspec.json.decode(to_anthropic(request, provider="p"))

@@ -16,6 +16,7 @@ async def test_every_message_is_answered_once_or_its_answer_is_listed_with_a_rea
 ) -> None:
     counted = await kill_a_channel(tmp_path / "home", network, messages=60, kills=4, seed=1)
     assert counted["messages"] == 60
-    assert counted["sent"] >= 30, counted
+    assert counted["sent"] >= 20, counted
     assert counted["ambiguous"] >= (network == "telegram"), counted  # else no fault and no kill has hit a message
-    assert network == "telegram" or not counted["ambiguous"], counted  # it knows idempotency keys
+    if network == "custom":  # it knows idempotency keys: in doubt is only what was refused when it was repeated
+        assert counted["ambiguous"] <= counted["gone"], counted

@@ -110,8 +110,9 @@ async def test_others_may_look_and_speak_unless_the_owner_says_otherwise(pal: Ha
         assert "there is no tool 'message_send'" in await other.fails("message_send", message="hi")
     async with connect(pal, approvals=True) as other:
         assert await other.names() == READING | APPROVING | {"message_send", "run_stop"}
-    async with connect(pal, guest=True) as other:  # what was noted for the owner is no business of guests
-        assert await other.names() == READING - {"memory_search", "memory_get"} | {"message_send", "run_stop"}
+    async with connect(pal, guest=True) as other:  # what the owner notes and says is no business of guests
+        assert await other.names() == {"run_wait", "status", "message_send", "run_stop"}
+        assert "there is no tool" in await other.fails("messages_search", query="boat")
 
 
 async def test_others_may_search_and_read_what_was_noted(
@@ -183,7 +184,8 @@ async def test_whose_words_they_are_is_for_the_owner_to_say(
         await other.call("message_send", message="do as I say")
         heard = [message for message in await pal.messages() if isinstance(message, UserMessage)]
         assert [message.origin for message in heard] == [origin]
-        (read, _) = (await other.call("messages_read", sessionKey=MAIN))["messages"]
+    async with connect(pal) as owner:
+        (read, _) = (await owner.call("messages_read", sessionKey=MAIN))["messages"]
         assert read.get("origin", "owner") == str(origin)
 
 

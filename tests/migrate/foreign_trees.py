@@ -23,6 +23,7 @@ CREATE TABLE session_nodes (session_key TEXT PRIMARY KEY, current_session_id TEX
 CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, session_key TEXT);
 CREATE TABLE transcript_events (session_id TEXT, seq INTEGER, event_json TEXT, event_zstd BLOB,
   event_utf8_bytes INTEGER, PRIMARY KEY (session_id, seq));
+CREATE TABLE transcript_event_identities (session_id TEXT, event_id TEXT, seq INTEGER);
 CREATE TABLE session_transcript_archives (session_id TEXT, session_key TEXT, reason TEXT, encoding TEXT,
   archive_blob BLOB, archive_name TEXT);
 CREATE TABLE session_transcript_cold_archives (session_id TEXT, archive_name TEXT, archive_blob BLOB);
@@ -77,6 +78,10 @@ class Tree:
             self.write(f"{folder}/sessions.json", json.dumps(rows))
         return self.write(f"{folder}/{session_id}.jsonl", jsonl(lines))
 
+    def state_database(self) -> apsw.Connection:
+        (self.root / "state").mkdir()
+        return apsw.Connection(str(self.root / "state" / "openclaw.sqlite"))
+
     def database(self, agent: str = "main") -> apsw.Connection:
         path = self.root / "agents" / agent / "agent" / "openclaw-agent.sqlite"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,6 +102,8 @@ def add_rows(connection: apsw.Connection, key: str, session_id: str, lines: Sequ
         blob = zstandard.compress(text.encode(), 1) if seq == packed else None
         row = (session_id, seq, None if blob else text, blob, len(text.encode()))
         connection.execute("INSERT INTO transcript_events VALUES (?, ?, ?, ?, ?)", row)
+        named = (session_id, text.partition('"id":')[2].strip().partition(",")[0].strip('"'), seq)
+        connection.execute("INSERT INTO transcript_event_identities VALUES (?, ?, ?)", named)
 
 
 def look(root: Path) -> tuple[list[FoundSession], list[SkippedItem]]:

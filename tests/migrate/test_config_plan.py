@@ -324,3 +324,13 @@ def test_a_home_without_a_config_still_names_its_agents() -> None:
     made = plan({}, agents=AGENTS)
     assert agent_ids(load(made.text).config) == ("main", "night-watch", "silent")
     assert made.settings == ()
+
+
+@pytest.mark.parametrize("wire", ["azure-openai-responses", "openai-codex-responses", "bedrock-converse-stream"])
+def test_a_provider_that_cannot_be_spoken_to_is_named_and_left(wire: str) -> None:
+    provider = {"baseUrl": "https://models.example/v1", "api": wire, "models": [{"id": "big"}]}
+    made = plan({"models": {"providers": {"far": provider}}})
+    found = {each.path: (each.outcome, each.reason) for each in made.settings}
+    assert found["models.providers.far.api"] == ("refused", f"{wire} cannot be spoken here, so it is not usable")
+    load(made.text)
+    assert "far" not in made.text

@@ -215,3 +215,24 @@ def test_skills_tell_where_they_came_from(tree: Tree) -> None:
     with OpenClawHome(tree.root, tree.root) as home:
         skills = {skill.name: (skill.agent, skill.slug, skill.version, skill.registry) for skill in home.skills()}
     assert skills == {"tide-table": ("main", "tides", "1.2.0", ""), "er": ("", "er", "3", "https://hub")}
+
+
+def test_what_is_not_taken_is_named(tree: Tree) -> None:
+    tree.write("devices/paired.json", '{"a": {"deviceId": "a"}, "b": {"deviceId": "b"}}')
+    tree.write("identity/device.json", '{"deviceId": "a", "privateKeyPem": "hidden"}')
+    tree.write("subagents/runs.json", '{"version": 2, "runs": {"r": {}}}')
+    tree.write("canvas/index.html", "")
+    state = tree.state_database()
+    state.execute("CREATE TABLE audit_events (x)")
+    state.execute("CREATE TABLE subagent_runs (x)")
+    state.execute("INSERT INTO audit_events VALUES (1), (2)")
+    state.execute("INSERT INTO subagent_runs VALUES (1)")
+    state.close()
+    with OpenClawHome(tree.root, tree.root.parent) as home:
+        assert home.notes == [
+            "2 paired devices not imported: pair them here again",
+            "1 device identity not imported: this home has its own",
+            "2 subagent runs not imported: their sessions are",
+            "rows that are not imported: audit_events (2)",
+            "files that are not imported: canvas",
+        ]

@@ -35,6 +35,7 @@ def configured(base_url: str, **entry: str) -> dict[str, Any]:
 ADDRESSES = {
     "": "/v1/chat/completions",
     "openai-completions": "/v1/chat/completions",
+    "openai-responses": "/v1/responses",
     "anthropic-messages": "/v1/messages",
     "google-generative-ai": "/v1/models/m:streamGenerateContent?alt=sse",
 }

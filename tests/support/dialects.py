@@ -1,4 +1,4 @@
-"""The three wires as a model server speaks them: the same behaviour, in the words of OpenAI, Anthropic or Google.
+"""The wires as a model server speaks them: the same behaviour, in the words of OpenAI (two), Anthropic or Google.
 
 Each dialect keeps habits seen in the field: pings, empty deltas, blocks opened at once and filled by turns, thoughts
 with signatures, calls without ids.
@@ -39,6 +39,8 @@ def dialect_of(path: str) -> Dialect:
     """Goes by where the request was sent."""
     if path.endswith("/messages"):
         return AnthropicDialect()
+    if path.endswith("/responses"):
+        return ResponsesDialect()
     return GoogleDialect() if "enerateContent" in path else OpenAIDialect()
 
 
@@ -294,3 +296,106 @@ class GoogleDialect:
                 "thoughtsTokenCount": told.get("thoughts", 0),
             }
         }
+
+
+class ResponsesDialect:
+    """OpenAI's newer wire: items with an index, each opened, filled and closed."""
+
+    def reply(self, reply: Says | Calls, model: str) -> list[bytes]:
+        items = self._items(reply)
+        ended = self._response(reply, model, items)
+        kind = "response.completed" if ended["status"] == "completed" else "response.incomplete"
+        return [
+            *self._opening(model),
+            *self._filled(reply, items),
+            *([self._event(kind, response=ended)] if reply.done else []),
+        ]
+
+    def part(self, text: str, model: str) -> list[bytes]:
+        said = Says(text, usage=None)
+        return [*self._opening(model), *self._filled(said, self._items(said))[:-1]]
+
+    def done(self) -> list[bytes]:
+        return [b"data: [DONE]\n\n"]  # some servers of this wire send it too
+
+    def error(self, error: Json | str) -> bytes:
+        known = error if isinstance(error, dict) else {"message": error}
+        code = known.get("code") or known.get("type")
+        return self._event("error", code=code, message=known.get("message"), param=None)
+
+    def whole(self, reply: Says | Calls, model: str) -> bytes:
+        return msgspec.json.encode(self._response(reply, model, self._items(reply)))
+
+    def last(self, body: Json) -> Word:
+        given = body.get("input") or [{}]
+        item: Json = {"content": given} if isinstance(given, str) else given[-1]
+        if item.get("type") == "function_call_output":
+            return Word("tool", str(item["output"]))
+        content = item.get("content")
+        return Word("user", content if isinstance(content, str) else "")
+
+    def _opening(self, model: str) -> list[bytes]:
+        begun = {"object": "response", "id": "resp_wire", "model": model, "status": "in_progress", "output": []}
+        return [self._event(f"response.{each}", response=begun) for each in ("created", "in_progress")]
+
+    def _items(self, reply: Says | Calls) -> list[Json]:
+        items: list[Json] = []
+        if isinstance(reply, Says) and (reply.thinking or reply.signature):
+            summary = [{"type": "summary_text", "text": reply.thinking}] if reply.thinking else []
+            sealed = {"encrypted_content": reply.signature} if reply.signature else {}
+            items.append({"type": "reasoning", "id": "rs_0", "summary": summary, **sealed})
+        if reply.text:
+            content = [{"type": "output_text", "text": reply.text, "annotations": []}]
+            items.append({"type": "message", "id": "msg_0", "role": "assistant", "content": content})
+        if isinstance(reply, Calls):
+            for call in reply.listed():
+                known = {"id": f"fc_{call.id}", "call_id": call.id, "name": call.name, "arguments": call.raw}
+                items.append({"type": "function_call", **known})
+        return items
+
+    def _filled(self, reply: Says | Calls, items: list[Json]) -> list[bytes]:
+        """The calls are opened together and filled by turns."""
+        first = next((at for at, item in enumerate(items) if item["type"] == "function_call"), len(items))
+        events = [event for at, item in enumerate(items[:first]) for event in self._said(at, item, reply)]
+        if not isinstance(reply, Calls):
+            return events
+        calls = list(enumerate(items[first:], first))
+        if not reply.whole:
+            events += [self._item("added", at, {**item, "arguments": ""}) for at, item in calls]
+            kind = "response.function_call_arguments.delta"
+            events += [self._event(kind, output_index=first + at, delta=piece) for at, piece in reply.interleaved()]
+        return events + [self._item("done", at, item) for at, item in calls]
+
+    def _said(self, at: int, item: Json, reply: Says | Calls) -> list[bytes]:
+        thinks = item["type"] == "reasoning"
+        kind = "response.reasoning_summary_text.delta" if thinks else "response.output_text.delta"
+        pieces = [reply.text] if isinstance(reply, Calls) else [reply.thinking] if thinks else reply.pieces()
+        empty = {**item, "summary": [], "content": [], "encrypted_content": None}
+        part = "response.reasoning_summary_part.added" if thinks else "response.content_part.added"
+        return [
+            self._item("added", at, empty),
+            self._event(part, output_index=at, part={"text": ""}),
+            *(self._event(kind, output_index=at, delta=piece) for piece in ["", *pieces]),
+            self._item("done", at, item),
+        ]
+
+    def _item(self, kind: str, at: int, item: Json) -> bytes:
+        return self._event(f"response.output_item.{kind}", output_index=at, item=item)
+
+    def _response(self, reply: Says | Calls, model: str, items: list[Json]) -> Json:
+        why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish)
+        told = reply.usage or {}
+        details = told.get("prompt_tokens_details") or {"cached_tokens": 0}
+        usage = {
+            "input_tokens": told.get("prompt_tokens", 0),
+            "input_tokens_details": details,
+            "output_tokens": told.get("completion_tokens", 0),
+        }
+        return {
+            "object": "response", "id": "resp_wire", "model": model, "output": items, "error": None,
+            "status": "incomplete" if why else "completed", "usage": usage,
+            "incomplete_details": {"reason": why} if why else None,
+        }  # fmt: skip
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        return _event({"type": kind, **fields}, kind)

@@ -68,7 +68,9 @@ def request_parts(
     always = tuple(file for file in files if file.name != HEARTBEAT)
     now_only = next((file for file in files if file.name == HEARTBEAT), None)
     skills = None
-    if agent.skills is not None and prompt.mode == "full" and any(tool.name == "read" for tool in tools):
+    theirs = {tool.name for tool in message.client_tools}
+    reads = "read" not in theirs and any(tool.name == "read" for tool in tools)  # a client's reads its own files
+    if agent.skills is not None and prompt.mode == "full" and reads:
         skills = skill_list(agent.skills.offer())
     return RequestParts(always, tools, route, local_time(clock), now_only, skills, agent.runtime)
 

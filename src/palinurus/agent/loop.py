@@ -175,7 +175,7 @@ class Loop(Struct, frozen=True):
             elif yields:
                 yield self._direct_message((Text(SILENT),), "stop")
                 return
-            request = msgspec.structs.replace(request, messages=tuple(messages))
+            request = msgspec.structs.replace(request, messages=tuple(messages), tool_choice="")  # it was for the first
         yield self._cut(request, "error", f"gave up after {MAX_STEPS} model calls in one turn")
 
     async def direct(self, call: ToolCall, request: ModelRequest) -> AsyncIterator[AssistantMessage | DirectReply]:
@@ -210,14 +210,15 @@ class Loop(Struct, frozen=True):
         smaller = await self.budget.before_call(request) if self.budget else None
         if isinstance(smaller, str):
             return request, self._cut(request, "error", f"{Failure.CONTEXT_OVERFLOW}: {smaller}")
-        request = smaller or request
+        choice = request.tool_choice
+        request = msgspec.structs.replace(smaller, tool_choice=choice) if smaller else request
         reply, failure = await self._reply(request)
         if failure == Failure.CONTEXT_OVERFLOW and self.budget and not self.stop.requested:
             shorter = await self.budget.after_overflow()
             if shorter is not None:
                 if reply.text:
                     self.emit(Notice("the conversation was too long and is sent again, shortened", discard=True))
-                request = shorter
+                request = msgspec.structs.replace(shorter, tool_choice=choice)
                 reply, _ = await self._reply(request)
         return request, self.journal.clean(reply)
 

@@ -39,14 +39,16 @@ class TurnToolset(Struct, frozen=True):
 
 
 def offer_tools(runner: TurnTools, theirs: Sequence[ToolSpec]) -> TurnToolset:
-    """Our tools and the client's, sorted by name. Ours take precedence."""
+    """Our tools and the client's, sorted by name. The client's take precedence: ours of the same name is not offered.
+
+    A call is the client's by its name, so ours never runs what was meant for the client.
+    """
     own = runner.specs()
-    taken = {spec.name for spec in own}
-    added = {spec.name: spec for spec in theirs if spec.name not in taken}
+    added = {spec.name: spec for spec in theirs}
     if not added:
         return TurnToolset(runner, own, frozenset())
-    specs = tuple(sorted((*own, *added.values()), key=lambda spec: spec.name))
-    return TurnToolset(runner, specs, frozenset(added))
+    specs = (*(spec for spec in own if spec.name not in added), *added.values())
+    return TurnToolset(runner, tuple(sorted(specs, key=lambda spec: spec.name)), frozenset(added))
 
 
 async def take_results(turn: TurnContext, message: TurnInput, view: View, now: int) -> TurnInput:

@@ -126,7 +126,8 @@ class TurnRunner:
         )
         direct = direct_call(turn.agent, full_message, tools.specs)
         reply = TurnReply()
-        async for each in loop.direct(direct, opening.request) if direct else loop.messages(opening.request):
+        request = msgspec.structs.replace(opening.request, tool_choice=message.inbound.tool_choice)
+        async for each in loop.direct(direct, request) if direct else loop.messages(request):
             await self._store(turn, each, budget.opening)
             reply.add(each)
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--message", "-m", required=True, help="The message; - reads it from standard input.")
-@click.option("--session-key", default="", help="The session: a full key or a name of your own.")
+@click.option(
+    "--session-key", "--session-id", default="", help="The session: a full key, a name of your own, or an id."
+)
 @click.option(
     "--agent", "agent_id", default="", shell_complete=complete_agents, help="Which agent. Default: the default agent."
 )

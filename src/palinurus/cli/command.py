@@ -14,11 +14,11 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TextIO, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, Union
 
 import click
 import msgspec
@@ -33,6 +33,9 @@ from palinurus.operations.services import Services
 from palinurus.operations.table import Feed, Operation, P, R
 from palinurus.runtime.home_access import HomeAccess
 from palinurus.runtime.logs import Logs
+
+if TYPE_CHECKING:
+    from palinurus.config.load import Config
 
 MOST_COMPLETED = 200
 T = typing.TypeVar("T")
@@ -163,7 +166,7 @@ class _Parameter:
 
     def _completer(self) -> Callable[[click.Context, click.Parameter, str], list[str]] | None:
         completion = _note(self._notes, marks.Completion)
-        return {"sessions": complete_sessions, "agents": complete_agents}[completion.of] if completion else None
+        return COMPLETERS[completion.of] if completion else None
 
     def _type(self) -> Any:
         if marks.LocalPath in self._notes:
@@ -207,14 +210,33 @@ def complete_sessions(context: click.Context, _: click.Parameter, typed: str) ->
 def complete_agents(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
     """Ids of agents that begin with what was typed."""
     from palinurus.config.agents import agent_ids
+
+    return _complete_by_config(context, typed, agent_ids)
+
+
+def complete_channels(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
+    """Names of channels that are set up and begin with what was typed."""
+    from palinurus.config.section import dig
+    from palinurus.dispatch.settings import DEFAULTS
+
+    def names(config: Config) -> list[str]:
+        return sorted(set(dig(config.data, ("channels",)) or ()) - {DEFAULTS})
+
+    return _complete_by_config(context, typed, names)
+
+
+def _complete_by_config(context: click.Context, typed: str, find: Callable[[Config], Iterable[str]]) -> list[str]:
     from palinurus.config.load import load_config
 
     services = services_of(Shell.of(context.find_root().params))
     try:
-        known = agent_ids(load_config(services.home, services.env).config)
+        known = find(load_config(services.home, services.env).config)
     except PalinurusError:
         return []
     return [each for each in known if each.startswith(typed.lower())]
+
+
+COMPLETERS = {"sessions": complete_sessions, "agents": complete_agents, "channels": complete_channels}
 
 
 def _split_notes(hint: Any) -> tuple[Any, list[Any]]:

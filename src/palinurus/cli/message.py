@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from palinurus.cli.command import complete_agents, open_home
+from palinurus.cli.command import complete_agents, complete_channels, open_home
 from palinurus.cli.jobs import outcome_text
 from palinurus.cli.shell import Shell, run_async, with_shell
 from palinurus.dispatch.delivery import DeliveryJob
@@ -26,7 +26,7 @@ def message() -> None:
 
 
 @message.command()
-@click.option("--channel", required=True, help="The channel, such as telegram.")
+@click.option("--channel", required=True, shell_complete=complete_channels, help="The channel, such as telegram.")
 @click.option("--to", required=True, metavar="ID|NAME", help="An id, kind:id such as group:7, or a known name.")
 @click.option("--text", required=True, help="What to say; - reads it from standard input.")
 @click.option("--account", default="", help="The account of the channel. Default: its default account.")

@@ -38,6 +38,8 @@ MOST_GROUPS = 500  # with messages that wait; the one that was quiet longest goe
 LONGEST_ENTRY = 2_000  # characters of a message that waits
 LONGEST_HISTORY = 20_000  # of all in one group
 LONGEST_NAME = 64
+FORWARDED = "[a forwarded message]"  # the text of a message whose own text is a note: others wrote it
+_SIGNS = dict.fromkeys(map(ord, ":()[]<>"), " ")
 
 
 class AdmissionPolicy(Struct, frozen=True):
@@ -194,7 +196,8 @@ class GroupHistory:
     def add(self, session_key: str, inbound: Inbound, limit: int) -> None:
         kept = self._groups.pop(session_key, deque())
         self._groups[session_key] = kept
-        text = inbound.text[:LONGEST_ENTRY]
+        text = "\n".join(note.text for note in inbound.notes) if inbound.text == FORWARDED else inbound.text
+        text = text[:LONGEST_ENTRY]
         if text.strip():
             kept.append(OverheardMessage(f"{inbound.channel}:{inbound.sender}", shown_name(inbound), text))
         size = sum(len(each.text) for each in kept)
@@ -214,9 +217,13 @@ class GroupHistory:
         return (ContextNote("history", told, origin=Origin.OUTSIDE, sources=sources),)
 
 
+def plain_name(chosen: str) -> str:
+    """A name that somebody chose, without what could be read as an id, a label or an end of the name."""
+    return " ".join(harmless(chosen).translate(_SIGNS).split())[:LONGEST_NAME].lstrip("/ ")
+
+
 def shown_name(inbound: Inbound) -> str:
     """A sender as the model reads it: the name that they chose, and the id that they cannot choose."""
-    chosen = inbound.peer.sender_name if inbound.peer else ""
-    name = " ".join(harmless(chosen).replace(":", " ").split())[:LONGEST_NAME].lstrip("/ ")
+    name = plain_name(inbound.peer.sender_name if inbound.peer else "")
     number = " ".join(harmless(inbound.sender).split())[:LONGEST_NAME].lstrip("/ ")
     return f"{name} ({number})" if name else number or "somebody"

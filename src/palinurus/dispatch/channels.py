@@ -97,6 +97,7 @@ class ChannelMessage(Struct, frozen=True):
     files: tuple[ReceivedFile, ...] = ()
     quoted: QuotedMessage | None = None
     is_edit: bool = False
+    forwarded_from: str = ""  # the sender only passes its text on: the name of who wrote it, or "somebody"
     sent_at: int = 0  # milliseconds since the epoch; 0: unknown
 
 

@@ -33,6 +33,7 @@ State = Literal["waiting", "sending", "sent", "ambiguous", "failed", "dropped"]
 
 KIND = "delivery:"  # and the channel
 ANNOUNCE = "announce"
+ANSWER = "answer:"  # and the key of the command that is answered
 MOST_WAITING = 100  # for one recipient
 SEND_SECONDS = 600.0  # of one attempt, in which a sender may wait as its network asks
 NO_ANSWER = "⚠️ This message could not be answered. Please try again later."
@@ -250,7 +251,7 @@ class Deliveries:
         if job is None:
             return
         try:
-            answer = msgspec.structs.replace(job, idempotency_key=f"answer:{inbound.idempotency_key}")
+            answer = msgspec.structs.replace(job, idempotency_key=f"{ANSWER}{inbound.idempotency_key}")
             await self._runner.put(answer, MOST_WAITING)
         except (QueueFull, StorageError) as error:
             log.warning("an answer to %s %s was not sent: %s", job.kind, job.lane, error)

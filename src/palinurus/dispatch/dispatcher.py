@@ -47,6 +47,7 @@ CRON_CHANNEL = "cron"
 RESUME_WITHIN_MS = 15 * 60 * 1000  # an older unanswered message is stored, without a model call; not one of a cron job
 MAX_RESUMES = 5  # a message that crashes the process is not retried forever; other runs of that time are counted too
 MAX_TEXT = 1_000_000
+LONGEST_LEFT_OUT = 500  # characters of a dropped message that are held until the next turn
 ALONE = QueueSettings("followup")
 IN_LINE = QueueSettings("followup", cap=100, drop="new")  # of programs
 STEERING = QueueSettings("steer", cap=100, drop="new")
@@ -218,7 +219,7 @@ class Dispatcher:
         oldest = waiting[0]
         oldest.stop.request(f"left out: more than {queue.cap} messages waited")
         if queue.drop == "summarize" and oldest.inbound is not None:
-            self._left_out.setdefault(str(key), []).append(oldest.inbound.text)
+            self._left_out.setdefault(str(key), []).append(oldest.inbound.text[:LONGEST_LEFT_OUT])
 
     def _start(self, job: Job, inbound: Inbound, queueing: QueueSettings, *, resumed: bool = False) -> Run:
         key = SessionKey.parse(job.lane)

@@ -20,6 +20,8 @@ Drop = Literal["summarize", "old", "new"]
 
 MODES: tuple[Mode, ...] = ("steer", "followup", "collect", "interrupt")
 
+MOST_LISTED = 50  # of dropped messages
+
 DROPS: tuple[Drop, ...] = ("summarize", "old", "new")
 
 # Names of older releases of OpenClaw.
@@ -81,5 +83,8 @@ def parse_queue(text: str, start: int = 0) -> tuple[QueueChange | None, int]:
 
 def overflow_note(dropped: Sequence[str]) -> str:
     """The note to the model about dropped messages: the first line of each."""
-    lines = "\n".join(f"- {text.strip().splitlines()[0][:160] if text.strip() else '(empty)'}" for text in dropped)
-    return f"{len(dropped)} earlier messages arrived faster than they could be answered and were left out:\n{lines}"
+    shown = [text.strip().splitlines()[0][:160] if text.strip() else "(empty)" for text in dropped[-MOST_LISTED:]]
+    lines = "\n".join(f"- {line}" for line in shown)
+    newest = f" (the newest {MOST_LISTED})" if len(dropped) > MOST_LISTED else ""
+    told = f"{len(dropped)} earlier messages arrived faster than they could be answered and were left out{newest}"
+    return f"{told}:\n{lines}"

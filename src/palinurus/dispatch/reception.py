@@ -40,7 +40,7 @@ from palinurus.dispatch.runs import Run
 from palinurus.domain.envelope import Delivery, Inbound, Peer
 from palinurus.domain.errors import BadRequest, HolderLost, JobFailed, NotFound, PalinurusError, QueueFull, WaitTimeout
 from palinurus.domain.identity import AgentIdentity
-from palinurus.domain.messages import Origin
+from palinurus.domain.messages import Origin, harmless
 from palinurus.domain.tool import Restriction
 from palinurus.storage.jobs import Job, JobKind
 from palinurus.text.patterns import LinearPatterns
@@ -105,6 +105,9 @@ class Reception:
         config, table = self._table()
         channel = inbound.channel.strip().lower()
         sender, account = sender_id(channel, inbound.sender), table.account(channel, inbound.account)
+        if len(sender) != len(inbound.sender):  # spaces or a prefix: on the network this is somebody else
+            log.warning("a message of %s is refused: %.80r is no id of the network", channel, inbound.sender)
+            return ReceivedMessage("refused", "the sender's id is written in another form than ids of the network")
         inbound = msgspec.structs.replace(inbound, channel=channel, account=account, sender=sender)
         policy = admission_policy(config, channel, account)
         paired = peer.kind == "direct" and await self._pairings.is_approved(channel, account, sender)
@@ -127,7 +130,7 @@ class Reception:
             return ReceivedMessage("overheard", "it does not speak to the agent", route)
         if complete is not None and not is_command:
             inbound = await complete(inbound, route)
-        message = inbound if is_command or not _is_quoted(peer, origin) else _quoted(inbound)
+        message = inbound if is_command or not _is_quoted(peer, origin) else _quoted(inbound, origin)
         runs = await self._submit(_as_sent_by(message, peer, origin), targets, table.strategy)
         return ReceivedMessage("accepted", admission.why, route, runs)
 
@@ -230,9 +233,10 @@ def _is_quoted(peer: Peer, origin: Origin) -> bool:
     return peer.kind != "direct" or origin != Origin.OWNER
 
 
-def _quoted(inbound: Inbound) -> Inbound:
+def _quoted(inbound: Inbound, origin: Origin) -> Inbound:
     """With the sender before the text: several people speak here. What others write is a command no more by that."""
-    return msgspec.structs.replace(inbound, text=f"{shown_name(inbound)}: {inbound.text}")
+    text = inbound.text if origin == Origin.OWNER else harmless(inbound.text)
+    return msgspec.structs.replace(inbound, text=f"{shown_name(inbound)}: {text}")
 
 
 def _as_sent_by(inbound: Inbound, peer: Peer, origin: Origin) -> Inbound:

@@ -9,6 +9,7 @@ account, so it ranks as one of that account; `*` is the whole channel. A route g
 from __future__ import annotations
 
 import hashlib
+import string
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -30,6 +31,7 @@ TIERS: tuple[Tier, ...] = (
 MOST_MISSES = 20
 LONGEST_ID = 128
 PREFIXES = {"tg": "telegram"}  # short names of channels in lists of senders
+_SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 class Binding(Struct, frozen=True):
@@ -67,7 +69,9 @@ class RoutingTable(Struct, frozen=True):
         return account.strip().lower() or self.default_accounts.get(channel, DEFAULT_ACCOUNT)
 
     def is_owner(self, channel: str, sender: str) -> bool:
-        return not self.owners.isdisjoint((sender_id(channel, sender), f"{channel}:{sender_id(channel, sender)}"))
+        """`sender` is an id of the network as it is: on some networks people choose theirs, such as `telegram:1`."""
+        plain = sender.translate(_SMALL)
+        return f"{channel}:{plain}" in self.owners or (":" not in plain and plain in self.owners)
 
 
 class Place(Struct, frozen=True, rename="camel"):
@@ -323,7 +327,8 @@ def _dm_scope(table: RoutingTable, place: Place, binding: Binding | None) -> tup
 
 
 def _id(text: str | int) -> str:
-    return str(text).strip().lower()
+    """Only ASCII letters are made small: others, such as the sign of kelvin, would become letters of other ids."""
+    return str(text).strip().translate(_SMALL)
 
 
 def _kind(kind: str) -> str:
@@ -339,7 +344,7 @@ def _link(entry: str) -> str:
 def _part(text: str) -> str:
     """An id as a part of a session's key: one that could be read as another key is replaced by its digest."""
     risky = ":thread" in f":{text}" or ":topic" in f":{text}" or not text.isprintable() or len(text) > LONGEST_ID
-    risky = risky or text in (*PEER_KINDS, "dm")
+    risky = risky or text in (*PEER_KINDS, "dm") or text != text.lower()  # keys are read in small letters
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:40] if risky and text else text
 
 

@@ -72,6 +72,7 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     hops: int = 0  # how many messages between sessions led to it, itself included
     spawn: Spawn | None = None  # of a subagent's run
     client_tools: tuple[ToolSpec, ...] = ()  # tools that the sender itself runs when the model calls them
+    tool_choice: str = ""  # which tool the first reply must call: see ModelRequest
     results: tuple[ToolResult, ...] = ()  # results of tool calls that the sender ran; the run continues with them
     reply_to: Delivery | None = None  # where to deliver the reply, if it must be delivered
 

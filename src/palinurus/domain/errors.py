@@ -29,6 +29,7 @@
         JobFailed           a retry may work
         JobRefused          a retry cannot help
       ProviderError         the model call failed (see `kind`)
+      RunFailed             a run has ended without a reply (see `kind`)
 
 Every error is one sentence that says what and where, and a `hint` that says what to do next. An error crosses the
 unix socket as its class name and its fields, and is the same error on the other side.
@@ -215,6 +216,14 @@ class ProviderError(PalinurusError):
 
     def fields(self) -> dict[str, Any]:
         return {**super().fields(), "kind": str(self.kind), "status": self.status, "retry_after": self.retry_after}
+
+
+class RunFailed(PalinurusError):
+    """A run has ended without a reply. `kind` is a Failure, `aborted` for one that was stopped, or empty."""
+
+    def __init__(self, message: str, *, hint: str = "", kind: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
 
 
 def error_from_fields(name: str, fields: dict[str, Any]) -> PalinurusError:

@@ -39,7 +39,8 @@ class GatewaySettings(Section, frozen=True):
     mode: Mode = "token"
     names: Annotated[Names, option("Other host names of the gateway, as in the Host header.", "allowedHosts")] = ()
     origins: Annotated[
-        Names, option("Origins of web pages that may call the gateway.", "controlUi.allowedOrigins")
+        Names,
+        option("Origins of web pages of other sites that may call the gateway (CORS).", "controlUi.allowedOrigins"),
     ] = ()
     chat_completions: Annotated[
         bool, option("Whether POST /v1/chat/completions is served.", "http.endpoints.chatCompletions.enabled")
@@ -47,6 +48,7 @@ class GatewaySettings(Section, frozen=True):
     responses: Annotated[bool, option("Whether POST /v1/responses is served.", "http.endpoints.responses.enabled")] = (
         True
     )
+    messages: Annotated[bool, option("Whether POST /v1/messages is served.", "http.endpoints.messages.enabled")] = True
     invoke_allow: Annotated[
         Names, option("Tools taken off the built-in deny list of /tools/invoke.", "tools.allow")
     ] = ()

@@ -55,7 +55,7 @@ class OptionNames:
 class Completion(Struct, frozen=True):
     """Which names a shell completes it with."""
 
-    of: Literal["sessions", "agents"]
+    of: Literal["sessions", "agents", "channels"]
 
 
 # Beside a parameter that the client resolves, because only the client has the file, the input or the person.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -129,16 +130,33 @@ async def converse(
     on_accepted: Callable[[AcceptedMessage], None] = lambda _: None,
 ) -> RunResult:
     """Send a message and follow its run to the end. After a lost holder the idempotency key leads to the same run."""
+    async with aclosing(follow_message(caller, inbound)) as items:
+        async for item in items:
+            if isinstance(item, RunResult):
+                return item
+            if isinstance(item, AcceptedMessage):
+                on_accepted(item)
+            else:
+                on_event(item)
+    raise AssertionError("the result comes last")
+
+
+async def follow_message(
+    caller: OperationClient, inbound: Inbound
+) -> AsyncGenerator[AcceptedMessage | RunEvent | RunResult]:
+    """The same as a stream: that it was accepted, its events, and the result at the end."""
     while True:
         accepted = await caller.call(submit_message, inbound)
-        on_accepted(accepted)
+        yield accepted
         try:
             async for event in caller.follow(follow_run, FollowRun(accepted.run_id)):
-                on_event(event)
+                yield event
         except HolderLost:
-            on_event(Lifecycle("accepted", "the process that ran it has ended; trying again"))
+            yield Lifecycle("accepted", "the process that ran it has ended; trying again")
             continue
-        return await caller.call(wait_for_run, WaitForRun(accepted.run_id))
+        result = await caller.call(wait_for_run, WaitForRun(accepted.run_id))
+        yield result
+        return
 
 
 class RunList(Struct, frozen=True):

@@ -76,6 +76,7 @@ CONVERSATIONS_LIST = mcp_tool(
     "List the conversations that the agents of this home have had, the newest first.",
     ("agent", Annotated[str, "only those of this agent"], ""),
     ("limit", Annotated[int, Meta(ge=1, le=200), "at most so many"], 50),
+    private=True,
 )
 
 
@@ -100,6 +101,7 @@ MESSAGES_READ = mcp_tool(
     ("session_key", Annotated[str, "the conversation, as conversations_list tells it"]),
     ("limit", Annotated[int, Meta(ge=1, le=200), "so many entries of the transcript"], 30),
     ("skip", Annotated[int, Meta(ge=0, le=100_000), "leave out so many of the newest entries"], 0),
+    private=True,
 )
 
 
@@ -130,6 +132,7 @@ MESSAGES_SEARCH = mcp_tool(
     ("query", Annotated[str, Meta(min_length=1, max_length=2_000), "words; any of them may match"]),
     ("agent", Annotated[str, "only in conversations of this agent"], ""),
     ("limit", Annotated[int, Meta(ge=1, le=50), "at most so many"], 10),
+    private=True,
 )
 
 

@@ -50,7 +50,8 @@ class ModelInfo(Struct, frozen=True, rename="camel"):
 
 _Row = tuple[str, str, int, int, tuple[float, ...] | None, str]
 """Provider and id, name, context window, maximum reply tokens, price of input, output, cached and stored, abilities."""
-_WIRES = {"anthropic": ANTHROPIC, "google": GOOGLE, EMBEDDED: EMBEDDED}  # all others speak OpenAI's
+_WIRES = {"openai": "openai-responses", "anthropic": ANTHROPIC, "google": GOOGLE, EMBEDDED: EMBEDDED}
+"""All others speak OpenAI's older one."""
 
 # fmt: off
 _ROWS: tuple[_Row, ...] = (

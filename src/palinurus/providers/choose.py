@@ -88,7 +88,7 @@ def _window(model: Mapping[str, Any]) -> int:
 Probe = Callable[[str], Awaitable[tuple[str, ...]]]
 """Returns the models of the server at a base URL, or none. Must not raise, and must return within 150 ms."""
 
-Wire = Literal["openai-completions", "anthropic-messages", "google-generative-ai"]
+Wire = Literal["openai-completions", "openai-responses", "anthropic-messages", "google-generative-ai"]
 """The supported wire formats, by the names that OpenClaw's config and transcripts use."""
 
 
@@ -108,6 +108,8 @@ class KnownProvider(Struct, frozen=True):
         return next((name for name in (self.key_env, self.other_key_env) if name and env.get(name, "").strip()), "")
 
 
+COMPLETIONS: Wire = "openai-completions"
+RESPONSES: Wire = "openai-responses"
 CLAUDE: Wire = "anthropic-messages"
 GEMINI: Wire = "google-generative-ai"
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
@@ -116,7 +118,7 @@ TOGETHER_MODEL = "meta-llama/Llama-3.3-70B-Instruct-Turbo"
 # In order of choice. A model that was removed fails as model_not_found, and the config names
 # another. A window is what a model accepts, which may be less than advertised.
 KNOWN: tuple[KnownProvider, ...] = (
-    KnownProvider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini", 272_000),
+    KnownProvider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-5-mini", 272_000, RESPONSES),
     KnownProvider(
         "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5", 1_000_000, CLAUDE
     ),
@@ -156,6 +158,13 @@ def needs_key(provider: str, base_url: str) -> bool:
     """Whether this address requires a key. Another server may require none."""
     known = known_provider(provider)
     return known is not None and bool(known.key_env) and base_url.rstrip("/") == known.base_url
+
+
+def wire_at(choice: ReachableModel, base_url: str) -> str:
+    """The wire of a model at this address. Other servers under OpenAI's name may speak only its older one."""
+    known = known_provider(choice.ref.provider)
+    elsewhere = known is not None and base_url.rstrip("/") != known.base_url
+    return COMPLETIONS if choice.wire == RESPONSES and elsewhere else choice.wire
 
 
 def key_variables(env: Mapping[str, str]) -> dict[str, str]:

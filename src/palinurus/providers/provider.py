@@ -41,6 +41,9 @@ class Head(Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
 
 
+ANY_TOOL = "*"
+
+
 class ModelRequest(Struct, frozen=True):
     """Everything that one call sends. Within an epoch, `messages` only grows at its end."""
 
@@ -49,6 +52,7 @@ class ModelRequest(Struct, frozen=True):
     messages: tuple[Message, ...]
     thinking: str = "off"
     max_tokens: int | None = None
+    tool_choice: str = ""  # a tool that the reply must call; ANY_TOOL: one or more of them; empty: as the model likes
 
 
 class TextDelta(Struct, frozen=True):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from palinurus.config.load import Config
     from palinurus.domain.tool import Tool
+    from palinurus.gateway.meter import Gauge
     from palinurus.operations.services import Services
     from palinurus.operations.table import Row
     from palinurus.storage.jobs import JobKind
@@ -58,6 +59,7 @@ class App:
         self.hook_finders: list[str] = []
         self.services: list[str] = []
         self.prompt_sections: list[str] = []
+        self.gauge_sources: list[str] = []
 
     def operation(self, operation: Row | str, name: str = "") -> None:
         """Made by `@operation`: also a method of the gateway and a row of the schema. One that is far has a `name`."""
@@ -113,6 +115,11 @@ class App:
         """Where a function of the config and the id of an agent is that gives a title and a text for the system prompt
         of the owner's sessions; an empty text: nothing. Declared as services are."""
         self.prompt_sections.append(section)
+
+    def gauges(self, source: str) -> None:
+        """Where a function of the services is that gives figures for /metrics: gateway.meter.Gauges. It is asked only
+        where the extension is loaded."""
+        self.gauge_sources.append(source)
 
     def doctor_check(self, check: Any) -> None:
         """`check(home, loaded)` gives Checks, also as a coroutine, or where it is; `loaded` is None when the config
@@ -189,6 +196,10 @@ class Extensions:
     def find_prompt_sections(self, config: Config, agent_id: str) -> tuple[tuple[str, str], ...]:
         made = (resolve(each)(config, agent_id) for each in self._configured(config).prompt_sections)
         return tuple((title, text) for title, text in made if text)
+
+    def find_gauges(self, services: Services) -> Iterator[Gauge]:
+        """Figures of those that are loaded."""
+        return (gauge for source in self.app.gauge_sources for gauge in resolve(source)(services))
 
     def _configured(self, config: Config) -> App:
         return self.load(lambda each: any(map(config.sets, each.configured_by)))

@@ -74,9 +74,9 @@ class GatewayMonitoring:
         services.dispatcher.runs.listen(self._hear)
 
     def routes(self, context: GatewayContext, clients: Callable[[], int]) -> list[BaseRoute]:
-        return metrics.metrics_routes(
-            context, self.meter, metrics.Gauges(clients, context.services.deliveries.counts, self.watchdog)
-        )
+        counts = context.services.deliveries.counts
+        gauges = metrics.Gauges(clients, counts, self.watchdog, LOADED.find_gauges)
+        return metrics.metrics_routes(context, self.meter, gauges)
 
     def around(self, app: ASGIApp) -> ASGIApp:
         return metrics.RequestLog(app, self.meter, self._clock, self.watchdog.stir)
@@ -114,7 +114,11 @@ class Gateway:
             hub=hub,
             new_id=random_id,
             endpoints=Endpoints(
-                settings.chat_completions, settings.responses, settings.invoke_allow, settings.invoke_deny
+                settings.chat_completions,
+                settings.responses,
+                settings.messages,
+                settings.invoke_allow,
+                settings.invoke_deny,
             ),
             started_at=clock.now_ms(),
         )

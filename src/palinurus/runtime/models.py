@@ -24,6 +24,7 @@ from palinurus.providers.choose import (
     known_provider,
     needs_key,
     served_models,
+    wire_at,
 )
 from palinurus.providers.failover import FailoverProvider, ModelCandidate, Renew, Sleep
 from palinurus.providers.keys.credential_file import Credential, log_in_again
@@ -200,7 +201,7 @@ class Models:
     def _open(self, choice: ReachableModel, credentials: Credentials, credential: Credential | None) -> Provider:
         """Implements relay.Open."""
         entry = self._entries.get(choice.ref.provider)
-        wire = _wire(entry, choice)
+        wire = _wire(entry, choice, self._base_url(choice))
         place = (choice.ref.provider, wire, *((credential.id, credential.secret) if credential else ()))
         known = self._providers.get(place)
         if known is None:
@@ -284,10 +285,10 @@ def lacking(process: str) -> str:
     return f"in {process}, which holds the home: start it again with the variable" if process else ""
 
 
-def _wire(entry: ProviderEntry | None, choice: ReachableModel) -> str:
+def _wire(entry: ProviderEntry | None, choice: ReachableModel, base_url: str) -> str:
     """What the config says of the model, else of its provider, else what is known of the provider."""
     model = next((model for model in entry.models if model.id == choice.ref.model), None) if entry else None
-    return (model.api if model else None) or (entry.api if entry else None) or choice.wire
+    return (model.api if model else None) or (entry.api if entry else None) or wire_at(choice, base_url)
 
 
 def _part(name: str, wire: str) -> type[WireProvider]:

@@ -32,8 +32,8 @@ class Served:
         self.pal = pal
         self.register = Register(AccessStore(MemoryDatabase()), pal.clock, pal.new_id)
         guard = Guard(self.register, server_address(0), lambda: TOKEN, pal.clock)
-        services, hub = pal.services(home), Hub()
-        desk = GatewayContext(services, guard, hub, pal.new_id, endpoints, pal.clock.now_ms())
+        self.services, hub = pal.services(home), Hub()
+        desk = GatewayContext(self.services, guard, hub, pal.new_id, endpoints, pal.clock.now_ms())
         keeper = ConnectAuthenticator(guard, hub, pal.clock, pal.new_id)
         app = make_app(desk, Sockets(desk, Methods((), Table()), keeper), routes(desk))
         self._listening = HttpServer(app, ["127.0.0.1"], 0)

@@ -98,6 +98,23 @@ async def test_responses_whole_streamed_and_gone_on_from(served: Served, client:
     assert fourth.output_text == "Sunny."
 
 
+async def test_a_response_is_shown_again(served: Served, client: AsyncOpenAI) -> None:
+    served.pal.model.says("Hello.", fails(Failure.OVERLOAD, "too busy"))
+    first = await client.responses.create(model="palinurus", input="hi")
+    again = await client.responses.retrieve(first.id)
+    assert (again.id, again.output_text, again.status) == (first.id, "Hello.", "completed")
+    assert again.usage == first.usage
+    with pytest.raises(openai.APIStatusError) as failed:
+        await client.responses.create(model="palinurus", input="hi")
+    shown = await client.responses.retrieve(f"resp_{failed.value.response.headers['x-request-id']}")
+    assert shown.status == "failed"
+    assert shown.error is not None
+    assert "too busy" in shown.error.message
+    for unknown in ("resp_0123456789abcdef", "nonsense"):
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(unknown)
+
+
 async def test_models_are_listed(client: AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["palinurus", "palinurus/main"]
     assert (await client.models.retrieve("palinurus")).id == "palinurus"
@@ -112,8 +129,9 @@ async def test_errors_are_the_clients_own_and_failed_runs_are_not_tried_again(
     assert len(served.pal.model.requests) == 1
     with pytest.raises(openai.NotFoundError):
         await client.chat.completions.create(model="gpt-9", messages=ASKED)
-    with pytest.raises(openai.BadRequestError, match="a tool read"):
-        await client.chat.completions.create(model="palinurus", messages=ASKED, tools=[tool("read")])  # type: ignore[list-item]
+    twice = [tool("read"), tool("read")]
+    with pytest.raises(openai.BadRequestError, match="the name read"):
+        await client.chat.completions.create(model="palinurus", messages=ASKED, tools=twice)  # type: ignore[arg-type]
     with pytest.raises(openai.AuthenticationError):
         await client.with_options(api_key="wrong").models.list()
     with pytest.raises(openai.APIStatusError, match="no embedder"):

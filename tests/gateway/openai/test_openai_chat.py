@@ -325,7 +325,8 @@ async def test_a_token_without_the_scope_is_refused_in_openais_shape(served: Ser
 async def test_what_makes_no_sense_is_told_in_one_line(served: Served) -> None:
     cases: list[dict[str, Any]] = [
         {"messages": []},
-        {"messages": [{"role": "system", "content": "x"}]},
+        {"messages": [{"role": "system", "content": " "}]},
+        {"messages": [{"role": "user", "content": "x"}], "functions": [{"name": "weather"}]},
         {"messages": [{"role": "user", "content": "  "}]},
         {"messages": [{"role": "alien", "content": "x"}]},
         {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
@@ -347,6 +348,14 @@ async def test_what_makes_no_sense_is_told_in_one_line(served: Served) -> None:
     assert served.pal.model.requests == []
 
 
+async def test_a_request_with_instructions_alone_is_answered(served: Served) -> None:
+    """Clients ask for a title this way."""
+    served.pal.model.says("A title.")
+    answer = await served.chat({"role": "system", "content": "Name this conversation."})
+    assert answer.json()["choices"][0]["message"]["content"] == "A title."
+    assert served.pal.model.requests[0].messages[0].text == "Name this conversation."
+
+
 async def test_an_endpoint_that_is_switched_off_is_not_there(open_gateway: Any) -> None:
     served = await open_gateway(Endpoints(chat_completions=False, responses=False))
     assert (await served.chat("hi")).status_code == 404
@@ -357,6 +366,7 @@ async def test_an_endpoint_that_is_switched_off_is_not_there(open_gateway: Any) 
 async def test_models_are_agents_and_a_house_without_an_embedder_says_so(served: Served) -> None:
     listed = (await served.http.get("/v1/models")).json()
     assert [model["id"] for model in listed["data"]] == ["palinurus", "palinurus/main"]
+    assert (await served.http.get("/v1/models/")).json() == listed
     one = await served.http.get("/v1/models/openclaw/main")
     assert one.json()["id"] == "openclaw/main"
     assert (await served.http.get("/v1/models/nobody")).status_code == 404

@@ -135,9 +135,37 @@ async def test_a_result_that_nobody_asked_for_is_read_as_history(served: Served)
     assert note.text == "User: weather?\n\nAssistant: [called weather({})]\n\nTool:weather: rainy"
 
 
-async def test_names_that_are_taken_or_wrong_are_refused(served: Served) -> None:
+OURS = [tool("memory_write"), tool("read")]  # coding agents bring `read`, `write` and `exec` of their own
+
+
+async def test_a_tool_named_like_one_of_ours_is_the_clients(served: Served) -> None:
+    served.pal.model.says(calls(call("memory_write", "c1", text="theirs"), call("ls", "c2", path=".")), "Written.")
+    _, (asked,) = _asked((await served.chat("write it", tools=OURS, user="a")).json())
+    assert asked["function"] == {"name": "memory_write", "arguments": '{"text":"theirs"}'}
+    offered = {spec.name: spec.description for spec in served.pal.model.requests[0].head.tools}
+    assert (offered["memory_write"], offered["read"]) == ("Look.", "Look.")
+    again = (await served.chat(_result(asked, "done"), tools=OURS, user="a")).json()
+    assert again["choices"][0]["message"]["content"] == "Written."
+    (key,) = await served.keys()
+    assert {each.tool_name: each.origin for each in await served.pal.tool_results(key)} == {
+        "memory_write": Origin.OUTSIDE,
+        "ls": Origin.OWNER,
+    }
+    assert not served.pal.files.boundary.root.joinpath("memory").exists()
+
+
+async def test_a_call_for_a_client_that_has_left_is_never_run_by_our_tool_of_that_name(served: Served) -> None:
+    served.pal.model.says(calls(call("memory_write", "c1", text="theirs")), "Hello.")
+    await served.chat("write it", tools=OURS, user="a")
+    await served.chat("hi", user="a")  # without its tools: the agent's own are offered again
+    last = served.pal.model.requests[-1]
+    assert [each.text for each in last.messages if isinstance(each, ToolResult)] == [NO_RESULT]
+    assert {spec.name: spec.description for spec in last.head.tools}["memory_write"] != "Look."
+    assert not served.pal.files.boundary.root.joinpath("memory").exists()
+
+
+async def test_names_that_are_doubled_or_wrong_are_refused(served: Served) -> None:
     for tools in (
-        [tool("read")],
         [tool(), tool()],
         [tool("no spaces")],
         [{"type": "web_search"}],
@@ -154,12 +182,22 @@ async def test_names_that_are_taken_or_wrong_are_refused(served: Served) -> None
     assert served.pal.model.requests == []
 
 
-async def test_tool_choice_none_offers_none_and_others_are_passed_on_as_words(served: Served) -> None:
+async def test_tool_choice_is_for_the_first_reply_and_stands_in_the_instructions_too(served: Served) -> None:
     await served.chat("hi", tools=[tool()], tool_choice="none")
     assert "weather" not in {spec.name for spec in served.pal.model.requests[0].head.tools}
-    await served.chat("hi", tools=[tool()], tool_choice={"type": "function", "function": {"name": "weather"}})
+    assert served.pal.model.requests[0].tool_choice == ""
+    named = {"type": "function", "function": {"name": "weather"}}
+    await served.chat("hi", tools=[tool()], tool_choice=named)
     notes = served.pal.model.requests[1].messages[0].context
     assert [note.text for note in notes if note.kind == "notice"] == ["Call the tool weather before you answer."]
+    assert served.pal.model.requests[1].tool_choice == "weather"
+    served.pal.model.says(calls(call("ls", "c1", path=".")), "Done.")
+    await served.chat("hi", tools=[tool()], tool_choice="required")
+    assert [request.tool_choice for request in served.pal.model.requests[2:]] == ["*", ""]
+    await served.chat("hi", tool_choice="required")  # there is nothing to require
+    assert served.pal.model.requests[-1].tool_choice == ""
+    unknown = await served.chat("hi", tools=[tool("other")], tool_choice=named)
+    assert unknown.status_code == 400
 
 
 async def test_a_turn_that_asked_its_client_gives_the_same_answer_twice(served: Served) -> None:

@@ -16,6 +16,7 @@ ADDRESSES = (
     "/runs",
     "/subagents",
     "/schedule",
+    "/channels",
     "/logs",
     "/config",
     "/agents",

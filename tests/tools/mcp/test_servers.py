@@ -247,11 +247,12 @@ async def test_results_of_every_form_are_told(make: Make, plain: Plain, tmp_path
         "two",
         "[of the future: cannot be shown]",
         "[a part of unknown form]",
-        '{"x":1}',
     ]
     assert words(await made.call("plain__raw", result={"structuredContent": {"x": [1, "z"]}})) == '{"x":[1,"z"]}'
-    both = {"content": [{"type": "text", "text": '{"x": 1}'}], "structuredContent": {"x": 1}}
-    assert words(await made.call("plain__raw", result=both)) == '{"x": 1}'
+    both = {"content": [{"type": "text", "text": "one thing"}], "structuredContent": {"x": 1}}
+    assert words(await made.call("plain__raw", result=both)) == "one thing"
+    pictured = {"content": [content[1]], "structuredContent": {"content": [content[1]]}}
+    assert dot not in words(await made.call("plain__raw", result=pictured))
     assert words(await made.call("plain__raw", result={"content": 3, "isError": "yes"})) == "[no text]"
     refused = await made.call("plain__refuse")
     assert (refused.is_error, refused.content) == (True, "plain: no such thing")

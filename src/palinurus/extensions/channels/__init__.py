@@ -16,6 +16,8 @@ def register(app: App) -> None:
     app.http_routes(f"{__name__}.routes:ROUTES")
     for name, function in (
         ("list", "list_channels"),
+        ("networks", "list_networks"),
+        ("manifest", "make_manifest"),
         ("add", "add_channel"),
         ("test", "try_channel"),
         ("remove", "remove_channel"),
@@ -24,4 +26,5 @@ def register(app: App) -> None:
         app.operation(f"{__name__}.operations:{function}", f"channels.{name}")
     app.command("channels", f"{__name__}.commands:channels")
     app.prompt_section(f"{__name__}.attachments:prompt_section")
+    app.gauges(f"{__name__}.gauges:count_messages")
     app.doctor_check(f"{__name__}.checks:check_channels")

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from palinurus.dispatch.channels import Channel, ChannelInbox
 from palinurus.domain.errors import ConfigError
+from palinurus.extensions.channels.settings import ReplySettings
 from palinurus.operations.services import Services
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0  # seconds between two attempts to connect
@@ -47,6 +48,7 @@ class RunningAccount:
     def __init__(self, services: Services, channel: Channel, settings: Sequence[Mapping[str, Any]]) -> None:
         self.channel = channel
         self.settings = settings  # it was made with
+        self.replies = channel.context.settings(ReplySettings)
         self.name, self.account = channel.context.channel, channel.context.account
         self.status = AccountStatus(self.name, self.account)
         self.log = logging.getLogger(f"{__name__}.{self.name}.{self.account}")

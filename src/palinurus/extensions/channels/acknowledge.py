@@ -6,14 +6,13 @@ from palinurus.dispatch.channels import ChannelMessage, ChatTarget
 from palinurus.dispatch.reply_settings import MessageSettings
 from palinurus.domain.envelope import Inbound, Peer
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import ReplySettings
 from palinurus.operations.services import Services
 
 
 def reaction_for(services: Services, account: RunningAccount, peer: Peer) -> str:
     """The emoji for a message in this chat; empty: none."""
     shared = services.config.section(MessageSettings)
-    own = account.channel.context.settings(ReplySettings).ack_reaction
+    own = account.replies.ack_reaction
     emoji = shared.ack_reaction if own is None else own
     fits = {
         "all": True,

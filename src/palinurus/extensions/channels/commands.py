@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, make_on_first_run
 from palinurus.cli.shell import Shell, with_shell
@@ -19,6 +20,7 @@ from palinurus.extensions.channels.operations import (
     ChannelTest,
     add_channel,
     list_channels,
+    make_manifest,
     remove_channel,
     show_channel_logs,
     try_channel,
@@ -121,6 +123,7 @@ def _log_text(_: Shell, lines: tuple[LogLine, ...]) -> str:
 
 
 add_operation(channels, list_channels, _list_text)
+add_operation(channels, make_manifest, lambda _, made: msgspec.json.format(msgspec.json.encode(made)).decode())
 add_operation(channels, try_channel, _test_text)
 add_operation(channels, remove_channel, lambda _, done: f"Removed {done.path}.")
 add_operation(channels, show_channel_logs, _log_text)

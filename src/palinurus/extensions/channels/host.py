@@ -49,7 +49,15 @@ def configured_accounts(config: Config) -> Iterator[tuple[str, str]]:
 
 def make_channel(services: Services, config: Config, channel: str, account: str) -> Channel:
     """Raises ConfigError when a setting is missing, or the network's library."""
-    network = NETWORKS[channel]
+    context = ChannelContext(
+        channel, account, config, services.secret, services.env, services.clock, services.sleep, random.random
+    )
+    return open_channel(context)
+
+
+def open_channel(context: ChannelContext) -> Channel:
+    """As make_channel; where there are no services."""
+    network = NETWORKS[context.channel]
     try:
         make: ChannelFactory = resolve(network.adapter)
     except ImportError as error:
@@ -57,9 +65,6 @@ def make_channel(services: Services, config: Config, channel: str, account: str)
             f"{network.title} needs a library that is not installed: {error.name}",
             hint=f"pip install 'palinurus[{network.extra or 'channels'}]'",
         ) from None
-    context = ChannelContext(
-        channel, account, config, services.secret, services.env, services.clock, services.sleep, random.random
-    )
     return make(context)
 
 
@@ -108,11 +113,19 @@ class ChannelHost:
             await self.streams.close()
 
     async def handle(self, request: ChannelRequest) -> ChannelResponse:
-        """A request of a network to one of our webhooks. Raises NotFound."""
-        for account in self.accounts.values():
-            if request.path in account.channel.webhook_paths:
-                return await account.channel.handle(request)
-        raise NotFound(f"no channel that runs has the webhook {request.path}", hint="`pal channels list` shows why")
+        """A request of a network to one of our webhooks. Raises NotFound.
+
+        Several accounts may share a path: each knows by the signature, or by the request, whether it is meant.
+        """
+        answers = [
+            await account.channel.handle(request)
+            for account in tuple(self.accounts.values())
+            if request.path in account.channel.webhook_paths
+        ]
+        if not answers:
+            raise NotFound(f"no channel that runs has the webhook {request.path}", hint="`pal channels list` shows why")
+        believed = [each for each in answers if each.status not in (401, 403)]
+        return max(believed or answers, key=lambda each: each.status)  # whatever was not taken comes again
 
     async def _start(self, config: Config, channel: str, account: str, settings: Any) -> None:
         try:
@@ -122,6 +135,7 @@ class ChannelHost:
             self.failures[channel, account] = AccountStatus(
                 channel, account, "failed", since=now, trouble=error.message, hint=error.hint
             )
+            self._publish(channel, account, "failed")
             log.error("%s:%s: %s", channel, account, error)  # noqa: TRY400  a sentence for a person
             return
         self.failures.pop((channel, account), None)
@@ -135,6 +149,11 @@ class ChannelHost:
 
     async def _stop(self, name: tuple[str, str]) -> None:
         await self.accounts.pop(name).stop()
+        self._publish(*name, "off")
+
+    def _publish(self, channel: str, account: str, state: str) -> None:
+        told = {"channel": channel, "account": account, "state": state}
+        self.services.holder.publish("channels.changed", "", lambda: told)
 
     def _default_account(self, channel: str) -> str:
         config = self.services.config

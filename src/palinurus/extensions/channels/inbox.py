@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
+from palinurus.dispatch.admission import FORWARDED, plain_name
 from palinurus.dispatch.channels import ButtonPress, ChannelCommand, ChannelMessage, QuotedMessage
 from palinurus.dispatch.routing import MessageRoute
 from palinurus.domain.envelope import Delivery, Inbound
@@ -25,6 +26,7 @@ from palinurus.operations.services import Services
 REMEMBERED_MS = 20 * 60 * 1000
 MOST_REMEMBERED = 5_000
 LONGEST_QUOTE = 4_000
+LONGEST_FORWARD = 20_000
 
 
 class RecentUpdates:
@@ -113,7 +115,10 @@ class AccountInbox:
     def _inbound(self, message: ChannelMessage) -> Inbound:
         name, account = self._account.name, self._account.account
         text = message.text if message.text.strip() else name_files(message.files)
-        quoted = (_quoted_note(message.quoted, name),) if message.quoted is not None else ()
+        notes = [_quoted_note(message.quoted, name)] if message.quoted is not None else []
+        if message.forwarded_from and message.text.strip() and self._services.reception.is_owner(name, message.sender):
+            notes.append(_forwarded_note(message))  # else it is text from outside anyway
+            text = FORWARDED
         return Inbound(
             f"[changed] {text}" if message.is_edit else text,
             f"{name}:{account}:{message.update}",
@@ -122,7 +127,7 @@ class AccountInbox:
             peer=message.peer,
             message_id=message.id,
             sender=message.sender,
-            notes=tuple(filter(None, quoted)),
+            notes=tuple(filter(None, notes)),
             reply_to=Delivery(name, message.peer.id, account, message.peer.thread),
         )
 
@@ -150,7 +155,14 @@ def _quoted_note(quoted: QuotedMessage, channel: str) -> ContextNote | None:
         return None
     if quoted.is_own:
         return ContextNote("notice", f"The message answers this one of yours:\n{harmless(text)}")
-    name = " ".join(harmless(quoted.sender_name or quoted.sender or "somebody").split())[:64]
+    name = plain_name(quoted.sender_name or quoted.sender) or "somebody"
     told = f"The message answers this one of {name}:\n{wrapped('this chat', text)}"
     sources = (f"sender:{channel}:{quoted.sender}",) if quoted.sender else ()
     return ContextNote("history", told, origin=Origin.OUTSIDE, sources=sources)
+
+
+def _forwarded_note(message: ChannelMessage) -> ContextNote:
+    """What somebody else wrote and the sender passes on: their words, and no commands."""
+    text = wrapped("a forwarded message", message.text.strip()[:LONGEST_FORWARD])
+    told = f"The sender passes on this message of {plain_name(message.forwarded_from) or 'somebody'}:\n{text}"
+    return ContextNote("history", told, origin=Origin.OUTSIDE)

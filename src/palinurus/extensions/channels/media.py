@@ -14,17 +14,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import PurePosixPath
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelMessage, ReceivedFile
 from palinurus.domain.clock import local_time
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.domain.errors import BadRequest, OutsideWorkspace, PalinurusError
 from palinurus.domain.messages import Image, harmless
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import ReplySettings, TranscriptionSettings
+from palinurus.extensions.channels.settings import TranscriptionSettings
+from palinurus.extensions.channels.transcription import transcribe
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.pictures import fit_image
@@ -34,7 +33,7 @@ FOLDER = "media/inbox"
 MOST_FILES = 10  # of one message
 MOST_IMAGES = 4  # that the model sees
 FETCH_SECONDS = 60.0
-MOST_ANSWER = 1_000_000  # of an answer
+LONGEST_TRANSCRIPT = 100_000  # characters
 _ENDING = re.compile(r"[a-z0-9]{1,8}")
 _RISKY = re.compile(r"[^\w.-]+")
 
@@ -63,7 +62,7 @@ async def add_files(
             if file.kind == "image" and len(images) < MOST_IMAGES:
                 images.append(await asyncio.to_thread(fit_image, data))
             if file.kind == "voice" and (said := await _written_down(services, data, path)):
-                lines.append(f"[it says] {said}")
+                lines.append(f"[it says] {harmless(said)[:LONGEST_TRANSCRIPT]}")
         except (PalinurusError, OSError, TimeoutError) as error:
             why = "it took too long" if isinstance(error, TimeoutError) else services.jobs.redact(str(error))
             lines.append(f"[{file.kind}{_claimed(file)}: not stored: {why}]")
@@ -76,7 +75,7 @@ async def add_files(
 
 async def _fetch(account: RunningAccount, file: ReceivedFile) -> bytes:
     """Raises BadRequest when it is too large, whatever size was claimed."""
-    most = int(account.channel.context.settings(ReplySettings).media_max_mb * 1_000_000)
+    most = int(account.replies.media_max_mb * 1_000_000)
     if file.size > most:
         raise _too_large(most)
     return await read_bounded(account.channel.fetch(file), most)
@@ -100,8 +99,14 @@ def _store(services: Services, boundary: Boundary, file: ReceivedFile, data: byt
     """Where it is stored: the same file of the same day once. Blocks."""
     digest = hashlib.sha256(data).hexdigest()[:12]
     path = f"{FOLDER}/{local_time(services.clock):%Y-%m-%d}-{digest}{_ending(file)}"
-    create_file(boundary, path, data)
+    create_file(boundary, path, data, guard=_check_place)
     return path
+
+
+def _check_place(place: str) -> None:
+    """A link must not lead into a folder whose files count as the agent's own. Raises OutsideWorkspace."""
+    if not f"{FOLDER}/".startswith(f"{place}/") and not place.startswith(f"{FOLDER}/"):
+        raise OutsideWorkspace(f"{FOLDER} is a link to somewhere else", hint="make it a folder")
 
 
 def _ending(file: ReceivedFile) -> str:
@@ -122,29 +127,3 @@ async def _written_down(services: Services, data: bytes, path: str) -> str:
     if not settings.base_url:
         return ""
     return await transcribe(settings, services.secret(settings.api_key), data, PurePosixPath(path).name)
-
-
-class SpokenText(Struct, frozen=True):
-    text: str
-
-
-async def transcribe(settings: TranscriptionSettings, key: str | None, data: bytes, name: str) -> str:
-    """What is said in a recording. Raises BadRequest with the reason."""
-    import httpx2
-
-    fields = {"model": settings.model, "response_format": "json"}
-    if settings.language:
-        fields["language"] = settings.language
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    url = f"{settings.base_url.rstrip('/')}/audio/transcriptions"
-    try:
-        async with httpx2.AsyncClient(timeout=settings.timeout_seconds, trust_env=False) as client:
-            answer = await client.post(url, data=fields, files={"file": (name, data)}, headers=headers)
-    except httpx2.HTTPError as error:
-        raise BadRequest(f"the transcription server does not answer: {type(error).__name__}") from None
-    if answer.status_code != 200 or len(answer.content) > MOST_ANSWER:
-        raise BadRequest(f"the transcription server answered {answer.status_code}")
-    try:
-        return msgspec.json.decode(answer.content, type=SpokenText).text.strip()
-    except msgspec.MsgspecError:
-        raise BadRequest("the transcription server gave no text") from None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class SetupField(Struct, frozen=True):
+class SetupField(Struct, frozen=True, rename="camel"):
     """What a person must enter."""
 
     key: str  # of the config, below the account
@@ -22,6 +22,7 @@ class Network(Struct, frozen=True):
     steps: tuple[str, ...] = ()  # what to do on the network first
     fields: tuple[SetupField, ...] = ()
     afterwards: str = ""
+    manifest: str = ""  # "module:name" of what makes a document of our commands that describes the app to the network
 
 
 _HERE = "palinurus.extensions.channels"
@@ -63,6 +64,7 @@ NETWORKS: dict[str, Network] = {
             SetupField("appToken", "App-level token, xapp-…", secret=True),
         ),
         "Write to the app directly. It answers with a pairing code.",
+        f"{_HERE}.slack.manifest:slack_manifest",
     ),
     "whatsapp": Network(
         f"{_HERE}.whatsapp.channel:WhatsAppChannel",

@@ -12,18 +12,20 @@ from palinurus.config.load import Config, load_config
 from palinurus.config.section import dig, nested
 from palinurus.dispatch.channels import ChannelCheck
 from palinurus.dispatch.settings import DEFAULT_ACCOUNT, DEFAULTS, account_settings
-from palinurus.domain.errors import BadRequest, ConfigError, NotFound, PalinurusError
+from palinurus.domain.errors import BadRequest, ConfigError, NotFound, NotOffered, PalinurusError
 from palinurus.extensions.channels.account import AccountStatus
-from palinurus.extensions.channels.host import ChannelHost, configured_accounts, make_channel
-from palinurus.extensions.channels.networks import NETWORKS, Network
+from palinurus.extensions.channels.host import ChannelHost, configured_accounts, make_channel, slash_commands
+from palinurus.extensions.channels.networks import NETWORKS, Network, SetupField
 from palinurus.operations.config import ConfigEdit, set_option, unset_option
 from palinurus.operations.logs import LogFilter, LogLine, read_logs
-from palinurus.operations.operation import Positional, operation
+from palinurus.operations.operation import Completion, Positional, operation
 from palinurus.operations.services import Services
+from palinurus.parts import resolve
 from palinurus.text.words import nearest
 
 NOT_RUNNING = "no gateway runs: `pal gateway run` connects it"
 ChannelName = Annotated[str, "telegram, discord, slack, whatsapp, email or custom."]
+ConfiguredName = Annotated[ChannelName, Completion("channels")]
 AccountName = Annotated[str, "An account of the channel. Default: its default account."]
 
 
@@ -52,6 +54,20 @@ class ChannelList(Struct, frozen=True, rename="camel"):
     available: tuple[str, ...]  # networks that there are adapters for
 
 
+class NetworkSetup(Struct, frozen=True, rename="camel"):
+    """How an account of a network is set up: what to do there, and what to enter here."""
+
+    channel: str
+    title: str
+    steps: tuple[str, ...]
+    fields: tuple[SetupField, ...]
+    has_manifest: bool = False
+
+
+class NetworkList(Struct, frozen=True):
+    networks: tuple[NetworkSetup, ...]
+
+
 class ChannelTest(Struct, frozen=True, rename="camel"):
     channel: str
     account: str
@@ -78,17 +94,46 @@ async def list_channels(services: Services) -> ChannelList:
       pal channels list --json
     """
     config = services.config
-    live = {(each.channel, each.account): each for each in _statuses(services)}
+    live = {(each.channel, each.account): each for each in account_statuses(services)}
     waiting = [(each.channel, each.account) for each in await services.pairings.entries() if each.status == "pending"]
-    rows = [
-        _row(config, channel, account, live.get((channel, account)), waiting.count((channel, account)))
-        for channel, account in _all_accounts(config)
-    ]
+    serves = services.holder.gateway is not None
+    rows = [_row(config, *name, live.get(name), waiting.count(name), serves=serves) for name in _all_accounts(config)]
     return ChannelList(tuple(rows), tuple(NETWORKS))
 
 
+@operation("channels.networks", scope="read")
+def list_networks(services: Services) -> NetworkList:
+    """List the networks that can be set up: what to do there first, and what is asked for."""
+    rows = (
+        NetworkSetup(name, each.title, each.steps, each.fields, bool(each.manifest)) for name, each in NETWORKS.items()
+    )
+    return NetworkList(tuple(rows))
+
+
+@operation("channels.manifest", scope="read", needs_home=False)
+def make_manifest(
+    services: Services,
+    channel: Annotated[str, "The network: slack."],
+    url: Annotated[str, "For mode http: the public address of the webhook. Default: Socket Mode."] = "",
+) -> dict[str, Any]:
+    """Print what describes the app to the network: scopes, events, slash commands. Paste it where the app is made.
+
+    Examples:
+      pal channels manifest slack
+      pal channels manifest slack --url https://pal.example.org/slack/events
+    """
+    network = _network(channel)
+    if not network.manifest:
+        known = ", ".join(name for name, each in NETWORKS.items() if each.manifest)
+        raise NotOffered(f"{network.title} takes no manifest", hint=f"there is one for {known}")
+    made: dict[str, Any] = resolve(network.manifest)(slash_commands(), url=url)
+    return made
+
+
 @operation("channels.test", scope="admin")
-async def try_channel(services: Services, channel: ChannelName, account: AccountName = DEFAULT_ACCOUNT) -> ChannelTest:
+async def try_channel(
+    services: Services, channel: ConfiguredName, account: AccountName = DEFAULT_ACCOUNT
+) -> ChannelTest:
     """Try token, permissions and settings of an account on the network. No message is sent.
 
     Examples:
@@ -117,22 +162,27 @@ async def add_channel(
         raise BadRequest(f"{network.title} has no {unknown[0]!r} here", hint=f"known: {', '.join(sorted(known))}")
     missing = [field.key for field in network.fields if field.required and not values.get(field.key, "").strip()]
     if missing:
-        hint = f"pal channels add {channel} asks for them"
+        hint = f"in a terminal `pal channels add {channel}` asks; else: echo {missing[0]}=… | … --stdin"
         raise BadRequest(f"{network.title} needs {', '.join(missing)}", hint=hint)
-    place = ("channels", channel) if account == DEFAULT_ACCOUNT else ("channels", channel, "accounts", account)
+    own = dig(services.config.data, ("channels", channel, "accounts")) or {}
+    is_alone = account == DEFAULT_ACCOUNT and not own
+    place = ("channels", channel) if is_alone else ("channels", channel, "accounts", account)
     wanted = {key: value.strip() for key, value in values.items() if value.strip()}
     trial = Config(_merged(services.config.data, nested(place, _deep(wanted))))
     tested = await _check(services, trial, channel, account)
     if not tested.ok and not force:
         return AddedChannel(channel, account, False, tested.checks)
+    if not is_alone and not own and await asyncio.to_thread(_is_account_itself, services, channel):
+        set_option(services, f"channels.{channel}.accounts.{DEFAULT_ACCOUNT}.enabled", True)  # else it is one no more
     for key, value in {"enabled": True, **wanted}.items():
         set_option(services, ".".join((*place, key)), value)
+    await _apply(services)
     return AddedChannel(channel, account, True, tested.checks, network.afterwards)
 
 
 @operation("channels.remove", scope="admin")
-def remove_channel(
-    services: Services, channel: ChannelName, account: Annotated[str, "Only this account."] = ""
+async def remove_channel(
+    services: Services, channel: ConfiguredName, account: Annotated[str, "Only this account."] = ""
 ) -> ConfigEdit:
     """Remove a channel, or one of its accounts, from the config. Sessions and pairings stay.
 
@@ -140,18 +190,16 @@ def remove_channel(
       pal channels remove telegram
       pal channels remove telegram --account work
     """
-    account = account.strip().lower()
-    path = f"channels.{channel}.accounts.{account}" if account else f"channels.{channel}"
-    if dig(load_config(services.home, services.env).config.data, path.split(".")) is None:
-        raise NotFound(f"there is no {path} in the config", hint="`pal channels list` shows what there is")
+    path = await asyncio.to_thread(_place, services, channel, account.strip().lower())
     unset_option(services, path)
+    await _apply(services)
     return ConfigEdit(path)
 
 
 @operation("channels.logs", scope="read")
 def show_channel_logs(
     services: Services,
-    channel: Annotated[str, Positional, "Of this channel only."] = "",
+    channel: Annotated[str, Positional, Completion("channels"), "Of this channel only."] = "",
     limit: Annotated[int, Meta(ge=1, le=1000), "How many lines."] = 50,
 ) -> tuple[LogLine, ...]:
     """Show what the log says about channels.
@@ -168,7 +216,37 @@ def show_channel_logs(
     return tuple(kept[-limit:])
 
 
-def _statuses(services: Services) -> tuple[AccountStatus, ...]:
+def _place(services: Services, channel: str, account: str) -> str:
+    """What has to be removed for an account, or for all if there is no name. Raises NotFound."""
+    config = load_config(services.home, services.env).config
+    said = dig(config.data, ("channels", channel))
+    if said is None or (account and (channel, account) not in _all_accounts(config)):
+        name = f"account {account!r} of {channel}" if account else f"channel {channel!r}"
+        raise NotFound(f"there is no {name} in the config", hint="`pal channels list` shows what there is")
+    keys = {key.strip().lower(): key for key in said.get("accounts") or {}}
+    is_last = keys.keys() == {account} and not _is_account_itself(services, channel)
+    if is_last or not account or not keys:
+        return f"channels.{channel}"
+    return f"channels.{channel}.accounts.{keys[account]}"
+
+
+def _is_account_itself(services: Services, channel: str) -> bool:
+    """Whether what stands at the channel is an account, and not only what its accounts share."""
+    try:
+        make_channel(services, services.config, channel, DEFAULT_ACCOUNT)
+    except ConfigError:
+        return False
+    return True
+
+
+async def _apply(services: Services) -> None:
+    """A gateway need not wait until it looks at its config again."""
+    if services.holder.gateway is not None:
+        await services.keep(ChannelHost).apply(services.config)
+
+
+def account_statuses(services: Services) -> tuple[AccountStatus, ...]:
+    """Of this process; nothing where no channel has been started."""
     host = vars(services).get("kept", {}).get(ChannelHost)
     return host.statuses() if host is not None else ()
 
@@ -184,16 +262,20 @@ def _all_accounts(config: Config) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _row(config: Config, channel: str, account: str, live: AccountStatus | None, waiting: int) -> ChannelAccount:
+def _row(
+    config: Config, channel: str, account: str, live: AccountStatus | None, waiting: int, *, serves: bool
+) -> ChannelAccount:
+    """`serves`: this process is a gateway, which will start the account."""
     settings = account_settings(config, channel, account)
+    state = "off" if not settings.enabled else "starting" if serves else "not running"
     row = ChannelAccount(
         channel,
         account,
         NETWORKS[channel].title,
         settings.enabled,
-        "off" if not settings.enabled else "not running",
+        state,
         settings.dm_policy,
-        trouble="" if live or not settings.enabled else NOT_RUNNING,
+        trouble=NOT_RUNNING if state == "not running" else "",
         waiting_pairings=waiting,
     )
     if live is None:

@@ -39,7 +39,8 @@ def read_press(value: str) -> PressedAnswer | None:
     approval, _, rest = rest.partition(":")
     said, _, digest = rest.partition(":")
     answer = next((each for each in LABELS if each == said), None)
-    return PressedAnswer(approval, answer, digest) if kind == PREFIX and approval and digest and answer else None
+    is_whole = kind == PREFIX and approval and len(digest) == DIGEST
+    return PressedAnswer(approval, answer, digest) if is_whole and answer else None
 
 
 async def ask(services: Services, place: Delivery, session_key: str, asked: ApprovalAsked, *, buttons: bool) -> None:

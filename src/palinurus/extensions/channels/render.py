@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from palinurus.extensions.channels.account import RunningAccount
-from palinurus.extensions.channels.settings import ReplySettings
 from palinurus.text.markdown import RenderedPart, TextLimits, render_parts
 
 
 def render(account: RunningAccount, text: str, opened: str = "") -> list[RenderedPart]:
     """`opened`: the fence inside which the text begins."""
-    settings = account.channel.context.settings(ReplySettings)
+    settings = account.replies
     able = account.channel.capabilities
     size = min(settings.text_chunk_limit or able.limits.size, able.limits.size)
     limits = TextLimits(size, able.limits.unit, able.limits.lines)

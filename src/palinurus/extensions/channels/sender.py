@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelCapabilities, ChatTarget, OutgoingPart
-from palinurus.dispatch.delivery import DeliveryJob
-from palinurus.domain.errors import JobError, JobFailed
+from palinurus.dispatch.delivery import ANSWER, DeliveryJob
+from palinurus.domain.errors import JobError, JobFailed, JobRefused
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.channels.account import RunningAccount
 from palinurus.extensions.channels.attachments import MediaText, load_files, read_media_lines
@@ -29,7 +29,7 @@ from palinurus.operations.services import Services
 PART_SECONDS = 120.0  # of one message with its retries; after that nobody knows
 LONG = 8_000  # characters that are rendered beside the event loop
 FindAccount = Callable[[str, str], RunningAccount | None]
-_TAG = re.compile(r"[ \t]*\[\[\s*reply_to(?:_current|:\s*(?P<id>[^\]\s]{1,200}))\s*\]\][ \t]*")
+_TAG = re.compile(r"(?<![ \t])[ \t]*\[\[\s*reply_to(?:_current|:\s*(?P<id>[^\]\s]{1,200}))\s*\]\][ \t]*")
 
 
 class TaggedText(Struct, frozen=True):
@@ -77,11 +77,11 @@ class NetworkSender:
         parts = await self._parts(account, delivery, text)
         sent = list(delivery.sent)
         for part in parts[len(sent) :]:
-            if preview and not sent:
-                sent.append(await self._replace(account, target, preview, part))
-            else:
+            if not preview or sent or not await self._replace(account, target, preview, part):
                 async with asyncio.timeout(PART_SECONDS):
                     sent.append(await account.channel.send(target, part))
+            else:
+                sent.append(preview)
             account.count_sent()
             if len(sent) < len(parts):
                 await self._services.deliveries.note_sent(delivery, sent)
@@ -91,23 +91,26 @@ class NetworkSender:
             await self._store.remove_preview(delivery.run_id)
         return " ".join(sent)
 
-    async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> str:
+    async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> bool:
+        """False: the preview cannot be changed any more, and the part is sent as a message of its own."""
         try:
             await account.channel.edit(target, preview, part)
+        except JobRefused as error:  # somebody has deleted it, or it is too old
+            account.log.info("a preview was not changed: %s", error)
+            return False
         except JobError:
             raise
         except Exception as error:  # changing a message twice to the same text does no harm
             raise JobFailed(f"the preview could not be changed: {error!r}") from error
-        return preview
+        return True
 
     async def _parts(self, account: RunningAccount, delivery: DeliveryJob, text: str) -> list[OutgoingPart]:
-        settings = account.channel.context.settings(ReplySettings)
-        tagged = read_tags(text, delivery.reply_to)
+        settings = account.replies
+        is_models = is_by_model(delivery)
+        tagged = read_tags(text, delivery.reply_to) if is_models else TaggedText(text)
         words = f"{settings.response_prefix}{tagged.text}" if settings.response_prefix and tagged.text else tagged.text
-        media = read_media_lines(words) if delivery.session_key else MediaText(words)
-        files, troubles = (
-            await load_files(self._services, delivery.session_key, media.paths) if media.paths else ([], [])
-        )
+        media = read_media_lines(words) if is_models else MediaText(words)
+        files, troubles = await load_files(self._services, delivery, media.paths) if media.paths else ([], [])
         words = "\n\n".join(filter(None, (media.text, *troubles)))
         opened = delivery.block.opened if delivery.block is not None else ""
         if len(words) > LONG:
@@ -128,6 +131,12 @@ class NetworkSender:
             )
             for number, part in enumerate(parts)
         ]
+
+
+def is_by_model(delivery: DeliveryJob) -> bool:
+    """Whether tags in its text are meant as such. In the plan of an approval, or a list of plans, they are shown."""
+    is_reply = bool(delivery.run_id) and not delivery.idempotency_key.startswith(ANSWER)
+    return bool(delivery.session_key) and (is_reply or delivery.block is not None)
 
 
 def reply_mode(settings: ReplySettings, delivery: DeliveryJob, tagged: TaggedText) -> ReplyMode:

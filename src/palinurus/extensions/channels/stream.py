@@ -30,7 +30,6 @@ from palinurus.extensions.channels.acknowledge import take_back
 from palinurus.extensions.channels.blocks import BlockSender, block_settings
 from palinurus.extensions.channels.questions import ask
 from palinurus.extensions.channels.render import first_part
-from palinurus.extensions.channels.settings import ReplySettings
 from palinurus.extensions.channels.store import ChannelStore
 from palinurus.operations.services import Services
 
@@ -59,7 +58,7 @@ class ReplyStream:
         self._store = store
         self._account = account
         self._run = run
-        settings = account.channel.context.settings(ReplySettings)
+        settings = account.replies
         self._mode = settings.streaming or STREAMING.get(account.name, "off")
         if not account.channel.capabilities.edits and self._mode != "block":
             self._mode = "off"

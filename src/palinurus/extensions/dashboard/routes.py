@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 # The views of the dashboard. All are served by one file, which looks at the address itself.
 ADDRESSES = (
     *("/", "/s/{key:path}", "/memory", "/context", "/files", "/approvals", "/usage", "/runs", "/logs", "/config"),
-    *("/agents", "/subagents", "/schedule", "/welcome", "/login"),
+    *("/agents", "/subagents", "/schedule", "/channels", "/welcome", "/login"),
 )
 
 # Small and soon: the sender is not authenticated yet.

@@ -50,7 +50,7 @@ async def read_result(server: str, sent: Any) -> ToolOutput:
         else:
             texts.append(shown)
     structured = sent.get("structuredContent")
-    if structured is not None and not _is_in_text(structured, texts):
+    if structured is not None and not texts and not pictures:  # blocks are for models and hold the same
         texts.append(_json(structured))
     text = "\n".join(texts)
     if len(text) > MAX_TEXT:
@@ -89,20 +89,6 @@ async def _picture(data: str, room: int) -> str | Image:
         return "[a picture that is damaged]"
     except BadRequest as error:
         return f"[a picture that cannot be shown: {error}]"
-
-
-def _is_in_text(structured: Any, texts: list[str]) -> bool:
-    """Returns whether the text already has the same content: servers send both, for clients that read only text."""
-    alone = structured["result"] if isinstance(structured, Mapping) and set(structured) == {"result"} else structured
-    parsed = [_parsed(text) for text in texts]
-    return any(same in (*parsed, *texts, parsed) for same in (structured, alone))
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError):
-        return text
 
 
 def _json(value: Any) -> str:

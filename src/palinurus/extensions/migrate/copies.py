@@ -30,8 +30,8 @@ from palinurus.domain.text_places import TOMBSTONE, Search, Spot, Words, forget_
 from palinurus.extensions.migrate.files import new_file
 from palinurus.extensions.migrate.foreign import as_object, load_json
 from palinurus.extensions.migrate.import_store import SEPARATOR
+from palinurus.extensions.migrate.openclaw.colophon import ID, TYPE, Colophon, Odd, read_colophon, short_result
 from palinurus.extensions.migrate.openclaw.documents import OWN_DOCUMENTS
-from palinurus.extensions.migrate.openclaw.entries import TYPE, Colophon, Odd, read_colophon
 from palinurus.extensions.migrate.openclaw.transcripts import STORE_FILE
 from palinurus.sessions.session import Session
 from palinurus.workspace.text_places import drop_blocks, holds, is_memory, plain_files, stream_holds, text_of
@@ -203,6 +203,7 @@ class _TranscriptRewriter:
         self._words = words
         self._whole = whole
         self._odd = {odd.index: self._cleaned(odd) for odd in colophon.odd}
+        self._results = frozenset(colophon.results)
 
     def lines(self, path: Path) -> Iterator[tuple[bytes, bytes]]:
         """Each line as it is, and as it will be."""
@@ -213,6 +214,7 @@ class _TranscriptRewriter:
                     new = self._line(line)
                     odd = self._odd.get(index)  # it may have another payload for the line
                     payload = new.rstrip(b"\n") if odd is None or odd.payload is None else odd.payload.encode()
+                    payload = short_result(payload) if index in self._results else payload
                     digest.update(payload + SEPARATOR)
                 else:
                     new = self._end(line, digest.hexdigest())
@@ -241,7 +243,7 @@ class _TranscriptRewriter:
         if after == before:
             return line
         entry["data"] = msgspec.to_builtins(after)
-        return msgspec.json.encode({**entry, "id": f"colophon-{digest[:16]}"}) + b"\n"
+        return msgspec.json.encode({**entry, "id": f"{ID}{digest[:16]}"}) + b"\n"
 
 
 def _parts_holding(path: Path, words: Words) -> int:

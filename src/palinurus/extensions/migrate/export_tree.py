@@ -1,7 +1,7 @@
 """A whole home in OpenClaw's layout: config, sessions.json and JSONL of each agent, workspaces, skills, cron jobs.
 
 It is written to a new folder, or to one zip file (`.pal`) whose manifest has the digest of each file; `unpack` checks
-them. Left out: credentials and models of the config, indexes, logs, and the git history of workspaces.
+them. Left out: credentials, indexes, logs, and the git history of workspaces.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
+from palinurus.config.rewrite import merged
 from palinurus.dispatch.pairing import Pairing
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest
@@ -32,9 +33,9 @@ from palinurus.extensions.migrate.cron_export import cron_files
 from palinurus.extensions.migrate.exporter import HomeSession, SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import error_text, new_file, open_plain, temporary_name, walk
 from palinurus.extensions.migrate.foreign import ForeignDocument, as_object, load_json
-from palinurus.extensions.migrate.importer import NUMBERS, RESET_MARK
+from palinurus.extensions.migrate.importer import NUMBERS, RESET_MARK, THEIR_ROW, THEIR_ROWS
 from palinurus.extensions.migrate.openclaw.config_rules import NEVER
-from palinurus.extensions.migrate.openclaw.documents import OWN_DOCUMENTS
+from palinurus.extensions.migrate.openclaw.documents import APPROVALS, OWN_DOCUMENTS
 from palinurus.extensions.migrate.openclaw.transcripts import STORE_FILE
 from palinurus.extensions.migrate.report import Losses, SkippedItem
 from palinurus.extensions.schedule.cron_job import CronJob
@@ -50,6 +51,7 @@ PIECE = 1024 * 1024
 PAGE = 1000  # entries that are read at a time
 LEVEL = 3  # of compression: more saves little and costs much time
 LEFT_OUT = (".git",)
+RUN_STATE = ("status", "startedAt", "endedAt", "runtimeMs", "abortedLastRun")  # of the last run there
 _PLAIN = re.compile(r"exec-approvals\.json|credentials/[^/]*-(?:pairing|allowFrom)\.json")
 
 OpenFile = Callable[[str], AbstractContextManager[BinaryIO]]
@@ -79,12 +81,15 @@ class ExportedAgent(Struct, frozen=True):
     identity: AgentIdentity = AgentIdentity()  # as the config says
     is_default: bool = False
     heartbeat: str = NEVER  # how often
+    model: Any = None  # its own: a name, or an object as in the config
 
 
 class ExportedAccess(Struct, frozen=True):
-    """Who may write to the agents: parts of the config in OpenClaw's form, and senders who were let in or wait."""
+    """Who may write to the agents and which models answer: parts of the config in OpenClaw's form, what had to be left
+    out of it, and senders who were let in or wait."""
 
     config: dict[str, Any] = {}
+    left_out: tuple[SkippedItem, ...] = ()
     pairings: tuple[Pairing, ...] | None = None  # None: as they were in the home that they came from
 
 
@@ -197,7 +202,7 @@ class TreeWriter:
             sessions = await self._exporter.sessions()
             self._total = sum(each.bytes for each in sessions)
             known = [*agents, *_removed_agents(sessions, agents)]
-            self._put("openclaw.json", _config(known) | access.config)
+            self._put("openclaw.json", merged(_config(known), access.config))
             for agent in known:
                 await self._agent(agent, [each for each in sessions if each.session.agent == agent.id])
             await asyncio.to_thread(self._folder, skills, "skills")
@@ -211,7 +216,7 @@ class TreeWriter:
             raise
         await asyncio.to_thread(export.__exit__, None, None, None)
         names = tuple(agent.id for agent in known)
-        skipped = tuple(self._losses.listed)
+        skipped = (*access.left_out, *self._losses.listed)
         counts = len(sessions), self._entries, self._files, self._done
         return ExportReport(str(self._into), names, *counts, skipped, cron.jobs)
 
@@ -229,7 +234,7 @@ class TreeWriter:
                 file.write(writer.colophon())
             self._entries += writer.count
             if each.session.archived_at is None:
-                rows[each.session.key] = _store_row(each, name)
+                rows |= _store_rows(each, name)
         self._put(f"{folder}/{STORE_FILE}", rows)
         place = "workspace" if agent.is_default else f"workspace-{agent.id}"
         await asyncio.to_thread(self._folder, agent.workspace, place)
@@ -255,6 +260,9 @@ class TreeWriter:
         if documents:
             self._put(OWN_DOCUMENTS, [msgspec.structs.asdict(document) for document in documents])
         files = {each.name: each.text for each in documents if _PLAIN.fullmatch(each.name)}
+        for each in documents:
+            if each.kind == "approvals" and "#" in each.name:  # a row in later versions, which import the file
+                files.setdefault(APPROVALS, each.text)
         if access.pairings is not None:
             files |= pairing_files(access.pairings, documents, self._clock.now_ms())
         for name, text in files.items():
@@ -277,18 +285,26 @@ def _file_name(home_session: HomeSession) -> str:
     return f"{session.id}.jsonl.{what}.{timestamp(session.archived_at).replace(':', '-')}"
 
 
-def _store_row(home_session: HomeSession, name: str) -> dict[str, Any]:
-    """Its row in sessions.json: all that another home had there, with what has changed since."""
-    session = home_session.session
-    row = dict(as_object(as_object(load_json(home_session.extra)).get("openclaw")))
-    row |= {"sessionId": session.id, "updatedAt": session.updated_at, "sessionFile": name}
-    row.setdefault("chatType", session.chat_type if session.chat_type in ("group", "channel") else "direct")
+def _store_rows(home_session: HomeSession, name: str) -> dict[str, Any]:
+    """Its rows in sessions.json by their keys: all that another home had there, with what has changed since.
+
+    The state of the last run there is left out: OpenClaw takes a transcript that is newer than the end of the last run
+    for one that was left behind, and begins a new one.
+    """
+    session, extra = home_session.session, as_object(load_json(home_session.extra))
+    known = {"sessionId": session.id, "updatedAt": session.updated_at, "sessionFile": name}
     fields: dict[str, Any] = {name: getattr(session, field) for name, field in NUMBERS.items()}
     fields |= {"label": session.label, "modelProvider": session.provider, "model": session.model}
-    fields |= {"contextTokens": session.context_tokens, "spawnedBy": session.spawned_by}
+    fields |= {"spawnedBy": session.spawned_by, "totalTokensFresh": session.context_tokens > 0}
     flushed = fields.pop("memoryFlushCompactionCount")
-    row |= {"memoryFlushCompactionCount": flushed} if session.memory_flush_at else {}
-    return row | {name: value for name, value in fields.items() if value}
+    known |= {name: value for name, value in fields.items() if value}
+    known |= {"memoryFlushCompactionCount": flushed} if session.memory_flush_at else {}
+    rows = {session.key: extra.get(THEIR_ROW), **as_object(extra.get(THEIR_ROWS))}
+    chat = {"chatType": session.chat_type if session.chat_type in ("group", "channel") else "direct"}
+    return {
+        key: {name: value for name, value in (chat | as_object(row) | known).items() if name not in RUN_STATE}
+        for key, row in rows.items()
+    }
 
 
 def _removed_agents(sessions: Sequence[HomeSession], agents: Sequence[ExportedAgent]) -> list[ExportedAgent]:
@@ -307,6 +323,7 @@ def _config(agents: Sequence[ExportedAgent]) -> dict[str, Any]:
         identity = {name: value for name, value in fields.items() if value}
         name = agent.name if agent.name != agent.id else ""
         entry: dict[str, Any] = {"id": agent.id, "default": agent.is_default, "name": name, "identity": identity}
+        entry["model"] = agent.model
         entry["heartbeat"] = {"every": agent.heartbeat} if agent.heartbeat != NEVER else {}
         listed.append({name: value for name, value in entry.items() if value})
     return {"agents": {"defaults": {"heartbeat": {"every": NEVER}}, "list": listed}}

@@ -12,7 +12,16 @@ from msgspec import Struct
 from palinurus.extensions.migrate.cron_import import ImportedJob
 from palinurus.extensions.migrate.foreign import ForeignDocument, ForeignEntry
 from palinurus.extensions.migrate.import_store import SEPARATOR, stored_kind
-from palinurus.extensions.migrate.openclaw.entries import TYPE, Colophon, Odd, read_entry
+from palinurus.extensions.migrate.openclaw.colophon import (
+    ID,
+    TYPE,
+    Colophon,
+    Odd,
+    decode_object,
+    result_line,
+    short_result,
+)
+from palinurus.extensions.migrate.openclaw.entries import read_entry
 from palinurus.sessions.session import Session
 from palinurus.sessions.transcript import VERSION, Row, timestamp
 from palinurus.storage.database import Database
@@ -20,6 +29,7 @@ from palinurus.storage.transaction import declare_queries
 
 declare_queries("exports", __file__)
 HEADER = "session"
+LINK = f'"{ID}'.encode()
 STAND_IN = "palinurus:unreadable"
 TypedRow = tuple[str, Row]
 """The type of an entry, and the entry."""
@@ -80,6 +90,7 @@ class TranscriptWriter:
         self._digest = hashlib.sha256()
         self._numbers: list[tuple[int, int]] = []
         self._odd: list[Odd] = []
+        self._results: list[int] = []
         self._behind = 0  # difference between the number that a line had and its number now
         self._last: str | None = None
         self.count = 0
@@ -92,13 +103,14 @@ class TranscriptWriter:
         """The last line."""
         session, digest = self._home_session.session, self._digest.hexdigest()
         about = (self.count, digest, self._home_session.extra, tuple(self._numbers), tuple(self._odd))
+        made = Colophon(session.key, session, *about, tuple(self._results))
         line = {
             "type": "custom",
             "customType": TYPE,
-            "id": f"colophon-{digest[:16]}",
+            "id": f"{ID}{digest[:16]}",
             "parentId": self._last,
             "timestamp": timestamp(session.updated_at),
-            "data": Colophon(session.key, session, *about),
+            "data": made,
         }
         return msgspec.json.encode(line) + b"\n"
 
@@ -106,14 +118,23 @@ class TranscriptWriter:
         payload = row.payload.encode()
         self._digest.update(payload + SEPARATOR)
         line = _one_line(row, payload)
-        if self.count == 0 and kind == HEADER and not self._home_session.imported:  # it lacks what OpenClaw must read
+        is_header = self.count == 0 and kind == HEADER
+        if is_header and not self._home_session.imported:  # it lacks what OpenClaw must read
             line = _header(line, self._cwd)
+        elif LINK in line and (linked := _linked(line, row.parent_id)) != line:
+            line = linked
+        elif line == payload and (written := result_line(line)) != line:
+            line = written
+            if short_result(line) == payload:
+                payload = line
+                self._results.append(self.count)
         number, was = self.count + 1, _line_number(row.id)
         if was is not None and was != number + self._behind:
             self._behind = was - number
             self._numbers.append((self.count, was))
         read = read_entry(line, number + self._behind)
-        whole = line == payload and not isinstance(read, str)
+        # OpenClaw may write a header anew, so what it was is always said.
+        whole = line == payload and not isinstance(read, str) and not is_header
         if isinstance(read, str) or not whole or self._differs(read, row, kind):
             self._odd.append(Odd(self.count, row.id, row.parent_id, kind, None if whole else row.payload))
         self._last = row.id
@@ -129,6 +150,13 @@ def _header(line: bytes, cwd: str) -> bytes:
     """With a version, without which OpenClaw takes a transcript for one of the first version, and with a folder."""
     value: dict[str, Any] = msgspec.json.decode(line)
     return msgspec.json.encode({"type": HEADER, "version": VERSION, **value, "cwd": value.get("cwd") or cwd})
+
+
+def _linked(line: bytes, parent_id: str | None) -> bytes:
+    """An entry that OpenClaw added behind an earlier colophon, which is no longer there."""
+    value = decode_object(line)
+    is_behind = str(value.get("parentId")).startswith(ID)
+    return msgspec.json.encode({**value, "parentId": parent_id}) if is_behind else line
 
 
 def _one_line(row: Row, payload: bytes) -> bytes:

@@ -5,7 +5,7 @@ such readers, with the few ways to read values that other programs wrote.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +64,7 @@ class ForeignSession(Struct, frozen=True):
     label: str = ""
     updated_at: int = 0
     same_as: str = ""  # an earlier key with the same transcript
+    other_keys: dict[str, str] = {}  # later keys with the same transcript, with their rows
     own: Session | None = None  # its row, when a Palinurus exported it
     extra: str = ""  # fields that this Palinurus did not know either: a JSON object
 
@@ -124,6 +125,7 @@ class ForeignHome:
         self.secrets: tuple[str, ...] = ()  # values that must not get into a wiki; never shown or stored
         self.config = ForeignConfig()
         self.documents = ForeignDocuments()
+        self.notes: list[str] = []  # what is in it and is not imported
 
     def __enter__(self) -> Self:
         return self
@@ -210,3 +212,17 @@ def time_ms(value: str | float | None) -> int | None:
         if isinstance(value, int | float) and 0 < value < LATEST_MS:
             return int(value)
     return None
+
+
+def are_alike(entries: Sequence[ForeignEntry], payloads: Sequence[str]) -> bool:
+    """Whether they are the first of our entries. Another program may have written them in another way."""
+    pairs = zip([each.row.payload for each in entries], payloads, strict=False)
+    return all(there == here or _meaning(there) == _meaning(here) for there, here in pairs)
+
+
+def _meaning(payload: str) -> Any:
+    """Of a header without what each program writes anew: the version of the form, and where it works."""
+    value = load_json(payload)
+    if as_object(value).get("type") == "session":
+        return {name: each for name, each in value.items() if name not in ("version", "cwd")}
+    return payload if value is None else value

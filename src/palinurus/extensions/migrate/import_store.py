@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -35,7 +35,8 @@ from palinurus.storage.files import looking_into
 from palinurus.storage.transaction import ConstraintBroken, Transaction, declare_queries, encoded
 
 declare_queries("imports", __file__)
-STEP = 5_000  # entries that one transaction reads or removes
+PAGE = 500  # entries that are read at a time
+STEP = 5_000  # entries that one transaction removes
 IDS_STEP = 8_000  # ids that one transaction stores
 ROWS_TOGETHER, IDS_TOGETHER = 1_200, 1_600  # of one statement: one of more than 16 KB would not be cached by SQLite
 IMPORT_MARK = "import"
@@ -109,6 +110,20 @@ class ImportStore(Struct):
     async def state(self, source: str) -> ImportState | None:
         return await self.database.read(lambda tx: _state(tx, source))
 
+    async def adopt(self, source: str, known: ImportState) -> str:
+        """All entries of a visible session are also in a transcript of another home, which may go on from there.
+
+        Returns the source: another one if the session was imported before.
+        """
+        values = {"id": known.session_id, "entries": known.entries, "digest": known.digest, "at": self.clock.now_ms()}
+
+        def work(tx: Transaction) -> str:
+            named = str(tx.value("imports.source_of", id=known.session_id) or source)
+            tx.run("imports.adopt", source=named, **values)
+            return named
+
+        return await self.database.write(work)
+
     async def begin(self, source: str, session: Session) -> ImportState:
         """Stage a transcript under the session's id, or a similar one if that id is in use."""
         at = self.clock.now_ms()
@@ -144,10 +159,9 @@ class ImportStore(Struct):
         def work(tx: Transaction) -> str:
             known = _require_state(tx, source)
             row = replace(session, id=known.session_id, entry_count=known.entries)
-            if known.visible:  # it stays what it is here: current or archived
+            if known.visible:  # it stays what it is here: current or archived, and what was chosen for it
                 before = msgspec.json.decode(tx.value("sessions.session_by_id", id=row.id), type=Session)
-                row = replace(row, archived_at=before.archived_at, archive_mark=before.archive_mark)
-                row = replace(row, entry_count=tx.value("imports.entry_count", id=row.id))
+                row = _grown(before, row, tx.value("imports.entry_count", id=row.id))
             values = {"id": row.id, "row": encoded(row), "updated_at": row.updated_at}
             tx.run("imports.set_imported_row", **values, extra=details or None)
             tx.run("imports.import_finished", source=source)
@@ -178,18 +192,12 @@ class ImportStore(Struct):
         """
         return await self.database.write(_publish)
 
-    async def digest_of(self, session_id: str, entries: int) -> str:
-        """The digest of the first entries of a visible session; empty when it has fewer."""
-        digest, position, left = hashlib.sha256(), 0, entries
-        while left > 0:
-            page = {"id": session_id, "after": position, "limit": min(left, STEP)}
-            rows = await self.database.read(lambda tx, page=page: tx.all("imports.next_payloads", **page))  # type: ignore[misc]
-            if not rows:
-                return ""
-            position, left = rows[-1][0], left - len(rows)
-            for _, payload in rows:
-                digest.update(payload.encode() + SEPARATOR)
-        return digest.hexdigest()
+    async def payloads(self, session_id: str) -> AsyncIterator[list[str]]:
+        """The entries of a visible session, page by page; none when there is no such session."""
+        values: dict[str, Any] = {"id": session_id, "after": 0, "limit": PAGE}
+        while rows := await self.database.read(lambda tx: tx.all("imports.next_payloads", **values)):
+            values["after"] = rows[-1][0]
+            yield [payload for _, payload in rows]
 
     async def keep_documents(self, source: str, documents: Sequence[ForeignDocument]) -> int:
         """Store documents unchanged; returns how many were new or different."""
@@ -231,6 +239,18 @@ def _require_state(tx: Transaction, source: str) -> ImportState:
     if known is None:
         raise NotFound(f"nothing was begun for {source!r}")
     return known
+
+
+def _grown(here: Session, there: Session, entries: int) -> Session:
+    """Our row after entries of the other home were added."""
+    return replace(
+        here,
+        entry_count=entries,
+        label=here.label or there.label,
+        updated_at=max(here.updated_at, there.updated_at),
+        last_interaction_at=max(here.last_interaction_at, there.last_interaction_at),
+        compaction_count=max(here.compaction_count, there.compaction_count),
+    )
 
 
 def _drop_session(tx: Transaction, session_id: str) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.extensions.migrate.foreign import (
     ForeignEntry,
     ForeignSession,
+    are_alike,
     as_object,
     load_json,
     replace_surrogates,
@@ -45,12 +47,13 @@ NUMBERS = {  # fields of a row in OpenClaw's sessions.json, and ours
     "lastInteractionAt": "last_interaction_at",
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
-    "totalTokens": "total_tokens",
+    "totalTokens": "context_tokens",  # how full the window is; contextTokens is the window
     "compactionCount": "compaction_count",
     "memoryFlushAt": "memory_flush_at",
     "memoryFlushCompactionCount": "memory_flush_compaction_count",
     "spawnDepth": "spawn_depth",
 }
+THEIR_ROW, THEIR_ROWS = "openclaw", "openclawKeys"  # what is kept of sessions.json: the row, and those of more keys
 _SEPARATOR = SEPARATOR.decode()
 _EMPTY = hashlib.sha256().hexdigest()
 
@@ -81,6 +84,12 @@ class SessionImporter(Struct):
     async def import_all(self, sessions: Sequence[ForeignSession]) -> list[FoundSession]:
         """A few at a time; results in the order of the sessions."""
         slots, same_id = asyncio.Semaphore(PARALLEL), defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
+
+        others = defaultdict[tuple[str, str], dict[str, str]](dict)
+        for each in sessions:
+            if each.same_as:
+                others[each.agent, each.same_as][each.key] = each.details
+        sessions = [replace(each, other_keys=others.get((each.agent, each.key), {})) for each in sessions]
 
         async def import_in_turn(session: ForeignSession) -> FoundSession:
             async with same_id[session.agent, session.session_id], slots:  # an archive may begin like its session
@@ -123,30 +132,28 @@ class _TranscriptImport:
             return self._result("left", "", "it has no messages")
         begins = hashlib.sha256(first.row.payload.encode()).hexdigest()[:16]
         self._source = f"openclaw:{self._session.agent}:{self._session.session_id}:{begins}"
-        known = await self._store.state(self._source)
         entries = chain((first,), entries)
-        if known is None and (own := self._session.own) is not None:
+        if (own := self._session.own) is not None:
             # A session that a Palinurus exported; perhaps this one, which still has it.
-            await self._count(entries)
-            if await self._store.digest_of(own.id, self._tally.count) == self._tally.digest:
-                return self._result("same", own.id)
+            if found := await self._import_following(entries, f"palinurus:{own.id}", own.id):
+                return found
             entries = self._reread()
-        elif known is not None:
+        known = await self._store.state(self._source)
+        if known is not None:
             await self._count(entries, known.entries)
             if (self._tally.count, self._tally.digest) != (known.entries, known.digest or _EMPTY):
                 return await self._import_changed(entries, known)
+            if known.continued:
+                await self._count(entries)
+                return await self._import_continued(known)
         return await self._import_rest(entries, known)
 
     async def _import_rest(self, entries: Iterator[ForeignEntry], known: ImportState | None) -> FoundSession:
         """Go on behind the entries that are stored already."""
-        start, is_continued = self._tally.count, known is not None and known.continued
-        if is_continued or not self._importer.apply:
+        start = self._tally.count
+        if not self._importer.apply:
             await self._count(entries)
-            more, here = self._tally.count - start, known.session_id if known else ""
-            if is_continued and more:
-                note = f"it was continued in both homes; {more} entries of the other one were not taken"
-                return self._result("left", here, note)
-            return self._result(_outcome(known, more), here)
+            return self._result(_outcome(known, self._tally.count - start), known.session_id if known else "")
         into = known or await self._store.begin(self._source, self._row())
         await self._store_batches(_batches(entries, self._tally))
         more = self._tally.count - start
@@ -154,6 +161,35 @@ class _TranscriptImport:
             await self._store.finish(self._source, self._row(), _unknown_fields(self._session))
         self._importer.imported.add(self._source)
         return self._result(_outcome(known, more), into.session_id)
+
+    async def _import_continued(self, known: ImportState) -> FoundSession:
+        """The session was continued here, and perhaps there too: behind what was said here, or beside it."""
+        if found := await self._import_following(self._reread(), self._source, known.session_id):
+            return found
+        await self._count(self._reread())
+        more = self._tally.count - known.entries
+        note = f"it was continued in both homes; {more} entries of the other one were not taken"
+        return self._result("left", known.session_id, note)
+
+    async def _import_following(
+        self, entries: Iterator[ForeignEntry], source: str, session_id: str
+    ) -> FoundSession | None:
+        """Import what follows the last entry of our session. None: the transcript does not begin like that session."""
+        async for page in self._store.payloads(session_id):
+            batch = await asyncio.to_thread(list, islice(entries, len(page)))
+            await asyncio.to_thread(self._tally.add, batch)
+            if not await asyncio.to_thread(are_alike, batch, page):
+                await self._count(entries)
+                return None
+        here = self._tally.count
+        next_entry = await asyncio.to_thread(next, entries, None)
+        if next_entry is None or not here:
+            return self._result("same", session_id) if here else None
+        self._source = source
+        known = ImportState(session_id, here, self._tally.digest, finished=True, visible=True)
+        if self._importer.apply:
+            self._source = await self._store.adopt(source, known)
+        return await self._import_rest(chain((next_entry,), entries), known)
 
     async def _store_batches(self, batches: Iterator[tuple[list[ForeignEntry], str]]) -> None:
         """The next batch is read while one is stored."""
@@ -322,14 +358,22 @@ def _session_row(session: ForeignSession, tally: Tally, now: int) -> Session:
         archived_at=None if session.origin == "live" else updated,
         archive_mark={"live": "", "reset": RESET_MARK}.get(session.origin, IMPORT_MARK),
     )
-    return replace(row, **numbers)
+    return replace(row, total_tokens=numbers.get("input_tokens", 0) + numbers.get("output_tokens", 0), **numbers)
 
 
 def _unknown_fields(session: ForeignSession) -> str:
     """What is stored without being understood: the row as the other home wrote it."""
     if session.own is not None:
         return session.extra
-    return f'{{"openclaw":{session.details}}}' if session.details else ""
+    rows = {THEIR_ROW: session.details} if session.details else {}
+    if session.other_keys:
+        rows[THEIR_ROWS] = _joined({key: details or "{}" for key, details in session.other_keys.items()})
+    return _joined(rows) if rows else ""
+
+
+def _joined(values: dict[str, str]) -> str:
+    """An object of texts that are JSON already."""
+    return f"{{{','.join(f'{msgspec.json.encode(name).decode()}:{text}' for name, text in values.items())}}}"
 
 
 def _model_override(known: dict[str, Any]) -> str:

@@ -241,7 +241,7 @@ class Migration(Struct):
         )
 
     def _notes(self) -> list[str]:
-        notes = []
+        notes = list(self.home.notes)
         let_in = Counter(each.channel for each in self.pairings if each.status == "approved")
         for channel, count in let_in.items():
             senders = "1 sender who was" if count == 1 else f"{count} senders who were"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from palinurus.config.agents import AgentEntry, agent_ids, agent_settings, default_agent, key_folder
 from palinurus.config.include import read_text
 from palinurus.config.load import load_config, load_text
+from palinurus.config.rewrite import merged
 from palinurus.domain.errors import BadRequest, NotFound, StorageError
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.migrate.channel_export import channel_config
@@ -29,6 +30,7 @@ from palinurus.extensions.migrate.foreign import ForeignAgent, ForeignHome, Fore
 from palinurus.extensions.migrate.import_store import Destination, database_of, import_store_of
 from palinurus.extensions.migrate.importer import SessionImporter
 from palinurus.extensions.migrate.migration import Migration
+from palinurus.extensions.migrate.model_export import model_config
 from palinurus.extensions.migrate.openclaw.channel_notes import channel_notes
 from palinurus.extensions.migrate.openclaw.config_plan import ConfigPlanner, Ours
 from palinurus.extensions.migrate.openclaw.config_rules import NEVER, PathMoves, heartbeats_in
@@ -319,7 +321,9 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
         raise BadRequest(f"{into} is not an absolute path")
     if into.is_relative_to(services.home.root):
         raise BadRequest(f"{into} is inside the home itself", hint="name a place outside of it")
-    agents = await asyncio.to_thread(_exported_agents, services)
+    config = await asyncio.to_thread(load_config, services.home, services.env)
+    models = model_config(config.raw)
+    agents = await asyncio.to_thread(_exported_agents, services, models.by_agent)
 
     def tell(done: int, total: int) -> None:
         latest[:] = [ExportProgress(done, total)]
@@ -327,8 +331,8 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
     try:
         jobs = await CronStore(database_of(services), services.new_id).all()
         skills = services.home.root / "skills"
-        config = await asyncio.to_thread(load_config, services.home, services.env)
-        access = ExportedAccess(channel_config(config.raw), tuple(await services.pairings.entries()))
+        parts = merged(models.config, channel_config(config.raw))
+        access = ExportedAccess(parts, models.left_out, tuple(await services.pairings.entries()))
         report = await TreeWriter(exporter, into, services.clock, tell).write(agents, skills, jobs, access)
     except OSError as error:
         raise StorageError(f"{into} cannot be written: {error.strerror or error}") from None
@@ -337,7 +341,7 @@ async def _export(services: Services, into: Path, latest: list[ExportProgress]) 
     return report
 
 
-def _exported_agents(services: Services) -> list[ExportedAgent]:
+def _exported_agents(services: Services, models: Mapping[str, Any] | None = None) -> list[ExportedAgent]:
     config = load_config(services.home, services.env).config
     found = [agent_settings(config, services.home, each) for each in agent_ids(config)]
     default, every = default_agent(config), heartbeats_in(config.data)
@@ -349,6 +353,7 @@ def _exported_agents(services: Services) -> list[ExportedAgent]:
             of.identity,
             of.agent_id == default,
             every.get(of.agent_id, every.get("", NEVER)),
+            (models or {}).get(of.agent_id),
         )
         for of in found
     ]

@@ -82,7 +82,7 @@ async def find_run(services: Services, run_id: str) -> Run | None:
 async def _result(call: ToolCall, message: ClientMessage) -> ToolResult:
     images = await decode_pictures(message.pictures)
     content: str | tuple[Text | Image, ...] = (Text(message.text), *images) if images else message.text
-    return ToolResult(call.id, call.name, content, origin=Origin.OUTSIDE, details=dict(CLIENTS))
+    return ToolResult(call.id, call.name, content, message.is_error, origin=Origin.OUTSIDE, details=dict(CLIENTS))
 
 
 def read_tools(tools: Iterable[ChatTool | ResponseTool]) -> Iterator[ToolSpec]:
@@ -111,17 +111,12 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-async def check_tools(services: Services, agent: str, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The client's tools. Raises BadRequest when two have one name, or one has the name of an agent's tool."""
+def check_tools(specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """The client's tools. Raises BadRequest when there are too many, or two have one name."""
     found = tuple(specs)
-    if not found:
-        return ()
     if len(found) > MOST_TOOLS:
         raise BadRequest(f"{len(found)} tools in one request; the limit is {MOST_TOOLS}", hint="send fewer")
     names = [spec.name for spec in found]
     if doubled := next((name for name in names if names.count(name) > 1), ""):
         raise BadRequest(f"two tools have the name {doubled}", hint="rename one of them")
-    ours = {tool.spec.name for tool in await services.toolsets.tools(agent)}
-    if taken := next((name for name in names if name in ours), ""):
-        raise BadRequest(f"the agent has a tool {taken} of its own", hint="give yours another name")
     return found

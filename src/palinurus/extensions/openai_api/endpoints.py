@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions and POST /v1/responses: one message in, one reply out, whole or streamed.
+"""/v1/chat/completions and /v1/responses: one message in, one reply out, whole or streamed.
 
 Nothing is stored for a response: its id contains its run, and `previous_response_id` continues the session of that run.
 A session has no branches: it always continues at its end.
@@ -13,16 +13,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import BadRequest, Failure
 from palinurus.domain.events import RunResult
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import arguments_of, find_run, named_calls, read_tools
-from palinurus.extensions.openai_api.errors import ApiError
+from palinurus.extensions.openai_api.errors import ApiError, error_of_result, openai_body
 from palinurus.extensions.openai_api.messages import ChatRequest, ClientHistory, ResponsesRequest
 from palinurus.extensions.openai_api.run import RunRequest, StartedRun, add_requests, start_run
 from palinurus.extensions.openai_api.stream import EventStream, whole_answer
-from palinurus.gateway.http.app import read_json
+from palinurus.gateway.http.app import read_json, reply
 from palinurus.gateway.websocket.methods import GatewayContext
 
 CHAT = "/v1/chat/completions"
@@ -35,10 +36,14 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
     body: ChatRequest = await read_json(request, ChatRequest)
     if body.n not in (None, 1):
         raise BadRequest(f"n is {body.n}, but an agent gives one answer", hint="leave n out")
+    if body.functions:
+        raise BadRequest("functions is an older form that is not supported", hint="send them as tools")
     history = messages.read_messages(body.messages)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     instructions = add_requests(history.instructions, body.tool_choice, body.response_format)
-    wanted = RunRequest(body.model, ClientHistory(history.messages, instructions), tools, body.user or "")
+    wanted = RunRequest(
+        body.model, ClientHistory(history.messages, instructions), tools, body.user or "", body.tool_choice
+    )
     started = await start_run(gateway, request, wanted)
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     writer = ChatWriter(started, body.model or "palinurus", with_usage=with_usage)
@@ -67,7 +72,10 @@ class ChatWriter:
         return tool_calls + finish + usage + b"data: [DONE]\n\n"
 
     def fail(self, error: ApiError) -> bytes:
-        return b"data: " + error.body + b"\n\n"
+        return b"data: " + openai_body(error) + b"\n\n"
+
+    def refuse(self, error: ApiError) -> bytes:
+        return openai_body(error)
 
     def whole(self, result: RunResult) -> dict[str, Any]:
         calls = _chat_calls(result)
@@ -126,7 +134,8 @@ async def _run_request(gateway: GatewayContext, body: ResponsesRequest) -> RunRe
     instructions = add_requests(texts, body.tool_choice, body.text.format if body.text else None)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     continues = await _session_of(gateway, body.previous_response_id) if body.previous_response_id else None
-    return RunRequest(body.model, ClientHistory(history.messages, instructions), tools, body.user or "", continues)
+    history = ClientHistory(history.messages, instructions)
+    return RunRequest(body.model, history, tools, body.user or "", body.tool_choice, continues)
 
 
 def _check(body: ResponsesRequest) -> None:
@@ -138,12 +147,28 @@ def _check(body: ResponsesRequest) -> None:
 
 
 async def _session_of(gateway: GatewayContext, response_id: str) -> SessionKey:
-    found = _ID.fullmatch(response_id)
-    run = await find_run(gateway.services, found[1]) if found else None
+    run = await _run_of(gateway, response_id)
     if run is None:
         message = f"the response {response_id[:80]!r} is unknown"
         raise ApiError(404, message, code="previous_response_not_found", param="previous_response_id")
     return run.key
+
+
+async def _run_of(gateway: GatewayContext, response_id: str) -> Run | None:
+    found = _ID.fullmatch(response_id)
+    return await find_run(gateway.services, found[1]) if found else None
+
+
+async def show_response(gateway: GatewayContext, request: Request) -> Response:
+    """A response again, from its run: without what only the request knew, such as its metadata."""
+    response_id: str = request.path_params["response"]
+    run = await _run_of(gateway, response_id)
+    if run is None:
+        raise ApiError(404, f"the response {response_id[:80]!r} is unknown", code="not_found")
+    writer = ResponseWriter(
+        StartedRun(run, stops_with_client=False), ResponsesRequest("", f"palinurus/{run.key.agent}")
+    )
+    return reply(writer.now(run.result))
 
 
 class ResponseWriter:
@@ -158,6 +183,13 @@ class ResponseWriter:
     def whole(self, result: RunResult) -> dict[str, Any]:
         """The response, with the text of the last reply."""
         return self._ended(result, result.text)
+
+    def now(self, result: RunResult | None) -> dict[str, Any]:
+        """The response as it stands, whether or not its run has ended."""
+        if result is None:
+            return self._response("in_progress", [])
+        error = error_of_result(result)
+        return self.whole(result) if error is None else self._failed(error)
 
     def begin(self) -> bytes:
         begun = {"response": self._response("in_progress", [])}
@@ -177,10 +209,15 @@ class ResponseWriter:
         return closed + calls + self._event(kind, response=response) + b"data: [DONE]\n\n"
 
     def fail(self, error: ApiError) -> bytes:
+        return self._event("response.failed", response=self._failed(error)) + b"data: [DONE]\n\n"
+
+    def refuse(self, error: ApiError) -> bytes:
+        return openai_body(error)
+
+    def _failed(self, error: ApiError) -> dict[str, Any]:
         details = {"code": error.code or "server_error", "message": error.message}
         output = [self._message("".join(self._pieces), "incomplete")] if self._pieces else []
-        failed = {**self._response("failed", output), "error": details}
-        return self._event("response.failed", response=failed) + b"data: [DONE]\n\n"
+        return {**self._response("failed", output), "error": details}
 
     @property
     def _place(self) -> dict[str, Any]:

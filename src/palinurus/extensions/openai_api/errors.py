@@ -1,6 +1,9 @@
-"""Errors in OpenAI's shape."""
+"""Errors in the shape of OpenAI and of Anthropic."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +27,18 @@ class ErrorBody(Struct, frozen=True):
     error: ErrorDetails
 
 
+class MessagesError(Struct, frozen=True):
+    type: str
+    message: str
+
+
+class MessagesErrorBody(Struct, frozen=True):
+    """The body of an error response in Anthropic's shape."""
+
+    error: MessagesError
+    type: Literal["error"] = "error"
+
+
 class ApiError(Exception):
     """A failed request. `retry`: whether the client should try the same again; None: as the status says."""
 
@@ -37,13 +52,25 @@ class ApiError(Exception):
         self.param = param
         self.retry = retry
 
-    @property
-    def body(self) -> bytes:
-        kind = TYPES.get(self.status) or ("server_error" if self.status >= 500 else "invalid_request_error")
-        return msgspec.json.encode(ErrorBody(ErrorDetails(self.message, kind, self.param, self.code or None)))
-
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+ANTHROPIC_TYPES = {**TYPES, 404: "not_found_error", 413: "request_too_large", 503: "overloaded_error"}
+
+
+def openai_body(error: ApiError) -> bytes:
+    kind = TYPES.get(error.status) or ("server_error" if error.status >= 500 else "invalid_request_error")
+    return msgspec.json.encode(ErrorBody(ErrorDetails(error.message, kind, error.param, error.code or None)))
+
+
+def anthropic_error(error: ApiError) -> MessagesError:
+    usual = "api_error" if error.status >= 500 else "invalid_request_error"
+    return MessagesError(ANTHROPIC_TYPES.get(error.status, usual), error.message)
+
+
+def anthropic_body(error: ApiError) -> bytes:
+    return msgspec.json.encode(MessagesErrorBody(anthropic_error(error)))
+
+
 # Failures of the model in OpenAI's terms. A refused key of ours is not the client's fault.
 FAILURES: dict[str, tuple[int, str]] = {
     Failure.RATE_LIMIT: (429, "rate_limit_exceeded"),
@@ -69,7 +96,11 @@ def error_of_result(result: RunResult) -> ApiError | None:
     return ApiError(status, result.error or "the run failed", code=code, retry=False)
 
 
-def error_response(error: ApiError | Refused | PalinurusError, headers: dict[str, str] | None = None) -> Response:
+def error_response(
+    error: ApiError | Refused | PalinurusError,
+    headers: dict[str, str] | None = None,
+    body: Callable[[ApiError], bytes] = openai_body,
+) -> Response:
     headers = dict(headers or {})
     if isinstance(error, Refused) and error.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
@@ -80,4 +111,4 @@ def error_response(error: ApiError | Refused | PalinurusError, headers: dict[str
         headers["WWW-Authenticate"] = "Bearer"
     if error.retry is not None:
         headers["x-should-retry"] = "true" if error.retry else "false"  # OpenAI's clients obey it
-    return Response(error.body, error.status, headers, media_type="application/json")
+    return Response(body(error), error.status, headers, media_type="application/json")

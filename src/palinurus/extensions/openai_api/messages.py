@@ -97,6 +97,7 @@ class ChatRequest(Struct, frozen=True):
     response_format: dict[str, Any] | None = None
     user: str | None = None
     n: int | None = None
+    functions: list[Any] | None = None
 
 
 class InputItem(Struct, frozen=True):
@@ -158,6 +159,7 @@ class ClientMessage(Struct, frozen=True):
     calls: tuple[str, ...] = ()  # of an assistant: its tool calls as text
     call_id: str = ""  # of a tool
     name: str = ""  # of a tool
+    is_error: bool = False  # of a tool
 
 
 class ClientHistory(Struct, frozen=True):
@@ -185,7 +187,7 @@ class NewMessage(Struct, frozen=True):
 def read_messages(messages: Sequence[ChatMessage]) -> ClientHistory:
     """Messages of a chat. Raises BadRequest for what cannot be read."""
     names = {call.id: call.function.name for message in messages for call in message.tool_calls or () if call.function}
-    return _history([_chat_message(each, names, f"messages[{index}]") for index, each in enumerate(messages)])
+    return make_history([_chat_message(each, names, f"messages[{index}]") for index, each in enumerate(messages)])
 
 
 def _chat_message(message: ChatMessage, names: dict[str, str], where: str) -> ClientMessage | str:
@@ -207,7 +209,7 @@ def read_items(items: str | Sequence[InputItem]) -> ClientHistory:
     if isinstance(items, str):
         return ClientHistory((ClientMessage("user", items),))
     names = {item.call_id: item.name for item in items if item.type == "function_call"}
-    return _history([_item_message(item, names, f"input[{index}]") for index, item in enumerate(items)])
+    return make_history([_item_message(item, names, f"input[{index}]") for index, item in enumerate(items)])
 
 
 def _item_message(item: InputItem, names: dict[str, str], where: str) -> ClientMessage | str:
@@ -231,7 +233,7 @@ def _item_message(item: InputItem, names: dict[str, str], where: str) -> ClientM
     raise BadRequest(f"{where}.type: {item.type[:40]!r} is not supported", hint="message, or function_call_output")
 
 
-def _history(parts: Sequence[ClientMessage | str]) -> ClientHistory:
+def make_history(parts: Sequence[ClientMessage | str]) -> ClientHistory:
     """Without messages that are empty, except tool results. Text belongs to the instructions."""
     if len(parts) > MOST_MESSAGES:
         raise BadRequest(f"{len(parts):,} messages in one request; the limit is {MOST_MESSAGES:,}", hint="send fewer")
@@ -242,7 +244,10 @@ def _history(parts: Sequence[ClientMessage | str]) -> ClientHistory:
     )
     if sum(len(each.pictures) for each in messages) > MOST_PICTURES:
         raise BadRequest(f"more than {MOST_PICTURES} pictures in one request", hint="send fewer")
-    return ClientHistory(messages, "\n\n".join(each for each in parts if isinstance(each, str) and each.strip()))
+    instructions = "\n\n".join(each for each in parts if isinstance(each, str) and each.strip())
+    if not messages and instructions:  # some clients say all they want in the system message
+        return ClientHistory((ClientMessage("user", instructions),))
+    return ClientHistory(messages, instructions)
 
 
 def new_message(messages: Sequence[ClientMessage]) -> NewMessage:

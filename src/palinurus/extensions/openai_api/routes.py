@@ -9,7 +9,7 @@ import base64
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -18,8 +18,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from palinurus.domain.errors import EmbedderError, NotOffered, PalinurusError
-from palinurus.extensions.openai_api.endpoints import CHAT, RESPONSES, complete, respond
-from palinurus.extensions.openai_api.errors import ApiError, ErrorBody, error_response
+from palinurus.extensions.openai_api.anthropic import MESSAGES, MessagesRequest, answer_messages
+from palinurus.extensions.openai_api.endpoints import CHAT, RESPONSES, complete, respond, show_response
+from palinurus.extensions.openai_api.errors import (
+    ApiError,
+    ErrorBody,
+    MessagesErrorBody,
+    anthropic_body,
+    error_response,
+    openai_body,
+)
 from palinurus.extensions.openai_api.messages import ChatRequest, EmbeddingsRequest, ResponsesRequest
 from palinurus.extensions.openai_api.run import agent_named, header, model_names
 from palinurus.gateway.auth.guard import Principal, known_scopes
@@ -119,6 +127,8 @@ async def list_models(gateway: GatewayContext, request: Request) -> Response:
 
 async def show_model(gateway: GatewayContext, request: Request) -> Response:
     name: str = request.path_params["model"]
+    if not name:  # some clients end the address of the list with a slash
+        return await list_models(gateway, request)
     agent_named(name, gateway.services.agents)
     return reply(_model(gateway, name))
 
@@ -130,6 +140,10 @@ def _model(gateway: GatewayContext, name: str) -> ApiModel:
 ENDPOINTS: dict[RouteDoc, Served] = {
     RouteDoc("POST", CHAT, "Send a message to an agent.", "write", ChatRequest, gives=(JSON, SSE)): complete,
     RouteDoc("POST", RESPONSES, "The same, as a response.", "write", ResponsesRequest, gives=(JSON, SSE)): respond,
+    RouteDoc("GET", f"{RESPONSES}/{{response}}", "A response again.", "read", result=dict[str, Any]): show_response,
+    RouteDoc(
+        "POST", MESSAGES, "The same, in Anthropic's format.", "write", MessagesRequest, gives=(JSON, SSE)
+    ): answer_messages,
     RouteDoc("GET", "/v1/models", "The agents, each as a model.", "read", result=ApiModelList): list_models,
     RouteDoc("GET", "/v1/models/{model:path}", "One of them.", "read", result=ApiModel): show_model,
     RouteDoc(
@@ -142,24 +156,36 @@ ENDPOINTS: dict[RouteDoc, Served] = {
 def routes(gateway: GatewayContext) -> list[BaseRoute]:
     off = {CHAT: "" if gateway.endpoints.chat_completions else "chatCompletions"}
     off[RESPONSES] = "" if gateway.endpoints.responses else "responses"
+    off[f"{RESPONSES}/{{response}}"] = off[RESPONSES]
+    off[MESSAGES] = "" if gateway.endpoints.messages else "messages"
     return [_route(gateway, row, served, off.get(row.path, "")) for row, served in ENDPOINTS.items()]
 
 
-ROUTES = RouteProvider(routes, tuple(msgspec.structs.replace(row, fails=ErrorBody) for row in ENDPOINTS))
+_FAILS = {MESSAGES: MessagesErrorBody}  # all others: OpenAI's
+ROUTES = RouteProvider(
+    routes, tuple(msgspec.structs.replace(row, fails=_FAILS.get(row.path, ErrorBody)) for row in ENDPOINTS)
+)
 
 
 def _route(gateway: GatewayContext, row: RouteDoc, served: Served, off: str) -> Route:
+    shape = anthropic_body if row.path == MESSAGES else openai_body
+
     async def endpoint(request: Request) -> Response:
-        if off:
-            message = f"this endpoint is switched off: gateway.http.endpoints.{off}.enabled"
-            return error_response(ApiError(404, message, code="not_found"))
         try:
+            _check_on(off)
             authorize(gateway, request, row.scope or "admin")
             return await served(gateway, request)
         except (ApiError, Refused, PalinurusError) as error:
-            return error_response(error)
+            return error_response(error, body=shape)
 
     return Route(row.path, endpoint, methods=[row.method])
+
+
+def _check_on(off: str) -> None:
+    """Raises ApiError. `off` is the config's name of an endpoint that is not served."""
+    if off:
+        message = f"this endpoint is switched off: gateway.http.endpoints.{off}.enabled"
+        raise ApiError(404, message, code="not_found")
 
 
 def authorize(gateway: GatewayContext, request: Request, scope: Scope) -> None:

@@ -1,14 +1,15 @@
 """Turns a request of either endpoint into one message to an agent, and starts the run that answers it.
 
-The name of a model is that of an agent. A request without `user` and without a session gets a session of its own that
-nothing else uses, and brings its history.
+The name of a model is that of an agent. A request without `user` and without a session brings its history: it goes on
+in the session that ends with it (`conversations`), or gets one of its own that nothing else uses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,8 +25,10 @@ from palinurus.domain.messages import ContextNote, ToolResult
 from palinurus.domain.tool import ToolSpec
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
+from palinurus.extensions.openai_api.conversations import ClientConversations
 from palinurus.extensions.openai_api.errors import ApiError
 from palinurus.gateway.websocket.methods import GatewayContext
+from palinurus.providers.provider import ANY_TOOL
 
 CHANNEL = "openai"
 LONGEST_KEY = 256
@@ -119,7 +122,12 @@ class RunRequest(Struct, frozen=True):
     history: messages.ClientHistory
     tools: Iterable[ToolSpec] = ()
     user: str = ""
+    choice: ToolChoice = None
     continues: SessionKey | None = None  # the session of a previous response
+
+
+def forget_reply(_: str) -> None:
+    """Ignores the reply: its session has a name."""
 
 
 class StartedRun(Struct, frozen=True):
@@ -127,12 +135,16 @@ class StartedRun(Struct, frozen=True):
 
     run: Run
     stops_with_client: bool
+    on_reply: Callable[[str], None] = forget_reply
+    """Is given the reply of a good run, as the client gets it. Neither blocks nor raises."""
 
 
 async def start_run(gateway: GatewayContext, request: Request, wanted: RunRequest) -> StartedRun:
     """When this returns, the message is stored. Raises PalinurusErrors."""
+    conversations = gateway.services.keep(ClientConversations)
+    said = wanted.history.messages
     target = _target(gateway, request, wanted)
-    answers = await find_answers(gateway.services, wanted.history.messages)
+    answers = await find_answers(gateway.services, said)
     if answers and (target.lasting or wanted.continues) and answers.run.key != target.key:
         answers = None  # it names another session, where no call is open
     if answers:
@@ -140,8 +152,12 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
         message = await _message(messages.new_message(texts) if texts else messages.NewMessage(""), answers.results)
     else:
-        message = await _message(messages.new_message(await _unknown_messages(gateway, target, wanted)))
+        known = None if target.lasting or wanted.continues else conversations.take(target.key.agent, said)
+        target = target_of_session(known) if known else target
+        new = wanted.history.new if known else await _unknown_messages(gateway, target, wanted)
+        message = await _message(messages.new_message(new))
     key = _idempotency_key(request)
+    tools = check_tools(wanted.tools)
     message = msgspec.structs.replace(
         message,
         idempotency_key=f"{CHANNEL}:{key or gateway.new_id()}",
@@ -149,10 +165,13 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         attended=target.lasting,
         notes=(*_instructions(wanted.history.instructions), *message.notes),
         model=requested_model(request.headers),
-        client_tools=await check_tools(gateway.services, target.key.agent, wanted.tools),
+        client_tools=tools,
+        tool_choice=_forced_tool(wanted.choice, tools),
     )
     run = await gateway.services.dispatcher.submit(message)
-    return StartedRun(run, stops_with_client=not target.lasting and not key)
+    if target.lasting or wanted.continues:
+        return StartedRun(run, stops_with_client=not target.lasting and not key)
+    return StartedRun(run, not key, partial(conversations.put, run.key, said))
 
 
 def _target(gateway: GatewayContext, request: Request, wanted: RunRequest) -> SessionTarget:
@@ -199,13 +218,26 @@ def add_requests(instructions: str, choice: ToolChoice, form: dict[str, Any] | N
 
 
 def _tool_choice_text(choice: ToolChoice) -> str:
+    """For models that cannot be forced."""
     if choice == "required":
         return "Call at least one tool before you answer."
+    name = _named_tool(choice)
+    return f"Call the tool {name[:64]} before you answer." if name else ""
+
+
+def _named_tool(choice: ToolChoice) -> str:
     if not isinstance(choice, dict):
         return ""
     function = choice.get("function")
-    name = choice.get("name") or (function.get("name") if isinstance(function, dict) else "")
-    return f"Call the tool {str(name)[:64]} before you answer." if name else ""
+    return str(choice.get("name") or (function.get("name") if isinstance(function, dict) else "") or "")
+
+
+def _forced_tool(choice: ToolChoice, tools: Collection[ToolSpec]) -> str:
+    """For Inbound. Raises BadRequest for the name of a tool that is not in the request."""
+    name = _named_tool(choice)
+    if name and name not in {spec.name for spec in tools}:
+        raise BadRequest(f"tool_choice names {name[:64]!r}, which is not one of the tools", hint="send it in tools")
+    return name or (ANY_TOOL if choice == "required" and tools else "")
 
 
 def _format_text(form: dict[str, Any] | None) -> str:

@@ -42,6 +42,9 @@ class RunWriter(Protocol):
 
     def fail(self, error: ApiError) -> bytes: ...
 
+    def refuse(self, error: ApiError) -> bytes:
+        """The body of an answer with an error status: nothing was sent yet."""
+
     def whole(self, result: RunResult) -> dict[str, Any]: ...
 
 
@@ -109,9 +112,16 @@ async def whole_answer(started: StartedRun, writer: RunWriter, request: Request)
                 _stop_unread(started)
                 return NoResponse()
     headers = {"x-request-id": started.run.id}
+    _remember(started, result, result.text)
     if error := error_of_result(result):
-        return error_response(error, headers)
+        return error_response(error, headers, writer.refuse)
     return Response(msgspec.json.encode(writer.whole(result)), 200, headers, media_type="application/json")
+
+
+def _remember(started: StartedRun, result: RunResult, text: str) -> None:
+    """A conversation goes on after a reply. After open calls it goes on with their results."""
+    if result.status == "ok" and not result.calls and text:
+        started.on_reply(text)
 
 
 def _stop_unread(started: StartedRun) -> None:
@@ -128,6 +138,7 @@ class EventStream(Response):
         self._writer = writer
         self._begun = False  # whether anything was sent
         self._has_text = False
+        self._sent: list[str] = []
         self._break = ""  # before the next text
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +146,7 @@ class EventStream(Response):
             try:
                 error = await self._stream(client, send)
                 if error is not None:
-                    await error_response(error, self._about)(scope, receive, send)
+                    await error_response(error, self._about, self._writer.refuse)(scope, receive, send)
             except (Disconnected, TimeoutError):
                 _stop_unread(self._started)
 
@@ -152,6 +163,7 @@ class EventStream(Response):
             if run.result is not None and _is_over(news):
                 return await self._end(run.result, text, send)
             if text:
+                self._sent.append(text)
                 await self._write(send, self._lead() + self._writer.say(text))
 
     async def _end(self, result: RunResult, text: str, send: Send) -> ApiError | None:
@@ -160,6 +172,7 @@ class EventStream(Response):
             return error
         if not self._has_text and error is None:
             text, self._has_text = result.text, bool(result.text)  # a run that had ended before has no events
+        _remember(self._started, result, "".join([*self._sent, text]))
         first = self._lead() + (self._writer.say(text) if text else b"")
         last = self._writer.end(result) if error is None else self._writer.fail(error)
         await self._write(send, first + last, more=False)

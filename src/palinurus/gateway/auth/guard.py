@@ -113,6 +113,7 @@ class ServerAddress(Struct, frozen=True):
     origins: frozenset[str]
     any_address_at: int = 0  # a port where any bare address is a valid name too: no DNS can forge one
     secure_at: int = 0  # the same for the TLS port
+    others: frozenset[str] = frozenset()  # those of the origins that the config names: pages of other sites
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raises Refused for a wrong Host or Origin."""
@@ -126,6 +127,11 @@ class ServerAddress(Struct, frozen=True):
             raise Refused(403, "WRONG_ORIGIN", f"pages of {origin[:80]!r} may not use this gateway")
         if not origin and _is_embedded(headers):
             raise Refused(403, "WRONG_ORIGIN", "pages of other sites may not load anything from this gateway")
+
+    def allowed_origin(self, headers: Mapping[str, str]) -> str:
+        """The Origin as it was sent, if the config allows its pages to read our answers; else nothing."""
+        origin = headers.get("origin", "")
+        return origin if origin.lower() in self.others else ""
 
     def is_own(self, headers: Mapping[str, str], *, tls: bool) -> bool:
         """Whether the sending page came from the requested address. Behind a TLS proxy its Origin says https."""
@@ -177,8 +183,8 @@ def server_address(
         near |= set(LOOPBACK)
     secure = {_with_port(name.lower(), secure_port) for name in (*secure_hosts, "localhost") if secure_port}
     own = {f"http://{host}" for host in near | far} | {f"https://{host}" for host in far | secure}
-    pages = frozenset(own | {origin.lower() for origin in origins})
-    return ServerAddress(frozenset(near | far | secure), pages, port * any_address, secure_port)
+    others = frozenset(origin.lower().rstrip("/") for origin in origins)
+    return ServerAddress(frozenset(near | far | secure), others | own, port * any_address, secure_port, others)
 
 
 def _with_port(host: str, port: int) -> str:

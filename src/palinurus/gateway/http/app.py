@@ -35,6 +35,7 @@ from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.gateway import protocol
 from palinurus.gateway.auth.guard import Guard, Principal, cookie_of
+from palinurus.gateway.http.cors import Raw, allow_origin, allow_request, is_preflight
 from palinurus.gateway.protocol import Connect, EventFrame, HelloOk, Problem, Refused, ResponseFrame, problem
 from palinurus.gateway.websocket.methods import GatewayContext, Methods
 from palinurus.gateway.websocket.socket import Sockets, SocketWire
@@ -54,7 +55,7 @@ HEADERS = (
 CREDENTIALS = frozenset({"token", "access_token", "auth_token", "password", "api_key", "apikey", "authorization"})
 LOGIN = ("/login", "/page/login")  # a login code is a credential too: it belongs in the fragment, which is not sent
 OUR_ERROR = "this request failed because of an error in the gateway"
-ONCE = ("host", "origin", "authorization")
+ONCE = ("host", "origin", "authorization", "x-api-key")
 BY_PROXY = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
@@ -77,10 +78,14 @@ class RequestChecks:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
-        answer = _Answer(send)
+        headers = Headers(scope=scope)
+        origin = self._guard.address.allowed_origin(headers)
+        answer = _Answer(send, allow_origin(origin) if origin else [])
         scope["app"] = self  # makes the router raise HTTPException
         try:
             self._check(scope)
+            if origin and scope["type"] == "http" and is_preflight(scope["method"], headers):
+                return await _answer_preflight(headers, answer)
             await self._app(scope, BoundedBody(receive) if scope["type"] == "http" else receive, answer)
         except (ClientDisconnect, WebSocketDisconnect):
             pass  # in the middle of its request
@@ -94,7 +99,7 @@ class RequestChecks:
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         if any(len(headers.getlist(name)) > 1 for name in ONCE):
-            raise Refused(400, "WRONG_HOST", "a request has one Host, one Origin and one Authorization header")
+            raise Refused(400, "WRONG_HOST", "a request has one Host, one Origin and one credential of a kind")
         self._guard.address.check(headers)
         named = {name.lower() for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)}
         if named & CREDENTIALS or ("code" in named and scope["path"] in LOGIN):
@@ -106,17 +111,23 @@ class RequestChecks:
 class _Answer:
     """Sends the response with our headers, and knows whether it has begun."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, more: Raw) -> None:
         self._send = send
+        self._more = more
         self.started = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             known = {name for name, _ in message["headers"]}
             extra = [header for header in HEADERS if header[0] not in known]
-            message = {**message, "headers": [*message["headers"], *extra]}
+            message = {**message, "headers": [*message["headers"], *extra, *self._more]}
         self.started = True
         await self._send(message)
+
+
+async def _answer_preflight(headers: Headers, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": allow_request(headers)})
+    await send({"type": "http.response.body", "body": b""})
 
 
 class BoundedBody:
@@ -170,7 +181,9 @@ def reply(payload: Any, status: int = 200, headers: dict[str, str] | None = None
 def authenticate(gateway: GatewayContext, request: Request, scope: Right) -> Principal:
     """Who sends the request; called before its body is read. Raises Refused and MissingScope."""
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    principal = gateway.guard.identify((secret.strip() if kind.lower() == "bearer" else "",), peer_of(request))
+    bearer = secret.strip() if kind.lower() == "bearer" else ""
+    own = request.headers.get("x-api-key", "").strip()  # where Anthropic's clients put it
+    principal = gateway.guard.identify((bearer, own), peer_of(request))
     principal.caller.need(scope, "this")
     request.scope["principal"] = principal.id  # for the log
     return principal

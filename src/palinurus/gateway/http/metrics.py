@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +31,7 @@ from palinurus.domain.clock import Clock
 from palinurus.gateway.http.app import RouteDoc, authenticate
 from palinurus.gateway.meter import CONTENT_TYPE, Gauge, Meter, render_metrics
 from palinurus.gateway.websocket.methods import GatewayContext
+from palinurus.operations.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Gauges(Struct, frozen=True):
     clients: Callable[[], int]  # connected by WebSocket
     standing: Callable[[], Awaitable[DeliveryCounts]]  # of the outbox
     pulse: Pulse
+    extensions: Callable[[Services], Iterable[Gauge]] = lambda _: ()
 
 
 def metrics_routes(gateway: GatewayContext, meter: Meter, gauges: Gauges) -> list[BaseRoute]:
@@ -81,6 +83,7 @@ def metrics_routes(gateway: GatewayContext, meter: Meter, gauges: Gauges) -> lis
         authenticate(gateway, request, "read")
         await asyncio.to_thread(import_module, "prometheus_client")  # the first time it takes 0.1 s
         found = [*meter.metrics(), *_services(gateway, meter, gauges), *_process(), *await _outbox(gauges)]
+        found += gauges.extensions(gateway.services)
         return Response(render_metrics(found), headers={"content-type": CONTENT_TYPE})
 
     return [Route("/metrics", metrics)]

@@ -51,6 +51,7 @@ class SessionRow(Struct, frozen=True, rename="camel", omit_defaults=True):
     derived_title: str = ""
     last_message_preview: str = ""
     channel: str = ""
+    peer_name: str = ""  # of the person at the other end
     model_provider: Annotated[str, From("provider")] = ""
     model: str = ""
     thinking_level: str = ""

@@ -29,6 +29,7 @@ class Endpoints(Struct, frozen=True):
 
     chat_completions: bool = True
     responses: bool = True
+    messages: bool = True
     invoke_allow: tuple[str, ...] = ()
     invoke_deny: tuple[str, ...] = ()
 

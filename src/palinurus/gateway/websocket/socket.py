@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 EVENTS = (
     *("connect.challenge", "agent", "chat", "approval", "sessions.changed", "device.pair.requested", "pairing"),
-    *("cron", "feed", "tick", "shutdown"),
+    *("channels.changed", "cron", "feed", "tick", "shutdown"),
 )
 MAX_UNKNOWN = 1_024  # connections before `connect`: after a restart all clients come at once
 FINISH_SECONDS = 30.0  # that a request with effects may run after its client has disconnected

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, Image, Text, Thinking, ToolCall, ToolResult, Usage, UserMessage
-from palinurus.providers.provider import Head, ModelRequest, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import ANY_TOOL, Head, ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
 from palinurus.providers.wires.rendering import (
@@ -227,7 +227,14 @@ def to_anthropic(request: ModelRequest, *, provider: str) -> bytes:
     for content in ends[-2:]:
         content[-1] = {**content[-1], "cache_control": CACHED}
     limits, head = _limits(request, provider), _head(request.head)
-    return as_json({"model": request.model, **limits, **head, "messages": messages, "stream": True})
+    choice = {} if "thinking" in limits else _choice(request.tool_choice)  # a model that thinks cannot be forced
+    return as_json({"model": request.model, **limits, **head, **choice, "messages": messages, "stream": True})
+
+
+def _choice(tool: str) -> dict[str, Any]:
+    if not tool:
+        return {}
+    return {"tool_choice": {"type": "any"} if tool == ANY_TOOL else {"type": "tool", "name": tool}}
 
 
 def _head(head: Head) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from msgspec import Struct
 from palinurus.domain.errors import Failure
 from palinurus.domain.messages import AssistantMessage, Image, Text, Thinking, ToolCall, ToolResult, Usage, UserMessage
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.provider import ModelRequest, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import ANY_TOOL, ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
 from palinurus.providers.wires.rendering import (
@@ -326,6 +326,9 @@ def to_google(request: ModelRequest, *, provider: str) -> bytes:
         body["systemInstruction"] = {"parts": [{"text": request.head.system}]}
     if request.head.tools:
         body["tools"] = [{"functionDeclarations": [_tool(spec) for spec in request.head.tools]}]
+    if choice := request.tool_choice:
+        named = {} if choice == ANY_TOOL else {"allowedFunctionNames": [choice]}
+        body["toolConfig"] = {"functionCallingConfig": {"mode": "ANY", **named}}
     body["contents"] = merge_roles(_rendered(request, provider), "parts", _text)
     config: dict[str, Any] = {} if request.max_tokens is None else {"maxOutputTokens": request.max_tokens}
     if thinking := _thinking(request.model, request.thinking):

@@ -30,10 +30,18 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
-from palinurus.providers.provider import ModelRequest, TextDelta, ThinkingTextDelta
+from palinurus.providers.provider import ANY_TOOL, ModelRequest, TextDelta, ThinkingTextDelta
 from palinurus.providers.wires.failures import Call, failure, failure_in_stream
 from palinurus.providers.wires.http import Post, WireProvider
-from palinurus.providers.wires.rendering import NO_OUTPUT, CallIds, as_json, result_text, tool_name, user_content
+from palinurus.providers.wires.rendering import (
+    EFFORTS,
+    NO_OUTPUT,
+    CallIds,
+    as_json,
+    result_text,
+    tool_name,
+    user_content,
+)
 from palinurus.providers.wires.reply import MAX_CALLS, ContentBlock, Gatherer, read_arguments, read_json
 
 
@@ -214,17 +222,14 @@ class OpenAIReply(Gatherer):
             yield ToolCall(slot.id, slot.name or "unknown", read_arguments("".join(slot.raw), cut=cut))
 
 
-EFFORTS = {level: level for level in ("minimal", "low", "medium", "high")} | dict.fromkeys(
-    ("xhigh", "max", "ultra"), "high"
-)
-"""Thinking level -> `reasoning_effort`. `off` and `adaptive` send nothing: the model's own default applies."""
-
-
 def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") -> bytes:
     """The JSON body of a streaming request. Never raises for stored messages."""
     body: dict[str, Any] = {"model": request.model, "messages": list(_messages(request))}
     if request.head.tools:
         body["tools"] = [{"type": "function", "function": _function(spec)} for spec in request.head.tools]
+    if choice := request.tool_choice:
+        named = {"type": "function", "function": {"name": choice}}
+        body["tool_choice"] = "required" if choice == ANY_TOOL else named
     body |= {"stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
         body[max_tokens_field] = request.max_tokens

@@ -32,6 +32,10 @@ ILLEGAL_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 NO_OUTPUT = "(no output)"
 NOTHING_SAID = "(empty message)"
 NOT_SHOWN = "(earlier messages are not shown)"
+EFFORTS = {level: level for level in ("minimal", "low", "medium", "high")} | dict.fromkeys(
+    ("xhigh", "max", "ultra"), "high"
+)
+"""Thinking level -> effort, on OpenAI's wires. `off` and `adaptive` send nothing: the model's own default applies."""
 
 
 def render_note(note: ContextNote) -> str:

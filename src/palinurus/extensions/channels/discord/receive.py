@@ -162,6 +162,7 @@ def chat_message(message: discord.Message, me: int, *, is_edit: bool = False) ->
         tuple(_files(message)),
         quoted,
         is_edit,
+        "somebody" if message.message_snapshots else "",
         _milliseconds(message.created_at),
     )
 

@@ -1,4 +1,5 @@
-"""What Slack must know of the app: scopes, events, commands. `pal channels add` prints it, a person pastes it."""
+"""What Slack must know of the app: scopes, events, commands. `pal channels manifest slack` prints it,
+a person pastes it."""
 
 from __future__ import annotations
 

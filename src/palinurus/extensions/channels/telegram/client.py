@@ -7,6 +7,7 @@ The token is part of every address, so addresses are neither logged nor shown.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -240,4 +241,6 @@ def _thread(target: ChatTarget) -> int | None:
 
 
 def _reply(part: OutgoingPart) -> ReplyParameters | None:
-    return ReplyParameters(int(part.reply_to), allow_sending_without_reply=True) if part.reply_to else None
+    """A model may name what is no id: then nothing is quoted."""
+    named = int(part.reply_to) if re.fullmatch(r"[0-9]{1,10}", part.reply_to) else 0
+    return ReplyParameters(named, allow_sending_without_reply=True) if 0 < named < 2**31 else None

@@ -71,6 +71,7 @@ def _message(message: Message, own: User, number: int, *, is_edit: bool) -> Chan
         files=files,
         quoted=quoted,
         is_edit=is_edit,
+        forwarded_from=_author_of_forwarded(message),
         sent_at=int((message.edit_date or message.date).timestamp() * 1000),
     )
 
@@ -100,6 +101,19 @@ def _sender(message: Message) -> tuple[str, str]:
         return str(message.sender_chat.id), message.sender_chat.effective_name or ""
     user = message.from_user
     return ("", "") if user is None or user.is_bot else (str(user.id), user.full_name)
+
+
+def _author_of_forwarded(message: Message) -> str:
+    """Empty: the sender wrote it."""
+    origin: Any = message.forward_origin
+    if origin is None:
+        return ""
+    user, chat = (
+        getattr(origin, "sender_user", None),
+        getattr(origin, "sender_chat", None) or getattr(origin, "chat", None),
+    )
+    name = user.full_name if user else chat.effective_name if chat else getattr(origin, "sender_user_name", "")
+    return name or "somebody"
 
 
 def _words(message: Message) -> str:

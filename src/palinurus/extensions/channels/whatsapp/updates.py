@@ -111,6 +111,8 @@ class ContactCard(Struct, frozen=True):
 class MessageContext(Struct, frozen=True):
     id: str = ""
     sender: str = field(default="", name="from")
+    forwarded: bool = False
+    frequently_forwarded: bool = False
 
 
 class WhatsAppMessage(Struct, frozen=True):
@@ -206,6 +208,7 @@ def _update_of(
         text,
         files=(ReceivedFile(kind, content.id, content.filename, content.mime_type),) if kind else (),
         quoted=QuotedMessage(said.id, said.sender, is_own=is_own) if said.id else None,
+        forwarded_from="somebody" if said.forwarded or said.frequently_forwarded else "",
         sent_at=int(message.timestamp) * 1000 if message.timestamp.isdecimal() and len(message.timestamp) < 12 else 0,
     )
 

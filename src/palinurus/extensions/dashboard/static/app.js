@@ -21,6 +21,7 @@ export const PANELS = {
   "/runs": () => import("./panels/runs.js"),
   "/subagents": () => import("./panels/subagents.js"),
   "/schedule": () => import("./panels/schedule.js"),
+  "/channels": () => import("./panels/channels.js"),
   "/logs": () => import("./panels/logs.js"),
   "/agents": () => import("./panels/agents.js"),
   "/config": () => import("./panels/config.js"),

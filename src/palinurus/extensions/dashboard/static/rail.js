@@ -17,6 +17,7 @@ export const PLACES = [
   { path: "/runs", label: "Runs", icon: "runs" },
   { path: "/subagents", label: "Subagents", icon: "subagent" },
   { path: "/schedule", label: "Schedule", icon: "clock" },
+  { path: "/channels", label: "Channels", icon: "link" },
   { path: "/logs", label: "Logs", icon: "logs" },
   { path: "/agents", label: "Agents", icon: "agent" },
   { path: "/config", label: "Config", icon: "config" },
@@ -179,7 +180,8 @@ function makeRow(key) {
   const title = el("span", { class: "rail-title" });
   const dot = el("span", { class: "rail-dot", "aria-hidden": "true" });
   const spoken = el("span", { class: "visually-hidden" });
-  const link = el("a", { class: "rail-row", href: sessionPath(key) }, dot, title, spoken);
+  const from = el("span", { class: "rail-from quiet" });
+  const link = el("a", { class: "rail-row", href: sessionPath(key) }, dot, title, from, spoken);
   const more = el(
     "button",
     { class: "button-icon rail-more", type: "button", "aria-haspopup": "menu", "aria-expanded": "false" },
@@ -195,6 +197,7 @@ function makeRow(key) {
     update(row) {
       const asks = waiting.value.some((each) => each.request.sessionKey === key);
       title.textContent = sessionTitle(row);
+      from.textContent = whence(row, title.textContent);
       link.title = title.textContent;
       dot.className = `rail-dot${asks ? " asks" : row.hasActiveRun ? " runs" : ""}`;
       spoken.textContent = asks ? ", waiting for your approval" : row.hasActiveRun ? ", running" : "";
@@ -202,6 +205,12 @@ function makeRow(key) {
       session.value === key ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
     },
   };
+}
+
+/** The channel of a chat and who writes there, if the title does not say so already. */
+function whence({ channel, lastChannel, peerName }, title) {
+  const name = title.startsWith(peerName ?? "") ? "" : peerName;
+  return [channel || (peerName && lastChannel), name].filter(Boolean).join(" · ");
 }
 
 function places() {

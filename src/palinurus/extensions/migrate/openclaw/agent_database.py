@@ -20,9 +20,16 @@ from msgspec.structs import replace
 from palinurus.domain.errors import BadRequest
 from palinurus.extensions.migrate.files import MAX_LINE, Line, file_lines, stream_lines, zstd_lines
 from palinurus.extensions.migrate.foreign import ForeignEntry, ForeignSession
+from palinurus.extensions.migrate.openclaw.colophon import ID, Colophon, decode_colophon
 from palinurus.extensions.migrate.openclaw.database import Damage, ForeignDatabase, text_of
-from palinurus.extensions.migrate.openclaw.entries import is_colophon, read_entry
-from palinurus.extensions.migrate.openclaw.transcripts import SESSION_ID, agent_key, entries_of, read_row
+from palinurus.extensions.migrate.openclaw.transcripts import (
+    SESSION_ID,
+    agent_key,
+    entries_of,
+    own_entries,
+    own_row,
+    read_row,
+)
 from palinurus.extensions.migrate.report import Origin
 
 FILE = "agent/openclaw-agent.sqlite"
@@ -37,6 +44,9 @@ _SIZES = "SELECT session_id, sum(length(event_json)) FROM transcript_events GROU
 _SIZES_PACKED = _SIZES.replace("length(event_json)", "coalesce(length(event_json), event_utf8_bytes)")
 _EVENTS = "SELECT seq, CAST(event_json AS BLOB), NULL FROM transcript_events WHERE session_id = ? ORDER BY seq"
 _EVENTS_PACKED = _EVENTS.replace("NULL", "event_zstd")
+_MARKED = """SELECT CAST(e.session_id AS BLOB), CAST(e.event_json AS BLOB), NULL FROM transcript_event_identities i
+JOIN transcript_events e ON e.session_id = i.session_id AND e.seq = i.seq WHERE i.event_id GLOB ? ORDER BY e.seq"""
+_MARKED_PACKED = _MARKED.replace("NULL", "e.event_zstd")
 _ARCHIVES = """SELECT rowid, CAST(session_id AS BLOB), CAST(session_key AS BLOB), reason, CAST(archive_name AS BLOB),
 length(archive_blob) FROM session_transcript_archives ORDER BY rowid"""
 _ARCHIVE_COLUMNS = ("session_id", "session_key", "reason", "archive_name", "encoding", "archive_blob")
@@ -60,6 +70,7 @@ class AgentDatabase:
         cold = database.read(_COLD, "the table of cold archives", needs=_COLD_COLUMNS)
         self._cold = {text_of(session_id): text_of(name) for session_id, name in cold}  # files in `sessions/cold`
         self._sizes: dict[str, int] = {}  # bytes by session id
+        self._colophons: dict[str, Colophon] = {}  # of sessions that a Palinurus had exported, by session id
         self.known: set[str] = set()  # ids of sessions and names of archives that were returned
 
     def sessions(self) -> Iterator[ForeignSession]:
@@ -69,6 +80,7 @@ class AgentDatabase:
         self._check_tables()
         sizes = self._database.read(_SIZES_PACKED if self._packed else _SIZES, "the size of the sessions")
         self._sizes = {named: size for named, size in sizes if isinstance(named, str) and isinstance(size, int)}
+        self._colophons = self._find_colophons()
         first_keys: dict[str, str] = {}
         for row in self._nodes():
             first = first_keys.setdefault(row.session_id, row.key)
@@ -86,7 +98,23 @@ class AgentDatabase:
     def _session(self, row: ForeignSession) -> ForeignSession:
         self.known.add(row.session_id)
         file, size = f"{self._shown}#{row.session_id}", self._sizes.get(row.session_id, 0)
-        return replace(row, file=file, read=lambda: self._entries(row.session_id), size=size)
+        colophon = self._colophons.get(row.session_id)
+        own = own_row(colophon, self._agent) if colophon is not None else None
+        if own is None or colophon is None or own.session_id != row.session_id or own.key != row.key:
+            lines = partial(self._lines, row.session_id)
+            return replace(row, file=file, read=lambda: entries_of(lines(), file, self._losses), size=size)
+        read = partial(own_entries, partial(self._lines, row.session_id), file, self._losses, colophon)
+        return replace(row, file=file, read=read, size=size, own=own.own, extra=own.extra)
+
+    def _find_colophons(self) -> dict[str, Colophon]:
+        """OpenClaw imports an export of ours with its colophons."""
+        needs = ("transcript_event_identities", "session_id", "seq", "event_id")
+        sql, found = _MARKED_PACKED if self._packed else _MARKED, {}
+        for session_id, text, packed in self._database.read(sql, "the index of entries", (f"{ID}*",), needs=needs):
+            data = text if isinstance(text, bytes) else _unpack(packed)
+            if isinstance(data, bytes) and (colophon := decode_colophon(data)) is not None:
+                found[text_of(session_id)] = colophon
+        return found
 
     def _check_tables(self) -> None:
         """Report a damaged file: nothing else would notice rows that SQLite can no longer reach."""
@@ -110,19 +138,18 @@ class AgentDatabase:
                 return ForeignSession(self._agent, agent_key(self._agent, text_of(key)), named, origin)
         return None
 
-    def _entries(self, session_id: str) -> Iterator[ForeignEntry]:
+    def _lines(self, session_id: str) -> Iterator[Line]:
         if session_id in self._cold:
-            yield from self._cold_entries(session_id)
+            yield from self._cold_lines(session_id)
         shown, seq = f"{self._shown}#{session_id}", -1
         try:
             for seq, text, packed in self._database.rows(_EVENTS_PACKED if self._packed else _EVENTS, (session_id,)):
                 number = seq + 1 if isinstance(seq, int) else 0
                 data = text if isinstance(text, bytes) else _unpack(packed)
-                entry = read_entry(data, number) if isinstance(data, bytes) else data
-                if isinstance(entry, str):
-                    self._losses.add(shown, number, entry)
-                elif not is_colophon(entry):  # which OpenClaw imported with an export of ours
-                    yield entry
+                if isinstance(data, str):
+                    self._losses.add(shown, number, data)
+                else:
+                    yield number, data
         except Damage as error:
             self._losses.add(shown, (seq if isinstance(seq, int) else 0) + 2, f"from here on it is damaged: {error}")
 
@@ -147,7 +174,7 @@ class AgentDatabase:
             packed = zstd_lines(stream, len(blob), shown, self._losses) if encoding == "zstd" else None
             yield from entries_of(packed or stream_lines(stream, shown, self._losses), shown, self._losses)
 
-    def _cold_entries(self, session_id: str) -> Iterator[ForeignEntry]:
+    def _cold_lines(self, session_id: str) -> Iterator[Line]:
         name = self._cold[session_id]
         shown = f"{self._folder_shown}/{COLD}/{name}"
         for (blob,) in self._database.read(_COLD_BLOB, "the cold archive", (session_id,), shown=shown):
@@ -157,7 +184,7 @@ class AgentDatabase:
                 return
             else:
                 lines = file_lines(self._folder / COLD / name, shown, self._losses)
-            yield from entries_of(_unwrap(lines), shown, self._losses)
+            yield from _unwrap(lines)
 
 
 class _ColdRecord(Struct):

@@ -31,6 +31,7 @@ from palinurus.extensions.migrate.openclaw.config_rules import (
     reason_unused,
     secrets_in,
     stays_behind,
+    unusable,
 )
 from palinurus.extensions.migrate.openclaw.settings import (
     LISTED,
@@ -54,7 +55,8 @@ HERE = "already set here"
 OTHER = "your value is different"
 INCOMPLETE = "useless without its other settings"
 COPIED = "files go to the agent's workspace in this home"
-ADDRESSES = frozenset({"command", "args", "cwd", "url", "baseUrl", "endpoint"})  # fields that say where a server is
+# Fields that say where a server is, and how it is spoken to.
+ADDRESSES = frozenset({"command", "args", "cwd", "url", "baseUrl", "endpoint", "api"})
 MOST_SHOWN = 200  # characters of a value
 
 
@@ -132,6 +134,8 @@ class ConfigPlanner:
             return setting.end("secret", INLINE)
         if not _can_be_written(setting):
             return setting.end("refused", "it cannot be written to a config")
+        if reason := unusable(setting):
+            return setting.end("refused", reason)
         if is_workspace(setting.into) and isinstance(setting.value, str):
             agent = self._roster.agent_of(setting.into)
             has_folder = self._folders.get(agent, next(iter(self._folders.values()), None))

@@ -35,6 +35,7 @@ _SECTIONS = {
     "secrets": "only files of secrets can be read here",
 }
 
+_WIRES = ("azure-openai-responses", "openai-codex-responses", "bedrock-converse-stream")
 _ALWAYS = {  # why settings stay behind, and how their paths go on
     NEEDS_DECISION: "exec.safeBins exec.allowlist elevated.allowFrom fetch.allowPrivate gateway.tools.allow",
     GATEWAY: "gateway.port gateway.bind gateway.customBindHost gateway.allowedHosts gateway.controlUi"
@@ -73,6 +74,12 @@ def stays_behind(setting: Setting, given: Mapping[JsonPath, Any]) -> str:
         source = given.get((*path[:3], "source"), "file")
         return "" if path[1:2] == ("providers",) and len(path) > 3 and source == "file" else _SECTIONS["secrets"]
     return ""
+
+
+def unusable(setting: Setting) -> str:
+    """Why a provider or a model cannot be called from here; empty when it can, or when it is something else."""
+    is_wire = setting.into[:2] == ("models", "providers") and setting.into[-1] == "api"
+    return f"{setting.value} cannot be spoken here, so it is not usable" if is_wire and setting.value in _WIRES else ""
 
 
 def _runs_unasked(path: JsonPath, value: Any, given: Mapping[JsonPath, Any]) -> bool:

@@ -38,6 +38,7 @@ from palinurus.extensions.migrate.report import FoundApproval, FoundJob, Losses
 
 STATE = "state/openclaw.sqlite"
 OWN_DOCUMENTS = "palinurus-documents.json"
+APPROVALS = "exec-approvals.json"
 MAX_BYTES = 32 * 1024 * 1024
 APPROVED_AGAIN = "stored; it needs approval here, and can then be always allowed"
 _PAIRING = ("-pairing.json", "-allowFrom.json")
@@ -110,7 +111,7 @@ class _DocumentReader:
                 self.found.kept.append(ForeignDocument("pairing", found[0][0], json.dumps(values, default=str)))
 
     def read_approvals(self) -> None:
-        name, needs = "exec-approvals.json", ("exec_approvals_config", "raw_json", "config_key")
+        name, needs = APPROVALS, ("exec_approvals_config", "raw_json", "config_key")
         rows = self._rows(_APPROVALS, "the table of approvals", needs)
         for where, text in [(name, self._file(name)), *((where, text_of(raw)) for where, (raw,) in rows)]:
             value = load_json(text) if text else {}
@@ -131,10 +132,19 @@ class _DocumentReader:
             return
         known = {(document.kind, document.name) for document in self.found.kept}
         for document in documents:
+            if (document.kind, document.name) in known:
+                continue
             if document.kind == "approvals" and "#" in document.name:
+                self._drop_copy(document)
                 self.found.approvals += _approvals(as_object(load_json(document.text)), document.name)
-            if (document.kind, document.name) not in known:
-                self.found.kept.append(document)
+            self.found.kept.append(document)
+
+    def _drop_copy(self, document: ForeignDocument) -> None:
+        """A row of a database was exported as a file too."""
+        same = [each for each in self.found.kept if each.name == APPROVALS and each.text == document.text]
+        if same:
+            self.found.kept.remove(same[0])
+            self.found.approvals = [each for each in self.found.approvals if each.where != APPROVALS]
 
     def _rows(self, sql: str, what: str, needs: tuple[str, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Rows of the state database, each with where it is; none when it has no such table."""

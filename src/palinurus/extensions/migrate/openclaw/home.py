@@ -33,6 +33,7 @@ from palinurus.extensions.migrate.foreign import (
 from palinurus.extensions.migrate.openclaw.agent_database import FILE, AgentDatabase
 from palinurus.extensions.migrate.openclaw.database import ForeignDatabase, open_database
 from palinurus.extensions.migrate.openclaw.documents import STATE, read_documents, read_keys, read_order
+from palinurus.extensions.migrate.openclaw.left_out import left_out
 from palinurus.extensions.migrate.openclaw.transcripts import SessionFolder
 from palinurus.extensions.migrate.report import FoundSkill, Losses
 
@@ -200,6 +201,7 @@ class OpenClawHome(ForeignHome):
         self.config = read_config(root, self.losses)
         self.agents = read_agents(root, self.config, user_home, self.losses)
         self.documents = read_documents(root, self._database(root / STATE), self.losses)
+        self.notes = left_out(root, self._database(root / STATE), self.losses)
         store = as_text(as_object(self.config.data.get("cron")).get("store"))
         if store and not Path(store).match("cron/jobs.json"):
             self.losses.add(self.config.file, 0, f"cron jobs are in another place, {store[:200]}, and were not read")

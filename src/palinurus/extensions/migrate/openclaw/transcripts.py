@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TypeVar
 
@@ -36,13 +37,14 @@ from palinurus.extensions.migrate.foreign import (
     time_ms,
 )
 from palinurus.extensions.migrate.import_store import SEPARATOR
-from palinurus.extensions.migrate.openclaw.entries import Colophon, Restorer, is_colophon, read_colophon, read_entry
+from palinurus.extensions.migrate.openclaw.colophon import Colophon, Restorer, find_colophon, is_colophon
+from palinurus.extensions.migrate.openclaw.entries import read_entry
 from palinurus.extensions.migrate.report import Losses, Origin
 from palinurus.sessions.older import ANSWERS, CALLS_IN_A_ROW, call_named
 
 STORE_FILE = "sessions.json"
 MAX_STORE_BYTES = 128 * 1024 * 1024
-SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,199}")
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,199}")
 OWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,249}")
 _NAME = re.compile(
     r"(?P<id>.+?)(?P<topic>-topic-[^.]+)?\.jsonl(?:\.(?P<what>reset|deleted|migrated)\.[^/]+?)?(?:\.zst)?"
@@ -140,8 +142,9 @@ class SessionFolder:
 
     def sessions(self, known: Known = frozenset()) -> Iterator[ForeignSession]:
         """Those that a Palinurus exported, then those of the store, then transcripts that the store does not name."""
-        names = [name for name in sorted(self._files.keys() - known) if ".jsonl" in name and not name.endswith(".zst")]
-        for name in names:
+        for name in sorted(self._files.keys() - known):
+            if ".jsonl" not in name or name.endswith(".zst") or _NO_TRANSCRIPT.search(name):
+                continue
             if session := own_session(self._folder / name, f"{self._shown}/{name}", self._agent, self._losses):
                 known |= {session.session_id, name}
                 yield session
@@ -203,36 +206,37 @@ class SessionFolder:
 
 
 def own_session(path: Path, shown: str, agent: str, losses: Losses) -> ForeignSession | None:
-    """A transcript that a Palinurus exported; None when it is none, or when another program has added to it."""
-    colophon = read_colophon(path)
-    if colophon is None:
+    """A transcript that a Palinurus exported, and which another program may have continued; None when it is none."""
+    colophon = find_colophon(path)
+    made = own_row(colophon, agent) if colophon is not None else None
+    if made is None or colophon is None:
         return None
+    lines = partial(file_lines, path, shown, losses)
+    read = partial(own_entries, lines, shown, losses, colophon)
+    return replace(made, file=shown, read=read, size=path.stat().st_size)
+
+
+def own_row(colophon: Colophon, agent: str) -> ForeignSession | None:
+    """What a colophon says of its session, which cannot be read yet; None when it cannot be one of the agent."""
     own, key = colophon.session, ""
     with suppress(BadRequest):
         key = agent_key(agent, colophon.key)
     if not key or SessionKey.parse(key).agent != agent or not OWN_ID.fullmatch(own.id):
         return None
-    return ForeignSession(
-        agent,
-        key,
-        own.id,
-        "live" if own.archived_at is None else "earlier",
-        shown,
-        lambda: _own_entries(path, shown, losses, colophon),
-        path.stat().st_size,
-        label=own.label,
-        updated_at=own.updated_at,
-        own=own,
-        extra=colophon.extra,
-    )
+    origin: Origin = "live" if own.archived_at is None else "earlier"
+    made = ForeignSession(agent, key, own.id, origin, own=own, extra=colophon.extra)
+    return replace(made, label=own.label, updated_at=own.updated_at)
 
 
-def _own_entries(path: Path, shown: str, losses: Losses, colophon: Colophon) -> Iterator[ForeignEntry]:
-    """Its entries as they were stored. A difference to the colophon is a loss."""
+def own_entries(
+    lines: Callable[[], Iterator[Line]], shown: str, losses: Losses, colophon: Colophon
+) -> Iterator[ForeignEntry]:
+    """Its entries as they were stored, then those that were added. A difference to the colophon is a loss."""
     digest, count = hashlib.sha256(), 0
-    for entry in entries_of(file_lines(path, shown, losses), shown, losses, Restorer(colophon)):
-        digest.update(entry.row.payload.encode() + SEPARATOR)
-        count += 1
+    for entry in entries_of(lines(), shown, losses, Restorer(colophon)):
+        if count < colophon.entries:
+            digest.update(entry.row.payload.encode() + SEPARATOR)
+            count += 1
         yield entry
     if (count, digest.hexdigest()) != (colophon.entries, colophon.digest):
         losses.add(shown, 0, f"it was changed since it was written: {count} of {colophon.entries} entries are there")
@@ -246,12 +250,14 @@ def entries_of(
     lines: Iterable[Line], shown: str, losses: Losses, restorer: Restorer | None = None
 ) -> Iterator[ForeignEntry]:
     """A bad line is a loss of that line only. A bare message is linked to the line before it."""
-    before = None
+    before = behind = None
+    colophon = ""  # the id of one, and in `behind` that of the entry before it
     open_calls: list[tuple[str, str]] = []  # id and tool of bare calls that have no result yet
     for line, data in lines:
         number = restorer.number(line) if restorer is not None else line
         read = read_entry(data, number)
         if not isinstance(read, str) and is_colophon(read):
+            colophon, behind = read.row.id, before
             continue
         entry = restorer.entry(read, number) if restorer is not None else read
         if isinstance(entry, str):
@@ -261,6 +267,8 @@ def entries_of(
             if before is not None and entry.row.parent_id is None:
                 entry = replace(entry, row=replace(entry.row, parent_id=before))
             entry = _match_call(entry, open_calls)
+        if colophon and entry.row.parent_id == colophon:
+            entry = replace(entry, row=replace(entry.row, parent_id=behind))
         before = entry.row.id
         yield entry
 
@@ -289,7 +297,7 @@ def _tool(entry: ForeignEntry) -> str:
 
 def single_session(path: Path, losses: Losses, choose_key: ChooseKey) -> ForeignSession:
     """Raises BadRequest for a file without a session."""
-    colophon = read_colophon(path)
+    colophon = find_colophon(path)
     if colophon is not None:
         key = choose_key(colophon.key)
         session = own_session(path, path.name, SessionKey.parse(colophon.key).agent, losses)

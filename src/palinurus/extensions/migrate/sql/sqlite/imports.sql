@@ -4,6 +4,13 @@ SELECT i.session_id, i.entries, i.digest, i.finished, s.staged IS NOT NULL,
   s.staged IS NULL AND (SELECT count(*) FROM entries e WHERE e.session_id = i.session_id) > i.entries
 FROM imports i JOIN sessions s ON s.id = i.session_id WHERE i.source = :source;
 
+-- source_of --
+SELECT source FROM imports WHERE session_id = :id ORDER BY at LIMIT 1;
+
+-- adopt --
+INSERT INTO imports (source, session_id, entries, digest, finished, at) VALUES (:source, :id, :entries, :digest, 1, :at)
+ON CONFLICT (source) DO UPDATE SET entries = excluded.entries, digest = excluded.digest, at = excluded.at;
+
 -- session_id_taken --
 SELECT 1 FROM sessions WHERE id = :id;
 

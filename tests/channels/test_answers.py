@@ -1,4 +1,4 @@
-"""What people see comes in the order in which it was said, also when the network is slow or the gateway leaves."""
+"""Every message is answered, in the order in which they came: also when something is slow, gone or leaving."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 from channels.channel_home import OPEN, channel_home
+from channels.memory_network import MemoryChannel
 from palinurus.config.home import Home
 from palinurus.dispatch.channels import ChatTarget, OutgoingPart
 from palinurus.domain.envelope import Delivery
-from palinurus.domain.errors import JobFailed
+from palinurus.domain.errors import JobFailed, JobRefused
 from support.wire import Json, Says
 
 FOLLOWUP = {"queue": {"mode": "followup"}}
@@ -59,3 +60,17 @@ async def test_replies_of_runs_that_end_while_the_gateway_leaves_are_sent(home: 
         free.set()
         await asyncio.wait_for(leaving, 60)
         assert [text.split()[0] for text in channels.network.texts] == ["first", "second", "third"]
+
+
+async def test_a_reply_whose_preview_was_deleted_is_sent_as_a_message(home: Home, monkeypatch: Any) -> None:
+    async with channel_home(home, OPEN | {"streaming": "partial"}, otherwise=repeat) as channels:
+
+        async def refuse(*_: Any) -> None:
+            raise JobRefused("message to edit not found")
+
+        monkeypatch.setattr(MemoryChannel, "edit", refuse)
+        await channels.network.writes("first")
+        await channels.rests()
+        for message in channels.network.shown:
+            message.deleted = message.part.idempotency_key.endswith(":preview")
+        assert [" ".join(text.split()) for text in channels.network.texts] == [("first " * 20).strip()]
