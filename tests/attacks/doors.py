@@ -27,6 +27,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /context",
         "GET /files",
         "GET /approvals",
+        "GET /channels",
         "GET /usage",
         "GET /runs",
         "GET /logs",
@@ -45,9 +46,11 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /metrics",
         "GET /v1/models",
         "GET /v1/models/{model:path}",
+        "GET /v1/responses/{response}",
     ),
     "write": (
         "POST /v1/chat/completions",
+        "POST /v1/messages",
         "POST /v1/responses",
         "POST /v1/embeddings",
         "POST /tools/invoke",
@@ -59,9 +62,11 @@ ROUTES: dict[str, tuple[str, ...]] = {
 METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
-        chat.history cron.calendar cron.get cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
+        channels.list channels.logs channels.manifest channels.networks chat.history cron.calendar cron.get
+        cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
         heartbeat.status hooks.list hooks.show
-        commands.list context.show delivery.list health jobs.list logs.tail mcp.list memory.collections.list
+        commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list
+        memory.collections.list
         memory.get
         memory.said memory.search memory.status models.list models.status route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
@@ -72,13 +77,15 @@ METHODS: dict[str, str] = {
         workspace.read""",
     "write": """agent agent.stop chat.abort chat.inject chat.send cron.disable cron.enable cron.pause
         cron.resume cron.run heartbeat.run heartbeat.wake delivery.drop delivery.retry jobs.drop jobs.retry
-        mcp.test memory.index models.test onboarding.look sandbox.test sessions.abort sessions.compact sessions.delete
+        mcp.test memory.index message.send models.test onboarding.look sandbox.test sessions.abort
+        sessions.compact sessions.delete
         sessions.patch sessions.reset sessions.send skills.draft subagents.steer subagents.stop tools.invoke""",
     "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust cron.approve exec.approval.get
         exec.approval.list
         exec.approval.resolve exec.approval.waitDecision pairing.approve pairing.list pairing.reject""",
     "admin": """agents.bind agents.create agents.delete agents.files.set agents.identity.set agents.unbind agents.update
-        audit.erase cron.add cron.remove cron.update heartbeat.disable heartbeat.enable hooks.disable hooks.enable
+        audit.erase channels.add channels.remove channels.test cron.add cron.remove cron.update
+        heartbeat.disable heartbeat.enable hooks.disable hooks.enable
         config.get config.patch
         config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set
         workspace.commit workspace.restore device.pair.approve device.pair.list device.pair.reject device.pair.remove
@@ -117,7 +124,7 @@ BOUND = {
     "results", "owner", "by", "where", "account", "thread", "principal",
 }  # fmt: skip
 # Questions about a sender that might be, places that the config names, an answer's door that is overwritten, a
-# grouping of figures, and where the results of a cron job go.
+# grouping of figures, where the results of a cron job go, which channel is set up or written to.
 NOT_BELIEVED = {
     "tools.list": {"sender"},
     "tools.explain": {"sender"},
@@ -127,6 +134,12 @@ NOT_BELIEVED = {
     "agents.bind": {"where"},
     "agents.unbind": {"where"},
     "route.explain": {"channel", "account", "thread"},
+    "channels.add": {"channel", "account"},
+    "channels.logs": {"channel"},
+    "channels.manifest": {"channel"},
+    "channels.remove": {"channel", "account"},
+    "channels.test": {"channel", "account"},
+    "message.send": {"channel", "account", "thread"},
 }
 
 
@@ -134,7 +147,11 @@ def routes(*scopes: str) -> list[tuple[str, str, str]]:
     """Scope, method and a path that can be asked for, without the WebSockets; the page's only when it is named."""
     wanted = scopes or tuple(scope for scope in ROUTES if scope != PAGE)
     named = ((scope, *door.split()) for scope in wanted for door in ROUTES[scope])
-    return [(scope, verb, path.replace("{model:path}", "x")) for scope, verb, path in named if verb != "WEBSOCKET"]
+    return [
+        (scope, verb, path.replace("{model:path}", "x").replace("{response}", "x"))
+        for scope, verb, path in named
+        if verb != "WEBSOCKET"
+    ]
 
 
 def methods(*scopes: str) -> list[tuple[str, str]]:

@@ -23,13 +23,16 @@ from palinurus.domain.errors import ConfigError, JobFailed, JobRefused, NotFound
 from palinurus.extensions.channels.email.channel import EmailChannel
 from palinurus.extensions.channels.email.sender import find_sender, is_vouched, read_headers
 from palinurus.extensions.channels.email.structure import (
+    MAX_TEXT,
     MailPart,
+    TransferDecoder,
     UnreadableMail,
+    decode_part,
     decode_words,
     list_parts,
     read_fetches,
+    split_reply,
 )
-from palinurus.extensions.channels.email.text import MAX_TEXT, TransferDecoder, decode_part, split_reply
 
 ADA = "ada@people.example"
 

@@ -80,10 +80,10 @@ async def test_a_slip_in_a_patch_or_a_whole_text_is_refused_with_what_was_meant(
         await config("config.patch", raw=slip, baseHash=await base(config))
     assert "did you mean agents.defaults.timeoutSeconds?" in told.value.hint
     assert text(config) == TEXT
-    done = await config("config.patch", raw='{"channels": {"telegram": {}}}', baseHash=await base(config))
+    done = await config("config.patch", raw='{"channels": {"signal": {}}}', baseHash=await base(config))
     assert done["ok"]
     told_of = (await config("config.get"))["warnings"]
-    assert any("channels.telegram: kept, and not used by this version" in line for line in told_of)
+    assert any("channels.signal: kept, and not used by this version" in line for line in told_of)
 
 
 async def test_what_was_shown_can_be_sent_back(config: Asking) -> None:

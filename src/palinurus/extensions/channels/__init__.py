@@ -25,6 +25,6 @@ def register(app: App) -> None:
     ):
         app.operation(f"{__name__}.operations:{function}", f"channels.{name}")
     app.command("channels", f"{__name__}.commands:channels")
-    app.prompt_section(f"{__name__}.attachments:prompt_section")
+    app.prompt_section(f"{__name__}.sender:prompt_section")
     app.gauges(f"{__name__}.gauges:count_messages")
     app.doctor_check(f"{__name__}.checks:check_channels")

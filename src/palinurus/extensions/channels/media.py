@@ -14,6 +14,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import PurePosixPath
 
+import httpx2
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from palinurus.dispatch.channels import ChannelMessage, ReceivedFile
@@ -23,11 +26,53 @@ from palinurus.domain.errors import BadRequest, OutsideWorkspace, PalinurusError
 from palinurus.domain.messages import Image, harmless
 from palinurus.extensions.channels.account import RunningAccount
 from palinurus.extensions.channels.settings import TranscriptionSettings
-from palinurus.extensions.channels.transcription import transcribe
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.pictures import fit_image
 from palinurus.workspace.write import create_file
+
+MOST_ANSWERED = 1_000_000  # of an answer
+
+
+class SpokenText(Struct, frozen=True):
+    text: str
+
+
+async def transcribe(settings: TranscriptionSettings, key: str | None, data: bytes, name: str) -> str:
+    """What is said in a recording. Raises BadRequest with the reason."""
+    fields = {"model": settings.model, "response_format": "json"}
+    if settings.language:
+        fields["language"] = settings.language
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    url = f"{settings.base_url.rstrip('/')}/audio/transcriptions"
+    try:
+        # Loading the certificates takes 0.2 s. Redirects are not followed: the key is for this server.
+        tls = await asyncio.to_thread(httpx2.create_ssl_context) if url.startswith("https:") else False
+        async with (
+            asyncio.timeout(settings.timeout_seconds),
+            httpx2.AsyncClient(timeout=settings.timeout_seconds, trust_env=False, verify=tls) as client,
+            client.stream("POST", url, data=fields, files={"file": (name, data)}, headers=headers) as answer,
+        ):
+            body = await _bounded_body(answer)
+    except (httpx2.HTTPError, TimeoutError) as error:
+        raise BadRequest(f"the transcription server does not answer: {type(error).__name__}") from None
+    if answer.status_code != 200 or len(body) > MOST_ANSWERED:
+        raise BadRequest(f"the transcription server answered {answer.status_code}")
+    try:
+        return msgspec.json.decode(body, type=SpokenText).text.strip()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise BadRequest("the transcription server gave no text") from None
+
+
+async def _bounded_body(answer: httpx2.Response) -> bytes:
+    """No more of it than makes it too long."""
+    body = bytearray()
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > MOST_ANSWERED:
+            break
+    return bytes(body)
+
 
 FOLDER = "media/inbox"
 MOST_FILES = 10  # of one message

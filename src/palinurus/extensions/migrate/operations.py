@@ -21,8 +21,7 @@ from palinurus.domain.errors import BadRequest, NotFound, StorageError
 from palinurus.domain.keys import SessionKey
 from palinurus.extensions.migrate.channel_export import channel_config
 from palinurus.extensions.migrate.copies import Copies, Copy
-from palinurus.extensions.migrate.cron_import import import_jobs
-from palinurus.extensions.migrate.cron_runs import import_cron_runs
+from palinurus.extensions.migrate.cron_import import import_cron_runs, import_jobs
 from palinurus.extensions.migrate.export_tree import ExportedAccess, ExportedAgent, ExportReport, TreeWriter, unpack
 from palinurus.extensions.migrate.exporter import SessionExporter, TranscriptWriter
 from palinurus.extensions.migrate.files import find_openclaw, is_export_file

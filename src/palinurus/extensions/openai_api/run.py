@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,10 +26,48 @@ from palinurus.domain.messages import ContextNote, ToolResult
 from palinurus.domain.tool import ToolSpec
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
-from palinurus.extensions.openai_api.conversations import ClientConversations
 from palinurus.extensions.openai_api.errors import ApiError
+from palinurus.extensions.openai_api.messages import ClientMessage
 from palinurus.gateway.websocket.methods import GatewayContext
+from palinurus.operations.services import Services
 from palinurus.providers.provider import ANY_TOOL
+
+MOST = 4_096  # conversations; the one that was used least recently goes first
+
+
+class ClientConversations:
+    def __init__(self, _: Services) -> None:
+        self._sessions: OrderedDict[str, SessionKey] = OrderedDict()
+
+    def take(self, agent: str, messages: Sequence[ClientMessage]) -> SessionKey | None:
+        """The session that ends with the last reply in these messages. Only the first request that goes on gets it."""
+        replies = [at for at, message in enumerate(messages) if message.role == "assistant"]
+        if not replies:
+            return None
+        return self._sessions.pop(conversation_digest(agent, messages[: replies[-1] + 1]), None)
+
+    def put(self, key: SessionKey, messages: Sequence[ClientMessage], reply: str) -> None:
+        """The session ends with these messages and this reply, as the client has them."""
+        whole = [*messages, ClientMessage("assistant", reply)]
+        self._sessions[conversation_digest(key.agent, whole)] = key
+        if len(self._sessions) > MOST:
+            self._sessions.popitem(last=False)
+
+
+def conversation_digest(agent: str, messages: Sequence[ClientMessage]) -> str:
+    """The same for all formats: some put text and calls of a reply into one message, others into several."""
+    parts = [agent, *(part for message in messages for part in _parts(message))]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _parts(message: ClientMessage) -> Iterator[tuple[str, str]]:
+    if text := message.text.strip():  # clients trim it
+        yield f"{message.role}:{message.call_id}", text.encode("utf-8", "replace").decode()
+    yield from (("call", call.encode("utf-8", "replace").decode()) for call in message.calls)
+    yield from (
+        ("picture", hashlib.sha256(picture.encode("utf-8", "replace")).hexdigest()) for picture in message.pictures
+    )
+
 
 CHANNEL = "openai"
 LONGEST_KEY = 256

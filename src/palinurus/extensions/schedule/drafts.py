@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import tzinfo
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, NotConfirmed
+from palinurus.domain.events import visible
 from palinurus.domain.messages import Origin
 from palinurus.extensions.schedule.calendar import forecast_of
+from palinurus.extensions.schedule.command import CommandPlan
 from palinurus.extensions.schedule.cron_job import (
     AgentTurnPayload,
     AtSchedule,
@@ -32,6 +36,27 @@ from palinurus.extensions.schedule.due import catch_up_of
 from palinurus.extensions.schedule.times import check_schedule, iso_time, zone_of
 from palinurus.extensions.schedule.when import moment_words, parse_when, schedule_words
 from palinurus.operations.services import Services
+
+QUESTION = "Trust this text as your own from now on?"
+
+
+def plan_trust(cron: CronJob) -> CommandPlan:
+    """What a person would trust."""
+    stated = (cron.id, cron.revision, cron.name, cron.payload, cron.session_target, cron.delivery, cron.sources)
+    digest = hashlib.sha256(msgspec.json.encode(stated, order="sorted")).hexdigest()
+    lines = [f"name: {cron.name}", *text_of(cron.payload).splitlines()]
+    told = [f"made after text from outside was read: {', '.join(cron.sources) or 'unknown'}"]
+    return CommandPlan(tuple(visible(line) for line in (*lines, *told)), digest, QUESTION)
+
+
+def trust_text(cron: CronJob, digest: str) -> CronJob:
+    """Raises NotConfirmed where a person was shown another text, or none."""
+    if digest != plan_trust(cron).digest:
+        raise NotConfirmed(
+            "a person must trust exactly this text", hint=f"`pal cron approve {cron.id}` shows it and asks"
+        )
+    return replace(cron, origin=Origin.OWNER, sources=())
+
 
 MOST_SHOWN = 200  # characters of a text in a list
 NOT_APPROVED = "waits: no person has approved its command"

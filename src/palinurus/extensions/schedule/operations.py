@@ -29,13 +29,14 @@ from palinurus.extensions.schedule.drafts import (
     info_of,
     make_cron_job,
     of_the_config,
+    plan_trust,
+    trust_text,
 )
 from palinurus.extensions.schedule.due import remove, run_now, save, wait_for_end
 from palinurus.extensions.schedule.events import publish_cron
 from palinurus.extensions.schedule.settings import CronSettings
 from palinurus.extensions.schedule.store import DUE, CronStore
 from palinurus.extensions.schedule.times import due_times, iso_time, moment_of, zone_of
-from palinurus.extensions.schedule.trust import plan_trust, trust_text
 from palinurus.extensions.schedule.when import moment_words
 from palinurus.operations.config import merge_config
 from palinurus.operations.operation import AgentRef, Metavar, Positional, Seconds, operation

@@ -35,11 +35,46 @@ from palinurus import __version__
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.gateway import protocol
 from palinurus.gateway.auth.guard import Guard, Principal, cookie_of
-from palinurus.gateway.http.cors import Raw, allow_origin, allow_request, is_preflight
 from palinurus.gateway.protocol import Connect, EventFrame, HelloOk, Problem, Refused, ResponseFrame, problem
 from palinurus.gateway.websocket.methods import GatewayContext, Methods
 from palinurus.gateway.websocket.socket import Sockets, SocketWire
 from palinurus.operations.scopes import Scope as Right
+
+METHODS = b"GET, POST, DELETE"
+SHOWN = b"retry-after, x-request-id, x-should-retry, request-id"  # headers that a page may read besides the usual ones
+SECONDS = b"600"  # that a browser may remember the answer
+MOST_NAMES = 64  # of headers; clients of OpenAI send about a dozen
+_NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
+Raw = list[tuple[bytes, bytes]]
+
+
+def is_preflight(method: str, headers: Headers) -> bool:
+    return method == "OPTIONS" and "access-control-request-method" in headers
+
+
+def allow_origin(origin: str) -> Raw:
+    """The headers by which a browser shows the answer to its page."""
+    named = origin.encode("latin-1")
+    return [
+        (b"access-control-allow-origin", named),
+        (b"access-control-expose-headers", SHOWN),
+        (b"vary", b"Origin"),
+    ]
+
+
+def allow_request(headers: Headers) -> Raw:
+    """What the page may send: any header that it asks for. A header grants nothing; the token in it does."""
+    asked = headers.get("access-control-request-headers", "")[:4_096].split(",")[:MOST_NAMES]
+    names = [name.strip() for name in asked if _NAME.fullmatch(name.strip())]
+    answer = [
+        (b"access-control-allow-methods", METHODS),
+        (b"access-control-allow-headers", ", ".join(names).encode()),
+        (b"access-control-max-age", SECONDS),
+    ]
+    if headers.get("access-control-request-private-network") == "true":  # a public page that calls this machine
+        answer.append((b"access-control-allow-private-network", b"true"))
+    return answer
+
 
 log = logging.getLogger(__name__)
 

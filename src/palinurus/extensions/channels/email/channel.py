@@ -65,8 +65,15 @@ from palinurus.extensions.channels.email.smtp import (
     quote,
     send_mail,
 )
-from palinurus.extensions.channels.email.structure import MailPart, UnreadableMail, decode_words, list_parts
-from palinurus.extensions.channels.email.text import TransferDecoder, decode_part, split_reply
+from palinurus.extensions.channels.email.structure import (
+    MailPart,
+    TransferDecoder,
+    UnreadableMail,
+    decode_part,
+    decode_words,
+    list_parts,
+    split_reply,
+)
 from palinurus.extensions.channels.settings import EmailSettings, MailServer
 from palinurus.text.markdown import TextLimits
 from palinurus.tools.web.fetch import PageReader
