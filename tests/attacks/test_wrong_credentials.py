@@ -78,7 +78,9 @@ def forms(token: str) -> list[dict[str, str]]:
         {"Authorization": "Bearer " + "x" * 60_000},
         {"Authorization": "Bearer \xff\xfe\xfd"},
         {"Proxy_Authorization": f"Bearer {token}"},
-        {"X_Api_Key": token},
+        {"X_Api_Key": f"{token}x"},
+        {"X_Api_Key": f"Bearer {token}"},
+        {"Api_Key": token},
         {"X_Openclaw_Token": token},
         {"X_Palinurus_Token": token},
         {"X_Auth_Token": token},
@@ -94,7 +96,7 @@ def forms(token: str) -> list[dict[str, str]]:
     ]
 
 
-async def test_only_a_bearer_in_the_authorization_header_is_a_credential(gateway: Besieged) -> None:
+async def test_only_a_bearer_in_the_authorization_header_or_an_api_key_is_a_credential(gateway: Besieged) -> None:
     async with siege(gateway):
         for said in forms(gateway.token):
             told = await request(gateway.port, "/v1/models", **said)
@@ -102,6 +104,7 @@ async def test_only_a_bearer_in_the_authorization_header_is_a_credential(gateway
             assert told.status == 429 or told.headers["www-authenticate"] == "Bearer"
     for said in (f"Bearer {gateway.token}", f"bearer {gateway.token}", f"BEARER   {gateway.token}  "):
         assert (await request(gateway.port, "/v1/models", Authorization=said)).status == 200
+    assert (await request(gateway.port, "/v1/models", X_Api_Key=gateway.token)).status == 200
 
 
 @pytest.mark.parametrize("break_", ["\r\n ", "\r\n\t", "\n", "\r", "\0", "\x0b"])

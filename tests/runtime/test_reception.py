@@ -128,7 +128,7 @@ async def test_somebody_unknown_gets_one_code_and_is_heard_when_a_person_has_let
     async with living(tmp_path, commands={}) as (runtime, server):
         telegram, services = LoopbackChannel(runtime, "telegram"), runtime.services
         for text in ("let me in", "hello?", "HELLO"):
-            assert (await telegram.hears(text, sender="telegram:42", sender_name="Eve")).outcome == "pairing"
+            assert (await telegram.hears(text, sender="42", sender_name="Eve")).outcome == "pairing"
         ((recipient, told),) = await telegram.sent(1)
         (waiting,) = (await list_pairings.run(services, list_pairings.params())).pairings
         assert recipient == "telegram:42"
