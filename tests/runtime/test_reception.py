@@ -131,7 +131,7 @@ async def test_somebody_unknown_gets_one_code_and_is_heard_when_a_person_has_let
             assert (await telegram.hears(text, sender="42", sender_name="Eve")).outcome == "pairing"
         ((recipient, told),) = await telegram.sent(1)
         (waiting,) = (await list_pairings.run(services, list_pairings.params())).pairings
-        assert recipient == "telegram:42"
+        assert recipient == "42"
         assert f"Pairing code: {waiting.code}" in told
         assert (waiting.identity, waiting.sender_name) == ("telegram:42", "Eve")
         assert server.requests == []
