@@ -12,6 +12,6 @@ else:
         """Imported when first used: `pal --version` imports nothing."""
         if name not in ("Pal", "PalinurusError"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from palinurus import library
+        from importlib import import_module  # by name: the library stands above everything that asks for the version
 
-        return getattr(library, name)
+        return getattr(import_module("palinurus.library"), name)
