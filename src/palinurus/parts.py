@@ -265,6 +265,7 @@ EXTENSIONS = (
         "palinurus.extensions.mcp",
         commands={"mcp": "Test MCP servers that provide tools; serve sessions over MCP."},
         operations=("mcp.list", "mcp.test"),
+        routes="*",
         tools="mcp.servers",
         before="approvals",
     ),
