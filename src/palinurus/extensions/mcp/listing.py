@@ -58,6 +58,8 @@ def read_listing(named: Sequence[Any], *, at: int) -> ToolListing:
     tools: dict[str, RemoteTool] = {}
     for each in named:
         if isinstance(each, Mapping) and isinstance(name := each.get("name"), str) and 0 < len(name) <= MAX_NAME:
+            if _needs_task(each):
+                continue
             tools.setdefault(name, _tool(name, each))
     chosen = sorted(tools.values(), key=lambda tool: tool.name)[:MAX_TOOLS]
     return ToolListing(at, tuple(chosen), max(len(named) - len(chosen), 0))
@@ -73,6 +75,12 @@ def _tool(name: str, sent: Mapping[str, Any]) -> RemoteTool:
     if parameters is None:
         parameters, description = OPEN, f"{description} (takes a JSON object; its schema cannot be shown)"
     return RemoteTool(name, description, parameters, read_only)
+
+
+def _needs_task(sent: Mapping[str, Any]) -> bool:
+    """Whether it can be called only as a task, which we do not do."""
+    how = sent.get("execution")
+    return isinstance(how, Mapping) and how.get("taskSupport") == "required"
 
 
 def _schema(sent: Any) -> dict[str, Any] | None:
