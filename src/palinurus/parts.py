@@ -264,7 +264,7 @@ EXTENSIONS = (
         "mcp",
         "palinurus.extensions.mcp",
         commands={"mcp": "Test MCP servers that provide tools; serve sessions over MCP."},
-        operations=("mcp.list", "mcp.test"),
+        operations=_in_family("mcp", "list prompt test"),
         routes="*",
         tools="mcp.servers",
         before="approvals",

@@ -32,9 +32,11 @@ async def client(served: Running, token: str = "", **options: Any) -> AsyncItera
 
     mode = options.pop("mode", "auto")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60, **options) as http:
-        async with Client(streamable_http_client(address(served), http_client=http), mode=mode) as connected:
-            yield connected
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60, **options) as http,
+        Client(streamable_http_client(address(served), http_client=http), mode=mode) as connected,
+    ):
+        yield connected
 
 
 class Flow:

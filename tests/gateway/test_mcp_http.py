@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,3 +154,32 @@ async def test_a_client_whose_connection_broke_gets_what_it_missed(served: Runni
     other = (await post(served, served.token)).headers["mcp-session-id"]
     async with listening(served, served.token, other, Last_Event_ID=first[4:], **version) as reader:
         assert await asyncio.wait_for(reader.read(), PATIENCE) in (b"", b"0\r\n\r\n")  # events of another session
+
+
+async def test_files_transcripts_and_skills_can_be_read(served: Running, home: Home, workspace: Path) -> None:
+    from mcp import MCPError
+
+    async with asyncio.timeout(PATIENCE), client(served, served.token) as connected:
+        await connected.call_tool("message_send", {"message": "remember that my bicycle is green"})
+        found = {each.name: each.uri for each in (await connected.list_resources()).resources}
+        assert {"main: AGENTS.md", "session agent:main:main"} <= set(found)
+        assert any(name.startswith("main: memory/") for name in found)
+        read = await connected.read_resource(found["main: AGENTS.md"])
+        assert read.contents[0].text == (workspace / "AGENTS.md").read_text()
+        said = await connected.read_resource(found["session agent:main:main"])
+        assert "my bicycle is green" in said.contents[0].text
+        templates = (await connected.list_resource_templates()).resource_templates
+        assert len(templates) == 2
+        (workspace / "link.md").symlink_to(home.root / "gateway.token")
+        for wrong in ("../gateway.token", "..%2Fgateway.token", "link.md", ".git/config", "none.md", "%00"):
+            with pytest.raises(MCPError):
+                await connected.read_resource(f"palinurus://workspace/main/{wrong}")
+        for wrong in ("file:///etc/passwd", "palinurus://sessions/none", "palinurus://", f"x:{'y' * 5000}"):
+            with pytest.raises(MCPError):
+                await connected.read_resource(wrong)
+        prompts = {each.name: each for each in (await connected.list_prompts()).prompts}
+        name = next(iter(prompts))
+        prompt = await connected.get_prompt(name, {"words": "about boats"})
+        assert prompt.messages[0].content.text.endswith("about boats")
+        with pytest.raises(MCPError, match="no skill"):
+            await connected.get_prompt("none")

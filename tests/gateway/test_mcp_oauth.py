@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
-from mcp_clients import CALLBACK, Flow, address, client
+from mcp_clients import CALLBACK, VERIFIER, Flow, address, client
 from serving import PATIENCE, Running, configure, request, running
 
 from palinurus.config.home import Home
-from palinurus.extensions.mcp.authorization import AuthorizationServer, is_redirect, plain_name
+from palinurus.extensions.mcp.authorization import (
+    AuthorizationServer,
+    ClientMetadata,
+    OAuthError,
+    is_redirect,
+    plain_name,
+    register_client,
+)
 from palinurus.gateway.auth.guard import cookie_name
 from palinurus.operations.access import AccessStore, Register
 from palinurus.operations.scopes import SCOPES
@@ -269,21 +276,15 @@ async def test_programs_survive_a_restart_of_the_gateway(home: Home) -> None:
         assert (await again.renew(told["refresh_token"])).status == 200
 
 
-async def test_tokens_end_after_an_hour_and_their_renewal_after_a_month(tmp_path: Any) -> None:
+async def test_tokens_end_after_an_hour_and_their_renewal_after_a_month() -> None:
     clock, counter = FakeClock(), iter(range(100))
     database = MemoryDatabase()
     register = Register(AccessStore(database), clock, lambda: f"id-{next(counter)}")
     server = AuthorizationServer(register, clock, lambda: f"id-{next(counter)}")
     flow = Flow(FakeRunning())  # type: ignore[arg-type]  # only its words are used
-    from palinurus.extensions.mcp.authorization import ClientMetadata, register_client
-
     flow.client_id = register_client(ClientMetadata((CALLBACK,), "x"))["client_id"]
     resource = f"{flow.base}/mcp"
     asked = server.read_request(flow.query(), resource)
-    from urllib.parse import urlencode
-
-    from mcp_clients import VERIFIER
-    from palinurus.extensions.mcp.authorization import OAuthError
 
     def body(code: str) -> str:
         said = {

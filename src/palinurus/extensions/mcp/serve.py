@@ -1,4 +1,4 @@
-"""The MCP server for other agents, on standard input and output, and the tools that it serves.
+"""The MCP server for other agents and the tools that it serves: on standard input and output, or for `endpoint`.
 
 An operation opts in with `mcp=`, which says its name here and which arguments it takes. Arguments are passed on
 under the names they have, and a result is shown as it is, unless a row of `SHOWN` says otherwise.
@@ -24,6 +24,7 @@ from palinurus.domain.errors import BadRequest, ConfigError, NotFound, Palinurus
 from palinurus.domain.events import render_plan
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
 from palinurus.extensions.mcp.connection import INSTALL_HINT, is_package_installed, load_package
+from palinurus.extensions.mcp.resources import ResourceHandlers
 from palinurus.extensions.mcp.send import CallSlots, McpCall, ServeOptions, run_wait, send_message
 from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.get import MemoryText
@@ -97,6 +98,7 @@ def make_server_for(calls_of: Callable[[ServerRequestContext[Any]], McpCalls]) -
         instructions=" ".join(INSTRUCTIONS.split()),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        **ResourceHandlers(calls_of).by_name(),
     )
 
 
@@ -107,8 +109,8 @@ class McpCalls:
         self, client: OperationClient, options: ServeOptions, new_id: NewId, slots: CallSlots | None = None
     ) -> None:
         self.tools = _tools_for(options)
-        self._client = client
-        self._options = options
+        self.client = client
+        self.options = options
         self._new_id = new_id
         self._slots = slots or CallSlots()
 
@@ -120,7 +122,7 @@ class McpCalls:
             return _failure(str(NotFound(f"there is no tool {name[:80]!r}", hint=f"there are {', '.join(self.tools)}")))
         self._slots.taken += 1
         try:
-            call = McpCall(self._client, self._options, self._new_id, tell)
+            call = McpCall(self.client, self.options, self._new_id, tell)
             return _answer(await served.answer(call, _arguments(served, arguments)))
         except PalinurusError as error:
             return _failure(str(error))
