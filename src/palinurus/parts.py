@@ -268,6 +268,7 @@ EXTENSIONS = (
         routes="*",
         tools="mcp.servers",
         before="approvals",
+        slash_commands={"prompt": ("/prompt [server:name] [words]", "use a prompt of an MCP server")},
     ),
     Extension(
         "webhooks",

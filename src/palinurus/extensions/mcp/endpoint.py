@@ -186,11 +186,14 @@ def _cancel(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def _user(principal: Principal) -> Any:
-    """The caller in the package's form: a session can be used only by the one that began it."""
+    """The caller in the package's form: a session can be used only by the one that began it. A program that has
+    renewed its token is the same one."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
-    return AuthenticatedUser(AccessToken(token="", client_id=principal.id, scopes=sorted(principal.scopes)))
+    return AuthenticatedUser(
+        AccessToken(token="", client_id=principal.device_id or principal.id, scopes=sorted(principal.scopes))
+    )
 
 
 def _replayed(body: bytes, receive: Receive) -> Callable[[], Awaitable[Message]]:
