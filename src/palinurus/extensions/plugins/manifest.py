@@ -37,7 +37,7 @@ _USED = frozenset({
 })  # fmt: skip
 
 
-class CommandHelp(Struct, frozen=True):
+class SlashHelp(Struct, frozen=True):
     usage: str = ""
     about: str = ""
 
@@ -49,13 +49,13 @@ class PanelPage(Struct, frozen=True):
     file: str  # HTML, in the plugin's folder
 
 
-class Capabilities(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
+class PluginCapabilities(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """What a plugin registers. What it does not name here is refused when it registers it."""
 
     tools: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
     commands: dict[str, str] = {}  # `pal NAME` -> its line in the help
-    slash_commands: dict[str, CommandHelp] = {}
+    slash_commands: dict[str, SlashHelp] = {}
     hooks: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     routes: bool = False
@@ -86,7 +86,7 @@ class PluginManifest(Struct, frozen=True, rename="camel", omit_defaults=True):
     api: int = API
     module: str = ""  # that has register(app); empty: it runs no code of ours
     config_schema: dict[str, Any] = {}
-    capabilities: Capabilities = Capabilities()
+    capabilities: PluginCapabilities = PluginCapabilities()
     slots: tuple[str, ...] = ()
     requires: PluginRequires = PluginRequires()
     hosts: tuple[str, ...] = ()  # that it speaks to
@@ -114,7 +114,7 @@ class _OurManifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     api: int = API
     module: str = ""
     config_schema: dict[str, Any] = {}
-    capabilities: Capabilities = Capabilities()
+    capabilities: PluginCapabilities = PluginCapabilities()
     slots: tuple[str, ...] = ()
     requires: PluginRequires = PluginRequires()
     hosts: tuple[str, ...] = ()
