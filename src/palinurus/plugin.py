@@ -15,7 +15,10 @@ _WHERE = {
     "palinurus.config.home": "Home",
     "palinurus.config.load": "Config LoadedConfig",
     "palinurus.context.engine": "Assembly ContextEngine LegacyEngine",
-    "palinurus.dispatch.channels": "Channel ChannelContext",
+    "palinurus.config.section": "Secret Section option",
+    "palinurus.dispatch.channels": "ButtonPress Channel ChannelCapabilities ChannelCheck ChannelCommand ChannelContext "
+    "ChannelInbox ChannelMessage ChannelRequest ChannelResponse ChatTarget "
+    "OutgoingFile OutgoingPart QuotedMessage ReceivedFile",
     "palinurus.domain.envelope": "Inbound",
     "palinurus.domain.errors": "BadRequest ConfigError JobFailed JobRefused NotFound PalinurusError WebError",
     "palinurus.domain.hooks": "HookEvent",
@@ -31,10 +34,11 @@ _WHERE = {
     "palinurus.runtime.checks.check": "Check",
     "palinurus.sandbox.sandbox": "Process Sandbox SandboxCommand SandboxStatus",
     "palinurus.storage.jobs": "Job JobKind",
+    "palinurus.text.markdown": "TextLimits",
     "msgspec": "Struct",
 }
 PLACES = {name: module for module, names in _WHERE.items() for name in names.split()}
-__all__ = list(PLACES)  # noqa: PLE0605  # it is a list
+__all__ = list(PLACES)
 
 if TYPE_CHECKING:
     from msgspec import Struct as Struct
@@ -43,11 +47,27 @@ if TYPE_CHECKING:
     from palinurus.config.home import Home as Home
     from palinurus.config.load import Config as Config
     from palinurus.config.load import LoadedConfig as LoadedConfig
+    from palinurus.config.section import Secret as Secret
+    from palinurus.config.section import Section as Section
+    from palinurus.config.section import option as option
     from palinurus.context.engine import Assembly as Assembly
     from palinurus.context.engine import ContextEngine as ContextEngine
     from palinurus.context.engine import LegacyEngine as LegacyEngine
+    from palinurus.dispatch.channels import ButtonPress as ButtonPress
     from palinurus.dispatch.channels import Channel as Channel
+    from palinurus.dispatch.channels import ChannelCapabilities as ChannelCapabilities
+    from palinurus.dispatch.channels import ChannelCheck as ChannelCheck
+    from palinurus.dispatch.channels import ChannelCommand as ChannelCommand
     from palinurus.dispatch.channels import ChannelContext as ChannelContext
+    from palinurus.dispatch.channels import ChannelInbox as ChannelInbox
+    from palinurus.dispatch.channels import ChannelMessage as ChannelMessage
+    from palinurus.dispatch.channels import ChannelRequest as ChannelRequest
+    from palinurus.dispatch.channels import ChannelResponse as ChannelResponse
+    from palinurus.dispatch.channels import ChatTarget as ChatTarget
+    from palinurus.dispatch.channels import OutgoingFile as OutgoingFile
+    from palinurus.dispatch.channels import OutgoingPart as OutgoingPart
+    from palinurus.dispatch.channels import QuotedMessage as QuotedMessage
+    from palinurus.dispatch.channels import ReceivedFile as ReceivedFile
     from palinurus.domain.envelope import Inbound as Inbound
     from palinurus.domain.errors import BadRequest as BadRequest
     from palinurus.domain.errors import ConfigError as ConfigError
@@ -82,6 +102,7 @@ if TYPE_CHECKING:
     from palinurus.sandbox.sandbox import SandboxStatus as SandboxStatus
     from palinurus.storage.jobs import Job as Job
     from palinurus.storage.jobs import JobKind as JobKind
+    from palinurus.text.markdown import TextLimits as TextLimits
 else:
 
     def __getattr__(name: str) -> Any:

@@ -173,9 +173,9 @@ def command_lines() -> dict[str, str]:
 
 
 def take_plugins(ctx: click.Context) -> None:
-    """With the commands of the home's plugins. A config that cannot be read has none: the command itself says so."""
-    options = {name: ctx.params.get(name) for name in ("profile", "config", "workspace")}
-    with suppress(PalinurusError):
+    """Before anything is said of commands, or of what else plugins bring."""
+    options = {name: ctx.find_root().params.get(name) for name in ("profile", "config", "workspace")}
+    with suppress(PalinurusError):  # a config that cannot be read has none: the command itself says so
         home = find_home(os.environ, **options)
         config = home.config_path
         if not (home.root / PLUGIN_INDEX).exists() and not (config.exists() and b"plugins" in config.read_bytes()):

@@ -115,7 +115,8 @@ class _ConfigParts:
 
         services = self._owner.services
         more = (*services.core_tools, *LOADED.find_tools(self.loaded.config, services))
-        return Toolsets(self.loaded, self._owner.tool_resources, more)
+        make = LOADED.find_slot("sandbox")
+        return Toolsets(self.loaded, self._owner.tool_resources, more, partial(make, services) if make else None)
 
     def forget_keys(self) -> None:
         """They are read anew when somebody asks for them."""
