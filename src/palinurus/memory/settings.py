@@ -258,7 +258,9 @@ class MemoryEngine(Section, frozen=True):
 
     backend: Annotated[
         Literal["builtin", "qmd"] | None,
-        option("Who indexes and searches. builtin also leaves the section qmd unread; plugins.slots.memory names others."),
+        option(
+            "Who indexes and searches; builtin leaves the section qmd unread. plugins.slots.memory may name others."
+        ),
     ] = None
     citations: Annotated[
         Literal["auto", "on", "off"], option("Whether results carry path#L3-L9: auto (in direct chats), on, off.")
