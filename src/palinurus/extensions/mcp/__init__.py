@@ -2,7 +2,7 @@
 
 Other servers: `settings` names them, `listing` reads and stores which tools they have, `connection` and `transport`
 communicate with one, `server` manages one while the process runs, `servers` are all servers of an agent as its tools,
-`remote_resources` are their resources and prompts.
+`remote_resources` and `prompts` are what they have besides.
 For others: `serve` is the server with its tools, `send` sends a message to an agent and waits for the reply,
 `resources` are files, transcripts and skills; `endpoint` is the server on the gateway, `authorization` lets clients in
 by OAuth, and `routes` are the routes of both.
@@ -19,5 +19,5 @@ def register(app: App) -> None:
     app.operation(f"{__name__}.servers:check_mcp_server", "mcp.test")
     app.operation(f"{__name__}.resources:show_prompt", "mcp.prompt")
     app.http_routes(f"{__name__}.routes:ROUTES")
-    app.slash_command("prompt", f"{__name__}.remote_resources:answer_prompt")
+    app.slash_command("prompt", f"{__name__}.prompts:answer_prompt")
     app.command("mcp", f"{__name__}.commands:mcp")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server.context import ServerRequestContext
 
-    from palinurus.extensions.mcp.serve import McpCalls
-
 SCHEME = "palinurus://"
 FOLDERS = (".", "memory")
 MOST_FILES = 100  # of one folder that are listed; others are read by their address
@@ -102,10 +100,10 @@ async def read_resource(client: OperationClient, uri: str) -> str:
 
 
 class ResourceHandlers:
-    """Answers the package's server for resources and prompts. `calls_of` says who asks."""
+    """Answers the package's server for resources and prompts. `client_of` gives nothing for a guest."""
 
-    def __init__(self, calls_of: Callable[[ServerRequestContext[Any]], McpCalls]) -> None:
-        self._calls_of = calls_of
+    def __init__(self, client_of: Callable[[ServerRequestContext[Any]], OperationClient | None]) -> None:
+        self._client = client_of
 
     def by_name(self) -> dict[str, Any]:
         return {
@@ -115,10 +113,6 @@ class ResourceHandlers:
             "on_list_prompts": self._prompts,
             "on_get_prompt": self._prompt,
         }
-
-    def _client(self, context: Any) -> OperationClient | None:
-        calls = self._calls_of(context)
-        return None if calls.options.guest else calls.client
 
     async def _resources(self, context: Any, _: object) -> types.ListResourcesResult:
         import mcp_types as types

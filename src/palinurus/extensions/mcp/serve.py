@@ -92,13 +92,17 @@ def make_server_for(calls_of: Callable[[ServerRequestContext[Any]], McpCalls]) -
 
         return await calls_of(context).call(params.name, params.arguments or {}, tell)
 
+    def client_of(context: ServerRequestContext[Any]) -> OperationClient | None:
+        calls = calls_of(context)
+        return None if calls.options.guest else calls.client
+
     return Server(
         "palinurus",
         version=__version__,
         instructions=" ".join(INSTRUCTIONS.split()),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        **ResourceHandlers(calls_of).by_name(),
+        **ResourceHandlers(client_of).by_name(),
     )
 
 
