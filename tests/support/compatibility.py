@@ -50,6 +50,12 @@ def installed(place: str) -> Callable[[], str]:
     return lambda: file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
+def npm_package(place: str, name: str) -> Callable[[], str]:
+    """One of several packages that a script in tools/ has installed under .peers."""
+    file = PEERS / place / "node_modules" / name / "package.json"
+    return lambda: str(json.loads(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""
+
+
 def package(distribution: str) -> Callable[[], str]:
     """A Python package beside ours."""
     return lambda: next((each.version for each in importlib.metadata.distributions(name=distribution)), "")
@@ -71,6 +77,9 @@ def command(*words: str) -> Callable[[], str]:
 PROGRAMS: dict[str, Callable[[], str]] = {
     "Chromium": command("chromium", "--version"),
     "Dovecot": command("dovecot", "--version"),
+    "MCP SDK (Python)": package("mcp"),
+    "MCP SDK (TypeScript)": npm_package("mcp", "@modelcontextprotocol/sdk"),
+    "MCP inspector": npm_package("mcp", "@modelcontextprotocol/inspector"),
     "OpenClaw": installed("openclaw"),
     "Podman": command("podman", "--version"),
     "Python": str,  # each test says which
