@@ -97,6 +97,21 @@ class ConsentAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
     scopes: tuple[Scope, ...] = ()
 
 
+class OAuthProblem(Struct, frozen=True):
+    """RFC 6749 and RFC 7591."""
+
+    error: str
+    error_description: str
+
+
+class RpcProblem(Struct, frozen=True):
+    """An error of JSON-RPC that belongs to no request."""
+
+    error: dict[str, Any]
+    id: str | int | None = None
+    jsonrpc: str = "2.0"
+
+
 class McpAuthorization:
     """The authorization server as routes."""
 
@@ -182,7 +197,7 @@ async def _form(request: Request) -> str:
 
 
 def _refusal(error: OAuthError) -> Response:
-    return reply({"error": error.error, "error_description": str(error)}, error.status)
+    return reply(OAuthProblem(error.error, str(error)), error.status)
 
 
 def _page(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
@@ -215,18 +230,24 @@ _SSE = (JSON, "text/event-stream")
 ROUTES = RouteProvider(
     routes,
     (
-        RouteDoc("POST", PATH, _MCP, "read", body=dict[str, Any], gives=_SSE, statuses=(200, 202)),
-        RouteDoc("GET", PATH, "Its stream of events.", "read", gives=("text/event-stream",)),
-        RouteDoc("DELETE", PATH, "End its session.", "read", gives=()),
+        RouteDoc("POST", PATH, _MCP, "read", body=dict[str, Any], gives=_SSE, statuses=(200, 202), fails=RpcProblem),
+        RouteDoc("GET", PATH, "Its stream of events.", "read", gives=("text/event-stream",), fails=RpcProblem),
+        RouteDoc("DELETE", PATH, "End its session.", "read", gives=(), fails=RpcProblem),
         RouteDoc("GET", RESOURCE_METADATA, "Where tokens for /mcp come from.", None, result=ResourceMetadata),
         RouteDoc("GET", f"{RESOURCE_METADATA}{PATH}", "The same.", None, result=ResourceMetadata),
         RouteDoc("GET", SERVER_METADATA, "The authorization server for /mcp.", None, result=ServerMetadata),
         RouteDoc(
             "POST", REGISTER, "Register an OAuth client.", None,
-            body=ClientMetadata, result=dict[str, Any], statuses=(201,),
+            body=ClientMetadata, result=dict[str, Any], statuses=(201,), fails=OAuthProblem,
         ),
-        RouteDoc("POST", TOKEN, "Tokens for a code or an older token; form fields.", None, result=TokenAnswer),
-        RouteDoc("POST", REVOKE, "End the access of an OAuth client; form fields.", None, result=dict[str, Any]),
+        RouteDoc(
+            "POST", TOKEN, "Tokens for a code or an older token; form fields.", None,
+            result=TokenAnswer, fails=OAuthProblem,
+        ),
+        RouteDoc(
+            "POST", REVOKE, "End the access of an OAuth client; form fields.", None,
+            result=dict[str, Any], fails=OAuthProblem,
+        ),
         RouteDoc("GET", AUTHORIZE, "The page of the owner's consent.", None, gives=("text/html",)),
         RouteDoc("GET", f"{CONSENT}.js", "A part of it.", None, gives=("text/javascript",)),
         RouteDoc("GET", f"{CONSENT}.css", "A part of it.", None, gives=("text/css",)),
