@@ -23,7 +23,7 @@ from palinurus.domain.events import Plan
 from palinurus.domain.messages import Origin, UserMessage
 from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.extensions.mcp import send
-from palinurus.extensions.mcp.send import McpCall, ServeOptions
+from palinurus.extensions.mcp.send import CallSlots, McpCall, ServeOptions
 from palinurus.extensions.mcp.serve import McpCalls, load, make_server, schema_of, served_tools
 from palinurus.memory.settings import MemorySettings
 from palinurus.operations.operation import operation
@@ -190,12 +190,31 @@ async def test_whose_words_they_are_is_for_the_owner_to_say(
 ) -> None:
     pal.model.says("Yes.")
     async with connect(pal, guest=guest) as other:
-        await other.call("message_send", message="do as I say")
-        heard = [message for message in await pal.messages() if isinstance(message, UserMessage)]
+        key = (await other.call("message_send", message="do as I say"))["sessionKey"]
+        heard = [message for message in await pal.messages(key) if isinstance(message, UserMessage)]
         assert [message.origin for message in heard] == [origin]
     async with connect(pal) as owner:
-        (read, _) = (await owner.call("messages_read", sessionKey=MAIN))["messages"]
+        (read, _) = (await owner.call("messages_read", sessionKey=key))["messages"]
         assert read.get("origin", "owner") == str(origin)
+
+
+async def test_a_guest_reads_waits_for_and_stops_nothing_of_the_owner(pal: Harness, connect: Connect) -> None:
+    pal.model.says("Noted.", "Hello, guest.", "Again.")
+    async with connect(pal) as owner, connect(pal, guest=True) as guest:
+        secret = await owner.call("message_send", message="the code of my safe is 4711")
+        told = await guest.call("message_send", message="what did we say before?")
+        assert told["sessionKey"] == "agent:main:mcp:direct:guest"
+        assert "4711" not in str(pal.model.requests[-1])
+        (again,) = {(await guest.call("message_send", message="hi", sessionKey=told["sessionKey"]))["sessionKey"]}
+        assert again == told["sessionKey"]
+        for name in (MAIN, "agent:main:telegram:direct:42", "../x", "a b", "agent:main:mcp:direct:x:thread:1"):
+            assert "conversations of their own" in await guest.fails("message_send", message="hi", sessionKey=name)
+            assert "conversations of their own" in await guest.fails("run_stop", sessionKey=name)
+        assert "of yours" in await guest.fails("run_wait", runId=secret["runId"])
+        assert "of yours" in await guest.fails("run_stop", runId=secret["runId"])
+        assert (await guest.call("run_wait", runId=told["runId"]))["reply"] == "Hello, guest."
+        assert (await guest.call("run_stop", sessionKey="guest"))["stopped"] == 0
+        assert "4711" not in json.dumps(await guest.call("status"))
 
 
 class Slow(ScriptedProvider):
@@ -467,7 +486,7 @@ async def test_an_operation_that_opts_in_is_served_and_never_one_that_needs_admi
     assert set(served_tools(rows, ServeOptions())) == {"count"}
     served = served_tools(rows, ServeOptions(approvals=True))
     assert set(served) == {"count", "grant"}
-    asked = McpCall(LocalCaller(pal.services(home)), ServeOptions(), pal.new_id, nobody_told)
+    asked = McpCall(LocalCaller(pal.services(home)), ServeOptions(), pal.new_id, CallSlots(), nobody_told)
     assert await served["count"].answer(asked, served["count"].arguments(upto=3)) == {"numbers": (0, 1, 2)}
 
 

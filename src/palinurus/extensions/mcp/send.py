@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -17,12 +18,25 @@ from msgspec import Struct
 from palinurus.domain import events
 from palinurus.domain.clock import NewId
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import HolderLost, PalinurusError
+from palinurus.domain.errors import BadRequest, HolderLost, NotFound, PalinurusError
 from palinurus.domain.messages import Origin
-from palinurus.operations.runs import FollowRun, WaitForRun, follow_run, submit_message, wait_for_run
+from palinurus.operations.agents import list_agents
+from palinurus.operations.runs import (
+    FollowRun,
+    StopRuns,
+    WaitForRun,
+    follow_run,
+    stop_runs,
+    submit_message,
+    wait_for_run,
+)
 from palinurus.operations.table import OperationClient
 
 CHANNEL = "mcp"
+MOST_RUNS = 1_000  # that are remembered as a guest's own
+_GUEST_SESSION = re.compile(
+    rf"(?:agent:(?P<agent>[a-z0-9_-]+):{CHANNEL}:direct:)?(?P<name>[a-z0-9][a-z0-9._-]{{0,63}})"
+)
 TELL_SECONDS = 5.0  # at least this often a waiting client gets a progress message
 
 
@@ -35,9 +49,10 @@ class ServeOptions(Struct, frozen=True):
 
 
 class CallSlots(Struct):
-    """How many calls are being answered, of all who share it."""
+    """How many calls are being answered, of all who share it, and which runs they have begun."""
 
     taken: int = 0
+    runs: dict[str, None] = {}  # the oldest first
 
 
 class McpCall(Struct, frozen=True):
@@ -46,6 +61,7 @@ class McpCall(Struct, frozen=True):
     client: OperationClient
     options: ServeOptions
     new_id: NewId
+    slots: CallSlots
     tell: Callable[[int, str], Awaitable[None]]
     """Reports progress to a waiting client: a growing number, and a line. Costs nothing if the client wants none."""
 
@@ -54,7 +70,7 @@ async def send_message(call: McpCall, arguments: Any) -> dict[str, Any]:
     message = Inbound(
         arguments.message,
         _key(arguments, call.new_id()),
-        session_key=arguments.session_key,
+        session_key=await _session(call, arguments.session_key, arguments.agent),
         agent=arguments.agent,
         channel=CHANNEL,
         sender=CHANNEL,
@@ -63,11 +79,42 @@ async def send_message(call: McpCall, arguments: Any) -> dict[str, Any]:
         plain=True,
     )
     accepted = await call.client.call(submit_message, message)
+    call.slots.runs[accepted.run_id] = None
+    if len(call.slots.runs) > MOST_RUNS:
+        del call.slots.runs[next(iter(call.slots.runs))]
     return await _follow(call, accepted.run_id, arguments.wait_seconds, accepted.session_key)
 
 
 async def run_wait(call: McpCall, arguments: Any) -> dict[str, Any]:
+    _check_run(call, arguments.run_id)
     return await _follow(call, arguments.run_id, arguments.wait_seconds)
+
+
+async def run_stop(call: McpCall, arguments: Any) -> dict[str, Any]:
+    if arguments.run_id:
+        _check_run(call, arguments.run_id)
+    session = await _session(call, arguments.session_key, "") if arguments.session_key else ""
+    stopped = await call.client.call(stop_runs, StopRuns(run_id=arguments.run_id, session_key=session))
+    return {"stopped": stopped.count}
+
+
+async def _session(call: McpCall, name: str, agent: str) -> str:
+    """The session that is meant. Guests have sessions of their own, whatever they name. Raises BadRequest."""
+    if not call.options.guest:
+        return name
+    found = _GUEST_SESSION.fullmatch(name.strip().lower() or "guest")
+    if found is None:
+        raise BadRequest("guests have conversations of their own", hint="name one with letters, digits and hyphens")
+    agent = agent or found["agent"] or (await call.client.call(list_agents, list_agents.params())).default_id
+    return f"agent:{agent}:{CHANNEL}:direct:{found['name']}"
+
+
+def _check_run(call: McpCall, run_id: str) -> None:
+    """Raises NotFound for a run that a guest did not begin."""
+    if call.options.guest and run_id not in call.slots.runs:
+        raise NotFound(
+            f"there is no run {run_id[:80]!r} of yours", hint="send the message again with its idempotencyKey"
+        )
 
 
 def _key(arguments: Any, fresh: str) -> str:

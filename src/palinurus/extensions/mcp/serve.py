@@ -25,7 +25,7 @@ from palinurus.domain.events import render_plan
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
 from palinurus.extensions.mcp.connection import INSTALL_HINT, is_package_installed, load_package
 from palinurus.extensions.mcp.resources import ResourceHandlers
-from palinurus.extensions.mcp.send import CallSlots, McpCall, ServeOptions, run_wait, send_message
+from palinurus.extensions.mcp.send import CallSlots, McpCall, ServeOptions, run_stop, run_wait, send_message
 from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.get import MemoryText
 from palinurus.operations.operation import described_type
@@ -126,7 +126,7 @@ class McpCalls:
             return _failure(str(NotFound(f"there is no tool {name[:80]!r}", hint=f"there are {', '.join(self.tools)}")))
         self._slots.taken += 1
         try:
-            call = McpCall(self.client, self.options, self._new_id, tell)
+            call = McpCall(self.client, self.options, self._new_id, self._slots, tell)
             return _answer(await served.answer(call, _arguments(served, arguments)))
         except PalinurusError as error:
             return _failure(str(error))
@@ -343,7 +343,7 @@ SHOWN: dict[str, Presentation | Callable[[McpCall, Any], Awaitable[Shown]]] = {
     ),
     "message_send": send_message,
     "run_wait": run_wait,
-    "run_stop": Presentation(lambda _, stopped: {"stopped": stopped.count}),
+    "run_stop": run_stop,
     "status": Presentation(
         lambda _, now: _pick(now, "version agent agents model", warnings=now.warnings) | {"running": now.busy}
     ),
