@@ -74,7 +74,7 @@ class Questions(Struct, frozen=True):
 
 
 async def _state(client: ClientSession, found: Approval) -> ApprovalState:
-    shown = await get_approval.run(client.services, get_approval.params(found.id))
+    shown = await get_approval(client.services, id=found.id)
     key, where = found.session_key, shown.host or "gateway"
     text = (shown.command_text, shown.command_preview, shown.allowed_decisions, where, shown.agent_id, key)
     state = ApprovalState(
