@@ -109,31 +109,66 @@ class Hub:
         return len(self._sessions)
 
 
+class _StreamedText:
+    """What a run has said so far, and how much of it was sent as a whole."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.after_tool = False
+        self._size = self._shown = 0
+
+    def add(self, text: str) -> str:
+        """Returns what is new, with a break after a tool call."""
+        new, self.after_tool = f"{BREAK}{text}" if self.after_tool else text, False
+        self.parts.append(new)
+        self._size += len(new)
+        return new
+
+    def is_due(self, *, whole: bool) -> bool:
+        """Whether the whole text is to be sent. Then it counts as sent."""
+        due = self._size > self._shown if whole else self._size > self._shown * 9 // 8
+        if due:
+            self._shown = self._size
+        return due
+
+
 class Publisher:
     """Listens to the events of all runs (dispatch.Runs.listen) and publishes them."""
 
     def __init__(self, hub: Hub, clock: Clock) -> None:
         self._hub = hub
         self._clock = clock
-        self._has_text: dict[str, bool] = {}  # runs with text so far -> whether a tool was called since
+        self._streamed: dict[str, _StreamedText] = {}  # of runs with text so far
 
     def __call__(self, run: Run, event: events.RunEvent) -> None:
         key = str(run.key)
         self._hub.publish("agent", key, lambda: self._agent(run, event))
         match event:
             case events.AssistantDelta():
-                text = f"{BREAK}{event.text}" if self._has_text.get(run.id) else event.text
-                self._has_text[run.id] = False
-                self._hub.publish("chat", key, lambda: {**_chat(run, "delta"), "deltaText": text})
-            case events.ToolStarted() if run.id in self._has_text:
-                self._has_text[run.id] = True
+                self._delta(run, self._streamed.setdefault(run.id, _StreamedText()).add(event.text))
+            case events.ToolStarted() if run.id in self._streamed:
+                self._streamed[run.id].after_tool = True
+                self._delta(run, "", whole=True)
             case events.Lifecycle(phase="end" | "error" | "aborted"):
-                self._has_text.pop(run.id, None)
+                self._streamed.pop(run.id, None)
                 self._hub.publish("chat", key, lambda: self._ended(run, event))
                 self._hub.publish("sessions.changed", key, lambda: {"sessionKey": key, "reason": "run"})
             case events.ApprovalAsked() | events.ApprovalSettled():
                 self._hub.publish("approval", key, lambda: {"sessionKey": key, **msgspec.to_builtins(event)})
                 self._announce(run, event)
+                if isinstance(event, events.ApprovalAsked):
+                    self._delta(run, "", question=_question(event))
+
+    def _delta(self, run: Run, new: str, *, whole: bool = False, question: str = "") -> None:
+        """`deltaText` is what is new, `message` the text so far. Only OpenClaw's TUI needs the latter, and sees by it
+        that an approval is asked for; it comes each time that the text has grown by an eighth."""
+        known = self._streamed.get(run.id) or _StreamedText()
+        payload = {**_chat(run, "delta"), "deltaText": new}
+        if question or known.is_due(whole=whole):
+            text = BREAK.join(each for each in ("".join(known.parts), question) if each)
+            payload["message"] = {"role": "assistant", "content": [{"type": "text", "text": text}]}
+        if new or "message" in payload:
+            self._hub.publish("chat", str(run.key), lambda: payload)
 
     def _announce(self, run: Run, event: events.ApprovalAsked | events.ApprovalSettled) -> None:
         """Under OpenClaw's names, whichever session it is."""
@@ -163,6 +198,11 @@ class Publisher:
         if result.error:
             payload |= {"errorMessage": result.error, "errorKind": result.error_kind}
         return {**payload, "usage": msgspec.to_builtins(result.usage), "joined": result.joined or None}
+
+
+def _question(asked: events.ApprovalAsked) -> str:
+    lines = (f"May I? {events.visible(asked.reason)}", *events.render_plan(asked.plan))
+    return "\n".join((*lines, f"Answer: /approve {asked.id} allow-once | allow-always | deny"))
 
 
 def _tool(event: events.ToolStarted | events.ToolFinished) -> dict[str, Any]:

@@ -44,6 +44,7 @@ EVENTS = (
 )
 CAPABILITIES = ("published-model-catalog",)  # of OpenClaw: models.list says which of them can be asked
 MAX_UNKNOWN = 1_024  # connections before `connect`: after a restart all clients come at once
+MAX_HELD = 1_000  # events that wait for an answer
 FINISH_SECONDS = 30.0  # that a request with effects may run after its client has disconnected
 REASON_BYTES = 120  # that fit into a closing frame
 POLICY_VIOLATION, TRY_AGAIN_LATER, GOING_AWAY = 1008, 1013, 1001
@@ -173,6 +174,8 @@ class SocketClient:
         self._wire = wire
         self._out = SendQueue(wire.send)
         self._requests: Requests | None = None
+        self._holding = 0  # requests whose answer goes before their events
+        self._held: list[tuple[str, msgspec.Raw]] = []
         self._tick: asyncio.TimerHandle | None = None
         self._leaving: tuple[int, str] | None = None
         self._leave = asyncio.Event()
@@ -210,7 +213,24 @@ class SocketClient:
         await self._done.wait()
 
     def send_event(self, event: str, payload: msgspec.Raw) -> None:
-        self._out.event(event, payload)
+        self._held.append((event, payload))
+        if not self._holding or len(self._held) > MAX_HELD:
+            self._send_held()
+
+    @contextmanager
+    def hold_events(self) -> Iterator[None]:
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self._holding -= 1
+            if not self._holding:
+                self._send_held()
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, []
+        for event, payload in held:
+            self._out.event(event, payload)
 
     def answer(self, request_id: str, *, payload: Any = None, error: PalinurusError | Refused | None = None) -> None:
         frame = protocol.ResponseFrame(request_id, ok=True, payload=payload)
