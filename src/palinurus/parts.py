@@ -230,7 +230,8 @@ EXTENSIONS = (
             "add approve calendar disable enable get list next pause plan preview remove resume run runs show status "
             "update",
         )
-        + _in_family("heartbeat", "status run enable disable wake"),
+        + _in_family("heartbeat", "status run enable disable wake")
+        + ("wake", "last-heartbeat"),  # OpenClaw's names
         before="approvals",
         tools="*",
         config={
@@ -297,7 +298,7 @@ EXTENSIONS = (
         "channels",
         "palinurus.extensions.channels",
         commands={"channels": "Connect chat networks: add, list, test and remove accounts."},
-        operations=_in_family("channels", "list networks manifest add test remove logs"),
+        operations=_in_family("channels", "list status networks manifest add test remove logs"),
         routes="channels",
         config={
             f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),
