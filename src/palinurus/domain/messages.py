@@ -93,6 +93,14 @@ class ContextNote(Struct, frozen=True, omit_defaults=True):
     sources: tuple[str, ...] = ()  # sources of outside text: see OutsideText
 
 
+class ReplyFormat(Struct, frozen=True, omit_defaults=True):
+    """What a program wants the text of a reply to be: a JSON object, or what a JSON Schema describes."""
+
+    schema: dict[str, Any] | None = None
+    name: str = "reply"
+    strict: bool = False
+
+
 class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
     content: str | tuple[Text | Image, ...]
     timestamp: int = 0
