@@ -280,9 +280,11 @@ EXTENSIONS = (
         "mcp",
         "palinurus.extensions.mcp",
         commands={"mcp": "Test MCP servers that provide tools; serve sessions over MCP."},
-        operations=("mcp.list", "mcp.test"),
+        operations=_in_family("mcp", "list prompt test"),
+        routes="*",
         tools="mcp.servers",
         before="approvals",
+        slash_commands={"prompt": ("/prompt [server:name] [words]", "use a prompt of an MCP server")},
     ),
     Extension(
         "webhooks",

@@ -43,6 +43,7 @@ class GatewayContext(Struct, frozen=True):
     new_id: NewId
     endpoints: Endpoints = Endpoints()
     started_at: int = 0
+    on_close: list[Callable[[], Awaitable[None]]] = []  # called before the gateway stops listening
 
 
 class ClientSession(Struct, frozen=True):
