@@ -23,6 +23,7 @@ from palinurus.config.agents import agent_ids, agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest
+from palinurus.domain.hooks import BEFORE_TOOL, BOOTSTRAP
 from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, PluginHealth, Tier, load_index
 from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest, read_manifest
 from palinurus.extensions.plugins.schema import check_settings
@@ -141,8 +142,24 @@ def _why_off(found: FoundPlugin, settings: PluginSettings) -> Iterator[str]:
         yield f"disabled after it failed ({found.health.trouble}): {cure}"
 
 
+def _beyond_isolation(manifest: PluginManifest) -> list[str]:
+    """What works in our own process only."""
+    has = manifest.capabilities
+    more = {
+        "operations": has.operations, "commands": has.commands, "jobs": has.jobs, "routes": has.routes,
+        "services": has.services, "text in prompts": has.prompt_sections, "doctor checks": has.doctor_checks,
+        "providers": has.providers, "embedders": has.embedders, "slots": manifest.slots, "channels": manifest.channels,
+        "MCP servers": manifest.mcp_servers,
+    }  # fmt: skip
+    return [what for what, given in more.items() if given] + [
+        each for each in has.hooks if each in (BEFORE_TOOL, BOOTSTRAP)
+    ]
+
+
 def _why_unmet(found: FoundPlugin, loaded: LoadedConfig) -> Iterator[str]:
     needs = found.manifest.requires
+    if found.is_isolated and (more := _beyond_isolation(found.manifest)):
+        yield f"isolated plugins have tools, slash commands and hooks that observe; it also has {', '.join(more)}"
     if needs.palinurus and not fits_version(__version__, needs.palinurus):
         yield f"it needs Palinurus {needs.palinurus}, and this is {__version__}"
     if bins := [name for name in needs.bins if shutil.which(name, path=loaded.env.get("PATH")) is None]:
