@@ -128,10 +128,10 @@ async def test_its_tools_are_offered_without_starting_it_again(
     capabilities = {"tools": ["try_it"], "slashCommands": {"tell": {}}}
     code = CODE.replace('app.hook("message:received", note)', "")
     use_plugins(home, write_plugin(tmp_path / "p", "trial", code, capabilities=capabilities, isolation="process"))
-    for _ in range(2):
+    for text in ("hi", "hi again"):
         async with opened(home) as pal:
             pal.says(Says("Hello."))
-            await pal.hears("hi")
+            await pal.hears(text)
             assert "try_it" in json.dumps(pal.server.requests[-1]["tools"])
         monkeypatch.setattr(isolated, "start_child", None)  # whoever calls it fails
 

@@ -24,7 +24,7 @@ from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.hooks import BEFORE_TOOL, BOOTSTRAP
-from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, PluginHealth, Tier, load_index
+from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, PluginHealth, Tier, digest_of, load_index
 from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest, read_manifest
 from palinurus.extensions.plugins.schema import check_settings
 from palinurus.extensions.plugins.settings import PluginEntry, PluginSettings
@@ -65,10 +65,13 @@ class FoundPlugin(Struct, frozen=True):
         return (self.entry.isolation or self.manifest.isolation) == "process"
 
 
-def find_plugins(home: Home, loaded: LoadedConfig) -> list[FoundPlugin]:
-    """All that are installed or named in the config. Raises StorageDamaged."""
+def find_plugins(home: Home, loaded: LoadedConfig, *, thorough: bool = False) -> list[FoundPlugin]:
+    """All that are installed or named in the config; `thorough`: those in workspaces as well, none of which is used.
+
+    Raises StorageDamaged.
+    """
     settings = loaded.config.section(PluginSettings)
-    found = sorted(_all(home, loaded, settings), key=lambda each: (_ORDER[each.tier], each.id))
+    found = sorted(_all(home, loaded, settings, thorough), key=lambda each: (_ORDER[each.tier], each.id))
     if not found:
         return []
     health = HealthFile(home).load()
@@ -86,18 +89,25 @@ def find_plugins(home: Home, loaded: LoadedConfig) -> list[FoundPlugin]:
     return _with_slots(_with_requirements(judged), settings)
 
 
-def _all(home: Home, loaded: LoadedConfig, settings: PluginSettings) -> Iterator[FoundPlugin]:
-    workspaces = [
-        os.path.realpath(agent_settings(loaded.config, home, each).workspace) for each in agent_ids(loaded.config)
-    ]
+def workspace_roots(home: Home, loaded: LoadedConfig) -> list[str]:
+    """The real paths of all workspaces: where agents can write."""
+    workspaces = (agent_settings(loaded.config, home, each).workspace for each in agent_ids(loaded.config))
+    return list(dict.fromkeys(map(os.path.realpath, workspaces)))
+
+
+def _all(home: Home, loaded: LoadedConfig, settings: PluginSettings, thorough: bool) -> Iterator[FoundPlugin]:
+    workspaces = workspace_roots(home, loaded)
     base = home.root if home.ours else home.config_path.parent
     for place in settings.paths:
         for folder in plugin_folders(home.expand(place, base)):
             inside = any(f"{os.path.realpath(folder)}/".startswith(f"{each}/") for each in workspaces)
             why = f"an agent can write there: `pal plugins install {folder}` takes it as it is now"
             yield read_plugin(folder, "config", (why,) if inside else ())
-    for installed in load_index(home).plugins.values():
-        yield _from_index(installed)
+    installed = load_index(home).plugins
+    yield from map(_from_index, installed.values())
+    for place in workspaces if thorough else ():
+        for folder in plugin_folders(Path(place, "plugins")) if Path(place, "plugins").is_dir() else ():
+            yield from _in_workspace(folder, installed)
 
 
 def plugin_folders(place: Path) -> list[Path]:
@@ -122,6 +132,22 @@ def _from_index(installed: InstalledPlugin) -> FoundPlugin:
         installed.digest, installed.source, reasons=() if installed.enabled else (_switch_on(installed.manifest.id),),
         specs=installed.specs,
     )  # fmt: skip
+
+
+def _in_workspace(folder: Path, installed: Mapping[str, InstalledPlugin]) -> Iterator[FoundPlugin]:
+    """One that nobody has enabled, or that is another one now."""
+    found = read_plugin(folder, "workspace")
+    known = installed.get(found.id)
+    how = f"`pal plugins install {folder}` shows what it asks for and takes exactly this content"
+    if known is None:
+        yield msgspec.structs.replace(found, reasons=(*found.reasons, f"an agent may have written it: {how}"))
+    elif known.source == str(folder):
+        try:
+            same = digest_of(folder) == known.digest
+        except BadRequest:
+            same = False
+        if not same:
+            yield msgspec.structs.replace(found, reasons=(f"changed since it was installed: {how}",))
 
 
 def _switch_on(plugin_id: str) -> str:
