@@ -262,7 +262,7 @@ EXTENSIONS = (
         "plugins",
         "palinurus.extensions.plugins",
         commands={"plugins": "List, install and write plugins."},
-        operations=_in_family("plugins", "list info enable disable"),
+        operations=_in_family("plugins", "list info enable disable prepare install uninstall lock new doctor"),
         config={"palinurus.extensions.plugins.settings:PluginSettings": ("plugins",)},
         before="approvals",
     ),
