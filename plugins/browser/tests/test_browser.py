@@ -261,7 +261,7 @@ async def test_an_endless_script_costs_the_page_and_nothing_else(
 async def test_a_page_that_takes_all_memory_is_stopped(
     make: Callable[..., tuple[Browsers, Tool]], site: Site
 ) -> None:
-    _, tool = make(timeout_seconds=10.0, memory_mb=600)
+    _, tool = make(timeout_seconds=10.0)
     site.pages["/fat"] = "<script>const a = []; for (;;) a.push(new Uint8Array(2e7).fill(1))</script><p>after</p>"
     output = await within(tool.run(RUN, {"action": "open", "url": site.url("/fat")}))
     assert output.is_error or "after" in text(output)
