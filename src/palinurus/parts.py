@@ -162,6 +162,7 @@ class Extension(Struct, frozen=True):
     local: bool = False  # its operations are only for those on the machine: a gateway need not load it
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
+    memory_backends: dict[str, str] = {}  # "qmd" -> "module:open", a memory.backend.OpenBackend
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
     hooks: tuple[str, ...] = ()  # events or families that it listens to, "*": all; it is loaded when one happens
     hooks_need: tuple[

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from palinurus.config.secrets import Redactor
     from palinurus.context.epoch import Route
     from palinurus.dispatch.queue import QueueSettings
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
     from palinurus.providers.keys.credentials import Credentials
     from palinurus.providers.keys.oauth import Renewals
     from palinurus.providers.keys.pool import CredentialPool, CredentialState
@@ -181,10 +181,13 @@ class ConfiguredAgents:
 
     @cached_property
     def memories(self) -> Memories:
-        from palinurus.runtime.memory import Memories
+        from palinurus.runtime.memory import BackendSource, Memories
 
         folder, services = self.home.root / "derived" / "memory", self.services
-        return Memories(folder, self._remembering, services.sessions, services.clock, readonly=services.readonly)
+        backends = BackendSource(LOADED.find_memory_backend, services.env, self.redact)
+        return Memories(
+            folder, self._remembering, services.sessions, services.clock, readonly=services.readonly, backends=backends
+        )
 
     @cached_property
     def tool_resources(self) -> ToolResources:
@@ -348,7 +351,7 @@ class ConfiguredAgents:
         """Raises NotFound."""
         return agent_settings(self.loaded.config, self.home, agent_id).workspace
 
-    def memory(self, agent_id: str) -> Memory:
+    def memory(self, agent_id: str) -> AgentMemory:
         """Raises NotFound."""
         self.refresh()
         return self.memories.of(agent_id)
@@ -358,18 +361,20 @@ class ConfiguredAgents:
         self.refresh()
         return self._now.skills.of(agent_id)
 
-    def _memory_of(self, agent_id: str) -> Memory:
+    def _memory_of(self, agent_id: str) -> AgentMemory:
         return self.memories.of(agent_id)
 
     def _skills_of(self, agent_id: str) -> Skills:
         return self._now.skills.of(agent_id)  # of whatever config holds by then
 
     def _remembering(self, agent_id: str) -> AgentMemories:
-        from palinurus.memory.settings import memory_settings
+        from palinurus.memory.settings import BUILTIN, memory_settings
         from palinurus.runtime.memory import AgentMemories
 
         agent = agent_settings(self.loaded.config, self.home, agent_id)
-        return AgentMemories(agent.workspace, memory_settings(self.loaded.config, self.home, agent_id))
+        config = self.loaded.config
+        settings = memory_settings(config, self.home, agent_id)
+        return AgentMemories(agent.workspace, settings, None if settings.backend == BUILTIN else config)
 
     async def close(self) -> None:
         LOADED.leave_plugins(self.home)
@@ -426,7 +431,11 @@ class ConfiguredAgents:
 
         files = self.tool_resources.files(self.workspace(agent_id))
         return Recall(
-            lambda question: self.memories.of(agent_id).search(question), settings, self.services.clock, files
+            lambda question: self.memories.of(agent_id).search(question),
+            settings,
+            self.services.clock,
+            files,
+            lambda path: self.memories.of(agent_id).own_path(path),
         )
 
     async def stop_commands(self, run_id: str) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.section import REGISTRY, config_section, dig
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.parts import EXTENSIONS, WIRES, Extension, resolve
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from palinurus.config.load import Config, LoadedConfig
     from palinurus.domain.tool import Tool
     from palinurus.gateway.meter import Gauge
+    from palinurus.memory.backend import OpenBackend
     from palinurus.operations.services import Services
     from palinurus.operations.table import Row
     from palinurus.storage.jobs import JobKind
@@ -251,6 +252,18 @@ class Extensions:
     def find_prompt_sections(self, config: Config, agent_id: str) -> tuple[tuple[str, str], ...]:
         made = (imported(each)(config, agent_id) for each in self._configured(config).prompt_sections)
         return tuple((title, text) for title, text in made if text)
+
+    def find_memory_backend(self, name: str) -> OpenBackend:
+        """By its name, or by that of the only one of an extension. Raises NotFound."""
+        declared = {backend: where for each in self.known for backend, where in each.memory_backends.items()}
+        alone = {each.name: next(iter(each.memory_backends.values())) for each in self.known if each.memory_backends}
+        where = declared.get(name) or alone.get(name)
+        if where is None:
+            raise NotFound(
+                f"there is no memory backend {name!r}", hint=f"there are: {', '.join(['builtin', *declared])}"
+            )
+        found: OpenBackend = resolve(where)
+        return found
 
     def find_gauges(self, services: Services) -> Iterator[Gauge]:
         """Figures of those that are loaded."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from palinurus.domain.tool import Tool
     from palinurus.ledger.audit_log import AuditLog
     from palinurus.ledger.usage import UsageLedger
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
     from palinurus.operations.access import Register
     from palinurus.providers.failover import Sleep
     from palinurus.runtime.histories import Histories
@@ -136,7 +136,7 @@ class HomeServices(Services):
     def workspace(self, agent_id: str) -> Path:
         return self.agents.workspace(agent_id)
 
-    def memory(self, agent_id: str) -> Memory:
+    def memory(self, agent_id: str) -> AgentMemory:
         return self.agents.memory(agent_id)
 
     def skills(self, agent_id: str) -> Skills:

@@ -43,7 +43,7 @@ from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.instructions import Instructions, instructions_in
 
 if TYPE_CHECKING:
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
     from palinurus.sandbox.settings import DockerOptions
     from palinurus.tools.exec.processes import Processes
 
@@ -62,7 +62,7 @@ class ToolResources:
         home: Home,
         watch: GateServices,
         new_id: NewId,
-        memory: Callable[[str], Memory],
+        memory: Callable[[str], AgentMemory],
         skills: Callable[[str], Skills],
         origins: FileOrigins,
         config: Callable[[], LoadedConfig],
