@@ -52,9 +52,10 @@ class PageView(Struct, frozen=True):
 class SessionBrowser:
     """One session's. Its process starts with the first action."""
 
-    def __init__(self, settings: BrowserSettings, guard: AddressGuard) -> None:
+    def __init__(self, settings: BrowserSettings, owner: Browsers) -> None:
         self._settings = settings
-        self._proxy = GuardedProxy(guard)
+        self._owner = owner
+        self._proxy = GuardedProxy(owner.guard)
         self._one_at_a_time = asyncio.Lock()
         self._profile = tempfile.TemporaryDirectory(prefix="pal-browser-", ignore_cleanup_errors=True)
         env = {"TMPDIR": self._profile.name, "HOME": self._profile.name}
@@ -75,6 +76,7 @@ class SessionBrowser:
         proxy = self._proxy
         if not proxy.port:
             await proxy.start()
+        proxy.guard = self._owner.guard
         proxy.left, proxy.refuse = self._settings.max_bytes, refuse
         proxy.refusals.clear()
         try:
@@ -102,13 +104,13 @@ class SessionBrowser:
 class Browsers:
     """By session; the one that was not used longest is closed when there are too many."""
 
-    def __init__(self, settings: BrowserSettings, guard: AddressGuard) -> None:
+    def __init__(self, settings: BrowserSettings, guard: AddressGuard | None = None) -> None:
         self.settings = settings
-        self._guard = guard
+        self.guard = guard or AddressGuard()
         self._known: dict[str, SessionBrowser] = {}
 
     async def of(self, session: str) -> SessionBrowser:
-        found = self._known.pop(session, None) or SessionBrowser(self.settings, self._guard)
+        found = self._known.pop(session, None) or SessionBrowser(self.settings, self)
         self._known[session] = found
         for oldest in [*self._known][: -self.settings.sessions]:
             await self._known.pop(oldest).close()

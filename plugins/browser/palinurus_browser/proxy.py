@@ -29,7 +29,7 @@ class GuardedProxy:
         self.left = 0
         self.refuse: Callable[[str], str] = lambda _: ""
         self.refusals: list[str] = []
-        self._guard = guard
+        self.guard = guard
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -86,7 +86,7 @@ class GuardedProxy:
         if why := self.refuse(address.url):
             raise AddressRefused(f"{address.host} may not be reached here: {why}")
         failure: Exception | None = None
-        for each in await self._guard.addresses(address.host, address.port):
+        for each in await self.guard.addresses(address.host, address.port):
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await asyncio.open_connection(each, address.port)

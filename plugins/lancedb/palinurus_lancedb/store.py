@@ -27,6 +27,7 @@ from palinurus.memory.document import (
     WordQuery,
 )
 from palinurus.memory.embedder import Space
+from palinurus.memory.memory import Memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,15 @@ TIDY_AFTER = 200  # writes
 MANY = 10_000_000  # rows: LanceDB returns ten unless it is told otherwise
 IN_USE = "space.txt"
 Rows = list[dict[str, Any]]
+
+
+class LanceMemory(Memory):
+    """The built-in engine over this store, with an embedder of its own."""
+
+    async def close(self) -> None:
+        await super().close()
+        if self.embedder is not None:
+            await self.embedder.close()
 
 
 class LanceStore:
@@ -225,7 +235,7 @@ class LanceStore:
             if name in ("pieces", "passages"):
                 from lancedb.index import FTS
 
-                words = FTS(base_tokenizer="whitespace", stem=True, remove_stop_words=False, with_position=False)
+                words = FTS(base_tokenizer="simple", stem=True, remove_stop_words=False, with_position=False)
                 await table.create_index("words", config=words)
         self._tables[name] = table
         return table
