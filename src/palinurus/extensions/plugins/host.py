@@ -211,7 +211,9 @@ def _config_of(used: Any) -> dict[str, Any]:
         for each in used if not each.is_isolated
         for name, entry in each.manifest.mcp_servers.items()
     }  # fmt: skip
+    memory = next((each.id for each in used if "memory" in each.slots), "")
     return {
+        **({"plugins": {"slots": {"memory": memory}}} if memory else {}),
         **({"skills": {"load": {"extraDirs": skills}}} if skills else {}),
         **({"mcp": {"servers": servers}} if servers else {}),
     }
