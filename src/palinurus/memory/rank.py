@@ -19,6 +19,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import cache
 from itertools import accumulate
 from math import log
 from operator import mul
@@ -26,6 +27,7 @@ from operator import mul
 from msgspec import Struct
 
 from palinurus.memory.answer import Factor
+from palinurus.memory.chunk import blocks_of
 from palinurus.memory.document import CandidateSet, SearchCandidate, WordQuery
 from palinurus.memory.settings import Ranking
 from palinurus.memory.terms import DateSpan, date_in_path, nearness, spelled
@@ -166,6 +168,38 @@ def _add(to: Counts, counted: Counts, weight: float) -> None:
 STAND_IN = 0.6  # the cosine of a full word score, if there is no vector
 COSINE = 0.6  # of the vector's weight, beside late interaction
 NAMES = ("words", "passage", "label", "date", "vector", "late")
+_FIELD = re.compile(  # `- **Name:**`, `- [x]`, `_(what they like)_`, `- Name: _(optional)_`
+    r"[ \t>|]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(?:\[[ xX]\])?[ \t]*"
+    r"(?:[*_]*[^:\n]{1,40}:[*_]*)?[ \t]*(?:[*_]+\([^\n]*\)[*_]+)?[ \t]*"
+)
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+([^\n]*?)[# \t]*|[ \t]*([^\n]+?)[ \t]*\n[ \t]*(?:=+|-+)[ \t]*")
+SENTENCE = 4  # words of a heading that may be a note: `## Karl called about the boiler`
+SEEDED = "USER.md"  # of our templates the one that is searched
+
+
+def _is_frame(candidate: SearchCandidate, after: SearchCandidate | None) -> bool:
+    """Whether it tells nothing: a field without content, the text of a template, a heading of what follows.
+
+    Such pieces are candidates, because their words tell about the pieces beside them.
+    """
+    text = candidate.text
+    if _FIELD.fullmatch(text) or (candidate.ref.path == SEEDED and text in _template_blocks()):
+        return True
+    heading = _HEADING.fullmatch(text)
+    if not heading:
+        return False
+    words = (heading[1] or heading[2] or "").strip()
+    is_above = after is not None and after.ref == candidate.ref and words in after.context
+    return is_above or len(words.split()) < SENTENCE
+
+
+@cache
+def _template_blocks() -> frozenset[str]:
+    from palinurus.workspace.seed import template_texts  # most homes have a USER.md of their own
+
+    return frozenset(block.text for text in template_texts(SEEDED) for block in blocks_of(text))
+
+
 VARIED = 100  # the best results, among which MMR chooses
 
 
@@ -182,7 +216,13 @@ class RankedList(Struct, frozen=True):
     shares: tuple[float, ...]
 
     def above(self, min_score: float) -> list[RankedCandidate]:
-        return [one for one in self.ranked if one.score >= min_score and one.score > 0]
+        """Those that may be results: good enough, and more than a frame for others."""
+        after = {one.candidate.id - 1: one.candidate for one in self.ranked}
+        return [
+            one
+            for one in self.ranked
+            if one.score >= min_score and one.score > 0 and not _is_frame(one.candidate, after.get(one.candidate.id))
+        ]
 
     def factors(self, one: RankedCandidate) -> tuple[Factor, ...]:
         """The factors, which add up to the score; recency is the part that age took away."""
