@@ -18,6 +18,9 @@ class Talks:
         self.settings = MemorySettings(collections=collections)
         self._said = said or {}
 
+    def own_path(self, path: str) -> str:
+        return path
+
     async def read_conversation(self, path: str) -> str | None:
         return self._said.get(path)
 

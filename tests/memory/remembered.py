@@ -10,7 +10,7 @@ FRESH = IndexFreshness("fresh", 3, vectors="complete", embedded=9, pieces=9)
 
 
 class Remembered:
-    """Implements memory.tools.Searched."""
+    """As much of memory.backend.AgentMemory as the tools need."""
 
     def __init__(
         self, *results: SearchResult, settings: MemorySettings | None = None, freshness: IndexFreshness = FRESH
@@ -22,3 +22,6 @@ class Remembered:
     async def search(self, question: Question) -> SearchAnswer:
         self.asked.append(question)
         return self.answer
+
+    def own_path(self, path: str) -> str:
+        return path

@@ -57,7 +57,7 @@ def _plain(text: str) -> str:
 def freshness_line(answer: SearchAnswer) -> str:
     """How far the answer can be trusted, in one line."""
     fresh = answer.freshness
-    parts = [f"{answer.mode} search", _state(fresh)]
+    parts = [f"{answer.mode} search" + (f" by {answer.backend}" if answer.backend else ""), _state(fresh)]
     if fresh.caught_up:
         parts.append(f"{count_of(fresh.caught_up, 'file')} changed and indexed just now")
     if fresh.vectors != "off" or fresh.embedded:
@@ -102,6 +102,7 @@ def status_text(status: MemoryStatus) -> str:
     by_source = ", ".join(f"{source} {count:,}" for source, count in sorted(status.sources.items()))
     rows = [
         ("agent", status.agent + ("" if status.enabled else " (switched off)")),
+        ("backend", status.backend if status.backend_wanted else ""),
         ("files", f"{status.files:,}" + (f" ({by_source})" if len(status.sources) > 1 else "")),
         ("chunks", f"{status.pieces:,} in {status.passages:,} passages"),
         ("size", f"{_size(status.text_bytes)} of text, {_size(status.index_bytes)} of index{times}"),
@@ -111,6 +112,8 @@ def status_text(status: MemoryStatus) -> str:
     ]
     lines = [f"{name:<9} {value}" for name, value in rows if value]
     lines += _told(f"not read: {each.path}: {each.reason}" for each in status.skipped)
+    if status.backend_reason:
+        lines.append(f"trouble: {status.backend} serves instead of {status.backend_wanted}: {status.backend_reason}")
     if status.trouble:
         lines.append(f"trouble: {status.trouble}")
     how = "every file was read" if status.deep else "by size and time; --deep reads every file"
@@ -258,7 +261,7 @@ add_operation(
     memory,
     show_memory_status,
     lambda _, found: status_text(found),
-    exit_code=lambda found: 1 if found.difference_count or found.trouble else 0,
+    exit_code=lambda found: 1 if found.difference_count or found.trouble or found.backend_reason else 0,
     makes_home=True,
 )
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import date
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.context.view import View
@@ -44,6 +45,7 @@ class Recall(Struct, eq=False):
     _settings: MemorySettings
     _clock: Clock
     _files: WorkspaceFiles | None = None  # the workspace, for the origin of files
+    _own_path: Callable[[str], str] = str  # AgentMemory.own_path
 
     async def __call__(self, key: SessionKey, text: str) -> tuple[ContextNote, ...]:
         settings = self._settings
@@ -68,7 +70,8 @@ class Recall(Struct, eq=False):
         if self._files is None:
             return frozenset()
         sources = MemorySources(self._files.origins, self._files.boundary, self._settings.collections)
-        return frozenset(source.partition(":")[2] for source in sources.of(found))
+        own = ((each.path, msgspec.structs.replace(each, path=self._own_path(each.path))) for each in found)
+        return frozenset(path for path, each in own if sources.of([each]))
 
     def _today(self) -> date:
         return local_time(self._clock).date()

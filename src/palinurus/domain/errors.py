@@ -165,6 +165,14 @@ class EmbedderError(PalinurusError):
     """Texts could not be embedded: search then uses keywords only and reports it."""
 
 
+class BackendError(PalinurusError):
+    """A memory backend failed: the builtin engine answers instead."""
+
+
+class BackendTimeout(BackendError):
+    """It did not answer in time."""
+
+
 class JobError(PalinurusError):
     """A job certainly did not happen."""
 

@@ -54,6 +54,7 @@ class SearchAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
     took_ms: float = 0.0
     left_out: int = 0  # results that exceeded the budget
     refused: str = ""  # why this session gets nothing
+    backend: str = ""  # who answered, where the config names another backend than the builtin one
 
 
 class Progress(Struct, frozen=True):
@@ -119,3 +120,6 @@ class MemoryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     last_sweep_at: int | None = None
     trouble: str = ""
     index_path: str = ""
+    backend: str = ""  # which one served the last search, or would serve the next
+    backend_wanted: str = ""  # by the config, if that is another than the builtin one
+    backend_reason: str = ""  # why the wanted one does not serve

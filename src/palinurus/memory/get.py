@@ -29,7 +29,7 @@ from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
 
 if TYPE_CHECKING:
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
 
 MAX_LINES = 120
 MAX_CHARACTERS = 12_000
@@ -55,7 +55,7 @@ class LineRange(Struct, frozen=True):
 
 
 async def get_lines(
-    memory: Memory,
+    memory: AgentMemory,
     workspace: Boundary,
     asked: LineRange,
     *,
@@ -64,10 +64,11 @@ async def get_lines(
 ) -> MemoryText:
     """Reads lines of memory. Raises WorkspaceError or OutsideWorkspace if it is not memory or cannot be read."""
     path, start, lines = _path_and_lines(asked)
-    if _parts(path)[0] == SESSIONS:
-        text = await memory.read_conversation(path)
+    own = memory.own_path(path)
+    if _parts(own)[0] == SESSIONS:
+        text = await memory.read_conversation(own)
     else:
-        text = await asyncio.to_thread(text_of, workspace, memory.settings.collections, path)
+        text = await asyncio.to_thread(text_of, workspace, memory.settings.collections, own)
     if text is None:
         return MemoryText(path, "")
     return _cut(path, lines_of(text), start, lines, min(lines or max_lines, max_lines), max_characters)
@@ -210,7 +211,7 @@ WorkspaceOrigins = tuple[Boundary, FileOrigins]
 
 
 async def answer_search(
-    memory: Memory, run: ToolRun, workspace: WorkspaceOrigins, query: str, *, most: int = 0, least: float = 0.0
+    memory: AgentMemory, run: ToolRun, workspace: WorkspaceOrigins, query: str, *, most: int = 0, least: float = 0.0
 ) -> ToolOutput:
     if not query.strip():
         raise BadRequest("the query is empty", hint="say what to search for")
@@ -226,7 +227,7 @@ async def answer_search(
     return _json(output, await _outside_sources(memory, workspace, answer.results))
 
 
-async def answer_get(memory: Memory, run: ToolRun, workspace: WorkspaceOrigins, wanted: LineRange) -> ToolOutput:
+async def answer_get(memory: AgentMemory, run: ToolRun, workspace: WorkspaceOrigins, wanted: LineRange) -> ToolOutput:
     if why := why_not(memory.settings, run.key, private=run.private):
         raise WorkspaceError(why)
     found = await get_lines(memory, workspace[0], wanted)
@@ -235,9 +236,10 @@ async def answer_get(memory: Memory, run: ToolRun, workspace: WorkspaceOrigins, 
 
 
 async def _outside_sources(
-    memory: Memory, workspace: WorkspaceOrigins, results: Sequence[SearchResult]
+    memory: AgentMemory, workspace: WorkspaceOrigins, results: Sequence[SearchResult]
 ) -> tuple[str, ...]:
     boundary, origins = workspace
+    results = [msgspec.structs.replace(each, path=memory.own_path(each.path)) for each in results]
     cited = {each.path for each in results if is_conversation(each.path)}
     conversations = {path: await memory.read_conversation(path) or "" for path in cited}
     sources = MemorySources(origins, boundary, memory.settings.collections)

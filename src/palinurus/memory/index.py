@@ -37,7 +37,7 @@ from palinurus.memory.chunk import chunk
 from palinurus.memory.document import SESSIONS, DocumentPieces, FileRow, MemoryDocument, Stamp, is_conversation
 from palinurus.memory.embedder import Space
 from palinurus.memory.scan import Scanner
-from palinurus.memory.settings import MemorySettings
+from palinurus.memory.settings import BUILTIN, MemorySettings
 from palinurus.memory.store import MemoryStore
 
 if TYPE_CHECKING:  # a cold search of files should not wait for the import of session code
@@ -343,6 +343,7 @@ class MemoryIndex:
             skipped=scan.skipped,
             last_sweep_at=self._last_sweep_at,
             index_path=str(self._store.path or ""),
+            backend=BUILTIN,
         )
 
     async def _differences(self, found: dict[str, Stamp], rows: dict[str, FileRow], deep: bool) -> list[Difference]:

@@ -106,6 +106,10 @@ OnSync = Callable[[SyncReport], None]
 
 
 class Memory:
+    """The builtin engine. Implements backend.AgentMemory."""
+
+    least_seconds = 0.0
+
     def __init__(
         self,
         settings: MemorySettings,
@@ -125,6 +129,13 @@ class Memory:
         self._listeners: list[OnSync] = []
         self._keeping_up: asyncio.Task[None] | None = None
         self._closed = False
+
+    @property
+    def builtin(self) -> Memory:
+        return self
+
+    def own_path(self, path: str) -> str:
+        return path
 
     async def search(self, question: Question) -> SearchAnswer:
         answer = await self._search.ask(question)

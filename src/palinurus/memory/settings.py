@@ -18,9 +18,11 @@ from msgspec.structs import replace
 from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import Config
-from palinurus.config.section import HERE, Option, OptionForm, Section, build, option, seconds
+from palinurus.config.section import HERE, Option, OptionForm, Section, build, dig, option, seconds
 
 EMBEDDED, NOBODY = "embedded", "none"
+BUILTIN = "builtin"
+_OF_CORE = ("", BUILTIN, "memory-core")  # OpenClaw's name for the slot's own plugin
 ALL_MARKDOWN = "**/*.md"
 MMR_LAMBDA, HALF_LIFE_DAYS = 0.7, 30.0  # OpenClaw's default if enabled without a number
 RESERVED = frozenset({"memory", "sessions"})  # prefix of citations without a collection
@@ -196,6 +198,7 @@ class MemorySettings(Section, frozen=True):
     }
 
     enabled: Annotated[bool, option("Whether memory can be searched at all.")] = True
+    backend: str = BUILTIN  # who indexes and searches: memory/backend.py
     sources: Annotated[
         tuple[str, ...],
         option("memory (the files), sessions (messages of private sessions).", form=_SOURCES, odd=_odd_sources),
@@ -255,7 +258,9 @@ class MemoryEngine(Section, frozen=True):
 
     backend: Annotated[
         Literal["builtin", "qmd"] | None,
-        option("OpenClaw's choice of engine. There is one here; builtin leaves the section qmd unread."),
+        option(
+            "Who indexes and searches; builtin leaves the section qmd unread. plugins.slots.memory may name others."
+        ),
     ] = None
     citations: Annotated[
         Literal["auto", "on", "off"], option("Whether results carry path#L3-L9: auto (in direct chats), on, off.")
@@ -286,7 +291,17 @@ def memory_settings(config: Config, home: Home, agent_id: str | None = None) -> 
     ranking = replace(said.ranking, mmr_lambda=mmr, half_life_days=half_life)
     paths = [*engine.paths, *(path for each in reversed(chosen) for path in each.extra_paths)]
     found, scope = _collections(paths, home, agent.workspace), _scope(joined.scope)
-    return replace(said, collections=found, ranking=ranking, citations=engine.citations, scope=scope)
+    said = replace(said, collections=found, ranking=ranking, citations=engine.citations, scope=scope)
+    slot = _slot(config)
+    if slot == NOBODY:
+        return replace(said, enabled=False)
+    return replace(said, backend=(engine.backend or BUILTIN) if slot in _OF_CORE else slot)
+
+
+def _slot(config: Config) -> str:
+    """`plugins.slots.memory`: the plugin that has the slot. Nothing else of `plugins` is read here."""
+    said = dig(config.data, ("plugins", "slots", "memory"))
+    return said.strip() if isinstance(said, str) else ""
 
 
 def clean_name(text: str) -> str:

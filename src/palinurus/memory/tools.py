@@ -23,7 +23,7 @@ from palinurus.workspace.file_origins import FileOrigins
 from palinurus.workspace.write import append_line
 
 if TYPE_CHECKING:
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
 
 MAX_NOTE = 4_000
 MAX_RESULTS = 50
@@ -38,7 +38,7 @@ thread.
 
 
 def memory_tools(
-    memory: Callable[[], Memory], workspace: Boundary, origins: FileOrigins | None = None
+    memory: Callable[[], AgentMemory], workspace: Boundary, origins: FileOrigins | None = None
 ) -> tuple[Tool, ...]:
     """The tools that read. `memory` is called for every call, because a changed config makes another."""
     who_wrote = origins or FileOrigins()

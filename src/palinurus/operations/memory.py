@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,13 +19,15 @@ from palinurus.domain.errors import ConfigError, NotFound
 from palinurus.memory.answer import MemoryStatus, Progress, SearchAnswer, SyncReport
 from palinurus.memory.conversations import MANY, said_lines, session_of
 from palinurus.memory.get import MAX_CHARACTERS, MAX_LINES, LineRange, MemoryText, get_lines
-from palinurus.memory.memory import Memory
 from palinurus.memory.question import IndexMemory, SearchMemory, question
 from palinurus.operations.operation import Metavar, Private, operation
 from palinurus.operations.progress import follow
 from palinurus.operations.services import Services
 from palinurus.operations.table import mcp_tool
 from palinurus.sessions.transcript import decode_row
+
+if TYPE_CHECKING:
+    from palinurus.memory.backend import AgentMemory
 
 MOST_REPORTS = 100  # that wait for whoever watches
 MOST_LINES, MOST_CHARACTERS = 100_000, 2 * 1024 * 1024
@@ -55,7 +57,7 @@ class SourceMessage(Struct, frozen=True, rename="camel"):
     entry_id: str
 
 
-def memory_of(services: Services, agent: str) -> Memory:
+def memory_of(services: Services, agent: str) -> AgentMemory:
     """Raises NotFound for an unknown agent, ConfigError when its memory is switched off."""
     memory = services.memory(agent.strip().lower() or services.agents.default)
     if not memory.settings.enabled:
@@ -137,8 +139,8 @@ async def get_memory(
 @operation("memory.said", scope="read")
 async def find_said(services: Services, path: str, line: Line = 1, agent: OfAgent = "") -> SourceMessage:
     """A line of a past conversation, as a search cites it: `sessions/<id>.md`."""
-    wanted = session_of(path)
     whose = agent.strip().lower() or services.agents.default
+    wanted = session_of(services.memory(whose).own_path(path))
     known = await services.sessions.recent(agent=whose, limit=MANY, archived=True)
     session = next((each for each in known if each.id == wanted), None)
     if session is None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from palinurus.domain.tool import Tool
     from palinurus.ledger.audit_log import AuditLog
     from palinurus.ledger.usage import UsageLedger
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
     from palinurus.operations.access import Register
     from palinurus.operations.scopes import Scope
     from palinurus.providers.failover import Sleep
@@ -263,7 +263,7 @@ class Services:
             if hasattr(each, "close"):
                 await each.close()
 
-    def memory(self, agent_id: str) -> Memory:
+    def memory(self, agent_id: str) -> AgentMemory:
         """The memory of an agent. Raises NotFound for an unknown one; what is wrong is said when asked."""
         raise NotOffered("this home has no memory to search")
 

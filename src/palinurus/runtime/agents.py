@@ -27,7 +27,7 @@ from palinurus.domain.errors import ConfigError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.operations.services import Services
-from palinurus.runtime.extensions import LOADED
+from palinurus.runtime.extensions import LOADED, PLUGIN_INDEX
 from palinurus.runtime.workspaces import check_workspace, give_workspace, runtime_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from palinurus.config.secrets import Redactor
     from palinurus.context.epoch import Route
     from palinurus.dispatch.queue import QueueSettings
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
     from palinurus.providers.keys.credentials import Credentials
     from palinurus.providers.keys.oauth import Renewals
     from palinurus.providers.keys.pool import CredentialPool, CredentialState
@@ -60,7 +60,11 @@ class _ConfigParts:
         self.loaded = loaded
         self.agents: dict[str, Agent] = {}
         self.asked_for: set[str] = set()  # of which agents something was asked
-        config = (agents.home.config_path, *loaded.files)  # also a file that is yet to come
+        config = (
+            agents.home.config_path,
+            agents.home.root / PLUGIN_INDEX,
+            *loaded.files,
+        )  # also one that is yet to come
         self.seen = {path: _stat(path) for path in config}
         """Everything that a change of which makes new agents, as it was when it was read."""
 
@@ -111,7 +115,8 @@ class _ConfigParts:
 
         services = self._owner.services
         more = (*services.core_tools, *LOADED.find_tools(self.loaded.config, services))
-        return Toolsets(self.loaded, self._owner.tool_resources, more)
+        make = LOADED.find_slot("sandbox")
+        return Toolsets(self.loaded, self._owner.tool_resources, more, partial(make, services) if make else None)
 
     def forget_keys(self) -> None:
         """They are read anew when somebody asks for them."""
@@ -128,7 +133,18 @@ class ConfiguredAgents:
         self.services = services
         self.home = services.home
         self._retired: list[Models] = []  # a turn may still be speaking through them
-        self._use(load_config(self.home, services.env))
+        self._use(self._load())
+
+    def _load(self) -> LoadedConfig:
+        known = LOADED.known
+        loaded = LOADED.take_plugins(self.home, load_config(self.home, self.services.env))
+        if known is LOADED.known:
+            return loaded
+        if (dispatcher := self.services.built("dispatcher")) is not None:
+            from palinurus.runtime.commands import slash_commands
+
+            dispatcher.answers |= slash_commands(self.services)
+        return LOADED.take_plugins(self.home, load_config(self.home, self.services.env))  # with their sections
 
     def _use(self, loaded: LoadedConfig) -> None:
         self._now = _ConfigParts(self, loaded)
@@ -165,10 +181,13 @@ class ConfiguredAgents:
 
     @cached_property
     def memories(self) -> Memories:
-        from palinurus.runtime.memory import Memories
+        from palinurus.runtime.memory import BackendSource, Memories
 
         folder, services = self.home.root / "derived" / "memory", self.services
-        return Memories(folder, self._remembering, services.sessions, services.clock, readonly=services.readonly)
+        backends = BackendSource(LOADED.find_memory_backend, services.env, self.redact)
+        return Memories(
+            folder, self._remembering, services.sessions, services.clock, readonly=services.readonly, backends=backends
+        )
 
     @cached_property
     def tool_resources(self) -> ToolResources:
@@ -222,7 +241,7 @@ class ConfiguredAgents:
         if seen == before.seen:
             return
         try:
-            self._use(load_config(self.home, self.services.env))
+            self._use(self._load())
             if "models" in vars(before):
                 self._retired.append(before.models)
             log.info("the config or the keys have changed and are read again")
@@ -332,7 +351,7 @@ class ConfiguredAgents:
         """Raises NotFound."""
         return agent_settings(self.loaded.config, self.home, agent_id).workspace
 
-    def memory(self, agent_id: str) -> Memory:
+    def memory(self, agent_id: str) -> AgentMemory:
         """Raises NotFound."""
         self.refresh()
         return self.memories.of(agent_id)
@@ -342,20 +361,23 @@ class ConfiguredAgents:
         self.refresh()
         return self._now.skills.of(agent_id)
 
-    def _memory_of(self, agent_id: str) -> Memory:
+    def _memory_of(self, agent_id: str) -> AgentMemory:
         return self.memories.of(agent_id)
 
     def _skills_of(self, agent_id: str) -> Skills:
         return self._now.skills.of(agent_id)  # of whatever config holds by then
 
     def _remembering(self, agent_id: str) -> AgentMemories:
-        from palinurus.memory.settings import memory_settings
+        from palinurus.memory.settings import BUILTIN, memory_settings
         from palinurus.runtime.memory import AgentMemories
 
         agent = agent_settings(self.loaded.config, self.home, agent_id)
-        return AgentMemories(agent.workspace, memory_settings(self.loaded.config, self.home, agent_id))
+        config = self.loaded.config
+        settings = memory_settings(config, self.home, agent_id)
+        return AgentMemories(agent.workspace, settings, None if settings.backend == BUILTIN else config)
 
     async def close(self) -> None:
+        LOADED.leave_plugins(self.home)
         for part in ("renewals", "tool_resources", "memories"):
             if part in vars(self):
                 await vars(self)[part].close()
@@ -409,7 +431,11 @@ class ConfiguredAgents:
 
         files = self.tool_resources.files(self.workspace(agent_id))
         return Recall(
-            lambda question: self.memories.of(agent_id).search(question), settings, self.services.clock, files
+            lambda question: self.memories.of(agent_id).search(question),
+            settings,
+            self.services.clock,
+            files,
+            lambda path: self.memories.of(agent_id).own_path(path),
         )
 
     async def stop_commands(self, run_id: str) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock
-from palinurus.memory.settings import MemorySettings
+from palinurus.memory.settings import BUILTIN, MemorySettings
 from palinurus.sessions.store import SessionStore
 
 if TYPE_CHECKING:
+    from palinurus.config.load import Config
+    from palinurus.memory.backend import AgentMemory, OpenBackend
     from palinurus.memory.embedder import Embedder
-    from palinurus.memory.memory import Memory
 
 
 class AgentMemories(Struct, frozen=True):
@@ -24,6 +25,15 @@ class AgentMemories(Struct, frozen=True):
 
     workspace: Path
     settings: MemorySettings
+    config: Config | None = None  # whose backend is not the builtin one: it has options of its own
+
+
+class BackendSource(Struct, frozen=True):
+    """What other backends than the builtin one are found and opened with."""
+
+    find: Callable[[str], OpenBackend]  # raises NotFound
+    env: Mapping[str, str]
+    redact: Callable[[str], str]
 
 
 class Memories:
@@ -35,17 +45,19 @@ class Memories:
         clock: Clock,
         *,
         readonly: bool = False,
+        backends: BackendSource | None = None,
     ) -> None:
         self._folder = folder
         self._current = current
         self._sessions = sessions
         self._clock = clock
         self._readonly = readonly
-        self._made: dict[str, tuple[AgentMemories, Memory]] = {}
+        self._backends = backends
+        self._made: dict[str, tuple[AgentMemories, AgentMemory]] = {}
         self._keeping_up = False
         self._retiring: set[asyncio.Task[None]] = set()
 
-    def of(self, agent_id: str) -> Memory:
+    def of(self, agent_id: str) -> AgentMemory:
         wanted = self._current(agent_id)
         known, memory = self._made.get(agent_id, (None, None))
         if memory is None or known != wanted:
@@ -67,7 +79,7 @@ class Memories:
         if "_embedder" in vars(self):
             await self._embedder.close()
 
-    def _make(self, agent_id: str, wanted: AgentMemories, after: asyncio.Future[None] | None) -> Memory:
+    def _make(self, agent_id: str, wanted: AgentMemories, after: asyncio.Future[None] | None) -> AgentMemory:
         """`after`: its forerunner has gone. What that one writes last would be unknown to this one."""
         from palinurus.memory.conversations import StoredDocuments
         from palinurus.memory.document import SESSIONS
@@ -86,7 +98,27 @@ class Memories:
         index = MemoryIndex(store, scanner, self._clock, settings, conversations=stored, agent=agent_id)
         watcher = Watcher(scanner, settings.sync) if settings.sync.watch else None
         embedder = self._embedder if settings.embedder != "none" else None
-        return Memory(settings, store, index, embedder, self._clock, watcher)
+        builtin = Memory(settings, store, index, embedder, self._clock, watcher)
+        if settings.backend == BUILTIN or self._backends is None or wanted.config is None:
+            return builtin
+        from palinurus.memory.backend import BackendPlace, FallbackMemory
+
+        name, source = settings.backend, self._backends
+        made = partial(
+            BackendPlace,
+            agent_id,
+            self._folder.parent / name / agent_id,
+            wanted.workspace,
+            settings,
+            wanted.config,
+            source.env,
+            self._clock,
+            scanner,
+            stored,
+            source.redact,
+            readonly=self._readonly,
+        )
+        return FallbackMemory(name, builtin, lambda tell: source.find(name)(made(tell)), self._clock)
 
     @cached_property
     def _embedder(self) -> Embedder:
@@ -94,7 +126,7 @@ class Memories:
 
         return EmbeddedModel()
 
-    def _retire(self, memory: Memory) -> asyncio.Future[None]:
+    def _retire(self, memory: AgentMemory) -> asyncio.Future[None]:
         """Whoever still asks it is answered; then it goes."""
         task = asyncio.ensure_future(memory.close())
         self._retiring.add(task)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from palinurus.domain.tool import Tool
     from palinurus.ledger.audit_log import AuditLog
     from palinurus.ledger.usage import UsageLedger
-    from palinurus.memory.memory import Memory
+    from palinurus.memory.backend import AgentMemory
     from palinurus.operations.access import Register
     from palinurus.providers.failover import Sleep
     from palinurus.runtime.histories import Histories
@@ -136,7 +136,7 @@ class HomeServices(Services):
     def workspace(self, agent_id: str) -> Path:
         return self.agents.workspace(agent_id)
 
-    def memory(self, agent_id: str) -> Memory:
+    def memory(self, agent_id: str) -> AgentMemory:
         return self.agents.memory(agent_id)
 
     def skills(self, agent_id: str) -> Skills:
@@ -240,9 +240,13 @@ class HomeServices(Services):
     def build_turns(self) -> TurnRunner:
         from palinurus.agent.turn import TurnRunner
         from palinurus.context.daily_notes import NoteFiles
+        from palinurus.context.engine import Engines
+        from palinurus.runtime.extensions import LOADED
 
         policy, redact = self.agents.reset_policy, self.agents.redact
-        turns = TurnRunner(self.sessions, policy, self.clock, self.new_id, redact, hooks=self.hooks)
+        make = LOADED.find_slot("contextEngine")
+        engines = Engines(make(self) if make else None)
+        turns = TurnRunner(self.sessions, policy, self.clock, self.new_id, redact, engines, self.hooks)
         turns.maintenance.place_notes = NoteFiles(self.sessions, self._workspace_of, self.clock)
         return turns
 
