@@ -249,16 +249,11 @@ class MemoryChoices(Section, frozen=True):
 class MemoryEngine(Section, frozen=True):
     """Memory options for all agents."""
 
-    foreign: ClassVar = {
-        "qmd": "command searchMode searchTool rerank includeDefaultMemory mcporter",
-        "qmd.sessions": "exportDir",
-        "qmd.update": """onBoot startup startupDelayMs waitForBootSync embedInterval commandTimeoutMs updateTimeoutMs
-        embedTimeoutMs""",
-    }
-
     backend: Annotated[
         Literal["builtin", "qmd"] | None,
-        option("Who indexes and searches. builtin also leaves the section qmd unread; plugins.slots.memory names others."),
+        option(
+            "Who indexes and searches. builtin also leaves the section qmd unread; plugins.slots.memory names others."
+        ),
     ] = None
     citations: Annotated[
         Literal["auto", "on", "off"], option("Whether results carry path#L3-L9: auto (in direct chats), on, off.")
