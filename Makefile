@@ -40,6 +40,7 @@ check: setup  ## what is quick: style, types, floors of the house, fast tests
 test: setup packages  ## everything but browsers and real peers
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not real"
 
+test-real: export COMPATIBILITY := tests/real/compatibility.json  # what docs/compatibility.md is made of
 test-real: setup  ## what needs a browser, a real peer or the small embedded model
 	@sh tools/debian-packages chromium
 	@sh tools/debian-packages podman runc catatonit busybox-static:busybox || echo "Tests of containers are skipped."

@@ -16,6 +16,8 @@ from palinurus.testing.fakes import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 from palinurus.testing.loop_time import measure_slowness
 
+pytest_plugins = ["support.compatibility"]
+
 # `make test` tries the same examples each time; `make soak` looks for new ones.
 settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True, derandomize=True)
 settings.register_profile("soak", settings.get_profile("suite"), derandomize=False)

@@ -171,7 +171,13 @@ class Extension(Struct, frozen=True):
     in_use: str = ""  # a query of holder.sql: only if it says yes the two below are called
     starts: str = ""  # "module:name" of `await start(services)`: in a process that stays, when it opens the home
     status: str = ""  # "module:name" of `await status(services)`: a line of `pal status`
-    configured_by: tuple[str, ...] = ()  # sections without which it runs no service and adds nothing to prompts
+    configured_by: tuple[str, ...] = ()  # sections without which it runs no service and adds nothing to prompts; "*"
+    wires: tuple[str, ...] = ()  # protocols of models that it speaks
+    channels: dict[str, dict[str, Any]] = {}  # networks that it brings -> what people are told of each
+    slots: tuple[str, ...] = ()  # that it has: contextEngine, sandbox, browser
+    tool_names: tuple[str, ...] = ()  # of a plugin: they are in group:plugins
+    panels: dict[str, dict[str, str]] = {}  # pages on the dashboard -> title, file
+    host: str = ""  # "module:name" of what registers it instead, because it is somebody else's code: a plugin
 
 
 def _in_group(group: str, names: str) -> dict[str, str]:
@@ -250,6 +256,14 @@ EXTENSIONS = (
         before="approvals",
         hooks=("*",),
         hooks_need=("hooks.internal", "hooks/"),
+    ),
+    Extension(
+        "plugins",
+        "palinurus.extensions.plugins",
+        commands={"plugins": "List, install and write plugins."},
+        operations=_in_family("plugins", "list info enable disable"),
+        config={"palinurus.extensions.plugins.settings:PluginSettings": ("plugins",)},
+        before="approvals",
     ),
     Extension(
         "dashboard",

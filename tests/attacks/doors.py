@@ -68,7 +68,8 @@ METHODS: dict[str, str] = {
         commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list
         memory.collections.list
         memory.get
-        memory.said memory.search memory.status models.list models.status route.explain runs.list runs.show
+        memory.said memory.search memory.status models.list models.status plugins.info plugins.list route.explain
+        runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
         status status.session tools.catalog tools.effective tools.explain tools.list
@@ -85,7 +86,7 @@ METHODS: dict[str, str] = {
         exec.approval.resolve exec.approval.waitDecision pairing.approve pairing.list pairing.reject""",
     "admin": """agents.bind agents.create agents.delete agents.files.set agents.identity.set agents.unbind agents.update
         audit.erase channels.add channels.remove channels.test cron.add cron.remove cron.update
-        heartbeat.disable heartbeat.enable hooks.disable hooks.enable
+        heartbeat.disable heartbeat.enable hooks.disable hooks.enable plugins.disable plugins.enable
         config.get config.patch
         config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set
         workspace.commit workspace.restore device.pair.approve device.pair.list device.pair.reject device.pair.remove

@@ -119,6 +119,7 @@ async def _listens(port: int) -> bool:
     return True
 
 
+@pytest.mark.shows("Dovecot", "mail with files is read, and answered in its thread")
 async def test_mail_in_dovecot_is_read_with_its_files_and_answered_in_its_thread(mail: DovecotMail) -> None:
     await mail.write("old")
     data = bytes(range(256)) * 2000

@@ -46,12 +46,14 @@ async def chat(engine: ProcessEngine, *texts: str) -> list[str]:
     return said
 
 
+@pytest.mark.shows("SmolLM2", "small talk")
 async def test_it_chats_in_short_labelled_sentences(engine: ProcessEngine) -> None:
     for said in await chat(engine, "hello!", "how are you?", "tell me a joke"):
         assert said.startswith(f"{LABEL}\n")
         assert 2 <= len(said.removeprefix(LABEL).split()) <= 60
 
 
+@pytest.mark.shows("SmolLM2", "stopping a reply")
 async def test_cancelling_stops_it_at_once(engine: ProcessEngine) -> None:
     first = asyncio.Event()
 

@@ -113,6 +113,7 @@ def write_skill(folder: Path, words: str = "Read the tide table.", **files: str)
     return folder
 
 
+@pytest.mark.shows("clawhub", "publish, search, explore, install, update, inspect with `pal registry`")
 async def test_it_publishes_searches_installs_updates_and_verifies(clawhub: ClawHub, tmp_path: Path) -> None:
     source = write_skill(tmp_path / "tide-table")
     assert await clawhub("whoami")
@@ -142,6 +143,7 @@ async def test_it_publishes_searches_installs_updates_and_verifies(clawhub: Claw
     assert "print(1)" in await clawhub("inspect", "tide-table", "--file", "scripts/Zenith.py")
 
 
+@pytest.mark.shows("clawhub", "refusals: published again, owned by somebody else, blocked, deleted")
 async def test_refusals_reach_the_person_who_uses_it(clawhub: ClawHub, hosting: Hosting, tmp_path: Path) -> None:
     source = write_skill(tmp_path / "tide-table")
     await clawhub("publish", str(source), "--version", "1.0.0")
@@ -160,6 +162,7 @@ async def test_refusals_reach_the_person_who_uses_it(clawhub: ClawHub, hosting: 
     assert "Installed" in await bob("install", "tide-table")
 
 
+@pytest.mark.shows("clawhub", "skills of either client in the other")
 async def test_our_own_client_installs_what_it_published_and_it_installs_ours(
     clawhub: ClawHub, hosting: Hosting, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ async def keep(root: Path, *pairings: Pairing) -> None:
     await database.close()
 
 
+@pytest.mark.shows("OpenClaw", "an exported home: channels and pairings")
 def test_an_exported_home_is_valid_there_and_lets_the_same_senders_in(tmp_path: Path) -> None:
     root, out, now = tmp_path / "home", tmp_path / "out", SystemClock().now_ms()
     root.mkdir()

@@ -89,6 +89,7 @@ def words(message: dict[str, Any]) -> tuple[str, str]:
     return message["role"], message["content"][0]["text"]
 
 
+@pytest.mark.shows("OpenClaw", "`gateway call`: health, chat.send, agent.wait, chat.history")
 async def test_health_chat_send_and_chat_history_are_answered(openclaw: OpenClaw) -> None:
     assert (await openclaw.call("health"))["ok"] is True
     said = {"sessionKey": "agent:main:main", "message": "ahoy", "idempotencyKey": "first"}
@@ -102,6 +103,7 @@ async def test_health_chat_send_and_chat_history_are_answered(openclaw: OpenClaw
     assert [words(message) for message in history["messages"]] == [("user", "ahoy"), ("assistant", "heard: ahoy")]
 
 
+@pytest.mark.shows("OpenClaw", "`agent --message` through our gateway")
 async def test_an_agents_final_answer_reaches_the_command_that_waits_for_it(openclaw: OpenClaw) -> None:
     openclaw.configure(gateway={"mode": "remote", "remote": {"url": openclaw.gateway, "token": openclaw.token}})
     code, told = await openclaw("agent", "--session-key", "agent:main:cli", "--message", "are you there?")
@@ -113,6 +115,7 @@ async def test_an_agents_final_answer_reaches_the_command_that_waits_for_it(open
     assert final["result"]["payloads"][0]["text"] == "heard: and again"
 
 
+@pytest.mark.shows("OpenClaw", "a device is paired, comes back, is revoked")
 async def test_its_device_is_paired_and_comes_back_with_the_devices_token_alone(
     openclaw: OpenClaw, gateway: tuple[Talk, PalHome, str]
 ) -> None:
@@ -131,6 +134,7 @@ async def test_its_device_is_paired_and_comes_back_with_the_devices_token_alone(
     assert refused["ok"] is False
 
 
+@pytest.mark.shows("OpenClaw", "refusals: wrong token, missing scope, unknown method")
 async def test_a_wrong_token_a_missing_scope_and_an_unknown_method_are_told_as_it_expects(
     openclaw: OpenClaw, gateway: tuple[Talk, PalHome, str]
 ) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,8 +114,12 @@ async def migrate(home: PalHome, root: Path) -> dict[str, tuple[str, bool, str]]
     return found
 
 
+@pytest.mark.shows("OpenClaw", "a home comes, goes back and comes again, with a run in each")
 @pytest.mark.parametrize("version", ["2026.2.26", "2026.6.11", NEWEST])
-async def test_a_run_in_each_home_is_in_both_and_nothing_is_doubled(tmp_path: Path, version: str) -> None:
+async def test_a_run_in_each_home_is_in_both_and_nothing_is_doubled(
+    tmp_path: Path, version: str, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("version", version)
     there = OpenClaw(version, tmp_path / "there" / ".openclaw")
     if not (there.place / ".installed").exists():
         missing = f"OpenClaw {version} is not installed: `make test-real` does it where npm can be reached"

@@ -69,6 +69,7 @@ async def doctor(folder: Path) -> None:
     assert process.returncode == 0, told.decode()
 
 
+@pytest.mark.shows("OpenClaw", "an exported home: cron jobs")
 async def test_openclaw_takes_the_jobs_of_an_export_as_they_were(tmp_path: Path) -> None:
     if not (PLACE / ".installed").exists():
         missing = "OpenClaw is not installed: `make test-real` does it where npm can be reached"

@@ -31,6 +31,7 @@ def _installed() -> None:
     pytest.skip(missing)
 
 
+@pytest.mark.shows("OpenClaw", "its bundled skills load")
 def test_all_skills_of_the_package_load_with_no_error() -> None:
     folders = [PACKAGE / "skills", PACKAGE / "custodian-skills", *EXTENSIONS]
     roots = tuple(Root("extra", str(folder)) for folder in folders)

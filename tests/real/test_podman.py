@@ -102,6 +102,7 @@ async def sandbox(engine: str) -> DockerSandbox:
 # Where a container differs from the contract
 
 
+@pytest.mark.shows("Podman", "the docker sandbox: commands run in containers")
 async def test_it_runs_where_it_is_told_to_with_the_environment_it_is_given(start: Start, workspace: Path) -> None:
     """The engine adds a few variables of its own, and nothing of ours."""
     said, _ = await told(await start("pwd; env"))
@@ -132,6 +133,7 @@ async def test_what_the_owners_git_would_run_cannot_be_written(start: Start, wor
     assert not list((workspace / ".git").iterdir())
 
 
+@pytest.mark.shows("Podman", "the docker sandbox: `pal sandbox test` passes")
 async def test_the_probes_find_all_walls_standing(sandbox: DockerSandbox, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     place = ExecEnvironment("required", workspace, writable=True)

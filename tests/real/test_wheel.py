@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.shows("Python", "`uv pip install` of the wheel: command and library")
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 @pytest.mark.timeout(600)
-def test_an_installed_wheel_is_a_command_and_a_library(version: str, wheel: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_is_a_command_and_a_library(
+    version: str, wheel: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("version", version)
     found = run(UV, "python", "find", "--no-python-downloads", version)
     if found.returncode:
         pytest.skip(f"there is no Python {version} on this machine")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from palinurus.runtime.models import WIRES
+from palinurus.parts import WIRES
 from support.wire import Says, WireServer
 
 

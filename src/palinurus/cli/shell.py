@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from msgspec import Struct
 from palinurus.config.home import Home, find_home
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.parts import COMMANDS, SUBCOMMANDS, resolve
-from palinurus.runtime.extensions import LOADED
+from palinurus.runtime.extensions import LOADED, PLUGIN_INDEX
 
 # Line ends, tabs and the plain styles that we use ourselves may pass. Everything else that terminals obey (for the
 # clipboard, the title, other lines of the screen) or that turns text around is written out.
@@ -171,12 +172,28 @@ def command_lines() -> dict[str, str]:
     return lines | LOADED.command_lines()
 
 
+def take_plugins(ctx: click.Context) -> None:
+    """Before anything is said of commands, or of what else plugins bring."""
+    options = {name: ctx.find_root().params.get(name) for name in ("profile", "config", "workspace")}
+    with suppress(PalinurusError):  # a config that cannot be read has none: the command itself says so
+        home = find_home(os.environ, **options)
+        config = home.config_path
+        if not (home.root / PLUGIN_INDEX).exists() and not (config.exists() and b"plugins" in config.read_bytes()):
+            return
+        from palinurus.config.load import load_config
+
+        LOADED.take_plugins(home, load_config(home, os.environ))
+
+
 class MainGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
+        take_plugins(ctx)
         return list(command_lines())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
+            if not any(cmd_name in each.commands for each in LOADED.known):
+                take_plugins(ctx)
             return LOADED.find_command(cmd_name)
         command: click.Command = resolve(COMMANDS[cmd_name][0])
         return command
@@ -185,6 +202,8 @@ class MainGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, which knows of no commands that it has not imported and could suggest none."""
+        if args[0] not in command_lines():
+            take_plugins(ctx)
         if args[0] not in command_lines() and not args[0].startswith("-") and not ctx.resilient_parsing:
             import difflib  # only whoever mistypes pays for it
 
@@ -194,6 +213,7 @@ class MainGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        take_plugins(ctx)
         with formatter.section("Commands"):
             formatter.write_dl(list(command_lines().items()))
 
@@ -257,4 +277,6 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
         code = 1
+    finally:
+        LOADED.leave_plugins()
     sys.exit(code if isinstance(code, int) else 0)

@@ -30,7 +30,7 @@ BOOKKEEPING = frozenset({"$schema", "meta", "wizard"})  # keys of editors and of
 READ = frozenset({"secrets"})  # checked in load.py
 # Keys of OpenClaw that are accepted and not used, at paths that belong to no section.
 FOREIGN = {
-    "": """auth plugins discovery browser ui desktop talk tts audio acp approvals security logging telemetry
+    "": """auth discovery browser ui desktop talk tts audio acp approvals security logging telemetry
     audit update worktreeRoot cloudWorkers surfaces transcripts attachments web canvasHost nodeHost media""",
     "agents": "ownership",
     "agents.defaults.memory": "qmd",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -51,9 +51,16 @@ COMMANDS: dict[str, CommandHelp] = {
     "help": CommandHelp("/help", "this list"),
 }
 
-COMMANDS |= {
-    name: CommandHelp(words, meaning) for each in EXTENSIONS for name, (words, meaning) in each.slash_commands.items()
-}
+COMMANDS |= {name: CommandHelp(*told) for each in EXTENSIONS for name, told in each.slash_commands.items()}
+_OWN = tuple(COMMANDS)
+
+
+def set_plugin_commands(told: Mapping[str, tuple[str, str]]) -> None:
+    """With the commands of the plugins that are used, and of no others."""
+    for name in [name for name in COMMANDS if name not in _OWN]:
+        del COMMANDS[name]
+    COMMANDS.update({name: CommandHelp(*words) for name, words in told.items() if name not in _OWN})
+
 
 # Parsed by directives.py: they may be inside a message.
 DIRECTIVES: dict[str, CommandHelp] = {

@@ -252,7 +252,7 @@ class MemoryEngine(Section, frozen=True):
     backend: Annotated[
         Literal["builtin", "qmd"] | None,
         option(
-            "Who indexes and searches. builtin also leaves the section qmd unread; plugins.slots.memory names others."
+            "Who indexes and searches; builtin leaves the section qmd unread. plugins.slots.memory may name others."
         ),
     ] = None
     citations: Annotated[

@@ -27,7 +27,7 @@ from palinurus.domain.errors import ConfigError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Usage
 from palinurus.operations.services import Services
-from palinurus.runtime.extensions import LOADED
+from palinurus.runtime.extensions import LOADED, PLUGIN_INDEX
 from palinurus.runtime.workspaces import check_workspace, give_workspace, runtime_line
 
 if TYPE_CHECKING:
@@ -60,7 +60,11 @@ class _ConfigParts:
         self.loaded = loaded
         self.agents: dict[str, Agent] = {}
         self.asked_for: set[str] = set()  # of which agents something was asked
-        config = (agents.home.config_path, *loaded.files)  # also a file that is yet to come
+        config = (
+            agents.home.config_path,
+            agents.home.root / PLUGIN_INDEX,
+            *loaded.files,
+        )  # also one that is yet to come
         self.seen = {path: _stat(path) for path in config}
         """Everything that a change of which makes new agents, as it was when it was read."""
 
@@ -111,7 +115,8 @@ class _ConfigParts:
 
         services = self._owner.services
         more = (*services.core_tools, *LOADED.find_tools(self.loaded.config, services))
-        return Toolsets(self.loaded, self._owner.tool_resources, more)
+        make = LOADED.find_slot("sandbox")
+        return Toolsets(self.loaded, self._owner.tool_resources, more, partial(make, services) if make else None)
 
     def forget_keys(self) -> None:
         """They are read anew when somebody asks for them."""
@@ -128,7 +133,18 @@ class ConfiguredAgents:
         self.services = services
         self.home = services.home
         self._retired: list[Models] = []  # a turn may still be speaking through them
-        self._use(load_config(self.home, services.env))
+        self._use(self._load())
+
+    def _load(self) -> LoadedConfig:
+        known = LOADED.known
+        loaded = LOADED.take_plugins(self.home, load_config(self.home, self.services.env))
+        if known is LOADED.known:
+            return loaded
+        if (dispatcher := self.services.built("dispatcher")) is not None:
+            from palinurus.runtime.commands import slash_commands
+
+            dispatcher.answers |= slash_commands(self.services)
+        return LOADED.take_plugins(self.home, load_config(self.home, self.services.env))  # with their sections
 
     def _use(self, loaded: LoadedConfig) -> None:
         self._now = _ConfigParts(self, loaded)
@@ -225,7 +241,7 @@ class ConfiguredAgents:
         if seen == before.seen:
             return
         try:
-            self._use(load_config(self.home, self.services.env))
+            self._use(self._load())
             if "models" in vars(before):
                 self._retired.append(before.models)
             log.info("the config or the keys have changed and are read again")
@@ -361,6 +377,7 @@ class ConfiguredAgents:
         return AgentMemories(agent.workspace, settings, None if settings.backend == BUILTIN else config)
 
     async def close(self) -> None:
+        LOADED.leave_plugins(self.home)
         for part in ("renewals", "tool_resources", "memories"):
             if part in vars(self):
                 await vars(self)[part].close()

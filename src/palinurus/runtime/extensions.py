@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.config.section import REGISTRY, config_section, dig
-from palinurus.domain.errors import NotFound
-from palinurus.parts import EXTENSIONS, Extension, resolve
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.parts import EXTENSIONS, WIRES, Extension, resolve
 
 if TYPE_CHECKING:
     import click
 
-    from palinurus.config.load import Config
+    from palinurus.config.home import Home
+    from palinurus.config.load import Config, LoadedConfig
     from palinurus.domain.tool import Tool
     from palinurus.gateway.meter import Gauge
     from palinurus.memory.backend import OpenBackend
@@ -28,20 +31,28 @@ if TYPE_CHECKING:
     from palinurus.operations.table import Row
     from palinurus.storage.jobs import JobKind
 
-T = TypeVar("T")
+PLUGIN_INDEX = Path("plugins", "plugins.json")  # in a home: what is installed
+PLUGINS = "palinurus.extensions.plugins.host:find_rows"
 
 
-def imported(part: T | str) -> T:
+def imported(part: Any) -> Any:
     """A part itself, or what stands where it says."""
-    found: T = resolve(part) if isinstance(part, str) else part
-    return found
+    return resolve(part) if isinstance(part, str) else part
 
 
 class RegisteredHook(Struct, frozen=True):
     event: str  # or a family
-    where: str
+    where: Any  # "module:name"; of a plugin the function itself
     name: str
     priority: int = 0
+    owner: str = ""  # the plugin that registered it
+
+
+class FoundRows(Struct, frozen=True):
+    """The plugins that a home uses, as rows, and what they add to its config: skills, MCP servers."""
+
+    rows: tuple[Extension, ...] = ()
+    config: dict[str, Any] = {}
 
 
 class App:
@@ -55,13 +66,16 @@ class App:
         self.sources: list[Any] = []
         self.jobs: dict[str, JobKind | str] = {}
         self.tools: list[Tool | str] = []
-        self.tool_makers: list[str] = []
-        self.slash_commands: dict[str, str] = {}
+        self.tool_makers: list[Any] = []
+        self.slash_commands: dict[str, Any] = {}
         self.hooks: list[RegisteredHook] = []
         self.hook_finders: list[str] = []
-        self.services: list[str] = []
-        self.prompt_sections: list[str] = []
-        self.gauge_sources: list[str] = []
+        self.services: list[Any] = []
+        self.prompt_sections: list[Any] = []
+        self.gauge_sources: list[Any] = []
+        self.wires: dict[str, Any] = {}
+        self.channels: dict[str, Any] = {}
+        self.slots: dict[str, Any] = {}
 
     def operation(self, operation: Row | str, name: str = "") -> None:
         """Made by `@operation`: also a method of the gateway and a row of the schema. One that is far has a `name`."""
@@ -123,10 +137,39 @@ class App:
         where the extension is loaded."""
         self.gauge_sources.append(source)
 
+    def provider(self, wire: str, provider: Any) -> None:
+        """A class that is a providers.wires.http.WireProvider, or where one is: it speaks the protocol `wire`, which a
+        provider of the config names as its `api`. The extension declares it (`Extension.wires`)."""
+        self.wires[wire] = provider
+
+    def channel(self, name: str, adapter: Any) -> None:
+        """A dispatch.channels.ChannelFactory, or where one is: it makes the adapter of one account of a network. The
+        extension declares what people are told of it (`Extension.channels`)."""
+        self.channels[name] = adapter
+
+    def context_engine(self, make: Any) -> None:
+        """`make(services)` gives a context.engine.ContextEngine: what decides what a model reads. One that fails is
+        replaced by the built-in one. Like the next two, for whoever has the slot (`Extension.slots`)."""
+        self.slots["contextEngine"] = make
+
+    def sandbox(self, make: Any) -> None:
+        """`make(services)` gives a sandbox.Sandbox: where commands run. While it does not work, bubblewrap is used."""
+        self.slots["sandbox"] = make
+
+    def browser(self, make: Any) -> None:
+        """`make(services)` gives the tools with which an agent uses a browser, such as `web_browse`."""
+        self.slots["browser"] = make
+
     def doctor_check(self, check: Any) -> None:
         """`check(home, loaded)` gives Checks, also as a coroutine, or where it is; `loaded` is None when the config
         cannot be read."""
         self.checks.append(check)
+
+    def join(self, other: App) -> None:
+        """With all that another one has."""
+        for name, own in vars(self).items():
+            more = getattr(other, name)
+            own.update(more) if isinstance(own, dict) else own.extend(more)
 
 
 class Extensions:
@@ -136,12 +179,19 @@ class Extensions:
         self._waiting = list(known)
         self.known = tuple(known)
         self.app = App()
+        self._guests: tuple[Path, FoundRows] | None = None  # the home whose plugins are used, and these
+        self._without_guests: tuple[Any, ...] = ()
         self._declare_sections(known)
 
     def load(self, wanted: Callable[[Extension], bool] = lambda _: True) -> App:
         """With all that match. Those that wait are few: they are looked through each time."""
         for extension in [each for each in self._waiting if wanted(each)]:
+            if extension not in self._waiting:  # one before it needed this one
+                continue
             self._waiting.remove(extension)
+            if extension.host:
+                self.app.join(resolve(extension.host)(extension))
+                continue
             import_module(extension.module).register(self.app)
             if unknown := {hook.event for hook in self.app.hooks} - {each for one in self.known for each in one.hooks}:
                 raise TypeError(f"the extension {extension.name} does not declare its hooks {sorted(unknown)}")
@@ -151,19 +201,22 @@ class Extensions:
 
     def find_operation(self, name: str) -> Row | None:
         app = self.load(lambda each: any(name == own or name.startswith(f"{own}.") for own in each.operations))
-        return imported(app.operations.get(name))
+        found: Row | None = imported(app.operations.get(name))
+        return found
 
     def all_operations(self, wanted: Callable[[Extension], bool] = lambda _: True) -> list[Row]:
         """Of those that match, and of those that were loaded before."""
         found = self.load(wanted).operations.values()
-        return [resolve(each) if isinstance(each, str) else each for each in found]
+        return [imported(each) for each in found]
 
     def find_job(self, name: str) -> JobKind | None:
         """Who does jobs of this kind; None when nobody does."""
-        return imported(self.load(lambda each: name in each.jobs).jobs.get(name))
+        found: JobKind | None = imported(self.load(lambda each: name in each.jobs).jobs.get(name))
+        return found
 
     def find_command(self, name: str) -> click.Command | None:
-        return imported(self.load(lambda each: name in each.commands).commands.get(name))
+        found: click.Command | None = imported(self.load(lambda each: name in each.commands).commands.get(name))
+        return found
 
     def waiting_operations(self) -> list[str]:
         """Names of operations whose extension is not loaded. One that names only families is loaded for it."""
@@ -188,15 +241,16 @@ class Extensions:
 
     def find_tools(self, config: Config, services: Services) -> list[Tool]:
         app = self._with_tools(config)
-        made = (tool for maker in app.tool_makers for tool in resolve(maker)(services))
-        return [*map(imported, app.tools), *made]
+        made = (tool for maker in app.tool_makers for tool in imported(maker)(services))
+        browser = self.find_slot("browser")
+        return [*map(imported, app.tools), *made, *(browser(services) if browser else ())]
 
     def find_services(self, config: Config) -> list[Callable[[Services], Awaitable[None]]]:
         """Those that run with this config, and those that ran with an earlier one: they may have something to end."""
-        return [resolve(each) for each in self._configured(config).services]
+        return [imported(each) for each in self._configured(config).services]
 
     def find_prompt_sections(self, config: Config, agent_id: str) -> tuple[tuple[str, str], ...]:
-        made = (resolve(each)(config, agent_id) for each in self._configured(config).prompt_sections)
+        made = (imported(each)(config, agent_id) for each in self._configured(config).prompt_sections)
         return tuple((title, text) for title, text in made if text)
 
     def find_memory_backend(self, name: str) -> OpenBackend:
@@ -213,13 +267,39 @@ class Extensions:
 
     def find_gauges(self, services: Services) -> Iterator[Gauge]:
         """Figures of those that are loaded."""
-        return (gauge for source in self.app.gauge_sources for gauge in resolve(source)(services))
+        return (gauge for source in self.app.gauge_sources for gauge in imported(source)(services))
+
+    def find_wire(self, wire: str) -> Any:
+        """What speaks a protocol of models; None if nothing does."""
+        return (
+            resolve(WIRES[wire])
+            if wire in WIRES
+            else imported(self.load(lambda each: wire in each.wires).wires.get(wire))
+        )
+
+    def wire_names(self) -> list[str]:
+        return [*WIRES, *(wire for each in self.known for wire in each.wires)]
+
+    def network_rows(self) -> dict[str, dict[str, Any]]:
+        """Networks that others than the extension `channels` bring, and what people are told of each."""
+        return {name: row for each in self.known for name, row in each.channels.items()}
+
+    def find_adapter(self, channel: str) -> Any:
+        """Of one of these networks; None if its extension could not be loaded."""
+        return imported(self.load(lambda each: channel in each.channels).channels.get(channel))
+
+    def find_slot(self, slot: str) -> Callable[[Services], Any] | None:
+        """What makes the part for an exclusive slot; None: the built-in one is used."""
+        if not any(slot in each.slots for each in self.known):
+            return None
+        found: Callable[[Services], Any] | None = imported(self.load(lambda each: slot in each.slots).slots.get(slot))
+        return found
 
     def _configured(self, config: Config) -> App:
-        return self.load(lambda each: any(map(config.sets, each.configured_by)))
+        return self.load(lambda each: any(one == "*" or config.sets(one) for one in each.configured_by))
 
     def find_slash_command(self, name: str) -> Any:
-        return resolve(self.load(lambda each: name in each.slash_commands).slash_commands[name])
+        return imported(self.load(lambda each: name in each.slash_commands).slash_commands[name])
 
     def with_hooks(self, event: str, has: Callable[[str], bool]) -> App:
         """With all that may listen to an event. `has`: whether a place of `Extension.hooks_need` is there."""
@@ -235,24 +315,78 @@ class Extensions:
         for section, places in ((name, at) for each in known for name, at in each.config.items()):
             config_section(section, places)
 
+    def take_plugins(self, home: Home, loaded: LoadedConfig) -> LoadedConfig:
+        """With the plugins that a home uses, and no others: before anything else is asked about its config. Returns the
+        config with what they add to it. Raises BadRequest while this process uses those of another home."""
+        wants = "plugins" in loaded.config.data or (home.root / PLUGIN_INDEX).exists()
+        if self._guests is not None and self._guests[0] != home.root:
+            raise BadRequest(
+                f"this process uses the plugins of {self._guests[0]}", hint=f"open {home.root} in a process of its own"
+            )
+        if not wants and self._guests is None:
+            return loaded
+        found: FoundRows = resolve(PLUGINS)(home, loaded) if wants else FoundRows()
+        if self._guests is None or self._guests[1].rows != found.rows:
+            self.leave_plugins(home)
+            if found.rows:
+                self._without_guests = self._add(found.rows)
+                self._guests = (home.root, found)
+                _announce(found.rows)
+        return _with_defaults(loaded, found.config) if found.config else loaded
+
+    def leave_plugins(self, home: Home | None = None) -> None:
+        """Without the plugins of a home, or of whichever it is: it is closed, or they have changed."""
+        if self._guests is not None and (home is None or home.root == self._guests[0]):
+            rows, self._guests = self._guests[1].rows, None
+            self._remove(rows, self._without_guests)
+            _announce(())
+
     @contextmanager
     def added(self, *more: Extension) -> Iterator[None]:
         """With further ones for a while, for tests."""
-        before = self._waiting, self.known, self.app
-        self._waiting, self.known, self.app = [*self._waiting, *more], (*self.known, *more), App()
-        vars(self.app).update({name: value.copy() for name, value in vars(before[2]).items()})
-        self._declare_sections(more)
+        before = self._add(more)
         try:
             yield
         finally:
-            self._waiting, self.known, self.app = before
-            for section in (name for each in more for name in each.config):
-                REGISTRY.remove(section)
+            self._remove(more, before)
+
+    def _add(self, more: Sequence[Extension]) -> tuple[Any, ...]:
+        before = self._waiting, self.known, self.app
+        self._waiting, self.known, self.app = [*self._waiting, *more], (*self.known, *more), App()
+        self.app.join(before[2])
+        self._declare_sections(more)
+        return before
+
+    def _remove(self, more: Sequence[Extension], before: tuple[Any, ...]) -> None:
+        self._waiting, self.known, self.app = before
+        for section in (name for each in more for name in each.config):
+            REGISTRY.remove(section)
 
 
 def _has_part(config: Config, part: str) -> bool:
     """Whether the config has what an extension needs: see Extension.routes."""
     return part == "*" or bool(part and dig(config.data, part.split(".")))
+
+
+def _announce(rows: Sequence[Extension]) -> None:
+    """Tells those who keep lists of names."""
+    from palinurus.dispatch.commands import set_plugin_commands  # imported only where there is a plugin
+    from palinurus.tools.tool_names import set_plugin_tools
+
+    set_plugin_commands({name: told for each in rows for name, told in each.slash_commands.items()})
+    set_plugin_tools({each.name: each.tool_names for each in rows if each.tool_names})
+
+
+def _with_defaults(loaded: LoadedConfig, more: dict[str, Any]) -> LoadedConfig:
+    """The config with what it does not say itself; lists are put together."""
+    config = type(loaded.config)(_merged(loaded.config.data, more))
+    return msgspec.structs.replace(loaded, config=config)
+
+
+def _merged(own: Any, more: Any) -> Any:
+    if isinstance(own, dict) and isinstance(more, dict):
+        return {**more, **own, **{key: _merged(own[key], more[key]) for key in own.keys() & more.keys()}}
+    return [*own, *more] if isinstance(own, list) and isinstance(more, list) else own
 
 
 LOADED = Extensions(EXTENSIONS)

@@ -13,7 +13,7 @@ from palinurus.config.section import dig
 from palinurus.domain.hooks import Hook
 from palinurus.operations.services import Services
 from palinurus.parts import resolve
-from palinurus.runtime.extensions import LOADED, RegisteredHook
+from palinurus.runtime.extensions import LOADED, RegisteredHook, imported
 
 ENTRIES = ("hooks", "internal", "entries")
 
@@ -22,8 +22,9 @@ def find_hooks(services: Services, event: str) -> Sequence[Hook]:
     """Implements domain.hooks.Find."""
     app = LOADED.with_hooks(event, partial(_is_there, services))
     names = (event, event.partition(":")[0])
+    registered = sorted(app.hooks, key=lambda each: each.owner)  # ours, then those of plugins by id, then folders
     found = [
-        _make_hook(services, each) for each in app.hooks if each.event in names and _is_wanted(services, each.name)
+        _make_hook(services, each) for each in registered if each.event in names and _is_wanted(services, each.name)
     ]
     for finder in app.hook_finders:
         found += resolve(finder)(services, event)
@@ -36,7 +37,7 @@ def _is_wanted(services: Services, name: str) -> bool:
 
 
 def _make_hook(services: Services, registered: RegisteredHook) -> Hook:
-    call = partial(resolve(registered.where), services)
+    call = partial(imported(registered.where), services)
     return Hook(registered.name, (registered.event,), call, registered.priority)
 
 

@@ -14,7 +14,7 @@ from palinurus.config.secrets import variable_named
 from palinurus.context.epoch import Route
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, ConfigError, Failure, ProviderError
-from palinurus.parts import SMALL_MODEL, WIRES, resolve
+from palinurus.parts import SMALL_MODEL, resolve
 from palinurus.providers.catalog import FREE, LISTED, catalog_of
 from palinurus.providers.choose import (
     KNOWN,
@@ -40,6 +40,7 @@ from palinurus.providers.provider import (
 )
 from palinurus.providers.settings import ModelsOptions, ProviderEntry
 from palinurus.providers.smollm.packages import weights_file
+from palinurus.runtime.extensions import LOADED
 from palinurus.text.words import nearest
 
 if TYPE_CHECKING:
@@ -292,11 +293,12 @@ def _wire(entry: ProviderEntry | None, choice: ReachableModel, base_url: str) ->
 
 
 def _part(name: str, wire: str) -> type[WireProvider]:
-    if wire not in WIRES:
+    found: type[WireProvider] | None = LOADED.find_wire(wire)
+    if found is None:
         raise ConfigError(
-            f"provider {name} speaks {wire}, which this release does not", hint=f"it speaks {', '.join(WIRES)}"
+            f"provider {name} speaks {wire}, which this release does not",
+            hint=f"it speaks {', '.join(LOADED.wire_names())}",
         )
-    found: type[WireProvider] = resolve(WIRES[wire])
     return found
 
 

@@ -240,9 +240,13 @@ class HomeServices(Services):
     def build_turns(self) -> TurnRunner:
         from palinurus.agent.turn import TurnRunner
         from palinurus.context.daily_notes import NoteFiles
+        from palinurus.context.engine import Engines
+        from palinurus.runtime.extensions import LOADED
 
         policy, redact = self.agents.reset_policy, self.agents.redact
-        turns = TurnRunner(self.sessions, policy, self.clock, self.new_id, redact, hooks=self.hooks)
+        make = LOADED.find_slot("contextEngine")
+        engines = Engines(make(self) if make else None)
+        turns = TurnRunner(self.sessions, policy, self.clock, self.new_id, redact, engines, self.hooks)
         turns.maintenance.place_notes = NoteFiles(self.sessions, self._workspace_of, self.clock)
         return turns
 

@@ -25,7 +25,7 @@ from palinurus.memory.tools import memory_tools, memory_write_tool
 from palinurus.runtime.policy import policy_of
 from palinurus.runtime.tool_sources import SourceContext, ToolSources
 from palinurus.sandbox.environment import ExecEnvironment, boundary_of, describe_sandbox, exec_environment
-from palinurus.sandbox.sandbox import DeferredSandbox, Sandbox, SandboxStatus
+from palinurus.sandbox.sandbox import DeferredSandbox, FallbackSandbox, Sandbox, SandboxStatus
 from palinurus.skills.discovery import skill_roots
 from palinurus.skills.pins import client_locks
 from palinurus.skills.settings import skills_settings
@@ -127,6 +127,15 @@ class ToolResources:
 
         return DeferredSandbox("docker", make)
 
+    def with_fallback(self, make: Callable[[], Sandbox | None], ours: DeferredSandbox) -> DeferredSandbox:
+        """The sandbox of a plugin, and ours while it does not work."""
+
+        def chosen() -> Sandbox:
+            made = make()
+            return ours if made is None else FallbackSandbox(made, ours)
+
+        return DeferredSandbox("plugin", chosen)
+
 
 class AgentTools(Struct, frozen=True):
     """One agent's, as one config makes them."""
@@ -140,7 +149,14 @@ class AgentTools(Struct, frozen=True):
 class Toolsets:
     """Implements operations.ToolService for one config."""
 
-    def __init__(self, loaded: LoadedConfig, resources: ToolResources, more: Sequence[Tool] = ()) -> None:
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        resources: ToolResources,
+        more: Sequence[Tool] = (),
+        chosen: Callable[[], Sandbox | None] | None = None,
+    ) -> None:
+        self._chosen = chosen  # a plugin's sandbox
         self._loaded = loaded
         self._resources = resources
         self._more = more  # those that reach into packages above
@@ -211,6 +227,8 @@ class Toolsets:
         policy = policy_of(config, agent.agent_id)
         options = settings.sandbox
         sandbox = resources.docker(options.docker) if options.backend == "docker" else resources.bubblewrap
+        if self._chosen is not None:
+            sandbox = resources.with_fallback(self._chosen, sandbox)
         told, others = self._instructions(agent), tuple(self._others_inside(agent))
 
         def place(key: SessionKey) -> ExecEnvironment:

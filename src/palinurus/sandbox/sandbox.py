@@ -13,6 +13,7 @@ from time import monotonic, time
 from typing import Protocol
 
 from msgspec import MsgspecError, Struct, json
+from msgspec.structs import replace
 
 from palinurus.config.atomic import make_directory, write_atomic
 from palinurus.domain.errors import SandboxError, StorageError
@@ -20,6 +21,7 @@ from palinurus.workspace.instructions import INSTRUCTIONS, Instructions
 
 MIB = 1024 * 1024
 AGAIN_SECONDS = 30.0  # a failed check is repeated after this time: the program may have been installed
+TRIAL_SECONDS = 30.0  # that a plugin's sandbox may take to say whether it works
 EXPECTED_SECONDS = 24 * 3600.0  # for this time a successful check is reported without a new trial
 _MACHINE = (
     "sys/kernel/random/boot_id", "sys/kernel/apparmor_restrict_unprivileged_userns",
@@ -155,6 +157,42 @@ class CheckedSandbox:
 
     async def _start(self, command: SandboxCommand) -> Process:
         raise NotImplementedError
+
+
+class FallbackSandbox(Struct, eq=False):
+    """Implements Sandbox by one that a plugin brings; while that does not work, by ours, which is no weaker."""
+
+    chosen: Sandbox
+    otherwise: Sandbox
+
+    @property
+    def name(self) -> str:
+        return self.chosen.name
+
+    async def check(self) -> SandboxStatus:
+        status = await self._chosen_status()
+        if status.works:
+            return status
+        other = await self.otherwise.check()
+        why = f"{self.chosen.name} does not work ({status.why}), so {other.name} is used"
+        return replace(other, remarks=(why, *other.remarks))
+
+    async def start(self, command: SandboxCommand) -> Process:
+        if not (await self._chosen_status()).works:
+            return await self.otherwise.start(command)
+        try:
+            return await self.chosen.start(command)
+        except SandboxError:
+            raise
+        except Exception as error:
+            raise SandboxError(f"{self.chosen.name} could not start the command: {error}") from error
+
+    async def _chosen_status(self) -> SandboxStatus:
+        try:
+            async with asyncio.timeout(TRIAL_SECONDS):
+                return await self.chosen.check()
+        except Exception as error:  # noqa: BLE001  somebody else's code; it is shown
+            return SandboxStatus(self.chosen.name, works=False, why=f"{type(error).__name__}: {error}")
 
 
 class _TrialRecord(Struct, frozen=True):

@@ -84,8 +84,22 @@ def canonical(name: str) -> str:
     return ALIASES.get(plain, plain)
 
 
+PLUGIN_TOOLS: dict[str, tuple[str, ...]] = {}  # of the plugins that are used, by id: each is a group of its own
+
+
+def set_plugin_tools(tools: Mapping[str, tuple[str, ...]]) -> None:
+    PLUGIN_TOOLS.clear()
+    PLUGIN_TOOLS.update(tools)
+    for cached in (group_of, allowed_by, denied_by):
+        cached.cache_clear()
+
+
 def members(group: str) -> tuple[str, ...] | None:
     """Returns the names and patterns in a group; None if there is no such group."""
+    if group == "plugins":
+        return (*GROUPS[group], *(name for names in PLUGIN_TOOLS.values() for name in names))
+    if group in PLUGIN_TOOLS:
+        return PLUGIN_TOOLS[group]
     if group == "openclaw":
         return tuple(name for each, names in GROUPS.items() if each not in EVERYTHING_BUT for name in names)
     return GROUPS.get(group)
@@ -94,7 +108,7 @@ def members(group: str) -> tuple[str, ...] | None:
 @lru_cache(maxsize=1024)
 def group_of(tool: str) -> str:
     """Returns the group of a tool; empty if it has none."""
-    return next((group for group, names in GROUPS.items() if allowed_by(names, tool)), "")
+    return next((group for group in GROUPS if allowed_by(members(group) or (), tool)), "")
 
 
 @lru_cache(maxsize=16_384)  # lists come from the config and do not change; the gate calls this for every tool call

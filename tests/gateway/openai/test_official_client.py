@@ -26,6 +26,7 @@ async def client(served: Served) -> Any:
 ASKED: Any = [{"role": "user", "content": "hi"}]
 
 
+@pytest.mark.shows("openai (Python)", "chat completions, whole and streamed with usage")
 async def test_a_completion_whole_and_streamed(served: Served, client: AsyncOpenAI) -> None:
     served.pal.model.says("Hello there.", "One two three.")
     whole = await client.chat.completions.create(model="palinurus", messages=ASKED)
@@ -42,6 +43,7 @@ async def test_a_completion_whole_and_streamed(served: Served, client: AsyncOpen
     assert chunks[-1].usage is not None
 
 
+@pytest.mark.shows("openai (Python)", "its stream helper")
 async def test_the_clients_own_stream_helper_and_a_typed_answer(served: Served, client: AsyncOpenAI) -> None:
     served.pal.model.says("One two three.")
     async with client.chat.completions.stream(model="palinurus", messages=ASKED) as stream:
@@ -51,6 +53,7 @@ async def test_the_clients_own_stream_helper_and_a_typed_answer(served: Served, 
     assert final.choices[0].message.content == "One two three."
 
 
+@pytest.mark.shows("openai (Python)", "client tools")
 async def test_tools_are_asked_for_and_answered(served: Served, client: AsyncOpenAI) -> None:
     served.pal.model.says(calls(call("weather", place="Ostia")), "It is sunny.")
     messages: Any = [{"role": "user", "content": "weather?"}]
@@ -66,6 +69,7 @@ async def test_tools_are_asked_for_and_answered(served: Served, client: AsyncOpe
     assert len(await served.keys()) == 1
 
 
+@pytest.mark.shows("openai (Python)", "client tools in a stream")
 async def test_tools_in_a_stream(served: Served, client: AsyncOpenAI) -> None:
     served.pal.model.says(calls(call("weather", place="Ostia"), text="Wait."))
     async with client.chat.completions.stream(model="palinurus", messages=ASKED, tools=[tool()]) as stream:  # type: ignore[list-item]
@@ -77,6 +81,7 @@ async def test_tools_in_a_stream(served: Served, client: AsyncOpenAI) -> None:
     assert message.tool_calls[0].function.name == "weather"
 
 
+@pytest.mark.shows("openai (Python)", "responses: whole, streamed, gone on from, with tools")
 async def test_responses_whole_streamed_and_gone_on_from(served: Served, client: AsyncOpenAI) -> None:
     served.pal.model.says("Hello.", "One two.", calls(call("weather", place="x")), "Sunny.")
     first = await client.responses.create(model="palinurus", input="hi", instructions="Be kind.")
@@ -98,6 +103,7 @@ async def test_responses_whole_streamed_and_gone_on_from(served: Served, client:
     assert fourth.output_text == "Sunny."
 
 
+@pytest.mark.shows("openai (Python)", "responses: retrieved again")
 async def test_a_response_is_shown_again(served: Served, client: AsyncOpenAI) -> None:
     served.pal.model.says("Hello.", fails(Failure.OVERLOAD, "too busy"))
     first = await client.responses.create(model="palinurus", input="hi")
@@ -115,11 +121,13 @@ async def test_a_response_is_shown_again(served: Served, client: AsyncOpenAI) ->
             await client.responses.retrieve(unknown)
 
 
+@pytest.mark.shows("openai (Python)", "models")
 async def test_models_are_listed(client: AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["palinurus", "palinurus/main"]
     assert (await client.models.retrieve("palinurus")).id == "palinurus"
 
 
+@pytest.mark.shows("openai (Python)", "errors are its own types; no double runs")
 async def test_errors_are_the_clients_own_and_failed_runs_are_not_tried_again(
     served: Served, client: AsyncOpenAI
 ) -> None:
@@ -142,6 +150,7 @@ async def test_errors_are_the_clients_own_and_failed_runs_are_not_tried_again(
             pass
 
 
+@pytest.mark.shows("openai (Python)", "idempotency keys")
 async def test_the_same_key_is_one_turn(served: Served, client: AsyncOpenAI) -> None:
     headers = {"Idempotency-Key": "once"}
     answers = await asyncio.gather(

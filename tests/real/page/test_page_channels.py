@@ -56,6 +56,7 @@ def shoot(page: Page, name: str) -> None:
         page.set_viewport_size(size)
 
 
+@pytest.mark.shows("Chromium", "the dashboard: channels")
 def test_telegram_is_set_up_a_person_is_let_in_and_answered_and_it_is_removed(
     start: Any, enter: Any, model: Any, telegram: TelegramServer
 ) -> None:

@@ -47,6 +47,7 @@ def origin() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.shows("Chromium", "a page of an allowed origin: preflight, models, stream with usage")
 def test_a_page_of_an_allowed_origin_is_a_client(start: Any, browser: Any, origin: str, model: Model) -> None:
     model.says("Hello from the harbour.")
     services = start(gateway={"controlUi": {"allowedOrigins": [origin]}})

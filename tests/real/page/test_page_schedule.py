@@ -116,6 +116,7 @@ def test_a_week_shows_what_was_due_and_how_it_ended(start: Any, enter: Any, mode
     assert page.watched.errors == []
 
 
+@pytest.mark.shows("Chromium", "the dashboard: schedule")
 def test_a_reminder_is_added_run_changed_and_removed(start: Any, enter: Any) -> None:
     services = start()
     page = enter(services, "/schedule")

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.real
 ASKING = {"agents": {"defaults": {"model": "wire/test", "sandbox": {"mode": "off"}}}}
 
 
+@pytest.mark.shows("Chromium", "the dashboard: chat")
 def test_a_reply_streams_into_the_conversation_and_is_there_after_a_reload(start: Any, enter: Any, model: Any) -> None:
     services = start()
     page = enter(services)
@@ -83,6 +84,7 @@ def test_esc_stops_a_reply_that_does_not_end(start: Any, enter: Any, model: Any)
     talk.hears("Here again.")
 
 
+@pytest.mark.shows("Chromium", "the dashboard: approvals")
 def test_a_command_waits_for_a_yes_and_runs_once_it_has_it(start: Any, enter: Any, model: Any) -> None:
     services = start(**ASKING)
     page = enter(services)
@@ -111,6 +113,7 @@ def test_a_command_that_is_denied_never_runs(start: Any, enter: Any, model: Any)
     assert not (services.workspace / "proof.txt").exists()
 
 
+@pytest.mark.shows("Chromium", "the dashboard: memory")
 def test_memory_is_searched_and_the_citation_opens_at_its_lines(start: Any, enter: Any) -> None:
     services = start(prepare=lived_in)
     page = enter(services, "/memory")

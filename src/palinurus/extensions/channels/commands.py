@@ -8,17 +8,18 @@ import click
 import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, make_on_first_run
-from palinurus.cli.shell import Shell, with_shell
+from palinurus.cli.shell import Shell, take_plugins, with_shell
 from palinurus.dispatch.channels import ChannelCheck
 from palinurus.dispatch.settings import DEFAULT_ACCOUNT
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import visible
-from palinurus.extensions.channels.networks import NETWORKS, Network
+from palinurus.extensions.channels.networks import Network
 from palinurus.extensions.channels.operations import (
     AddedChannel,
     ChannelList,
     ChannelTest,
     add_channel,
+    find_network,
     list_channels,
     make_manifest,
     remove_channel,
@@ -36,7 +37,7 @@ def channels() -> None:
 
 
 @channels.command("add")
-@click.argument("channel", type=click.Choice(tuple(NETWORKS)))
+@click.argument("channel")
 @click.option("--account", default=DEFAULT_ACCOUNT, help="A name for the account, if you have several.")
 @click.option("--set", "values", multiple=True, metavar="KEY=VALUE", help="A setting, such as botToken=…")
 @click.option("--stdin", is_flag=True, help="Read KEY=VALUE lines from standard input, so that no secret is in argv.")
@@ -52,7 +53,8 @@ def add(shell: Shell, channel: str, account: str, values: tuple[str, ...], stdin
       pal channels add slack --account work
     """
     make_on_first_run(shell)
-    network = NETWORKS[channel]
+    take_plugins(click.get_current_context())
+    network = find_network(channel)
     given = dict(_pair(each) for each in (*values, *(sys.stdin.read().splitlines() if stdin else ())) if each.strip())
     if not stdin and sys.stdin.isatty():
         given = _asked(shell, network, given)

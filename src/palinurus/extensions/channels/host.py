@@ -27,20 +27,22 @@ from palinurus.dispatch.settings import DEFAULT_ACCOUNT, DEFAULTS, account_layer
 from palinurus.domain.errors import ConfigError, NotFound, PalinurusError
 from palinurus.extensions.channels.account import AccountStatus, RunningAccount
 from palinurus.extensions.channels.inbox import AccountInbox
-from palinurus.extensions.channels.networks import NETWORKS
+from palinurus.extensions.channels.networks import networks
 from palinurus.extensions.channels.sender import NetworkSender
 from palinurus.extensions.channels.store import ChannelStore
 from palinurus.extensions.channels.stream import ReplyStreams
 from palinurus.operations.services import Services
 from palinurus.parts import resolve
+from palinurus.runtime.extensions import LOADED
 
 log = logging.getLogger(__name__)
 
 
 def configured_accounts(config: Config) -> Iterator[tuple[str, str]]:
     """Channel and account of everything that is switched on and has an adapter."""
+    known = networks()
     for channel, said in (dig(config.data, ("channels",)) or {}).items():
-        if channel == DEFAULTS or channel not in NETWORKS or not isinstance(said, dict):
+        if channel == DEFAULTS or channel not in known or not isinstance(said, dict):
             continue
         own = said.get("accounts") or {}
         names = [each.strip().lower() for each in own] or [said.get("defaultAccount") or DEFAULT_ACCOUNT]
@@ -57,14 +59,18 @@ def make_channel(services: Services, config: Config, channel: str, account: str)
 
 def open_channel(context: ChannelContext) -> Channel:
     """As make_channel; where there are no services."""
-    network = NETWORKS[context.channel]
+    network = networks()[context.channel]
     try:
-        make: ChannelFactory = resolve(network.adapter)
+        make: ChannelFactory | None = (
+            resolve(network.adapter) if network.adapter else LOADED.find_adapter(context.channel)
+        )
     except ImportError as error:
         raise ConfigError(
             f"{network.title} needs a library that is not installed: {error.name}",
             hint=f"pip install 'palinurus[{network.extra or 'channels'}]'",
         ) from None
+    if make is None:
+        raise ConfigError(f"the plugin of the channel {context.channel} could not be loaded", hint="pal plugins list")
     return make(context)
 
 

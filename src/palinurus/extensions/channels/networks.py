@@ -3,7 +3,9 @@ account up. It is data."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, convert
+
+from palinurus.runtime.extensions import LOADED
 
 
 class SetupField(Struct, frozen=True, rename="camel"):
@@ -16,13 +18,20 @@ class SetupField(Struct, frozen=True, rename="camel"):
 
 
 class Network(Struct, frozen=True):
-    adapter: str  # "module:name" of a Channel; imported when an account is configured
-    title: str
+    adapter: str = (
+        ""  # "module:name" of a Channel; imported when an account is configured; of a plugin: it registers one
+    )
+    title: str = ""
     extra: str = ""  # of our packaging, that brings its library
     steps: tuple[str, ...] = ()  # what to do on the network first
     fields: tuple[SetupField, ...] = ()
     afterwards: str = ""
     manifest: str = ""  # "module:name" of what makes a document of our commands that describes the app to the network
+
+
+def networks() -> dict[str, Network]:
+    """Ours, and those of plugins."""
+    return {**NETWORKS, **{name: convert(row, Network) for name, row in LOADED.network_rows().items()}}
 
 
 _HERE = "palinurus.extensions.channels"

@@ -15,7 +15,7 @@ from palinurus.dispatch.settings import DEFAULT_ACCOUNT, DEFAULTS, account_setti
 from palinurus.domain.errors import BadRequest, ConfigError, NotFound, NotOffered, PalinurusError
 from palinurus.extensions.channels.account import AccountStatus
 from palinurus.extensions.channels.host import ChannelHost, configured_accounts, make_channel, slash_commands
-from palinurus.extensions.channels.networks import NETWORKS, Network, SetupField
+from palinurus.extensions.channels.networks import Network, SetupField, networks
 from palinurus.operations.config import ConfigEdit, set_option, unset_option
 from palinurus.operations.logs import LogFilter, LogLine, read_logs
 from palinurus.operations.operation import Completion, Positional, operation
@@ -98,14 +98,15 @@ async def list_channels(services: Services) -> ChannelList:
     waiting = [(each.channel, each.account) for each in await services.pairings.entries() if each.status == "pending"]
     serves = services.holder.gateway is not None
     rows = [_row(config, *name, live.get(name), waiting.count(name), serves=serves) for name in _all_accounts(config)]
-    return ChannelList(tuple(rows), tuple(NETWORKS))
+    return ChannelList(tuple(rows), tuple(networks()))
 
 
 @operation("channels.networks", scope="read")
 def list_networks(services: Services) -> NetworkList:
     """List the networks that can be set up: what to do there first, and what is asked for."""
     rows = (
-        NetworkSetup(name, each.title, each.steps, each.fields, bool(each.manifest)) for name, each in NETWORKS.items()
+        NetworkSetup(name, each.title, each.steps, each.fields, bool(each.manifest))
+        for name, each in networks().items()
     )
     return NetworkList(tuple(rows))
 
@@ -122,9 +123,9 @@ def make_manifest(
       pal channels manifest slack
       pal channels manifest slack --url https://pal.example.org/slack/events
     """
-    network = _network(channel)
+    network = find_network(channel)
     if not network.manifest:
-        known = ", ".join(name for name, each in NETWORKS.items() if each.manifest)
+        known = ", ".join(name for name, each in networks().items() if each.manifest)
         raise NotOffered(f"{network.title} takes no manifest", hint=f"there is one for {known}")
     made: dict[str, Any] = resolve(network.manifest)(slash_commands(), url=url)
     return made
@@ -140,7 +141,7 @@ async def try_channel(
       pal channels test telegram
       pal channels test slack --account work --json
     """
-    _network(channel)
+    find_network(channel)
     if dig(services.config.data, ("channels", channel)) is None:
         raise NotFound(f"{channel} is not set up", hint=f"pal channels add {channel}")
     return await _check(services, services.config, channel, account)
@@ -155,7 +156,7 @@ async def add_channel(
     force: Annotated[bool, "Save it although a check fails."] = False,
 ) -> AddedChannel:
     """Check an account on its network and write it into the config. A running gateway connects it at once."""
-    network = _network(channel)
+    network = find_network(channel)
     account = account.strip().lower()
     known = {field.key for field in network.fields}
     if unknown := [key for key in values if key not in known]:
@@ -253,9 +254,9 @@ def account_statuses(services: Services) -> tuple[AccountStatus, ...]:
 
 def _all_accounts(config: Config) -> list[tuple[str, str]]:
     """Those that are switched off, too."""
-    found = dict.fromkeys(configured_accounts(config))
+    found, known = dict.fromkeys(configured_accounts(config)), networks()
     for channel, said in (dig(config.data, ("channels",)) or {}).items():
-        if channel in NETWORKS and channel != DEFAULTS and isinstance(said, dict):
+        if channel in known and channel != DEFAULTS and isinstance(said, dict):
             own = said.get("accounts") or {}
             names = [each.strip().lower() for each in own] or [said.get("defaultAccount") or DEFAULT_ACCOUNT]
             found |= dict.fromkeys((channel, name) for name in names)
@@ -271,7 +272,7 @@ def _row(
     row = ChannelAccount(
         channel,
         account,
-        NETWORKS[channel].title,
+        networks()[channel].title,
         settings.enabled,
         state,
         settings.dm_policy,
@@ -296,11 +297,12 @@ async def _check(services: Services, config: Config, channel: str, account: str)
     return ChannelTest(channel, account, all(each.ok for each in checks), checks)
 
 
-def _network(channel: str) -> Network:
-    network = NETWORKS.get(channel)
+def find_network(channel: str) -> Network:
+    known = networks()
+    network = known.get(channel)
     if network is None:
-        near = nearest(channel, NETWORKS)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(NETWORKS)}"
+        near = nearest(channel, known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
         raise NotFound(f"there is no channel {channel!r}", hint=hint)
     return network
 

@@ -1,0 +1,16 @@
+"""Plugins: programs of others that extend Palinurus, and `pal plugins`.
+
+`manifest` reads what a plugin is and asks for, `index` what a person has installed, `find` says which are used and why
+others are not. `host` loads one when something of it is used, and `app` is what its `register(app)` is given.
+"""
+
+from __future__ import annotations
+
+from palinurus.runtime.extensions import App
+
+
+def register(app: App) -> None:
+    for name in ("list", "info", "enable", "disable"):
+        app.operation(f"{__name__}.operations:{name}_plugin{'s' if name == 'list' else ''}", f"plugins.{name}")
+    app.command("plugins", f"{__name__}.commands:plugins")
+    app.doctor_check(f"{__name__}.operations:check_plugins")

@@ -1,0 +1,237 @@
+"""What a plugin's `register(app)` is given, and what is made of what it registers: each part guarded and named.
+
+A part that raises is a failure of its plugin, which the host counts; an error of domain/errors.py is an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.domain.errors import BadRequest, NotOffered, PalinurusError
+from palinurus.domain.tool import Tool, ToolOutput, ToolRun, failed
+from palinurus.extensions.plugins.find import FoundPlugin
+from palinurus.extensions.plugins.schema import with_defaults
+from palinurus.operations.table import Operation
+from palinurus.runtime.extensions import App, RegisteredHook, imported
+
+T = TypeVar("T")
+CALL_SECONDS = 300.0  # for a tool or a slash command
+
+
+class Reports(Protocol):
+    """Who is told how the parts of a plugin do. Must neither block nor raise."""
+
+    def failed(self, plugin_id: str, what: str, error: BaseException) -> None: ...
+    def succeeded(self, plugin_id: str) -> None: ...
+    def is_disabled(self, plugin_id: str) -> str:
+        """Why it is not called any more; empty if it is."""
+
+
+class PluginApp(App):
+    """App, and what is the plugin's own."""
+
+    def __init__(self, plugin_id: str, config: Mapping[str, Any], data_folder: Path, folder: Path) -> None:
+        super().__init__()
+        self.id = plugin_id
+        self.config = config
+        """Its settings, checked, with the defaults of its configSchema. When they change, it is registered again."""
+        self.folder = folder
+        """Where its files are."""
+        self.log = logging.getLogger(f"palinurus.plugin.{plugin_id}")
+        self.shutdowns: list[Callable[[], Awaitable[None]]] = []
+        self._data_folder = data_folder
+
+    @property
+    def data_folder(self) -> Path:
+        """Where it may keep files; made when it is asked for. `pal plugins uninstall` leaves it."""
+        self._data_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return self._data_folder
+
+
+def plugin_app(found: FoundPlugin, data_folder: Path) -> PluginApp:
+    config = with_defaults(found.manifest.config_schema, found.entry.config)
+    return PluginApp(found.id, config, data_folder, found.folder)
+
+
+def run_with_limit(work: Callable[[], T], seconds: float, name: str) -> T:
+    """The result of something that may hang: then its thread is left behind. Raises what it raises; TimeoutError."""
+    done: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            done.append(work())
+        except BaseException as error:  # noqa: BLE001  also what would end the process
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not done:
+        raise TimeoutError(f"it was not done within {seconds:g} s")
+    return done[0]
+
+
+def undeclared(found: FoundPlugin, app: App) -> Iterator[str]:
+    """What was registered and is not in the manifest, which is what a person agreed to."""
+    has = found.manifest.capabilities
+    names = [
+        ("tool", [tool.spec.name for tool in map(imported, app.tools)], has.tools),
+        ("operation", list(app.operations), has.operations),
+        ("command", list(app.commands), tuple(has.commands)),
+        ("slash command", list(app.slash_commands), tuple(has.slash_commands)),
+        ("hook", [each.event for each in app.hooks], has.hooks),
+        ("job", list(app.jobs), has.jobs),
+        ("provider", list(app.wires), has.providers),
+        ("channel", list(app.channels), tuple(found.manifest.channels)),
+        ("slot", list(app.slots), found.manifest.slots),
+    ]
+    for kind, registered, declared in names:
+        yield from (f"{kind} {name!r}" for name in registered if name not in declared)
+    flags = [
+        ("routes", app.routes, has.routes), ("services", app.services, has.services),
+        ("prompt sections", app.prompt_sections, has.prompt_sections), ("doctor checks", app.checks, has.doctor_checks),
+        ("tools of its own making", [*app.tool_makers, *app.sources], has.tools),
+        ("hooks of its own finding", app.hook_finders, False), ("gauges", app.gauge_sources, has.services),
+    ]  # fmt: skip
+    yield from (kind for kind, registered, declared in flags if registered and not declared)
+
+
+class GuardedParts(Struct):
+    """The parts of one plugin, each under its name, and watched."""
+
+    found: FoundPlugin
+    reports: Reports
+
+    def of(self, app: App) -> App:
+        """Imports whatever is far: what cannot be imported is found out now. Raises what that raises."""
+        made = App()
+        name = self.found.id
+        made.tools = [self._tool(imported(each)) for each in app.tools]
+        made.tool_makers = [self._maker(imported(each)) for each in app.tool_makers]
+        made.operations = {key: self._operation(imported(each)) for key, each in app.operations.items()}
+        made.commands = {key: imported(each) for key, each in app.commands.items()}
+        made.slash_commands = {key: self._call(imported(each), f"/{key}") for key, each in app.slash_commands.items()}
+        made.hooks = [self._hook(each) for each in app.hooks]
+        made.jobs = {key: imported(each) for key, each in app.jobs.items()}
+        made.services = [self._service(imported(each)) for each in app.services]
+        made.prompt_sections = [self._plain(imported(each), "prompt section", ("", "")) for each in app.prompt_sections]
+        made.checks = [self._plain(imported(each), "doctor check", ()) for each in app.checks]
+        made.routes = [self._routes(imported(each)) for each in app.routes]
+        made.sources = list(app.sources)
+        made.gauge_sources = [self._plain(imported(each), "gauges", ()) for each in app.gauge_sources]
+        made.wires = {key: imported(each) for key, each in app.wires.items()}
+        made.channels = {key: imported(each) for key, each in app.channels.items()}
+        made.slots = {
+            key: self._plain(imported(each), f"slot {key}", None)
+            for key, each in app.slots.items()
+            if key in self.found.slots
+        }
+        for each in made.jobs.values():
+            if isinstance(each, str):
+                raise BadRequest(f"the plugin {name} has a job that is no JobKind")
+        return made
+
+    def _tool(self, tool: Tool) -> Tool:
+        async def run(run: ToolRun, arguments: Mapping[str, Any]) -> ToolOutput:
+            return await self._tried(lambda: tool.run(run, arguments), f"the tool {tool.spec.name}", as_result=True)
+
+        return msgspec.structs.replace(tool, run=run)
+
+    def _maker(self, make: Callable[[Any], Sequence[Tool]]) -> Callable[[Any], Sequence[Tool]]:
+        guarded = self._plain(make, "make_tools", ())
+
+        def made(services: Any) -> Sequence[Tool]:
+            names = self.found.manifest.capabilities.tools
+            return [self._tool(each) for each in guarded(services) if each.spec.name in names]
+
+        return made
+
+    def _operation(self, row: Any) -> Any:
+        if not isinstance(row, Operation) or row.blocks:
+            return row
+        return msgspec.structs.replace(row, handler=self._call(row.handler, f"the operation {row.name}"))
+
+    def _call(self, call: Callable[..., Awaitable[T]], what: str) -> Callable[..., Awaitable[T]]:
+        async def guarded(*arguments: Any) -> T:
+            return await self._tried(lambda: call(*arguments), what)
+
+        return guarded
+
+    def _service(self, service: Callable[[Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+        async def run(services: Any) -> None:
+            try:
+                await service(services)
+            except (PalinurusError, asyncio.CancelledError):
+                raise
+            except Exception as error:  # noqa: BLE001  the edge of a plugin
+                self.reports.failed(self.found.id, "a service", error)
+
+        run.__name__ = f"a service of the plugin {self.found.id}"
+        return run
+
+    def _hook(self, hook: RegisteredHook) -> RegisteredHook:
+        where = imported(hook.where)
+        return RegisteredHook(hook.event, where, f"{self.found.id}:{hook.name}", hook.priority, self.found.id)
+
+    def _plain(self, function: Callable[..., T], what: str, otherwise: Any) -> Callable[..., T]:
+        def guarded(*arguments: Any) -> T:
+            try:
+                return function(*arguments)
+            except PalinurusError:
+                raise
+            except Exception as error:  # noqa: BLE001  the edge of a plugin
+                self.reports.failed(self.found.id, what, error)
+                return otherwise  # type: ignore[no-any-return]
+
+        return guarded
+
+    def _routes(self, provider: Any) -> Any:
+        prefix = f"/plugins/{self.found.id}/"
+
+        def make(gateway: Any) -> list[Any]:
+            routes = self._plain(provider.make, "its routes", ())(gateway)
+            if wrong := [route.path for route in routes if not route.path.startswith(prefix)]:
+                error = BadRequest(f"the route {wrong[0]} does not begin with {prefix}")
+                self.reports.failed(self.found.id, "its routes", error)
+                return []
+            return list(routes)
+
+        return msgspec.structs.replace(provider, make=make)
+
+    async def _tried(self, work: Callable[[], Awaitable[T]], what: str, *, as_result: bool = False) -> T:
+        """Raises PalinurusError only; with `as_result` a failure is a result that says so."""
+        if why := self.reports.is_disabled(self.found.id):
+            error: PalinurusError = NotOffered(
+                f"the plugin {self.found.id} is disabled: {why}", hint="pal plugins list"
+            )
+        else:
+            try:
+                async with asyncio.timeout(CALL_SECONDS):
+                    result = await work()
+            except PalinurusError:
+                raise
+            except Exception as caught:  # noqa: BLE001  the edge of a plugin
+                self.reports.failed(self.found.id, what, caught)
+                told = f"{type(caught).__name__}: {caught}"[:300]
+                error = PluginFailed(f"{what} of the plugin {self.found.id} failed: {told}", hint="pal plugins doctor")
+            else:
+                self.reports.succeeded(self.found.id)
+                return result
+        if as_result:
+            return failed(str(error))  # type: ignore[return-value]
+        raise error
+
+
+class PluginFailed(PalinurusError):
+    """A plugin failed."""

@@ -1,0 +1,217 @@
+"""The plugins of the home that this process works in: which there are, how each does, and loading them.
+
+A plugin is loaded when something of it is used, in a thread that is left behind if it hangs. What it registers is taken
+as a whole or not at all. Failures are counted in a file of the home, so that the next start knows them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import time
+from functools import partial
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from palinurus.config.home import Home
+from palinurus.config.load import LoadedConfig
+from palinurus.domain.errors import BadRequest, PalinurusError
+from palinurus.extensions.plugins.app import GuardedParts, plugin_app, run_with_limit, undeclared
+from palinurus.extensions.plugins.find import FoundPlugin, find_plugins
+from palinurus.extensions.plugins.index import HealthFile, digest_of, plugins_folder
+from palinurus.parts import Extension
+from palinurus.runtime.extensions import LOADED, App, FoundRows
+
+log = logging.getLogger(__name__)
+REGISTER_SECONDS = 20.0  # for the import of a plugin and its register()
+HOST = f"{__name__}:load_plugin"
+CHANNEL_SETTINGS = "palinurus.extensions.plugins.settings:PluginChannelSettings"
+
+
+class LoadedPlugin(Struct, frozen=True):
+    """How far a plugin has come in this process."""
+
+    phase: str  # registered, failed
+    seconds: float = 0.0  # that it took
+    trouble: str = ""
+
+
+class PluginHost:
+    """Implements Reports. There is one, as there is one set of extensions."""
+
+    def __init__(self) -> None:
+        self.plugins: dict[str, FoundPlugin] = {}  # those that are used, by id
+        self.loaded: dict[str, LoadedPlugin] = {}
+        self.disabled: dict[str, str] = {}  # in this process, and why
+        self.home: Home | None = None
+
+    def find_rows(self, home: Home, loaded: LoadedConfig) -> FoundRows:
+        health = HealthFile(home)
+        for plugin_id in health.killed():
+            health.fail(plugin_id, "loading it ended the process", now_ms(), disable=True)
+        used = {each.id: each for each in find_plugins(home, loaded) if each.is_used}
+        if used != self.plugins or self.home is None or self.home.root != home.root:
+            self.loaded = {name: each for name, each in self.loaded.items() if used.get(name) == self.plugins.get(name)}
+            self.disabled = {name: why for name, why in self.disabled.items() if name in used}
+        self.plugins, self.home = used, home
+        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()))
+
+    def load(self, plugin_id: str) -> App:
+        """What it registers; nothing if it fails. Does not raise."""
+        found = self.plugins.get(plugin_id)
+        if found is None or self.home is None:
+            return App()
+        for name in found.manifest.requires.plugins:
+            LOADED.load(partial(_is_row_of, name))
+        started = time.monotonic()
+        mark = HealthFile(self.home).begin(plugin_id)
+        try:
+            app = self._register(found)
+        except BaseException as error:  # noqa: BLE001  the edge of a plugin: SystemExit in its thread is its own end
+            self._note(plugin_id, started, error)
+            return App()
+        finally:
+            mark.unlink(missing_ok=True)
+        self.loaded[plugin_id] = LoadedPlugin("registered", time.monotonic() - started)
+        return app
+
+    def _register(self, found: FoundPlugin) -> App:
+        assert self.home is not None  # noqa: S101  asked by load
+        data_folder = plugins_folder(self.home) / "data" / found.id
+        own = plugin_app(found, data_folder)
+
+        def work() -> App:
+            if found.digest and found.root is not None and digest_of(found.root) != found.digest:
+                raise BadRequest(
+                    "its files have changed since it was installed",
+                    hint=f"`pal plugins update {found.id}` shows what it asks for now",
+                )
+            import_plugin(found).register(own)
+            if more := sorted(undeclared(found, own)):
+                raise BadRequest(f"it registers what its manifest does not declare: {', '.join(more)}")
+            return GuardedParts(found, self).of(own)
+
+        return run_with_limit(work, REGISTER_SECONDS, f"plugin {found.id}")
+
+    def _note(self, plugin_id: str, started: float, error: BaseException) -> None:
+        self.loaded[plugin_id] = LoadedPlugin("failed", time.monotonic() - started, told(error))
+        self.failed(plugin_id, "loading it", error)
+
+    def failed(self, plugin_id: str, what: str, error: BaseException) -> None:
+        if self.home is None:
+            return
+        trouble = f"{what}: {told(error)}"
+        health = HealthFile(self.home).fail(plugin_id, trouble, now_ms())
+        log.warning("the plugin %s failed: %s", plugin_id, trouble, exc_info=error)
+        if health.disabled:
+            self.disabled[plugin_id] = trouble
+
+    def succeeded(self, plugin_id: str) -> None:
+        if self.home is not None and plugin_id not in self.disabled:
+            HealthFile(self.home).succeed(plugin_id)
+
+    def is_disabled(self, plugin_id: str) -> str:
+        return self.disabled.get(plugin_id, "")
+
+
+PLUGIN_HOST = PluginHost()
+
+
+def find_rows(home: Home, loaded: LoadedConfig) -> FoundRows:
+    """Named in runtime/extensions.py."""
+    return PLUGIN_HOST.find_rows(home, loaded)
+
+
+def load_plugin(extension: Extension) -> App:
+    """Named in each row."""
+    return PLUGIN_HOST.load(extension.name)
+
+
+def import_plugin(found: FoundPlugin) -> Any:
+    """Its module, from its own folder and no other. Raises what the import raises."""
+    name = found.manifest.module
+    top = name.partition(".")[0]
+    if found.root is not None:
+        root = str(found.root)
+        here = PathFinder.find_spec(top, [root])
+        if here is None:
+            raise BadRequest(f"there is no module {top} in {root}")
+        known = sys.modules.get(top)
+        if known is not None and not _is_in(known, found.root):
+            raise BadRequest(f"its module has the name of another one: {top}", hint="rename the module")
+        if root not in sys.path:
+            sys.path.append(root)  # behind everything else: it shadows nothing
+            importlib.invalidate_caches()
+    module = importlib.import_module(name)
+    if found.root is not None and not _is_in(sys.modules[top], found.root):
+        raise BadRequest(f"its module has the name of another one: {top}", hint="rename the module")
+    if not callable(getattr(module, "register", None)):
+        raise BadRequest(f"the module {name} has no function register(app)")
+    return module
+
+
+def _is_row_of(name: str, extension: Extension) -> bool:
+    return extension.name == name and bool(extension.host)
+
+
+def _is_in(module: Any, root: Path) -> bool:
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    return any(each and Path(each).is_relative_to(root) for each in places)
+
+
+def _row(found: FoundPlugin) -> Extension:
+    manifest, has = found.manifest, found.manifest.capabilities
+    channels = manifest.channels
+    places = tuple(place for name in channels for place in (f"channels.{name}", f"channels.{name}.accounts.*"))
+    if not manifest.module:
+        return Extension(found.id, "", host=HOST)
+    return Extension(
+        found.id,
+        manifest.module,
+        commands=has.commands,
+        operations=has.operations,
+        routes="*" if has.routes else "",
+        tools="*" if has.tools else "",
+        config={CHANNEL_SETTINGS: places} if places else {},
+        jobs=has.jobs,
+        slash_commands={name: (each.usage or f"/{name}", each.about) for name, each in has.slash_commands.items()},
+        hooks=has.hooks,
+        configured_by=("*",) if has.services or has.prompt_sections else (),
+        wires=has.providers,
+        channels=channels,
+        slots=found.slots,
+        tool_names=has.tools,
+        panels={
+            name: {"title": page.title, "file": str(found.folder / page.file)} for name, page in has.panels.items()
+        },
+        host=HOST,
+    )
+
+
+def _config_of(used: Any) -> dict[str, Any]:
+    """What plugins add to the config, below what the owner says."""
+    skills = [str(each.folder / place) for each in used for place in each.manifest.skills]
+    servers = {
+        f"{each.id}-{name}" if name in _DULL else name: entry
+        for each in used if not each.is_isolated
+        for name, entry in each.manifest.mcp_servers.items()
+    }  # fmt: skip
+    return {
+        **({"skills": {"load": {"extraDirs": skills}}} if skills else {}),
+        **({"mcp": {"servers": servers}} if servers else {}),
+    }
+
+
+_DULL = ("server", "mcp", "main", "default")  # names that say nothing without the plugin's
+
+
+def told(error: BaseException) -> str:
+    return str(error) if isinstance(error, PalinurusError) and str(error) else f"{type(error).__name__}: {error}"[:500]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

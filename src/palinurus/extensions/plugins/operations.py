@@ -1,0 +1,202 @@
+"""Plugins as people ask for them: list them, read one, enable and disable it. No tool of an agent can do this."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.config.home import Home
+from palinurus.config.load import LoadedConfig, load_config
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.extensions.plugins.find import FoundPlugin, find_plugins
+from palinurus.extensions.plugins.host import PLUGIN_HOST
+from palinurus.extensions.plugins.index import HealthFile, change_index, digest_of, load_index
+from palinurus.operations.config import set_option
+from palinurus.operations.operation import operation
+from palinurus.operations.services import Services
+from palinurus.runtime.checks.check import Check, bad, ok, warning
+from palinurus.text.words import nearest
+
+PluginId = Annotated[str, "Its id."]
+
+
+class PluginInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A plugin as people see it."""
+
+    id: str
+    name: str
+    version: str
+    tier: str
+    state: str  # on, running (something of it was used), failed, off, refused, disabled
+    format: str = "palinurus"
+    description: str = ""
+    folder: str = ""
+    reasons: tuple[str, ...] = ()  # why it is not used
+    isolation: str = "none"
+    slots: tuple[str, ...] = ()  # that it has
+    lost: dict[str, str] = {}  # slots that it wants and another has, and why
+    asks: tuple[str, ...] = ()  # what it may do, a line each
+    unsupported: tuple[str, ...] = ()
+    failures: int = 0
+    trouble: str = ""
+    seconds: float = 0.0  # that loading it took
+    hooks: tuple[str, ...] = ()  # in the order in which they are called
+    digest: str = ""
+    data: str = ""  # where it keeps its own files
+
+
+class PluginList(Struct, frozen=True):
+    plugins: tuple[PluginInfo, ...]
+
+
+def plugin_info(home: Home, found: FoundPlugin) -> PluginInfo:
+    manifest = found.manifest
+    live = PLUGIN_HOST.loaded.get(found.id) if PLUGIN_HOST.home and PLUGIN_HOST.home.root == home.root else None
+    state = "on" if live is None else "running" if live.phase == "registered" else "failed"
+    if found.reasons:
+        state = "disabled" if found.health.disabled else "refused" if found.is_refused else "off"
+    data = home.root / "plugins" / "data" / found.id
+    return PluginInfo(
+        found.id, manifest.title, manifest.version, found.tier, state, manifest.format, manifest.description,
+        str(found.folder), found.reasons, "process" if found.is_isolated else "none", found.slots, found.lost,
+        asks(found), manifest.unsupported, found.health.failures, found.health.trouble,
+        round(live.seconds, 3) if live else 0.0, manifest.capabilities.hooks, found.digest,
+        str(data) if data.is_dir() else "",
+    )  # fmt: skip
+
+
+def asks(found: FoundPlugin) -> tuple[str, ...]:
+    """What a plugin may do when it is used, in words."""
+    manifest, has = found.manifest, found.manifest.capabilities
+    lines = [
+        ("tools", has.tools), ("operations", has.operations), ("commands", tuple(has.commands)),
+        ("slash commands", tuple(f"/{name}" for name in has.slash_commands)), ("hooks", has.hooks), ("jobs", has.jobs),
+        ("providers of models", has.providers), ("channels", tuple(manifest.channels)), ("slots", manifest.slots),
+        ("pages on the dashboard", tuple(has.panels)), ("skills", manifest.skills),
+        ("MCP servers", tuple(_server(name, each) for name, each in manifest.mcp_servers.items())),
+        ("hosts", manifest.hosts), ("programs", manifest.requires.bins), ("variables", manifest.requires.env),
+    ]  # fmt: skip
+    flags = [("HTTP routes", has.routes), ("services", has.services), ("text in prompts", has.prompt_sections)]
+    made = [f"{what}: {', '.join(names)}" for what, names in lines if names]
+    made += [what for what, given in flags if given]
+    if manifest.module and not found.is_isolated:
+        made.append("runs in the process of Palinurus: it can do whatever you can")
+    if found.is_isolated:
+        made.append("runs in a sandbox of its own: no files of yours, no variables, no network but its hosts")
+    return tuple(made)
+
+
+def _server(name: str, entry: dict[str, object]) -> str:
+    args = entry.get("args")
+    words = [str(entry.get("command") or entry.get("url") or ""), *(map(str, args) if isinstance(args, list) else ())]
+    return f"{name} ({' '.join(words)[:120]})"
+
+
+@operation("plugins.list", scope="read")
+async def list_plugins(services: Services) -> PluginList:
+    """List plugins: which are used, which are not and why, which have failed.
+
+    Examples:
+      pal plugins list
+      pal plugins list --json
+    """
+    found = await _find_all(services)
+    return PluginList(tuple(plugin_info(services.home, each) for each in found))
+
+
+@operation("plugins.info", scope="read")
+async def info_plugin(services: Services, plugin: PluginId) -> PluginInfo:
+    """Show a plugin: what it is, what it may do, how it does.
+
+    Example:
+      pal plugins info weather
+    """
+    return plugin_info(services.home, await find_plugin(services, plugin))
+
+
+@operation("plugins.enable", scope="admin")
+async def enable_plugin(services: Services, plugin: PluginId) -> PluginInfo:
+    """Use a plugin that is installed, or try one again that was disabled because it failed.
+
+    Example:
+      pal plugins enable weather
+    """
+    found = await find_plugin(services, plugin)
+    await asyncio.to_thread(_switch, services, found, on=True)
+    return plugin_info(services.home, await find_plugin(services, found.id))
+
+
+@operation("plugins.disable", scope="admin")
+async def disable_plugin(services: Services, plugin: PluginId) -> PluginInfo:
+    """Do not use a plugin. It stays installed.
+
+    Example:
+      pal plugins disable weather
+    """
+    found = await find_plugin(services, plugin)
+    await asyncio.to_thread(_switch, services, found, on=False)
+    return plugin_info(services.home, await find_plugin(services, found.id))
+
+
+def _switch(services: Services, found: FoundPlugin, *, on: bool) -> None:
+    """In the index if it was installed; in the config where that says something, or is the only place."""
+    installed = load_index(services.home).plugins.get(found.id)
+    if installed is not None:
+        change_index(services.home, found.id, msgspec.structs.replace(installed, enabled=on))
+    if found.entry.enabled is not None or installed is None:
+        set_option(services, f'plugins.entries."{found.id}".enabled', on)
+    if on:
+        HealthFile(services.home).reset(found.id)
+        PLUGIN_HOST.disabled.pop(found.id, None)
+        PLUGIN_HOST.loaded.pop(found.id, None)
+
+
+async def find_plugin(services: Services, plugin: str) -> FoundPlugin:
+    """Raises NotFound."""
+    found = await _find_all(services)
+    for each in found:
+        if plugin.strip() in (each.id, str(each.folder)):
+            return each
+    near = nearest(plugin, [each.id for each in found])
+    raise NotFound(
+        f"there is no plugin {plugin[:80]!r}", hint=f"did you mean {near}?" if near else "`pal plugins list`"
+    )
+
+
+async def _find_all(services: Services) -> list[FoundPlugin]:
+    loaded = await asyncio.to_thread(load_config, services.home, services.env)  # it may have just been changed
+    return await asyncio.to_thread(find_plugins, services.home, loaded)
+
+
+def check_plugins(home: Home, loaded: LoadedConfig | None) -> list[Check]:
+    """For `pal doctor` and `pal plugins doctor`: who is at fault, and what helps."""
+    found = find_plugins(home, loaded) if loaded is not None else []
+    checks = [each for plugin in found for each in _check(plugin)]
+    on = [each.id for each in found if each.is_used]
+    return checks or ([ok("plugins", f"{len(on)} on: {', '.join(on)}")] if on else [])
+
+
+def _check(found: FoundPlugin) -> list[Check]:
+    cure = f"`pal plugins disable {found.id}`, or `pal plugins update {found.id}`"
+    if found.health.disabled or found.is_refused:
+        return [bad("plugins", f"{found.id}: {'; '.join(found.reasons)}", str(found.folder), cure)]
+    if found.health.failures:
+        return [warning("plugins", f"{found.id} has failed: {found.health.trouble}", str(found.folder), cure)]
+    if found.lost:
+        why = "; ".join(f"{slot}: {each}" for slot, each in found.lost.items())
+        return [
+            warning("plugins", f"{found.id} has no slot {why}", str(found.folder), "`pal config set plugins.slots`")
+        ]
+    if found.digest and found.root is not None:
+        try:
+            changed = digest_of(found.root) != found.digest
+        except BadRequest as error:
+            return [bad("plugins", f"{found.id}: {error.message}", str(found.folder), cure)]
+        if changed:
+            return [
+                bad("plugins", f"{found.id}: its files have changed since it was installed", str(found.folder), cure)
+            ]
+    return []
