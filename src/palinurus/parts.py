@@ -342,6 +342,13 @@ EXTENSIONS = (
         before="doctor",
     ),
     Extension(
+        "qmd",
+        "palinurus.extensions.qmd",
+        config={"palinurus.extensions.qmd.settings:QmdSettings": ("memory.qmd",)},
+        memory_backends={"qmd": "palinurus.extensions.qmd.backend:open_qmd"},
+        text_places=("palinurus.extensions.qmd.text_places:PLACES",),
+    ),
+    Extension(
         "skill_registry",
         "palinurus.extensions.skill_registry",
         commands={
