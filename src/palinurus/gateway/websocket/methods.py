@@ -150,8 +150,8 @@ def alias(
         return await shape(client, await found) if shape is not None else await found
 
     about = about or f"The same as {target.name}."
-    same = {"repeatable": target.repeatable, "answers_first": target.answers_first}
-    return Method(name, kind, result or target.result, target.scope, run, about=about, **same)
+    made = Method(name, kind, result or target.result, target.scope, run, about=about, repeatable=target.repeatable)
+    return msgspec.structs.replace(made, answers_first=target.answers_first)
 
 
 def _renamed(name: str, field: msgspec.structs.FieldInfo, *, required: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
