@@ -63,6 +63,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
     ),
     "write": (
         "POST /v1/chat/completions",
+        "POST /v1/completions",
         "POST /v1/messages",
         "POST /v1/responses",
         "POST /v1/embeddings",

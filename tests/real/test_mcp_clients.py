@@ -19,6 +19,7 @@ from mcp_clients import CALLBACK, Flow, address, client
 from serving import Running, running
 
 from palinurus.config.home import Home
+from support.compatibility import require
 
 PLACE = Path(__file__).parents[2] / ".peers" / "mcp"
 NODE = PLACE / "node" / "bin" / "node"
@@ -34,12 +35,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def peers() -> None:
-    if (PLACE / ".installed").exists():
-        return
-    missing = "the MCP clients are not installed: `make test-real` does it where npm can be reached"
-    if os.environ.get("CI"):
-        pytest.fail(missing)
-    pytest.skip(missing)
+    require("mcp")
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 OUR_FILES = (
     *("palinurus.json", "config.lock", "home.sqlite", "home.sqlite-wal", "home.sqlite-shm", "lock", "pal.sock"),
     *("agents", "credentials", "derived", "hooks", "logs", "results", "sandboxes", "gateway.token", "gateway.json"),
+    "mcp-credentials.json",
 )
 
 

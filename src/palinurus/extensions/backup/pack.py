@@ -100,7 +100,7 @@ class BackupReport(Struct, frozen=True, rename="camel"):
 # By their names in the root of a home.
 _AGAIN = frozenset({"derived", "logs", "backups", "backups.json", "lock", "pal.sock", "gateway.json", "login.html"})
 _DATABASE = "home.sqlite"  # the packer adds a copy
-_KEYS = frozenset({"credentials.json", "gateway.token", "tls", ".env"})
+_KEYS = frozenset({"credentials.json", "mcp-credentials.json", "gateway.token", "tls", ".env"})
 
 
 Item = tuple[BackupPart, Path]

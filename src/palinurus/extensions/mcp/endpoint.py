@@ -92,8 +92,6 @@ class McpEndpoint:
         self._over = asyncio.Event()
         self._slots = CallSlots()
         self._answering: dict[str, set[asyncio.Task[None]]] = {}  # id of a credential -> what it asked for
-        gateway.guard.on_revoked.append(self._revoked)
-        gateway.on_close.append(self.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -158,6 +156,8 @@ class McpEndpoint:
                 ready: asyncio.Future[StreamableHTTPSessionManager] = asyncio.get_running_loop().create_future()
                 self._runner = asyncio.create_task(self._run(ready), name="mcp over http")
                 self._manager = await ready
+                self._gateway.guard.on_revoked.append(self._revoked)
+                self._gateway.on_close.append(self.close)
             return self._manager
 
     async def _run(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:

@@ -1,6 +1,6 @@
 """Logins at MCP servers that want one (OAuth): found, made by a person, stored, and renewed while they are used.
 
-A login is a profile in `<home>/credentials/mcp.json`, a credentials file like those for providers: mode 0600, sealed
+A login is a profile in `<home>/mcp-credentials.json`, a credentials file like those for providers: mode 0600, sealed
 when there is a passphrase. It counts only for the address at which it was made. Where the server's tokens come from is
 found by the package; the rest is done as for providers.
 """
@@ -29,7 +29,7 @@ from palinurus.providers.keys.sign_in import PATH, Show, sign_in_with_browser
 if TYPE_CHECKING:
     import httpx2
 
-FILE = "credentials/mcp.json"
+FILE = "mcp-credentials.json"
 PROVIDER = "mcp"
 SECONDS = 20.0  # for one request
 ACCEPT = {"Accept": "application/json, text/event-stream"}
