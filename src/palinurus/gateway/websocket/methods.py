@@ -149,8 +149,8 @@ def alias(
         return await shape(client, await found) if shape is not None else await found
 
     about = about or f"The same as {target.name}."
-    same = {"repeatable": target.repeatable, "answers_first": target.answers_first}
-    return Method(name, kind, result or target.result, target.scope, run, about=about, **same)
+    result, repeatable, first = result or target.result, target.repeatable, target.answers_first
+    return Method(name, kind, result, target.scope, run, about=about, repeatable=repeatable, answers_first=first)
 
 
 def _renamed(name: str, field: msgspec.structs.FieldInfo, *, required: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
