@@ -159,16 +159,15 @@ async def test_devices_are_looked_after_with_the_scope_pairing_as_far_as_its_own
     assert (await ask("device.pair.remove", pairing, deviceId="d" * 64))["deviceId"] == "d" * 64
 
 
-async def test_skills_are_described_with_what_they_lack(house: Asking) -> None:
-    workspace = (await house("skills.status"))["workspaceDir"]
-    folder = Path(workspace) / "skills" / "sail"
+async def test_skills_are_described_with_what_they_lack(house: Asking, workspace: Path) -> None:
+    folder = workspace / "skills" / "sail"
     folder.mkdir(parents=True)
     needs = '{"openclaw": {"requires": {"bins": ["no-such-program"]}}}'
     (folder / "SKILL.md").write_text(f"---\nname: sail\ndescription: Sails.\nmetadata: {needs}\n---\nSail.\n")
     told = await house("skills.status", ("read",))
     (sail,) = (each for each in told["skills"] if each["name"] == "sail")
     assert (sail["eligible"], sail["disabled"], sail["missing"]["bins"]) == (False, False, ["no-such-program"])
-    assert (told["workspaceDir"], workspace != "") == ("", True)
+    assert (told["workspaceDir"], (await house("skills.status"))["workspaceDir"]) == ("", str(workspace))
 
 
 async def test_cron_jobs_come_in_pages_that_tell_when_the_list_has_changed(house: Asking) -> None:

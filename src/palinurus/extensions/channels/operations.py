@@ -144,7 +144,7 @@ async def show_channel_status(services: Services) -> ChannelStatus:
     return ChannelStatus(
         services.clock.now_ms(),
         tuple(accounts),
-        {name: NETWORKS[name].title if name in NETWORKS else name for name in accounts},
+        {name: networks()[name].title for name in accounts},
         {name: ChannelSummary(True, any(each.running for each in found)) for name, found in accounts.items()},
         accounts,
         {name: found[0].account_id for name, found in accounts.items()},
