@@ -135,6 +135,7 @@ class ChannelStatus(Struct, frozen=True, rename="camel"):
 async def show_channel_status(services: Services) -> ChannelStatus:
     """The accounts of channels in OpenClaw's shape. Networks are not asked: what is shown is what is known."""
     accounts: dict[str, list[ChannelAccountStatus]] = {}
+    known = networks()
     for each in (await list_channels(services)).channels:
         on = each.state in ("starting", "connected", "disconnected")
         told = (each.enabled, True, on, each.state == "connected", each.dm_policy, each.trouble)
@@ -144,7 +145,7 @@ async def show_channel_status(services: Services) -> ChannelStatus:
     return ChannelStatus(
         services.clock.now_ms(),
         tuple(accounts),
-        {name: networks()[name].title for name in accounts},
+        {name: known[name].title if name in known else name for name in accounts},
         {name: ChannelSummary(True, any(each.running for each in found)) for name, found in accounts.items()},
         accounts,
         {name: found[0].account_id for name, found in accounts.items()},

@@ -148,7 +148,10 @@ async def show_health(client: ClientSession, probe: bool = False) -> Health:
     """Whether the gateway is healthy, in short."""
     services = client.services
     began = time.monotonic()
-    by_agent = {agent: await services.sessions.recent(agent=agent, limit=RECENT) for agent in services.agents.ids}
+    by_agent = {
+        agent: await services.sessions.recent(agent=agent, limit=RECENT, one_offs=False)
+        for agent in services.agents.ids
+    }
     now, default = services.clock.now_ms(), services.agents.default
     agents = tuple(AgentHealth(each, each == default, _recent(found, now)) for each, found in by_agent.items())
     return Health(
@@ -160,7 +163,7 @@ async def show_health(client: ClientSession, probe: bool = False) -> Health:
         busy=services.dispatcher.busy,
         default_agent_id=default,
         agents=agents,
-        sessions=_recent(await services.sessions.recent(limit=RECENT), now),
+        sessions=_recent(await services.sessions.recent(limit=RECENT, one_offs=False), now),
         warnings=len(services.warnings()),
     )
 

@@ -43,6 +43,7 @@ class GatewayContext(Struct, frozen=True):
     new_id: NewId
     endpoints: Endpoints = Endpoints()
     started_at: int = 0
+    on_close: list[Callable[[], Awaitable[None]]] = []  # called before the gateway stops listening
 
 
 class ClientSession(Struct, frozen=True):
@@ -149,8 +150,8 @@ def alias(
         return await shape(client, await found) if shape is not None else await found
 
     about = about or f"The same as {target.name}."
-    result, repeatable, first = result or target.result, target.repeatable, target.answers_first
-    return Method(name, kind, result, target.scope, run, about=about, repeatable=repeatable, answers_first=first)
+    made = Method(name, kind, result or target.result, target.scope, run, about=about, repeatable=target.repeatable)
+    return msgspec.structs.replace(made, answers_first=target.answers_first)
 
 
 def _renamed(name: str, field: msgspec.structs.FieldInfo, *, required: bool) -> tuple[str, Any] | tuple[str, Any, Any]:
