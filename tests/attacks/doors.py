@@ -70,15 +70,16 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "POST /tools/invoke",
     ),
     "approvals": (),
+    "pairing": (),
     "admin": (),
 }
 
 METHODS: dict[str, str] = {
     "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
-        channels.list channels.logs channels.manifest channels.networks chat.history cron.calendar cron.get
-        cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
-        heartbeat.status hooks.list hooks.show
+        channels.list channels.logs channels.manifest channels.networks channels.status chat.history
+        cron.calendar cron.get cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
+        heartbeat.status hooks.list hooks.show last-heartbeat node.list question.list skills.status system-presence
         commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list mcp.prompt
         memory.collections.list
         memory.get
@@ -90,21 +91,24 @@ METHODS: dict[str, str] = {
         usage.cost usage.series usage.status usage.totals sessions.export webhooks.list webhooks.test
         workspace.diff workspace.list workspace.log
         workspace.read""",
-    "write": """agent agent.stop chat.abort chat.inject chat.send cron.disable cron.enable cron.pause
+    "write": """agent agent.stop chat.abort chat.send cron.disable cron.enable cron.pause
         cron.resume cron.run heartbeat.run heartbeat.wake delivery.drop delivery.retry jobs.drop jobs.retry
         mcp.test memory.index message.send models.test onboarding.look sandbox.test sessions.abort
-        sessions.compact sessions.delete
-        sessions.patch sessions.reset sessions.send skills.draft subagents.steer subagents.stop tools.invoke""",
-    "approvals": """approvals.answer approvals.grant approvals.revoke approvals.trust cron.approve exec.approval.get
+        sessions.delete
+        sessions.patch sessions.send skills.draft subagents.steer subagents.stop tools.invoke wake""",
+    "approvals": """approval.get approval.resolve openclaw.approval.list plugin.approval.list
+        approvals.answer approvals.grant approvals.revoke approvals.trust cron.approve exec.approval.get
         exec.approval.list
         exec.approval.resolve exec.approval.waitDecision pairing.approve pairing.list pairing.reject""",
+    "pairing": """device.pair.approve device.pair.list device.pair.reject device.pair.remove
+        device.token.revoke device.token.rotate node.pair.list""",
     "admin": """agents.bind agents.create agents.delete agents.files.set agents.identity.set agents.unbind agents.update
         audit.erase channels.add channels.remove channels.test cron.add cron.remove cron.update
         heartbeat.disable heartbeat.enable hooks.disable hooks.enable plugins.disable plugins.enable
         config.get config.patch
         config.schema config.set credentials.list credentials.remove credentials.set credentials.test models.set
-        workspace.commit workspace.restore device.pair.approve device.pair.list device.pair.reject device.pair.remove
-        device.token.revoke device.token.rotate devices.approve devices.list devices.revoke exec.approvals.get
+        workspace.commit workspace.restore chat.inject sessions.compact sessions.reset
+        devices.approve devices.list devices.revoke exec.approvals.get
         exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
         gateway.tokens.rotate sessions.cleanup""",
 }
@@ -130,7 +134,8 @@ HOLDS: dict[str, frozenset[str]] = {
     "read": frozenset({"read"}),
     "write": frozenset({"read", "write"}),
     "approvals": frozenset({"approvals"}),
-    "admin": frozenset({"read", "write", "approvals", "admin"}),
+    "pairing": frozenset({"pairing"}),
+    "admin": frozenset({"read", "write", "approvals", "pairing", "admin"}),
 }
 
 # What the server says about a message, and no caller.

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 FOREIGN = ("https://evil.example", "null", "http://127.0.0.1:1", "http://localhost:3000", "https://127.0.0.1:{port}")
 SIMPLE = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "text/json")
-MUTATING = routes("write", "approvals", "admin")
+MUTATING = routes("write", "approvals", "pairing", "admin")
 BODY = b'{"messages": [{"role": "user", "content": "forged"}], "input": "forged", "tool": "session_status"}'
 
 
@@ -111,7 +111,7 @@ async def test_no_method_is_reached_by_the_socket_of_another_page(gateway: Besie
                 told = await upgrade(gateway.port, Path=path, Origin=named)
                 assert told.status in (400, 403), (origin, path)
         served = {path for _, _, path in routes()}
-        for _, name in methods("write", "approvals", "admin"):
+        for _, name in methods("write", "approvals", "pairing", "admin"):
             for path in {f"/{name}", f"/{name.replace('.', '/')}", f"/ws/{name}"} - served:
                 told = await request(gateway.port, path, method="POST", body=BODY, Content_Type="application/json")
                 assert told.status == 404, path

@@ -26,7 +26,7 @@ def test_names_are_unique_and_say_family_and_verb() -> None:
 def test_parameters_and_results_have_a_schema(row: Operation | Feed) -> None:  # type: ignore[type-arg]
     assert msgspec.json.schema(row.params)
     assert msgspec.json.schema(row.result)
-    assert row.scope in ("read", "write", "approvals", "admin")
+    assert row.scope in ("read", "write", "approvals", "pairing", "admin")
 
 
 def test_an_unknown_name_says_which() -> None:

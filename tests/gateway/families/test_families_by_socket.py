@@ -21,8 +21,9 @@ async def test_a_token_reaches_what_its_scopes_reach(ask: Asking, line: Line) ->
     tries = {
         "health": "read",
         "sessions.list": "read",
-        "sessions.reset": "write",
-        "chat.inject": "write",
+        "sessions.patch": "write",
+        "sessions.reset": "admin",
+        "chat.inject": "admin",
         "exec.approval.list": "approvals",
         "config.get": "admin",
         "agents.files.set": "admin",

@@ -34,11 +34,12 @@ PROMISED = {
         memory.search memory.get memory.status memory.collections.list
         skills.list skills.info skills.check workspace.list workspace.read workspace.log
         workspace.diff sessions.export usage.series""",
-    "write": """agent chat.send chat.abort chat.inject sessions.patch sessions.reset sessions.delete sessions.compact
+    "write": """agent chat.send chat.abort sessions.patch sessions.delete
         sessions.send sessions.abort tools.invoke memory.index skills.draft""",
     "approvals": """exec.approval.list exec.approval.get exec.approval.resolve exec.approval.waitDecision
         approvals.answer approvals.grant approvals.revoke""",
-    "admin": """agents.create agents.update agents.delete agents.files.set config.get config.set config.patch
+    "admin": """chat.inject sessions.reset sessions.compact
+        agents.create agents.update agents.delete agents.files.set config.get config.set config.patch
         config.schema exec.approvals.get exec.approvals.set credentials.list credentials.set credentials.remove
         credentials.test models.set workspace.restore workspace.commit""",
 }
@@ -83,7 +84,8 @@ TOLERANT = """sessions.preview sessions.delete chat.inject
     agents.delete config.get config.set config.patch credentials.list credentials.set credentials.remove
     credentials.test
     models.set onboarding.look
-    cron.add cron.get cron.list cron.remove cron.run cron.runs cron.status cron.update"""
+    cron.add cron.get cron.list cron.remove cron.run cron.runs cron.status cron.update
+    channels.status last-heartbeat wake"""
 
 
 def test_our_own_operations_refuse_what_they_do_not_know(ask: Asking) -> None:

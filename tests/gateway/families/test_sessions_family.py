@@ -185,7 +185,7 @@ async def test_what_keeps_commands_in_the_sandbox_is_not_lifted_by_who_may_only_
     await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel="off")
     with pytest.raises(MissingScope, match="approvals"):
         await ask("sessions.patch", ("write",), key=MAIN, elevatedLevel=lifted)
-    await ask("sessions.reset", ("write",), key=MAIN, reason="new")
+    await ask("sessions.reset", key=MAIN, reason="new")
     assert (await ask("sessions.describe", key=MAIN))["session"]["elevatedLevel"] == "off"
     await ask("sessions.patch", ("write", "approvals"), key=MAIN, elevatedLevel=lifted)
 

@@ -13,7 +13,7 @@ from palinurus.gateway.auth.guard import GUESSES, MOST_CODES, LoginCodes, cookie
 from palinurus.operations.gateway import list_devices
 from palinurus.testing.fakes import FakeClock
 
-ALL = {"operator.read", "operator.write", "operator.approvals", "operator.admin"}
+ALL = {"operator.read", "operator.write", "operator.approvals", "operator.pairing", "operator.admin"}
 
 
 async def test_a_code_lets_one_browser_in_that_may_then_do_everything(browser: Browser) -> None:

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from itertools import islice
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from palinurus.extensions.skill_registry.server.store import SkillRecord, VersionRecord
 
 MAX_WORDS = 12
+MAX_VERDICTS = 200  # in one request
+SOURCE = {"source": "clawhub"}  # OpenClaw leaves out what comes from a source that it does not know
 _WORD = re.compile(r"\w+")
 Json = dict[str, Any]
+
+
+class VerdictRequest(Struct, frozen=True, rename="camel"):
+    slug: str
+    version: str
+    owner_handle: str = ""
+
+
+class VerdictRequests(Struct, frozen=True):
+    items: Annotated[tuple[VerdictRequest, ...], Meta(max_length=MAX_VERDICTS)]
 
 
 def find(records: Iterable[SkillRecord], text: str, limit: int) -> list[Json]:
     return [
         {"score": score, "version": record.latest.version, "ownerHandle": record.owner, "owner": owner(record.owner)}
         | _pick(record, "slug", "display_name", "summary", "updated_at")
+        | SOURCE
         for score, record in rank(records, text)[:limit]
+    ]
+
+
+def newest(records: Iterable[SkillRecord], limit: int) -> list[Json]:
+    """Those that changed last, as they come: nobody counts what is installed."""
+    return [
+        {"publisher": owner(record.owner), "official": False, "metrics": _pick(record, "updated_at")}
+        | _pick(record, "slug", "display_name", "summary")
+        | SOURCE
+        for record in islice(records, limit)
     ]
 
 
@@ -84,6 +108,37 @@ def verification(record: SkillRecord, made: VersionRecord, base: str, by: str, t
         "provenance": {"source": "upload", "publisher": made.publisher},
         "security": {"status": "blocked" if record.blocked else "unscanned"},
         "signature": {"status": "unsigned"},
+    }
+
+
+def verdict(asked: VerdictRequest, record: SkillRecord | None, base: str) -> Json:
+    """Whether a version may be installed, as OpenClaw asks before it does. Nothing is scanned here, and it says so."""
+    shown = {"requestedSlug": asked.slug, "requestedVersion": asked.version}
+    if asked.owner_handle:
+        shown["requestedOwnerHandle"] = asked.owner_handle
+    known = record is not None and asked.owner_handle.removeprefix("@").lower() in ("", record.owner)
+    made = next((each for each in record.versions if each.version == asked.version), None) if record and known else None
+    if record is None or made is None:
+        code = "version_not_found" if record and known else "skill_not_found"
+        missing = {"slug": None, "version": None, "publisherHandle": None, "security": None}
+        error = {"code": code, "message": "Skill not found" if code == "skill_not_found" else "Version not found"}
+        return {"ok": False, "decision": "fail", "reasons": [code], **shown, **missing, "error": error}
+    page = f"{base}/api/v1/skills/{record.slug}"
+    blocked = record.blocked
+    says = f"Blocked by this registry: {blocked}" if blocked else f"Published by {record.owner}. Not scanned."
+    return {
+        "ok": not blocked,
+        "decision": "blocked" if blocked else "pass",
+        "reasons": ["blocked"] if blocked else [],
+        **shown,
+        **_pick(record, "slug", "display_name"),
+        **_pick(made, "version", "created_at"),
+        "publisherHandle": record.owner,
+        "publisherDisplayName": record.owner,
+        "overview": says,
+        "skillUrl": page,
+        "securityAuditUrl": f"{page}/verify?version={made.version}",
+        "security": {"status": "blocked" if blocked else "unscanned", "passed": not blocked},
     }
 
 

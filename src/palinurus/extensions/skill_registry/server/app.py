@@ -87,11 +87,13 @@ class RegistryApp:
             ("GET", "/.well-known/clawhub.json", self._well_known),
             ("GET", "/.well-known/clawdhub.json", self._well_known),
             ("GET", "/api/v1/search", self._search),
+            ("GET", "/api/v1/trending", self._trending),
             ("GET", "/api/v1/resolve", self._resolve),
             ("GET", "/api/v1/download", self._download),
             ("GET", "/api/v1/whoami", self._whoami),
             ("GET", "/api/v1/skills", self._list),
             ("POST", "/api/v1/skills", self._publish),
+            ("POST", "/api/v1/skills/-/security-verdicts", self._verdicts),
             ("GET", one, self._about),
             ("DELETE", one, partial(self._set_deleted, deleted=True)),
             ("POST", f"{one}/undelete", partial(self._set_deleted, deleted=False)),
@@ -132,6 +134,27 @@ class RegistryApp:
     async def _search(self, request: Request) -> Any:
         text = request.query_params.get("q", "")[:400]
         return {"results": answers.find(await asyncio.to_thread(self._store.all), text, _limit(request))}
+
+    async def _trending(self, request: Request) -> Any:
+        return {"items": answers.newest(await asyncio.to_thread(self._store.all), _limit(request))}
+
+    async def _verdicts(self, request: Request) -> Any:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                asked = msgspec.json.decode(await _small_body(request), type=answers.VerdictRequests)
+        except TimeoutError:
+            raise HTTPException(408, "the body did not come in time") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadRequest(f"the request is invalid: {error}") from None
+        base = self._base(request)
+        made = lambda: [answers.verdict(each, self._found(each.slug), base) for each in asked.items]  # noqa: E731
+        return {"items": await asyncio.to_thread(made)}
+
+    def _found(self, slug: str) -> store.SkillRecord | None:
+        try:
+            return self._store.get(slug)
+        except NotFound:
+            return None
 
     async def _list(self, request: Request) -> Any:
         records = await asyncio.to_thread(self._store.all)
@@ -273,6 +296,16 @@ async def read_form(request: Request) -> tuple[Publication, Bundle]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadRequest(f"the payload is invalid: {error}") from None
     return publication, await asyncio.to_thread(make_bundle, files, publication.slug)
+
+
+async def _small_body(request: Request) -> bytes:
+    """Raises HTTPException."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_PAYLOAD:
+            raise HTTPException(413, f"the body is larger than {MAX_PAYLOAD // 1024} KiB")
+    return bytes(body)
 
 
 def _chosen_version(record: store.SkillRecord, request: Request) -> store.VersionRecord:
