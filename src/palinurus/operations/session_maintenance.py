@@ -33,7 +33,7 @@ class CompactedSession(Struct, frozen=True, rename="camel"):
     ok: bool = True
 
 
-@operation("sessions.compact", scope="write")
+@operation("sessions.compact", scope="admin")
 async def compact_session(
     services: Services,
     key: SessionRef,

@@ -238,7 +238,7 @@ async def reset_row(client: ClientSession, done: changes.ResetSession) -> ResetR
     return ResetRow(done.key, await session_row(client.services, done.entry))
 
 
-@method("sessions.compact", scope="write")
+@method("sessions.compact", scope="admin")
 async def compact(
     client: ClientSession, key: Key, focus: str = "", max_lines: int | None = None, idempotency_key: str = ""
 ) -> CompactedRow:

@@ -272,14 +272,14 @@ def _part(block: Text | Image) -> dict[str, Any]:
 
 
 def _assistant(message: AssistantMessage, ids: CallIds) -> dict[str, Any] | None:
-    if not message.calls:
-        # Several servers refuse an empty assistant message.
-        return {"role": "assistant", "content": message.text} if message.text else None
+    text = message.text
     calls = []
     for call in message.calls:
         function = {"name": tool_name(call.name), "arguments": as_json(call.arguments).decode()}
         calls.append({"id": ids.of_call(call.id), "type": "function", "function": function})
-    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+    if calls:
+        return {"role": "assistant", "content": text or None, "tool_calls": calls}
+    return {"role": "assistant", "content": text} if text else None  # several servers refuse an empty message
 
 
 def _result(result: ToolResult) -> str:
