@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palinurus.context.epoch import Route
 from palinurus.domain.errors import Failure, ProviderError
 from palinurus.domain.messages import (
     AssistantMessage,
@@ -28,10 +29,12 @@ from palinurus.domain.messages import (
     UserMessage,
 )
 from palinurus.domain.tool import ToolSpec
+from palinurus.operations.models import probe
 from palinurus.providers.provider import (
     ANY_TOOL,
     Head,
     ModelRequest,
+    Provider,
     ReplyDone,
     ReplyEvent,
     ReplyFailed,
@@ -45,6 +48,7 @@ from palinurus.providers.wires.http import parser_for
 from palinurus.providers.wires.openai import OpenAIProvider, OpenAIReply, to_openai
 from palinurus.providers.wires.reply import Gatherer
 from palinurus.providers.wires.responses import ResponsesProvider, ResponsesReply, to_responses
+from palinurus.text.tokens import estimate_tokens
 from support.dialects import AnthropicDialect, Dialect, GoogleDialect, OpenAIDialect, ResponsesDialect
 from support.wire import (
     Answers,
@@ -123,6 +127,21 @@ async def test_text_and_thinking_arrive_as_deltas_and_as_one_message_with_usage(
             timestamp=NOW,
         )
     )
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+async def test_a_probe_is_a_handful_of_tokens_and_a_model_that_thought_them_away_has_answered(
+    provider: WireProvider, server: WireServer, finish: str
+) -> None:
+    async def choose(_: str) -> tuple[Provider, Route]:
+        return provider, Route("test", "m", provider.wire)
+
+    server.script.append(Says("", finish=finish))
+    report = await probe(choose)
+    assert report.ok, report.error
+    sent = msgspec.json.encode(server.requests[-1]).decode()
+    assert estimate_tokens(sent) < 120  # almost all of it names and brackets
+    assert any(limit in sent for limit in ('tokens":16', 'Tokens":16'))
 
 
 @pytest.mark.parametrize("whole", [True, False])

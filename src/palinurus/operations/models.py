@@ -53,8 +53,8 @@ from palinurus.providers.smollm.packages import weights_file
 
 MODEL = "agents.defaults.model"
 
-PROBE_HEAD = Head("You are being tested. Answer with the single word ok.")
-PROBE_TOKENS = 512  # a model that thinks spends some before it says a word
+PROBE_HEAD = Head("Answer: ok")
+PROBE_TOKENS = 16  # the least that all vendors accept; a model that thinks may say nothing in so few, and has answered
 
 
 class ModelStatus(Struct, frozen=True, rename="camel"):
@@ -127,7 +127,7 @@ async def probe(choose: Callable[[str], Awaitable[tuple[Provider, Route]]], ref:
     """One tiny request. It belongs to no session and is not stored."""
     provider, route = await choose(ref)
     asked = f"{route.provider}/{route.model}"
-    request = ModelRequest(route.model, PROBE_HEAD, (UserMessage("Are you there?"),), max_tokens=PROBE_TOKENS)
+    request = ModelRequest(route.model, PROBE_HEAD, (UserMessage("ok?"),), max_tokens=PROBE_TOKENS)
     began, first, notices = time.monotonic(), 0, list[str]()
     outcome: ReplyDone | ReplyFailed | None = None
     async for event in provider.stream(request):

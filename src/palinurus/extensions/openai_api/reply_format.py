@@ -18,7 +18,7 @@ from palinurus.domain.messages import ReplyFormat
 from palinurus.extensions.openai_api.client_tools import MAX_DEPTH, is_deep
 from palinurus.extensions.openai_api.errors import ApiError
 
-MOST_STEPS = 100_000  # of one check, which takes 0.2 s: choices in a schema that refers to itself multiply
+MOST_STEPS = 20_000  # of one check: choices in a schema that refers to itself multiply
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TYPES: dict[str, type | tuple[type, ...]] = {

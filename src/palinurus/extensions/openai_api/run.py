@@ -43,10 +43,12 @@ class ClientConversations:
 
     def take(self, agent: str, messages: Sequence[ClientMessage]) -> SessionKey | None:
         """The session that ends with the last reply in these messages. Only the first request that goes on gets it."""
-        replies = [at for at, message in enumerate(messages) if message.role == "assistant"]
-        if not replies:
-            return None
-        return self._sessions.pop(conversation_digest(agent, messages[: replies[-1] + 1]), None)
+        digest = _digest_of_past(agent, messages)
+        return self._sessions.pop(digest, None) if digest else None
+
+    def put_back(self, key: SessionKey, messages: Sequence[ClientMessage]) -> None:
+        """The session that was taken still ends as before."""
+        self._sessions[_digest_of_past(key.agent, messages)] = key
 
     def put(self, key: SessionKey, messages: Sequence[ClientMessage], reply: str) -> None:
         """The session ends with these messages and this reply, as the client has them."""
@@ -54,6 +56,12 @@ class ClientConversations:
         self._sessions[conversation_digest(key.agent, whole)] = key
         if len(self._sessions) > MOST:
             self._sessions.popitem(last=False)
+
+
+def _digest_of_past(agent: str, messages: Sequence[ClientMessage]) -> str:
+    """Of the messages to the last reply; empty when there is none."""
+    replies = [at for at, message in enumerate(messages) if message.role == "assistant"]
+    return conversation_digest(agent, messages[: replies[-1] + 1]) if replies else ""
 
 
 def conversation_digest(agent: str, messages: Sequence[ClientMessage]) -> str:
@@ -190,23 +198,38 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
     answers = await find_answers(gateway.services, said)
     if answers and (target.lasting or wanted.continues) and answers.run.key != target.key:
         answers = None  # it names another session, where no call is open
-    if answers:
-        target = target_of_session(answers.run.key)
-        texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
-        added = messages.new_message(texts) if texts else messages.NewMessage("")
-        message = await _message(gateway.services, added, answers.results)
-    else:
-        known = None if target.lasting or wanted.continues else conversations.take(target.key.agent, said)
-        if known and await gateway.services.sessions.find(known) is None:
-            known = None  # archived since
-        target = target_of_session(known) if known else target
-        new = wanted.history.new if known else await _unknown_messages(gateway, target, wanted)
-        message = await _message(gateway.services, messages.new_message(new))
-    key = _idempotency_key(request)
+    known = None if answers or target.lasting or wanted.continues else conversations.take(target.key.agent, said)
+    try:
+        if answers:
+            target = target_of_session(answers.run.key)
+            texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
+            added = messages.new_message(texts) if texts else messages.NewMessage("")
+            message = await _message(gateway.services, added, answers.results)
+        elif known and await gateway.services.sessions.find(known):
+            target = target_of_session(known)
+            message = await _message(gateway.services, messages.new_message(wanted.history.new))
+        else:
+            known = None  # or archived since
+            new = await _unknown_messages(gateway, target, wanted)
+            message = await _message(gateway.services, messages.new_message(new))
+        run = await _submit(gateway, request, wanted, target, message)
+    except BaseException:
+        if known:  # nothing was added to it
+            conversations.put_back(known, said)
+        raise
+    keyed = bool(_idempotency_key(request))
+    if target.lasting or wanted.continues:
+        return StartedRun(run, stops_with_client=not target.lasting and not keyed, form=wanted.form)
+    return StartedRun(run, not keyed, partial(conversations.put, run.key, said), wanted.form)
+
+
+async def _submit(
+    gateway: GatewayContext, request: Request, wanted: RunRequest, target: SessionTarget, message: Inbound
+) -> Run:
     tools = check_tools(wanted.tools)
-    message = msgspec.structs.replace(
+    whole = msgspec.structs.replace(
         message,
-        idempotency_key=f"{CHANNEL}:{key or gateway.new_id()}",
+        idempotency_key=f"{CHANNEL}:{_idempotency_key(request) or gateway.new_id()}",
         session_key=str(target.key),
         attended=target.lasting,
         notes=(*_instructions(_requests(wanted)), *message.notes),
@@ -215,10 +238,7 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         tool_choice=_forced_tool(wanted.choice, tools),
         reply_format=wanted.form,
     )
-    run = await gateway.services.dispatcher.submit(message)
-    if target.lasting or wanted.continues:
-        return StartedRun(run, stops_with_client=not target.lasting and not key, form=wanted.form)
-    return StartedRun(run, not key, partial(conversations.put, run.key, said), wanted.form)
+    return await gateway.services.dispatcher.submit(whole)
 
 
 def _target(gateway: GatewayContext, request: Request, wanted: RunRequest) -> SessionTarget:
