@@ -231,6 +231,8 @@ async def test_where_it_fails_the_builtin_engine_answers_and_nothing_stays_behin
     place: Place, mood: str, why: str
 ) -> None:
     seconds = 4.0 if mood.startswith("hang") else 30.0
+    if mood == "hang":
+        await place.qmd().sync()
     memory = place.memory(mood)
     if mood == "gone":
         memory = place.memory(command="/nowhere/qmd")

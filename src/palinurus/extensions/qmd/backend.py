@@ -51,6 +51,7 @@ NAMED = 5  # paths that are named as behind
 WEIGHTS = {"vsearch": 0.7, "search": 0.3}
 _DAMAGED = re.compile("not a database|malformed|disk image")
 _TO_EMBED = re.compile(r"(\d+) unique hashes need vectors")
+_WORD = re.compile(r"\w")
 _TYPED = re.compile(r"\s*(lex|vec|hyde|intent|expand):")
 Rows = dict[str, QmdRow]
 """By file: qmd finds each once."""
@@ -146,10 +147,12 @@ class QmdBackend:
     async def _words(self, query: str, names: Sequence[str], question: Question, seconds: float) -> Rows:
         """qmd wants every word of a query; so a question that finds nothing is asked again by what it is about."""
         plain = " ".join(word.lstrip("-") for word in query.replace('"', " ").split())
+        if not _WORD.search(plain):
+            return {}
         began = perf_counter()
         found = await self._run("search", plain, names, question, seconds)
         about = " ".join(word for word in plain.split() if word.strip("?!.,;:").lower() not in STOP_WORDS)
-        if found or not about or about == plain:
+        if found or about == plain or not _WORD.search(about):
             return found
         return await self._run("search", about, names, question, seconds - (perf_counter() - began))
 
