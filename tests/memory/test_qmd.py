@@ -20,6 +20,7 @@ from palinurus.domain.errors import BackendError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, Origin
 from palinurus.domain.tool import ToolRun
+from palinurus.extensions.forget.operations import Forget, forget
 from palinurus.extensions.qmd.backend import QmdBackend, merged, open_qmd
 from palinurus.extensions.qmd.command import QmdRow, environment
 from palinurus.memory.backend import BUILTIN, FallbackMemory
@@ -283,3 +284,25 @@ async def test_a_home_says_which_backend_serves(home: Home, workspace: Path) -> 
         )
         await runtime.close()
     assert (home.root / "derived" / "qmd" / "main" / "xdg-cache" / "qmd" / "index.sqlite").exists()
+
+
+@pytest.mark.parametrize("backend", ["qmd", BUILTIN])
+async def test_forgotten_words_leave_its_index_also_when_it_is_no_longer_used(
+    home: Home, workspace: Path, backend: str
+) -> None:
+    def write(name: str) -> None:
+        qmd = {"command": program("quiet"), "limits": {"timeoutMs": 30_000}}
+        memory = {"backend": name, "qmd": qmd, "search": {"provider": "none", "sync": {"watch": False}}}
+        config = {"agents": {"defaults": {"workspace": str(workspace)}}, "memory": memory}
+        home.config_path.write_text(json.dumps(config))
+
+    write("qmd")
+    (workspace / "memory").mkdir()
+    (workspace / "memory" / "a.md").write_text("- the password is Zanzibar-7741\n- the boat is green\n")
+    runtime = Runtime(home, dict(os.environ))
+    assert (await search_memory.function(runtime.services, SearchMemory("Zanzibar"))).backend == "qmd"
+    write(backend)
+    report = await forget(runtime.services, Forget(query="Zanzibar-7741", apply=True))
+    assert report.remains == ()
+    assert [file for file in home.root.rglob("*") if file.is_file() and b"Zanzibar" in file.read_bytes()] == []
+    await runtime.close()
