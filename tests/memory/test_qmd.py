@@ -93,6 +93,9 @@ async def test_collections_are_registered_once_with_sanitised_names(place: Place
     kept, root = place.kept, place.kept.root
     boats = Collection("my_boats", root.parent / "handbook", "**/*.md")
     kept.place = replace(kept.place, settings=replace(kept.place.settings, collections=(boats,)))
+    await kept.say("hello")
+    for name in ("memory.md", "USER.md"):
+        kept.write(f"workspace/{name}", "- text\n")
     for _ in range(2):
         await paths(place.qmd(), "rudder")
     added = {tuple(call["rest"][1:]) for call in place.calls("collection") if call["rest"][0] == "add"}
@@ -103,7 +106,6 @@ async def test_collections_are_registered_once_with_sanitised_names(place: Place
         (str(root), "memory-user-main", "USER.md"),
         (str(root / "memory"), "memory-dir-main", "**/*.md"),
         (str(kept.place.folder / "sessions"), "sessions-main", "**/*.md"),
-        (str(kept.place.folder / "notes"), "notes-main", "**/*.md"),
         (str(root.parent / "handbook"), "my-boats", "**/*.md"),
     ]} == added  # fmt: skip
 
