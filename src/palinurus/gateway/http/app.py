@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
+from starlette.routing import BaseRoute, Match, Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -296,6 +296,28 @@ class RouteProvider(Struct, frozen=True):
 
     make: Callable[[GatewayContext], Sequence[BaseRoute]]
     docs: Sequence[RouteDoc]
+
+
+class LaterRoutes(BaseRoute):
+    """Routes that extensions bring since the config has changed: asked for what no other route matches."""
+
+    def __init__(self, current: Callable[[], object], make: Callable[[], Sequence[BaseRoute]]) -> None:
+        self._current = current  # the config
+        self._make = make
+        self._seen = current()
+        self._routes: Sequence[BaseRoute] = ()
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if (config := self._current()) is not self._seen:
+            self._seen, self._routes = config, self._make()
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is not Match.NONE:
+                return match, {**found, "later_route": route}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["later_route"].handle(scope, receive, send)
 
 
 def openapi(routes: Iterable[BaseRoute], docs: Iterable[RouteDoc]) -> dict[str, Any]:
