@@ -20,6 +20,7 @@ from palinurus.domain.errors import BackendError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, Origin
 from palinurus.domain.tool import ToolRun
+from palinurus.extensions.forget.operations import Forget, forget
 from palinurus.extensions.qmd.backend import QmdBackend, merged, open_qmd
 from palinurus.extensions.qmd.command import QmdRow, environment
 from palinurus.memory.backend import BUILTIN, FallbackMemory
@@ -92,6 +93,9 @@ async def test_collections_are_registered_once_with_sanitised_names(place: Place
     kept, root = place.kept, place.kept.root
     boats = Collection("my_boats", root.parent / "handbook", "**/*.md")
     kept.place = replace(kept.place, settings=replace(kept.place.settings, collections=(boats,)))
+    await kept.say("hello")
+    for name in ("memory.md", "USER.md"):
+        kept.write(f"workspace/{name}", "- text\n")
     for _ in range(2):
         await paths(place.qmd(), "rudder")
     added = {tuple(call["rest"][1:]) for call in place.calls("collection") if call["rest"][0] == "add"}
@@ -102,7 +106,6 @@ async def test_collections_are_registered_once_with_sanitised_names(place: Place
         (str(root), "memory-user-main", "USER.md"),
         (str(root / "memory"), "memory-dir-main", "**/*.md"),
         (str(kept.place.folder / "sessions"), "sessions-main", "**/*.md"),
-        (str(kept.place.folder / "notes"), "notes-main", "**/*.md"),
         (str(root.parent / "handbook"), "my-boats", "**/*.md"),
     ]} == added  # fmt: skip
 
@@ -231,6 +234,8 @@ async def test_where_it_fails_the_builtin_engine_answers_and_nothing_stays_behin
     place: Place, mood: str, why: str
 ) -> None:
     seconds = 4.0 if mood.startswith("hang") else 30.0
+    if mood == "hang":
+        await place.qmd().sync()
     memory = place.memory(mood)
     if mood == "gone":
         memory = place.memory(command="/nowhere/qmd")
@@ -281,3 +286,25 @@ async def test_a_home_says_which_backend_serves(home: Home, workspace: Path) -> 
         )
         await runtime.close()
     assert (home.root / "derived" / "qmd" / "main" / "xdg-cache" / "qmd" / "index.sqlite").exists()
+
+
+@pytest.mark.parametrize("backend", ["qmd", BUILTIN])
+async def test_forgotten_words_leave_its_index_also_when_it_is_no_longer_used(
+    home: Home, workspace: Path, backend: str
+) -> None:
+    def write(name: str) -> None:
+        qmd = {"command": program("quiet"), "limits": {"timeoutMs": 30_000}}
+        memory = {"backend": name, "qmd": qmd, "search": {"provider": "none", "sync": {"watch": False}}}
+        config = {"agents": {"defaults": {"workspace": str(workspace)}}, "memory": memory}
+        home.config_path.write_text(json.dumps(config))
+
+    write("qmd")
+    (workspace / "memory").mkdir()
+    (workspace / "memory" / "a.md").write_text("- the password is Zanzibar-7741\n- the boat is green\n")
+    runtime = Runtime(home, dict(os.environ))
+    assert (await search_memory.function(runtime.services, SearchMemory("Zanzibar"))).backend == "qmd"
+    write(backend)
+    report = await forget(runtime.services, Forget(query="Zanzibar-7741", apply=True))
+    assert report.remains == ()
+    assert [file for file in home.root.rglob("*") if file.is_file() and b"Zanzibar" in file.read_bytes()] == []
+    await runtime.close()

@@ -82,6 +82,17 @@ async def test_the_plugin_that_the_slot_names_answers_and_is_opened_with_what_it
     assert closed == ["main"]
 
 
+@pytest.mark.parametrize(("config", "served"), [({}, "first"), ({"memory": {"backend": BUILTIN}}, BUILTIN)])
+async def test_a_plugin_that_has_the_slot_unasked_answers_unless_the_config_names_another(
+    home: Home, config: Any, served: str
+) -> None:
+    first = Extension("first", __name__, memory_backends={"first": f"{__name__}:open_box"}, slots=("memory",))
+    with LOADED.added(first):
+        runtime = Runtime(configure(home, **config), {})
+        assert (await show_memory_status.function(runtime.services)).backend == served
+        await runtime.close()
+
+
 @pytest.mark.parametrize("slot", ["", "memory-core", BUILTIN])
 async def test_the_builtin_engine_has_the_slot_otherwise_and_nothing_else_is_opened(home: Home, slot: str) -> None:
     runtime = Runtime(configure(home, plugins={"slots": {"memory": slot}}), {})

@@ -115,15 +115,19 @@ def misbehave(mood: str, command: str) -> None:
         sys.exit("NoBinaryFoundError")
 
 
+def log(command: str, rest: list[str]) -> None:
+    env = {name: os.environ.get(name, "") for name in ("NO_COLOR", "SECRET_KEY", "QMD_CONFIG_DIR")}
+    call = {"at": command, "rest": rest, "env": env, "cwd": str(Path.cwd()), "pid": os.getpid()}
+    with (CACHE.parents[2] / "calls.jsonl").open("a") as calls:
+        calls.write(json.dumps(call) + "\n")
+
+
 def main() -> int:
     mood = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1][0] == "+" else ""
     command, *rest = sys.argv[1:]
     CACHE.mkdir(parents=True, exist_ok=True)
-    seen = {name: os.environ.get(name, "") for name in ("NO_COLOR", "SECRET_KEY", "QMD_CONFIG_DIR")}
-    with (CACHE.parents[2] / "calls.jsonl").open("a") as calls:
-        calls.write(
-            json.dumps({"at": command, "rest": rest, "env": seen, "cwd": str(Path.cwd()), "pid": os.getpid()}) + "\n"
-        )
+    if mood != "+quiet":
+        log(command, rest)
     misbehave(mood.removeprefix("+"), command)
     match [command, *rest]:
         case ["--version"]:

@@ -368,12 +368,17 @@ class ConfiguredAgents:
         return self._now.skills.of(agent_id)  # of whatever config holds by then
 
     def _remembering(self, agent_id: str) -> AgentMemories:
-        from palinurus.memory.settings import BUILTIN, memory_settings
+        from msgspec.structs import replace
+
+        from palinurus.memory.settings import BUILTIN, MemoryEngine, memory_settings
         from palinurus.runtime.memory import AgentMemories
 
         agent = agent_settings(self.loaded.config, self.home, agent_id)
         config = self.loaded.config
         settings = memory_settings(config, self.home, agent_id)
+        owner = next((each.name for each in LOADED.known if "memory" in each.slots), "")
+        if owner and settings.backend == BUILTIN and config.section(MemoryEngine).backend is None:
+            settings = replace(settings, backend=owner)
         return AgentMemories(agent.workspace, settings, None if settings.backend == BUILTIN else config)
 
     async def close(self) -> None:

@@ -51,6 +51,7 @@ NAMED = 5  # paths that are named as behind
 WEIGHTS = {"vsearch": 0.7, "search": 0.3}
 _DAMAGED = re.compile("not a database|malformed|disk image")
 _TO_EMBED = re.compile(r"(\d+) unique hashes need vectors")
+_WORD = re.compile(r"\w")
 _TYPED = re.compile(r"\s*(lex|vec|hyde|intent|expand):")
 Rows = dict[str, QmdRow]
 """By file: qmd finds each once."""
@@ -87,7 +88,7 @@ class QmdBackend:
         self._next: asyncio.Task[SyncReport] | None = None  # has not begun
         self._tasks: set[asyncio.Task[SyncReport]] = set()
         self._keeping_up: asyncio.Task[None] | None = None
-        self._trouble = self._embed_trouble = ""
+        self._trouble = self._embed_trouble = self._unseen = ""
 
     def own_path(self, path: str) -> str:
         return self._paths.own(path)
@@ -146,10 +147,12 @@ class QmdBackend:
     async def _words(self, query: str, names: Sequence[str], question: Question, seconds: float) -> Rows:
         """qmd wants every word of a query; so a question that finds nothing is asked again by what it is about."""
         plain = " ".join(word.lstrip("-") for word in query.replace('"', " ").split())
+        if not _WORD.search(plain):
+            return {}
         began = perf_counter()
         found = await self._run("search", plain, names, question, seconds)
         about = " ".join(word for word in plain.split() if word.strip("?!.,;:").lower() not in STOP_WORDS)
-        if found or not about or about == plain:
+        if found or about == plain or not _WORD.search(about):
             return found
         return await self._run("search", about, names, question, seconds - (perf_counter() - began))
 
@@ -225,17 +228,22 @@ class QmdBackend:
         behind = sorted(path for path in stamps if known.get(path) != stamps[path])
         caught_up = sum(known.get(path) != before.get(path) for path in known)
         state, why = ("stale", "there was no time to index all that has changed") if behind else ("fresh", "")
+        why = why or self._unseen
         return stamps, IndexFreshness(
             state, len(stamps), caught_up, tuple(behind[:NAMED]), len(behind), pieces=len(known), why=why
         )
 
     async def _stamps(self) -> dict[str, Stamp]:
         """All that may be found, by the home's own paths."""
-        scan = await asyncio.to_thread(self._place.files.scan)
+        return {**await asyncio.to_thread(self._scan), **await self._exports.stamps()}
+
+    def _scan(self) -> dict[str, Stamp]:
+        scan = self._place.files.scan()
+        unseen = next((f"{path} could not be looked at: {reason}" for path, reason in scan.unseen.items()), "")
+        self._unseen = unseen or (f"not there: {scan.missing}" if scan.missing else "")
         prefixes = tuple(each.prefix for each in self._collections if each.prefix)
         alone = {each.mask for each in self._collections if not each.prefix}
-        files = {path: stamp for path, stamp in scan.stamps.items() if path.startswith(prefixes) or path in alone}
-        return {**files, **await self._exports.stamps()}
+        return {path: stamp for path, stamp in scan.stamps.items() if path.startswith(prefixes) or path in alone}
 
     def _ask_for_update(self, *, gentle: bool = False) -> asyncio.Task[SyncReport]:
         """One at a time. Whoever asks while one is running gets the next, which sees what has changed since."""
@@ -291,8 +299,9 @@ class QmdBackend:
         )
 
     async def _register(self, state: IndexState) -> None:
-        """Tells qmd of collections that it does not know, once their folders are there, and of those that have gone."""
-        wanted = {each.name: (str(each.path), each.mask) for each in self._collections if each.path.is_dir()}
+        """Tells qmd of collections that it does not know, once something is in them, and of those that have gone."""
+        there = await asyncio.to_thread(lambda: [each for each in self._collections if each.has_something])
+        wanted = {each.name: (str(each.path), each.mask) for each in there}
         limit = self._settings.command_seconds
         for name in [name for name, place in state.collections.items() if wanted.get(name) != place]:
             await self._command.run("collection", "remove", name, seconds=limit)

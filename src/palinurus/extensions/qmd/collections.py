@@ -22,6 +22,14 @@ class QmdCollection(Struct, frozen=True):
     prefix: str  # of the home's own path: `memory/`, `handbook/`, `sessions/`
     is_cited_by_own_path: bool = False
 
+    @property
+    def has_something(self) -> bool:
+        """Blocks."""
+        try:
+            return (self.path / self.mask).exists() if not self.prefix else any(self.path.iterdir())
+        except OSError:  # it is not there, or cannot be looked at just now
+            return False
+
 
 def collections_of(place: BackendPlace, exports: Path, *, default_memory: bool) -> tuple[QmdCollection, ...]:
     """Those of one agent, whether or not their folders are there."""
