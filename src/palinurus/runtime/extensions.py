@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PLUGIN_INDEX = Path("plugins", "plugins.json")  # in a home: what is installed
 PLUGINS = "palinurus.extensions.plugins.host:find_rows"
+LEAVE_PLUGINS = "palinurus.extensions.plugins.host:leave_rows"
 
 
 def imported(part: Any) -> Any:
@@ -149,8 +150,12 @@ class App:
 
     def context_engine(self, make: Any) -> None:
         """`make(services)` gives a context.engine.ContextEngine: what decides what a model reads. One that fails is
-        replaced by the built-in one. Like the next two, for whoever has the slot (`Extension.slots`)."""
+        replaced by the built-in one. Like the next three, for whoever has the slot (`Extension.slots`)."""
         self.slots["contextEngine"] = make
+
+    def memory_backend(self, opened: Any) -> None:
+        """A memory.backend.OpenBackend: what indexes and searches memory. Where it fails, the built-in one answers."""
+        self.slots["memory"] = opened
 
     def sandbox(self, make: Any) -> None:
         """`make(services)` gives a sandbox.Sandbox: where commands run. While it does not work, bubblewrap is used."""
@@ -254,7 +259,12 @@ class Extensions:
         return tuple((title, text) for title, text in made if text)
 
     def find_memory_backend(self, name: str) -> OpenBackend:
-        """By its name, or by that of the only one of an extension. Raises NotFound."""
+        """By its name, or by that of the only one of an extension, or by the plugin with the slot. Raises NotFound."""
+        if any(name == each.name and "memory" in each.slots for each in self.known):
+            theirs: OpenBackend | None = self.find_slot("memory")
+            if theirs is None:
+                raise NotFound(f"the plugin {name} could not be loaded", hint="pal plugins list")
+            return theirs
         declared = {backend: where for each in self.known for backend, where in each.memory_backends.items()}
         alone = {each.name: next(iter(each.memory_backends.values())) for each in self.known if each.memory_backends}
         where = declared.get(name) or alone.get(name)
@@ -288,18 +298,21 @@ class Extensions:
         """Of one of these networks; None if its extension could not be loaded."""
         return imported(self.load(lambda each: channel in each.channels).channels.get(channel))
 
-    def find_slot(self, slot: str) -> Callable[[Services], Any] | None:
+    def find_slot(self, slot: str) -> Callable[[Any], Any] | None:
         """What makes the part for an exclusive slot; None: the built-in one is used."""
         if not any(slot in each.slots for each in self.known):
             return None
-        found: Callable[[Services], Any] | None = imported(self.load(lambda each: slot in each.slots).slots.get(slot))
+        found: Callable[[Any], Any] | None = imported(self.load(lambda each: slot in each.slots).slots.get(slot))
         return found
 
     def _configured(self, config: Config) -> App:
         return self.load(lambda each: any(one == "*" or config.sets(one) for one in each.configured_by))
 
     def find_slash_command(self, name: str) -> Any:
-        return imported(self.load(lambda each: name in each.slash_commands).slash_commands[name])
+        found = self.load(lambda each: name in each.slash_commands).slash_commands.get(name)
+        if found is None:
+            raise NotFound(f"the plugin of /{name} could not be loaded", hint="pal plugins list")
+        return imported(found)
 
     def with_hooks(self, event: str, has: Callable[[str], bool]) -> App:
         """With all that may listen to an event. `has`: whether a place of `Extension.hooks_need` is there."""
@@ -340,6 +353,7 @@ class Extensions:
             rows, self._guests = self._guests[1].rows, None
             self._remove(rows, self._without_guests)
             _announce(())
+            resolve(LEAVE_PLUGINS)()
 
     @contextmanager
     def added(self, *more: Extension) -> Iterator[None]:

@@ -74,7 +74,7 @@ def find_plugins(home: Home, loaded: LoadedConfig, *, thorough: bool = False) ->
     found = sorted(_all(home, loaded, settings, thorough), key=lambda each: (_ORDER[each.tier], each.id))
     if not found:
         return []
-    health = HealthFile(home).load()
+    health = HealthFile(home).load_with_killed()
     judged: list[FoundPlugin] = []
     taken = _Names()
     for plugin in found:
@@ -243,7 +243,13 @@ class _Names:
             **{("slash command", name): core for each in EXTENSIONS for name in each.slash_commands},
             **{("job", name): core for each in EXTENSIONS for name in each.jobs},
             **{("provider", name): core for name in WIRES},
-            **{("channel", name): core for each in EXTENSIONS for name in each.channels},
+            **{
+                ("channel", place.split(".")[1]): core
+                for each in EXTENSIONS
+                for places in each.config.values()
+                for place in places
+                if place.startswith("channels.")
+            },
         }
 
     def conflicts(self, found: FoundPlugin) -> Iterator[str]:
