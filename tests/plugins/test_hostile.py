@@ -36,8 +36,14 @@ SLASH = {"slashCommands": {"bad": {"about": "is bad"}}}
 NOTHING = "def register(app): pass"
 
 
-def bad(root: Path, code: str, **manifest: Any) -> Path:
-    return write_plugin(root, "bad", HEAD + code, **{"capabilities": SLASH, **manifest})
+def bad(root: Path, code: str, name: str = "bad", **manifest: Any) -> Path:
+    slash = {"slashCommands": {name: {"about": "is bad"}}}
+    code = HEAD + code.replace("bad", name).replace("SELF", name)
+    return write_plugin(root, name, code, **{"capabilities": slash, **manifest})
+
+
+def good(root: Path) -> Path:
+    return write_plugin(root / "p", "good", GOOD, capabilities={"slashCommands": {"good": {}}})
 
 
 async def still_works(pal: OpenHome) -> None:
@@ -48,7 +54,7 @@ async def still_works(pal: OpenHome) -> None:
 
 REFUSED = {  # what is seen without running anything: manifest, and why
     "a tool named exec": ({"capabilities": {"tools": ["exec"]}}, "its tool 'exec' is of Palinurus itself"),
-    "a tool of another plugin": ({"capabilities": {"tools": ["mine"]}, "id": "later"}, "is of the plugin first"),
+    "a tool of another plugin": ({"capabilities": {"tools": ["mine"]}}, "is of the plugin a_first"),
     "an operation of ours": ({"capabilities": {"operations": ["sessions.list"]}}, "operation 'sessions'"),
     "a command of ours": ({"capabilities": {"commands": {"doctor": "x"}}}, "command 'doctor'"),
     "a slash command of ours": ({"capabilities": {"slashCommands": {"approve": {}}}}, "slash command 'approve'"),
@@ -57,7 +63,7 @@ REFUSED = {  # what is seen without running anything: manifest, and why
     "another version": ({"requires": {"palinurus": ">=99"}}, "needs Palinurus >=99"),
     "a version of nonsense": ({"requires": {"palinurus": "(a+)+$"}}, "needs Palinurus"),
     "a missing program": ({"requires": {"bins": ["no-such-program"]}}, "missing programs: no-such-program"),
-    "a requirement of itself": ({"requires": {"plugins": ["bad"]}}, "plugins need each other: bad → bad"),
+    "a requirement of itself": ({"requires": {"plugins": ["SELF"]}}, "plugins need each other"),
     "an endless schema": ({"configSchema": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}, "never ends"),
     "an exploding schema": (
         {"configSchema": {"$ref": "#/$defs/a0", "$defs": {
@@ -65,7 +71,7 @@ REFUSED = {  # what is seen without running anything: manifest, and why
         }}},
         "never ends",
     ),
-    "a slow pattern": ({"configSchema": {"properties": {"x": {"pattern": "(a+)+$"}}}}, None),
+    "a slow pattern": ({"configSchema": {"properties": {"x": {"pattern": "(a+)+$"}}}}, "'pattern', which is not"),
     "settings that do not fit": ({"configSchema": {"required": ["key"]}}, "key is missing"),
     "a path that leads out": ({"skills": ["../../.."]}, "leads out of the plugin"),
     "an id that is a path": ({"id": "../bad"}, "is not lower-case letters"),
@@ -73,22 +79,28 @@ REFUSED = {  # what is seen without running anything: manifest, and why
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", REFUSED)
-async def test_what_a_manifest_shows_is_refused_before_anything_runs(home: Home, tmp_path: Path, kind: str) -> None:
-    manifest, why = REFUSED[kind]
+async def test_what_a_manifest_shows_is_refused_before_anything_runs(home: Home, tmp_path: Path) -> None:
     canary = tmp_path / "it-ran"
     code = f"open({str(canary)!r}, 'w').close()\n{NOTHING}"
-    first = write_plugin(tmp_path / "p", "first", NOTHING, capabilities={"tools": ["mine"]})
-    good = write_plugin(tmp_path / "p", "good", GOOD, capabilities={"slashCommands": {"good": {}}})
-    use_plugins(home, first, good, bad(tmp_path / "p", code, **manifest), entries={"bad": {"config": {"x": "a"}}})
+    first = write_plugin(tmp_path / "p", "a_first", NOTHING, capabilities={"tools": ["mine"]})
+    names = {kind: f"bad{number}" for number, kind in enumerate(REFUSED)}
+    folders = [
+        bad(
+            tmp_path / "p",
+            code,
+            names[kind],
+            **{"capabilities": {}, **json.loads(json.dumps(more).replace("SELF", names[kind]))},
+        )
+        for kind, (more, _) in REFUSED.items()
+    ]
+    entries = {name: {"config": {"x": "a"}} for name in names.values()}
+    use_plugins(home, first, good(tmp_path), *folders, entries=entries)
     async with opened(home) as pal:
         await still_works(pal)
         rows = {each.id: each for each in (await list_plugins(pal.services)).plugins}
-        row = rows.get("later" if manifest.get("id") == "later" else "bad")
-        assert row is not None
-        if why is None:
-            why = "which is not supported"
-        assert (row.state in ("refused", "off"), why in row.reasons[0]) == (True, True), row
+    for kind, (_, why) in REFUSED.items():
+        row = rows[names[kind]]
+        assert (row.state in ("refused", "off"), why in "; ".join(row.reasons)) == (True, True), (kind, row)
     assert not canary.exists()
 
 
@@ -96,7 +108,7 @@ LOADING = {  # code, and what is said of it; whether once is enough
     "raises when imported": ("raise ValueError('boom')\n" + NOTHING, "ValueError: boom", False),
     "raises when registered": ("def register(app):\n raise ValueError('boom')", "ValueError: boom", False),
     "ends the process": ("def register(app):\n sys.exit('boom')", "SystemExit: boom", False),
-    "hangs": ("def register(app):\n time.sleep(5)", "not registered within", True),
+    "hangs": ("def register(app):\n time.sleep(3)", "not registered within", True),
     "loops": (
         "def register(app):\n end = time.monotonic() + 3\n while time.monotonic() < end: pass",
         "not registered",
@@ -133,24 +145,29 @@ def unpatched() -> Any:
 
 
 @pytest.mark.usefixtures("unpatched")
-@pytest.mark.parametrize("kind", LOADING)
-async def test_a_plugin_that_fails_to_load_is_named_and_the_others_work(home: Home, tmp_path: Path, kind: str) -> None:
-    code, why, at_once = LOADING[kind]
+@pytest.mark.parametrize("late", [False, True], ids=["what fails", "what takes too long"])
+async def test_a_plugin_that_fails_to_load_is_named_and_the_others_work(home: Home, tmp_path: Path, late: bool) -> None:
     (home.root / "gateway.token").write_text("canary-55aa")
-    good = write_plugin(tmp_path / "p", "good", GOOD, capabilities={"slashCommands": {"good": {}}})
-    folder = bad(tmp_path / "p", code.replace("{home!r}", repr(str(home.root))))
-    use_plugins(home, good, folder, limits={"startSeconds": 1 if kind in ("hangs", "loops") else 60})
+    kinds = [kind for kind in LOADING if (kind in ("hangs", "loops")) == late]
+    names = {kind: f"bad{number}" for number, kind in enumerate(kinds)}
+    here = repr(str(home.root))
+    folders = [bad(tmp_path / "p", LOADING[kind][0].replace("{home!r}", here), names[kind]) for kind in kinds]
+    use_plugins(home, good(tmp_path), *folders, limits={"startSeconds": 1 if late else 60})
     async with opened(home) as pal:
         await still_works(pal)
-        answer = await pal.hears("/bad")
-        assert "could not be loaded" in answer.text
+        answers = {kind: (await pal.hears(f"/{names[kind]}")).text for kind in kinds}
         await still_works(pal)
-        row = {each.id: each for each in (await list_plugins(pal.services)).plugins}["bad"]
+        rows = {each.id: each for each in (await list_plugins(pal.services)).plugins}
+        checks = (await check_all_plugins(pal.services)).checks
+    for kind in kinds:
+        _, why, at_once = LOADING[kind]
+        name, row = names[kind], rows[names[kind]]
         said = "; ".join((row.trouble, *row.reasons))
-        assert (why in said, "canary-55aa" in said) == (True, False), said
-        assert row.state == ("disabled" if at_once else "failed")
-        checks = [each for each in (await check_all_plugins(pal.services)).checks if "bad" in each.what]
-        assert (why in checks[0].what, "pal plugins disable bad" in checks[0].todo) == (True, True)
+        assert "could not be loaded" in answers[kind], kind
+        assert (why.replace("bad", name) in said, "canary-55aa" in said) == (True, False), (kind, said)
+        assert row.state == ("disabled" if at_once else "failed"), kind
+        (check,) = [each for each in checks if each.what.startswith((f"{name} ", f"{name}:"))]
+        assert (said.split(";")[0][:40] in check.what, f"pal plugins disable {name}" in check.todo) == (True, True)
 
 
 USED = {
@@ -199,19 +216,22 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
-async def test_a_part_that_raises_is_left_out_and_the_run_goes_on(home: Home, tmp_path: Path, part: str) -> None:
-    code, line, capabilities = PARTS[part]
-    slots = {"a slot": ["contextEngine"], "a sandbox": ["sandbox"]}.get(part, [])
-    register = f"{code}\ndef register(app):\n app.slash_command('bad', answer)\n {line}"
-    folder = bad(tmp_path / "p", register, capabilities={**SLASH, **capabilities}, slots=slots)
-    good = write_plugin(tmp_path / "p", "good", GOOD, capabilities={"slashCommands": {"good": {}}})
-    use_plugins(home, good, folder)
+async def test_a_part_that_raises_is_left_out_and_the_run_goes_on(home: Home, tmp_path: Path) -> None:
+    folders = []
+    for number, (part, (code, line, capabilities)) in enumerate(PARTS.items()):
+        slots = {"a slot": ["contextEngine"], "a sandbox": ["sandbox"]}.get(part, [])
+        register = f"{code}\ndef register(app):\n {line}"
+        folders.append(bad(tmp_path / "p", register, f"bad{number}", capabilities=capabilities, slots=slots))
+    use_plugins(home, good(tmp_path), *folders)
     async with opened(home) as pal:
         await still_works(pal)
         assert (await pal.services.toolsets.sandbox("main").check()).name == "bubblewrap"
-        if part == "a doctor check":
-            assert await examine(home, {}, ask_model=False)
+        assert await examine(home, {}, ask_model=False)
+        rows = {each.id: each for each in (await list_plugins(pal.services)).plugins}
+    assert {name: "ValueError: boom" in row.trouble for name, row in rows.items() if name != "good"} == {
+        f"bad{number}": part != "a hook"
+        for number, part in enumerate(PARTS)  # hooks have a count of their own
+    }
 
 
 def run_pal(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
@@ -248,12 +268,10 @@ def test_what_nothing_can_stop_ends_the_process_and_is_disabled_in_the_next(
     ended = run_pal(home, "agent", "-m", "/bad")
     assert ended.returncode == 75, ended.stderr
     assert "the plugin bad is disabled" in ended.stderr
-    listed = run_pal(home, "plugins", "list", "--json")
-    (row,) = json.loads(listed.stdout)["plugins"]
-    assert (row["state"], why in row["reasons"][0]) == ("disabled", True), row
     doctor = run_pal(home, "plugins", "doctor")
-    assert ("pal plugins enable bad" in doctor.stdout, doctor.returncode) == (True, 1)
-    assert "unknown command /bad" in run_pal(home, "agent", "-m", "/bad").stderr
+    assert (why in doctor.stdout, "pal plugins enable bad" in doctor.stdout, doctor.returncode) == (True, True, 1)
+    if kind == "holds the loop":
+        assert "unknown command /bad" in run_pal(home, "agent", "-m", "/bad").stderr
 
 
 @pytest.mark.slow
