@@ -62,6 +62,7 @@ def slash_commands(services: Services) -> dict[str, Answer]:
 
         return answer
 
+    LOADED.announce_plugins()
     return {
         **{name: answered_by_extension(name) for each in LOADED.known for name in each.slash_commands},
         "status": say_status,

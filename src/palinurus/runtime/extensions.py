@@ -6,6 +6,7 @@ extension. `validate`, `doctor`, docs and schema load all of them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -344,7 +345,7 @@ class Extensions:
             if found.rows:
                 self._without_guests = self._add(found.rows)
                 self._guests = (home.root, found)
-                _announce(found.rows)
+                self.announce_plugins()
         return _with_defaults(loaded, found.config) if found.config else loaded
 
     def leave_plugins(self, home: Home | None = None) -> None:
@@ -352,8 +353,17 @@ class Extensions:
         if self._guests is not None and (home is None or home.root == self._guests[0]):
             rows, self._guests = self._guests[1].rows, None
             self._remove(rows, self._without_guests)
-            _announce(())
+            self.announce_plugins()
             resolve(LEAVE_PLUGINS)()
+
+    def announce_plugins(self) -> None:
+        """Tells those who keep lists of names, as far as they are imported: the others ask when they are."""
+        rows = self._guests[1].rows if self._guests is not None else ()
+        if (commands := sys.modules.get("palinurus.dispatch.commands")) is not None:
+            commands.set_plugin_commands({name: told for each in rows for name, told in each.slash_commands.items()})
+        from palinurus.tools.tool_names import set_plugin_tools
+
+        set_plugin_tools({each.name: each.tool_names for each in rows if each.tool_names})
 
     @contextmanager
     def added(self, *more: Extension) -> Iterator[None]:
@@ -380,15 +390,6 @@ class Extensions:
 def _has_part(config: Config, part: str) -> bool:
     """Whether the config has what an extension needs: see Extension.routes."""
     return part == "*" or bool(part and dig(config.data, part.split(".")))
-
-
-def _announce(rows: Sequence[Extension]) -> None:
-    """Tells those who keep lists of names."""
-    from palinurus.dispatch.commands import set_plugin_commands  # imported only where there is a plugin
-    from palinurus.tools.tool_names import set_plugin_tools
-
-    set_plugin_commands({name: told for each in rows for name, told in each.slash_commands.items()})
-    set_plugin_tools({each.name: each.tool_names for each in rows if each.tool_names})
 
 
 def _with_defaults(loaded: LoadedConfig, more: dict[str, Any]) -> LoadedConfig:

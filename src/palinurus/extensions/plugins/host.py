@@ -15,21 +15,22 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.extensions.plugins.app import GuardedParts, plugin_app, run_with_limit, undeclared
 from palinurus.extensions.plugins.find import FoundPlugin, find_plugins, workspace_roots
-from palinurus.extensions.plugins.guard import GuardLimits, PluginGuard, WatchedPlugin, code_of_ours, patched
 from palinurus.extensions.plugins.index import HealthFile, digest_of, plugins_folder
 from palinurus.extensions.plugins.settings import PluginSettings
 from palinurus.parts import Extension
 from palinurus.runtime.extensions import LOADED, App, FoundRows
 from palinurus.tools.settings import FetchSettings
+
+if TYPE_CHECKING:
+    from palinurus.extensions.plugins.guard import PluginGuard
 
 log = logging.getLogger(__name__)
 HOST = f"{__name__}:load_plugin"
@@ -94,10 +95,14 @@ class PluginHost:
         home = self.home
         assert home is not None  # noqa: S101  asked by load
         data_folder = plugins_folder(home) / "data" / found.id
-        own = plugin_app(found, data_folder, self.allow_private)
 
         if not found.is_isolated:
             self._watch(home, found)
+
+        from palinurus.extensions.plugins.app import GuardedParts, plugin_app, run_with_limit, undeclared
+        from palinurus.extensions.plugins.guard import code_of_ours, patched
+
+        own = plugin_app(found, data_folder, self.allow_private)
 
         def work() -> App:
             if found.digest and found.root is not None and digest_of(found.root) != found.digest:
@@ -124,6 +129,8 @@ class PluginHost:
             raise PluginMisbehaved(f"it was not registered within {self.settings.start_seconds:g} s") from error
 
     def _watch(self, home: Home, found: FoundPlugin) -> None:
+        from palinurus.extensions.plugins.guard import GuardLimits, PluginGuard, WatchedPlugin
+
         if self._guard is None:
             limits = GuardLimits(self.settings.blocked_seconds, self.settings.memory_mb)
             self._guard = PluginGuard(home.root, self._workspaces, limits, self._blamed)
