@@ -55,6 +55,8 @@ class FoundRows(Struct, frozen=True):
 
     rows: tuple[Extension, ...] = ()
     config: dict[str, Any] = {}
+    stamp: Any = ()  # when it is another one, they are registered again: settings or files have changed
+    files: tuple[Path, ...] = ()  # whose change makes another stamp
 
 
 class App:
@@ -187,6 +189,7 @@ class Extensions:
         self.app = App()
         self._guests: tuple[Path, FoundRows] | None = None  # the home whose plugins are used, and these
         self._without_guests: tuple[Any, ...] = ()
+        self.plugin_files: tuple[Path, ...] = ()  # of plugins in development
         self._declare_sections(known)
 
     def load(self, wanted: Callable[[Extension], bool] = lambda _: True) -> App:
@@ -340,7 +343,8 @@ class Extensions:
         if not wants and self._guests is None:
             return loaded
         found: FoundRows = resolve(PLUGINS)(home, loaded) if wants else FoundRows()
-        if self._guests is None or self._guests[1].rows != found.rows:
+        self.plugin_files = found.files
+        if self._guests is None or self._guests[1].stamp != found.stamp:
             self.leave_plugins(home)
             if found.rows:
                 self._without_guests = self._add(found.rows)

@@ -17,13 +17,14 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.extensions.plugins.find import FoundPlugin, find_plugins, workspace_roots
-from palinurus.extensions.plugins.index import HealthFile, digest_of, plugins_folder
+from palinurus.extensions.plugins.index import HealthFile, PluginHealth, digest_of, plugins_folder
 from palinurus.extensions.plugins.settings import PluginSettings
 from palinurus.parts import Extension
 from palinurus.runtime.extensions import LOADED, App, FoundRows
@@ -70,7 +71,16 @@ class PluginHost:
         self.allow_private = loaded.config.section(FetchSettings).allow_private
         self.settings = loaded.config.section(PluginSettings)
         self._workspaces = workspace_roots(home, loaded) if used else []
-        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()))
+        files = tuple(path for each in used.values() for path in self._watched(each))
+        settled = tuple(msgspec.structs.replace(each, health=PluginHealth()) for each in used.values())
+        stamp = (settled, tuple(map(_changed_at, files)), self.allow_private)
+        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()), stamp, files)
+
+    def _watched(self, found: FoundPlugin) -> list[Path]:
+        """The files of a plugin in development, if it is loaded again when one of them changes."""
+        if not self.settings.reload or found.tier != "config":
+            return []
+        return sorted(each for kind in ("*.py", "*.json") for each in found.folder.rglob(kind))[:500]
 
     def load(self, plugin_id: str) -> App:
         """What it registers; nothing if it fails. Does not raise."""
@@ -151,8 +161,9 @@ class PluginHost:
     def leave(self) -> None:
         if self._guard is not None:
             self._guard.close()
-        self._guard, self.home = None, None
-        self.plugins, self.loaded, self.disabled = {}, {}, {}
+        if self.settings.reload:
+            _forget_modules([each.folder for each in self.plugins.values() if each.tier == "config"])
+        self._guard, self.loaded, self.disabled = None, {}, {}
 
     def _note(self, plugin_id: str, started: float, error: BaseException) -> None:
         self.loaded[plugin_id] = LoadedPlugin("failed", time.monotonic() - started, told(error))
@@ -215,6 +226,21 @@ def import_plugin(found: FoundPlugin) -> Any:
     if not callable(getattr(module, "register", None)):
         raise BadRequest(f"the module {name} has no function register(app)")
     return module
+
+
+def _forget_modules(folders: list[Path]) -> None:
+    """What is imported from there is imported again."""
+    for name, module in list(sys.modules.items()):
+        if any(_is_in(module, folder) for folder in folders):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_row_of(name: str, extension: Extension) -> bool:
