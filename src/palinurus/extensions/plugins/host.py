@@ -145,7 +145,8 @@ class PluginHost:
             limits = GuardLimits(self.settings.blocked_seconds, self.settings.memory_mb)
             self._guard = PluginGuard(home.root, self._workspaces, limits, self._blamed)
         data = str(plugins_folder(home) / "data" / found.id)
-        own = (f"{os.path.realpath(data)}", *((f"{os.path.realpath(found.root)}/",) if found.root else ()))
+        derived = f"{os.path.realpath(home.root)}/derived/{found.id}/"  # of a memory backend
+        own = (os.path.realpath(data), derived, *((f"{os.path.realpath(found.root)}/",) if found.root else ()))
         root = os.path.realpath(found.root or found.folder)
         self._guard.watch(WatchedPlugin(found.id, root, own, found.manifest.requires.bins))
 
@@ -289,9 +290,9 @@ def _config_of(used: Collection[FoundPlugin]) -> dict[str, Any]:
         for each in used if not each.is_isolated
         for name, entry in each.manifest.mcp_servers.items()
     }  # fmt: skip
-    memory = [each.id for each in used if "memory" in each.slots]
+    memory = next((each.id for each in used if "memory" in each.slots), "")
     return {
-        **({"plugins": {"slots": {"memory": memory[0]}}} if memory else {}),
+        **({"plugins": {"slots": {"memory": memory}}} if memory else {}),
         **({"skills": {"load": {"extraDirs": skills}}} if skills else {}),
         **({"mcp": {"servers": servers}} if servers else {}),
     }
