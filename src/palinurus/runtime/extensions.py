@@ -97,11 +97,11 @@ class App:
         """For every agent, under the policy like any other."""
         self.tools.append(tool)
 
-    def make_tools(self, maker: str) -> None:
+    def make_tools(self, maker: Any) -> None:
         """Where a function is that makes tools for every agent of the services that they need: `make(services)`."""
         self.tool_makers.append(maker)
 
-    def slash_command(self, name: str, command: str) -> None:
+    def slash_command(self, name: str, command: Any) -> None:
         """Where an async function is that answers `/NAME` in a chat: `answer(services, key, words, inbound)`. The
         extension declares its help (`Extension.slash_commands`)."""
         self.slash_commands[name] = command
@@ -115,28 +115,28 @@ class App:
         `name`. The extension declares its names (`Extension.jobs`)."""
         self.jobs[kind.name if not isinstance(kind, str) else name] = kind
 
-    def hook(self, event: str, function: str, name: str = "", priority: int = 0) -> None:
+    def hook(self, event: str, function: Any, name: str = "", priority: int = 0) -> None:
         """Where a function is that is called when something happens, `call(services, event)`: domain/hooks.py. Its
         `name`, by which people disable it, is the function's unless another is given. The extension declares the events
         (`Extension.hooks`)."""
-        self.hooks.append(RegisteredHook(event, function, name or function.rpartition(":")[2], priority))
+        self.hooks.append(RegisteredHook(event, function, name or _name_of(function), priority))
 
     def find_hooks(self, finder: str) -> None:
         """Where a function is that finds hooks which come and go: `find(services, event)` gives domain.hooks.Hooks."""
         self.hook_finders.append(finder)
 
-    def service(self, service: str) -> None:
+    def service(self, service: Any) -> None:
         """Where an async function of the services is that is called when a process begins to stay, and again when the
         config has changed; then the earlier call is cancelled. It may go on for ever, or return. The extension declares
         the sections without which it is not called (`Extension.configured_by`)."""
         self.services.append(service)
 
-    def prompt_section(self, section: str) -> None:
+    def prompt_section(self, section: Any) -> None:
         """Where a function of the config and the id of an agent is that gives a title and a text for the system prompt
         of the owner's sessions; an empty text: nothing. Declared as services are."""
         self.prompt_sections.append(section)
 
-    def gauges(self, source: str) -> None:
+    def gauges(self, source: Any) -> None:
         """Where a function of the services is that gives figures for /metrics: gateway.meter.Gauges. It is asked only
         where the extension is loaded."""
         self.gauge_sources.append(source)
@@ -387,6 +387,10 @@ class Extensions:
         self._waiting, self.known, self.app = before
         for section in (name for each in more for name in each.config):
             REGISTRY.remove(section)
+
+
+def _name_of(function: Any) -> str:
+    return str(function.rpartition(":")[2] if isinstance(function, str) else function.__name__)
 
 
 def _has_part(config: Config, part: str) -> bool:

@@ -268,7 +268,7 @@ def register_isolated(home: Home, found: FoundPlugin, env: Mapping[str, str], ow
     def tools(services: Services) -> list[Tool]:
         return [_tool(services, found, spec) for spec in made.tools]
 
-    own.make_tools(tools)  # type: ignore[arg-type]  # a plugin's is the function itself
+    own.make_tools(tools)
     for name in made.commands:
         own.slash_commands[name] = _command(found, name)
     for name, event in made.hooks.items():
