@@ -50,19 +50,16 @@ class PydanticProvider(WireProvider):
         where = f"{self.address.scheme}://{self.address.netloc.rpartition('@')[2]}"
         call = Call(f"{self.name}/{request.model}", where, self._key, self._clock.now_ms())
         said: list[str] = []
-        last: ReplyEvent
         try:
             async with aclosing(self._events(request, call)) as events:
                 async for event in events:
                     if isinstance(event, TextDelta):
                         said.append(event.text)
                     yield event
-            return
         except ProviderError as error:
-            last = ReplyFailed(error, "".join(said))
+            yield ReplyFailed(error, "".join(said))
         except Exception as error:  # noqa: BLE001  the edge of a wire, whose libraries raise what they like
-            last = ReplyFailed(failed(error, call), "".join(said))
-        yield last
+            yield ReplyFailed(failed(error, call), "".join(said))
 
     async def _events(self, request: ModelRequest, call: Call) -> AsyncGenerator[ReplyEvent]:
         """What is streamed, and the whole reply."""
@@ -86,7 +83,9 @@ class PydanticProvider(WireProvider):
                         break
         response = stream.get()
         if not cut and (response.finish_reason is None or response.state != "complete"):
-            raise failure(call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again")
+            raise failure(
+                call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again"
+            )
         if response.finish_reason in STOPS:
             raise failure(call, STOPS[response.finish_reason])
         cut = cut or response.finish_reason == "length"
@@ -124,8 +123,16 @@ class PydanticProvider(WireProvider):
 
 async def pieces(stream: StreamedResponse) -> AsyncGenerator[tuple[TextDelta | ThinkingTextDelta | None, int, bool]]:
     """What is shown of each event, how many characters it brings, and whether it begins a tool call."""
-    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ThinkingPart
-    from pydantic_ai.messages import ThinkingPartDelta, ToolCallPart, ToolCallPartDelta
+    from pydantic_ai.messages import (
+        PartDeltaEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ThinkingPart,
+        ThinkingPartDelta,
+        ToolCallPart,
+        ToolCallPartDelta,
+    )
 
     async for event in stream:
         match event:

@@ -136,7 +136,10 @@ FAILURES = [
     (Answers(429, '{"error": {"message": "Rate limit reached"}}', headers={"Retry-After": "7"}), Failure.RATE_LIMIT),
     (Answers(503, '{"error": {"message": "overloaded"}}'), Failure.OVERLOAD),
     (Answers(400, '{"error": {"message": "maximum context length is 10 tokens"}}'), Failure.CONTEXT_OVERFLOW),
-    (Answers(404, '{"error": {"message": "The model does not exist", "code": "model_not_found"}}'), Failure.MODEL_NOT_FOUND),
+    (
+        Answers(404, '{"error": {"message": "The model does not exist", "code": "model_not_found"}}'),
+        Failure.MODEL_NOT_FOUND,
+    ),
 ]
 
 

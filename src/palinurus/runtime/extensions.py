@@ -121,8 +121,8 @@ class App:
         """Where a function is that finds hooks which come and go: `find(services, event)` gives domain.hooks.Hooks."""
         self.hook_finders.append(finder)
 
-    def service(self, service: str) -> None:
-        """Where an async function of the services is that is called when a process begins to stay, and again when the
+    def service(self, service: Any) -> None:
+        """An async function of the services, or where it is: called when a process begins to stay, and again when the
         config has changed; then the earlier call is cancelled. It may go on for ever, or return. The extension declares
         the sections without which it is not called (`Extension.configured_by`)."""
         self.services.append(service)
