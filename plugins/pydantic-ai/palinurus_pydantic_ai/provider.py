@@ -65,7 +65,7 @@ class PydanticProvider(WireProvider):
         """What is streamed, and the whole reply."""
         model = self._models.get(request.model)
         if model is None:  # its libraries are imported now, which takes seconds
-            model = self._models[request.model] = await asyncio.to_thread(self._make, request.model, call)
+            model = self._models[request.model] = await asyncio.to_thread(self.make, request.model)
         from . import messages
 
         settings = messages.to_settings(request, self._idle_timeout)
@@ -94,7 +94,8 @@ class PydanticProvider(WireProvider):
             yield ReplyNotice(left_out)
         yield ReplyDone(structs.replace(whole, provider=self.name, model=request.model, api=self.wire))
 
-    def _make(self, name: str, call: Call) -> Model[Any]:
+    def make(self, name: str) -> Model[Any]:
+        """The library's class for a model. Blocks for seconds, and raises what the library likes."""
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import Provider, infer_provider_class
 
@@ -105,7 +106,8 @@ class PydanticProvider(WireProvider):
             if self.address.hostname != USUAL:
                 if "base_url" not in known:
                     hint = f"https://{USUAL} as the baseUrl means the vendor's usual address"
-                    raise failure(call, Failure.BAD_REQUEST, f"{kind} has an address of its own", hint=hint)
+                    said = f"{self.name}/{name}: {kind} has an address of its own"
+                    raise ProviderError(said, kind=Failure.BAD_REQUEST, hint=hint)
                 options["base_url"] = self._base_url
             return made(**options)
 

@@ -176,6 +176,11 @@ async def test_a_silent_server_is_a_timeout(model: str, server: WireServer) -> N
     assert last.error.kind in (Failure.TIMEOUT, Failure.NETWORK)
 
 
+def test_the_usual_address_of_a_vendor_can_be_meant() -> None:
+    provider = PydanticProvider("tail", "https://usual.invalid", KEY, windows={}, clock=StoppedClock())
+    assert "mistral.ai" in str(provider.make("mistral:mistral-large-latest").base_url)
+
+
 @pytest.mark.parametrize("name", ["gpt", "nobody:gpt", "cohere:command"])
 async def test_what_is_no_model_of_the_library_is_a_bad_request(server: WireServer, name: str) -> None:
     provider = PydanticProvider("tail", server.base_url, KEY, windows={}, clock=StoppedClock())
